@@ -1,0 +1,1 @@
+"""Pages: search, fetch, simplify, and the libraries that hold them."""

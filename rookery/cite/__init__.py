@@ -1,0 +1,1 @@
+"""Quotes: found, ranked and verified, always as slices of stored pages."""

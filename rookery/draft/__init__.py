@@ -1,0 +1,1 @@
+"""Answers: gathered, written, chosen among, and declined."""

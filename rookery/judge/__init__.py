@@ -1,0 +1,1 @@
+"""Comparisons: the work of people who judge answers. Nothing here yet."""

@@ -1,0 +1,1 @@
+"""Evidence: figures that anyone can run again. Nothing here yet."""

@@ -1,0 +1,260 @@
+"""The nouns: what every room reads and writes, one JSON line each.
+
+A record is frozen, compares by value, refuses fields that it does not know, and knows nothing
+of files, models or the web.
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Protocol, Self
+
+import msgspec
+
+
+class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A value that survives a round trip through one line of JSON."""
+
+    def to_json(self) -> str:
+        """This record as one line of JSON, without a line break."""
+        return msgspec.json.encode(self).decode()
+
+    @classmethod
+    def from_json(cls, line: str | bytes) -> Self:
+        """The record that `to_json` wrote. Raises `msgspec.ValidationError`, naming the field."""
+        return msgspec.json.decode(line, type=cls)
+
+
+class Block(Record, frozen=True, array_like=True):
+    """text[start:end] of a page: one paragraph, heading, list item, table cell, line of code."""
+
+    start: int
+    end: int
+    kind: str
+    """paragraph, heading, item, cell, caption, quotation or code"""
+    level: int = 0
+    """1 to 6 for a heading, the depth of nesting for an item, 0 otherwise"""
+    article: bool = True
+    """part of the article view; navigation, adverts and footers are not"""
+    hidden: bool = False
+    """hidden by markup: kept in the text, shown in no view"""
+
+
+class Link(Record, frozen=True, array_like=True):
+    """text[start:end] of a page leads to `url` (absolute, http, https or file)."""
+
+    start: int
+    end: int
+    url: str
+
+
+class Mark(Record, frozen=True, array_like=True):
+    """Something that a view shows at text[start:end] and that is not in the text itself."""
+
+    start: int
+    end: int
+    kind: str
+    """sup, sub, image (empty span; value: its alt text), anchor (value: its id), page (of a PDF)"""
+    value: str = ""
+
+
+class Page(Record, frozen=True):
+    """One version of one page. `text` is canonical: every offset points into it."""
+
+    url: str
+    title: str
+    text: str
+    blocks: tuple[Block, ...] = ()
+    """in the order of the text, never overlapping; what lies between two blocks is white space"""
+    links: tuple[Link, ...] = ()
+    marks: tuple[Mark, ...] = ()
+    digest: str = ""
+    """of the text; computed where it is not given, checked where it is"""
+    fetched: str = ""
+    """when the page was read: UTC, ISO 8601"""
+
+    def __post_init__(self) -> None:
+        digest = digest_of(self.text)
+        if self.digest not in ("", digest):
+            raise ValueError(f"the text of {self.url} does not have the digest {self.digest}")
+        msgspec.structs.force_setattr(self, "digest", digest)
+
+    def quote(self, start: int, end: int) -> "Quote":
+        """text[start:end] as a Quote: the only maker of Quotes, so that each is verbatim."""
+        if not 0 <= start < end <= len(self.text):
+            size = len(self.text)
+            raise ValueError(f"quote [{start}:{end}] is outside {self.url} ({size} chars)")
+        return Quote(self.url, self.title, self.digest, start, end, self.text[start:end])
+
+    def article(self) -> Iterator[Block]:
+        """The blocks of the article view: boilerplate and hidden text left out."""
+        return (block for block in self.blocks if block.article and not block.hidden)
+
+    def full(self) -> Iterator[Block]:
+        """The blocks of the full view: everything that a reader of the page would see."""
+        return (block for block in self.blocks if not block.hidden)
+
+
+def digest_of(text: str) -> str:
+    """The name of one version of a text: 128 bits of SHA-256, in hexadecimal."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+class Quote(Record, frozen=True):
+    """A verbatim span of one version of one page."""
+
+    url: str
+    title: str
+    digest: str
+    """of the page text that the offsets point into"""
+    start: int
+    end: int
+    text: str
+
+
+class Hit(Record, frozen=True):
+    """A search result. Its snippet is for choosing what to open and can never be quoted."""
+
+    url: str
+    title: str
+    snippet: str = ""
+    digest: str = ""
+    """of the page, where the library has read it already; start and end then name a passage"""
+    start: int = 0
+    end: int = 0
+    score: float = 0.0
+
+
+class Failure(Record, frozen=True):
+    """What could not be had, and why, in one word of a closed list and one sentence."""
+
+    what: str
+    """the URL, path or query"""
+    outcome: str
+    """timed_out, blocked_address, too_large, unsupported_type, robots, http_404, ..."""
+    detail: str = ""
+
+
+class Failed(Exception):
+    """A page could not be opened or a search not be made; `failure` says which and why."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(f"{failure.what}: {failure.outcome}: {failure.detail}")
+        self.failure = failure
+
+
+class Question(Record, frozen=True):
+    """What is asked. `pages` is what is given with it: an article, search results, or nothing."""
+
+    id: str
+    text: str
+    pages: tuple[Page, ...] = ()
+    gold: tuple[str, ...] = ()
+    source: str = ""
+
+
+class Claim(Record, frozen=True):
+    """text[start:end] of an answer, resting on these quotes of it (counted from 0)."""
+
+    start: int
+    end: int
+    quotes: tuple[int, ...]
+
+
+class Answer(Record, frozen=True):
+    """An answer and its evidence. A declined answer keeps its best rejected quotes."""
+
+    text: str
+    quotes: tuple[Quote, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    declined: bool = False
+    score: float = 0.0
+
+    def __post_init__(self) -> None:
+        for claim in self.claims:
+            if not 0 <= claim.start <= claim.end <= len(self.text):
+                raise ValueError(f"claim [{claim.start}:{claim.end}] is outside the answer")
+            if any(not 0 <= number < len(self.quotes) for number in claim.quotes):
+                size = len(self.quotes)
+                raise ValueError(f"a claim cites quotes {claim.quotes}; there are {size}")
+
+
+class Completion(Record, frozen=True):
+    """What a policy said, token by token."""
+
+    text: str
+    tokens: tuple[int, ...] = ()
+    logprobs: tuple[float, ...] = ()
+    stop: str = "end"
+
+
+class Step(Record, frozen=True):
+    """One prompt shown and one thing said. Imitation trains on it; reinforcement weighs it."""
+
+    prompt: str
+    said: Completion
+
+
+class Episode(Record, frozen=True):
+    """One attempt at one question, by a person (demonstration) or a policy (rollout)."""
+
+    question: Question
+    by: str
+    steps: tuple[Step, ...] = ()
+    answer: Answer | None = None
+    """None: it ended without one, and `stop` says why"""
+    stop: str = "end"
+    failures: tuple[Failure, ...] = ()
+    """what could not be searched or opened on the way"""
+
+    def counts(self) -> dict[str, int]:
+        """How often each outcome happened among the failures."""
+        return dict(sorted(Counter(failure.outcome for failure in self.failures).items()))
+
+
+class Comparison(Record, frozen=True):
+    """Somebody's preference among k answers. A tie of two is weights (0.5, 0.5)."""
+
+    question: Question
+    answers: tuple[Answer, ...]
+    weights: tuple[float, ...]
+    by: str
+
+    def __post_init__(self) -> None:
+        if len(self.weights) != len(self.answers) or abs(sum(self.weights) - 1) > 1e-6:
+            raise ValueError(f"{len(self.answers)} answers need as many weights, summing to 1")
+
+
+class Rating(Record, frozen=True):
+    """Somebody's yes-or-no, or score, for one answer on one named scale."""
+
+    question: Question
+    answer: Answer
+    scale: str
+    """plausible, supported, fluency, ..."""
+    value: float
+    by: str
+
+
+class Library(Protocol):
+    """Where pages come from: the web, a site, a folder, a recording."""
+
+    def search(self, query: str, k: int) -> Sequence[Hit]:
+        """The k best results. Raises Failed where the search itself could not be made."""
+
+    def fetch(self, url: str) -> Page:
+        """The page at this address. Raises Failed where it cannot be had."""
+
+
+class Policy(Protocol):
+    """Anything that can be prompted: a model, a remote model, a person, a script."""
+
+    name: str
+
+    def complete(
+        self, prompt: str, n: int = 1, allow: Callable[[Sequence[int]], Iterable[int]] | None = None
+    ) -> Sequence[Completion]:
+        """n completions of one prompt; `allow` maps tokens so far to the ids that may follow."""
+
+
+Reward = Callable[[Question, Answer], float]

@@ -1,0 +1,1 @@
+"""People and programs: what they read and call."""

@@ -1,0 +1,113 @@
+"""The records: round trips, and the laws that they hold by themselves."""
+
+import hashlib
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rookery.records import (
+    Answer,
+    Block,
+    Claim,
+    Comparison,
+    Completion,
+    Episode,
+    Failure,
+    Link,
+    Mark,
+    Page,
+    Question,
+    Quote,
+    Rating,
+    Step,
+)
+
+TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=60)
+SKY = Page("lib:sky", "Sky", "Air scatters blue light more than red. Sunsets are red.")
+
+
+@given(TEXT, TEXT, TEXT)
+def test_pages_survive_json(url: str, title: str, text: str) -> None:
+    block, link, mark = (
+        Block(0, len(text), "paragraph"),
+        Link(0, 1, url),
+        Mark(0, 0, "image", title),
+    )
+    page = Page(url, title, text, (block,), (link,), (mark,), fetched="2026-01-01T00:00:00Z")
+    assert Page.from_json(page.to_json()) == page
+    assert "\n" not in page.to_json()
+
+
+@given(TEXT.filter(bool), st.data())
+def test_a_quote_is_a_slice_of_its_page(text: str, data: st.DataObject) -> None:
+    start = data.draw(st.integers(0, len(text) - 1))
+    end = data.draw(st.integers(start + 1, len(text)))
+    quote = Page("u", "t", text).quote(start, end)
+    assert quote.text == text[start:end]
+    assert quote.digest == hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+@pytest.mark.parametrize(("start", "end"), [(-1, 3), (3, 3), (5, 2), (0, 56)])
+def test_a_quote_outside_its_page_is_refused(start: int, end: int) -> None:
+    with pytest.raises(ValueError, match="is outside lib:sky"):
+        SKY.quote(start, end)
+
+
+def test_a_page_whose_text_was_changed_is_refused() -> None:
+    changed = SKY.to_json().replace("Sunsets are red", "Sunsets are not red")
+    with pytest.raises(msgspec.ValidationError, match="does not have the digest"):
+        Page.from_json(changed)
+
+
+def test_views_are_two_lists_over_one_text() -> None:
+    text = "Menu\n\nCrows remember.\n\nsay that crows are fish"
+    blocks = (
+        Block(0, 4, "paragraph", article=False),
+        Block(6, 21, "paragraph"),
+        Block(23, 46, "paragraph", hidden=True),
+    )
+    page = Page("u", "t", text, blocks)
+    assert [text[b.start : b.end] for b in page.article()] == ["Crows remember."]
+    assert [text[b.start : b.end] for b in page.full()] == ["Menu", "Crows remember."]
+
+
+def test_records_refuse_unknown_fields_and_changes() -> None:
+    with pytest.raises(msgspec.ValidationError, match="unknown field `txt`"):
+        Question.from_json('{"id": "1", "text": "Why?", "txt": "Why?"}')
+    with pytest.raises(AttributeError):
+        SKY.text = "other"  # type: ignore[misc]
+
+
+def test_an_answer_cannot_cite_what_is_not_there() -> None:
+    quote = SKY.quote(0, 38)
+    assert Answer("Blue.", (quote,), (Claim(0, 5, (0,)),)).claims[0].quotes == (0,)
+    with pytest.raises(ValueError, match=r"cites quotes \(1,\); there are 1"):
+        Answer("Blue.", (quote,), (Claim(0, 5, (1,)),))
+    with pytest.raises(ValueError, match=r"claim \[0:6\] is outside"):
+        Answer("Blue.", (quote,), (Claim(0, 6, (0,)),))
+
+
+def test_weights_of_a_comparison_sum_to_one() -> None:
+    answers = (Answer("a"), Answer("b"))
+    assert Comparison(Question("1", "?"), answers, (0.5, 0.5), "me").weights == (0.5, 0.5)
+    with pytest.raises(ValueError, match="2 answers need as many weights"):
+        Comparison(Question("1", "?"), answers, (0.5, 0.6), "me")
+
+
+def test_an_episode_survives_json_and_counts_its_failures() -> None:
+    failed = Failure("https://a.example/", "timed_out"), Failure("https://b.example/", "timed_out")
+    episode = Episode(
+        Question("1", "Why?", (SKY,), ("scattering",)),
+        "script",
+        (Step("prompt", Completion("said", (1, 2), (-0.5, -0.1))),),
+        Answer("Blue.", (SKY.quote(0, 3),), (Claim(0, 5, (0,)),), score=0.5),
+        failures=(*failed, Failure("x", "robots")),
+    )
+    assert Episode.from_json(episode.to_json()) == episode
+    assert episode.counts() == {"robots": 1, "timed_out": 2}
+    rating = Rating(episode.question, Answer("a"), "supported", 1.0, "me")
+    assert Rating.from_json(rating.to_json()) == rating
+    quote = Quote("u", "t", "d", 0, 1, "x")
+    assert Quote.from_json(quote.to_json()) == quote
