@@ -1,0 +1,107 @@
+"""Text as search terms: lower case, accents and endings removed, the same for page and question.
+
+It knows nothing of pages or indexes. The language is told from the script alone: Latin words are
+stemmed as English, the other alphabets by their most widespread language, and scripts that are
+written without spaces become pairs of characters.
+"""
+
+import itertools
+import re
+import unicodedata
+from collections.abc import Iterable
+from functools import cache
+
+import Stemmer
+
+QUESTION_WORDS = frozenset(
+    """a an the and or not no if of in on at to by for from with as into than that this these those
+    there their then they it its is are was were be been being am do does did has have had having
+    can could will would shall should may might must what which who whom whose when where why how
+    many much such so i you he she we me my your his her our us them type kind name named called
+    tell explain describe s t""".split()
+)
+"""Words of a question that say how it is asked and not what about (notes on BM25 in docs/LOG.md)"""
+
+_ASCII_WORD = re.compile(r"[a-z0-9]+")
+_ACCENT = re.compile(r"([a-zα-ω])[\u0300-\u036f]+")
+_UNSPACED = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
+    "\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]+"
+)
+_ALPHABETS = (
+    ("\u0041", "\u024f", "english"),
+    ("\u0370", "\u03ff", "greek"),
+    ("\u0400", "\u052f", "russian"),
+    ("\u0530", "\u058f", "armenian"),
+    ("\u0600", "\u06ff", "arabic"),
+    ("\u0900", "\u097f", "hindi"),
+    ("\u0b80", "\u0bff", "tamil"),
+)
+LONGEST = 60
+"""characters of a term that count: what is longer is not a word"""
+
+
+def terms(text: str) -> list[str]:
+    """The search terms of a text, in order, repeated as they are."""
+    folded = text.lower()
+    if folded.isascii():
+        return _stem("english", _ASCII_WORD.findall(folded))
+    return [term for word in _words(folded) for term in _terms_of(word)]
+
+
+def question_terms(text: str) -> list[str]:
+    """The distinct terms of a question that say what it is about; all of them if none does."""
+    every = dict.fromkeys(terms(text))
+    return [term for term in every if term not in _question_stems()] or list(every)
+
+
+def pairs(words: Iterable[str]) -> list[str]:
+    """Neighbouring terms, question words left out: `pair("the blue sky")` is `["blue_sky"]`."""
+    kept = [word for word in words if word not in _question_stems()]
+    return [f"{left}_{right}" for left, right in itertools.pairwise(kept)]
+
+
+def _words(folded: str) -> list[str]:
+    plain = _ACCENT.sub(r"\1", unicodedata.normalize("NFKD", folded))
+    return _word_pattern().findall(unicodedata.normalize("NFC", plain))
+
+
+def _terms_of(word: str) -> list[str]:
+    if _UNSPACED.search(word):
+        return [term for run in _UNSPACED.findall(word) for term in _bigrams(run)]
+    return _stem(_language(word), [word])
+
+
+def _bigrams(run: str) -> list[str]:
+    return [run[at : at + 2] for at in range(max(1, len(run) - 1))]
+
+
+def _language(word: str) -> str:
+    first = word[0]
+    return next((name for low, high, name in _ALPHABETS if low <= first <= high), "english")
+
+
+def _stem(language: str, words: list[str]) -> list[str]:
+    stems: list[str] = _stemmer(language).stemWords(words)
+    return [stem[:LONGEST] for stem in stems] if any(len(w) > LONGEST for w in words) else stems
+
+
+@cache
+def _stemmer(language: str) -> Stemmer.Stemmer:
+    return Stemmer.Stemmer(language)
+
+
+@cache
+def _question_stems() -> frozenset[str]:
+    return QUESTION_WORDS | frozenset(_stem("english", sorted(QUESTION_WORDS)))
+
+
+@cache
+def _word_pattern() -> re.Pattern[str]:
+    """Letters and digits, and the vowel signs that `\\w` leaves out of Indic and Arabic words."""
+    signs = "".join(
+        chr(code)
+        for code in range(0x300, 0x1A00)
+        if unicodedata.category(chr(code)) in ("Mn", "Mc")
+    )
+    return re.compile(rf"(?:[^\W_]|[{signs}])+")
