@@ -77,7 +77,8 @@ class Index:
             return []
         most = SATURATION * sum(_rarity(searcher, word) for word in words)
         found = searcher.search(self._query(words, pairs(terms(query))), k).hits
-        return [_hit(searcher.doc(address), score / most) for score, address in found]
+        hits = [_hit(searcher.doc(address), score / most) for score, address in found]
+        return sorted(hits, key=lambda hit: -hit.score)
 
     def __len__(self) -> int:
         return int(self._index.searcher().num_docs)

@@ -12,6 +12,10 @@ import sentencex
 from rookery.records import Block, Page
 
 
+CELL_BORDER = "\t"
+"""what stands between two cells of a row in a page's text"""
+
+
 class Passage(msgspec.Struct, frozen=True):
     """page.text[start:end], and what stands above it."""
 
@@ -107,16 +111,28 @@ def headings_above(page: Page, at: int) -> str:
 
 
 def sentences(page: Page, start: int, end: int) -> list[tuple[int, int]]:
-    """The spans of the sentences in page.text[start:end], never across blocks or lines of code."""
+    """The spans of the sentences in page.text[start:end].
+
+    A row of a table and a line of code count as one; no other crosses a block. Headings,
+    captions and hidden text hold none.
+    """
+    if not page.blocks:
+        return _in_block(page.text, start, end, by_line=False)
     first = max(0, bisect.bisect(page.blocks, start, key=lambda block: block.start) - 1)
     spans: list[tuple[int, int]] = []
     for block in page.blocks[first:]:
         if block.start >= end:
             break
         low, high = max(start, block.start), min(end, block.end)
-        if low < high and block.kind not in ("heading", "caption") and not block.hidden:
+        if low >= high or block.kind in ("heading", "caption") or block.hidden:
+            continue
+        if block.kind != "cell":
             spans += _in_block(page.text, low, high, by_line=block.kind == "code")
-    return spans if page.blocks else _in_block(page.text, start, end, by_line=False)
+        elif spans and page.text[spans[-1][1] : low] == CELL_BORDER:
+            spans[-1] = (spans[-1][0], high)
+        else:
+            spans.append((low, high))
+    return spans
 
 
 def _in_block(text: str, start: int, end: int, by_line: bool) -> list[tuple[int, int]]:

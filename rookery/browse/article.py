@@ -1,0 +1,596 @@
+"""Which part of a page is its article: Readability's rules over a flat tree.
+
+The rules are those that Mozilla documents for its reader view (drop unlikely elements, score
+paragraphs by commas and length, hand scores to ancestors, discount links, join siblings, clean,
+try again with laxer rules). Knows the tree and its text; nothing of markup or of views.
+"""
+
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+from itertools import compress
+from operator import sub
+
+import msgspec
+
+from rookery.browse.html import Tree
+
+Span = tuple[int, int]
+
+
+class ArticleRules(msgspec.Struct, frozen=True):
+    """Thresholds, in characters of text unless said otherwise."""
+
+    shortest_paragraph: int = 25
+    enough: int = 500
+    """an article shorter than this makes the laxer rules be tried"""
+    least: int = 140
+    """and one shorter than this is none: the whole page is shown without its furniture"""
+    candidates: int = 5
+    cleaned: int = 100_000
+    """elements: beyond them nothing is cleaned, to bound the time"""
+
+
+_UNLIKELY = (
+    "-ad- ad-break agegate ai2html banner breadcrumbs combx comment community cover-wrap disqus"
+    " extra footer gdpr header legends menu pager pagination popup related remark replies rss"
+    " shoutbox sidebar skyscraper social sponsor supplemental yom-remote"
+).split()
+_LIKELY = "and article body column content main mathjax shadow".split()
+_POSITIVE = (
+    "article blog body content entry h-entry hentry main page pagination post story text"
+).split()
+_NEGATIVE = (
+    "-ad- banner combx comment com- contact footer gdpr hidden masthead media meta outbrain promo"
+    " related scroll share shopping shoutbox sidebar skyscraper sponsor tags widget"
+).split()
+_HID = re.compile(r"(?:^| )hid(?:$| )")
+_BYLINE = re.compile(r"byline|author|dateline|writtenby|p-author")
+_SHARED = re.compile(r"(?:\b|_)(?:share|sharedaddy)(?:\b|_)")
+_ROLE = re.compile(
+    r' role="(?:menu|menubar|complementary|navigation|alert|alertdialog|dialog)"', re.IGNORECASE
+)
+_AUTHORED = re.compile(r' (?:rel="author"|itemprop="[^"]*author)')
+_VIDEO = re.compile(
+    r"//(?:www\.)?(?:dailymotion|youtube|youtube-nocookie|player\.vimeo|v\.qq|archive|upload\."
+    r"wikimedia|player\.twitch)\.",
+    re.IGNORECASE,
+)
+_COMMA = re.compile(",")
+_OTHER_COMMAS = "،﹐︐︑⹁⸴⸲，"
+_SENTENCE_END = re.compile(r"\.(?: |$)")
+
+_SCORED = frozenset("section h2 h3 h4 h5 h6 p td pre".split())
+_BLOCKS = frozenset("blockquote dl div img ol p pre table ul".split())
+_TEXTISH = _BLOCKS | {"span", "li", "td"}
+_HEADINGS = frozenset("h1 h2 h3 h4 h5 h6".split())
+_BASE = {"div": 5.0, "pre": 3.0, "td": 3.0, "blockquote": 3.0}
+_BASE |= dict.fromkeys("address ol ul dl dd dt li form".split(), -3.0)
+_BASE |= dict.fromkeys((*_HEADINGS, "th"), -5.0)
+_FURNITURE = frozenset("nav footer aside form".split())
+_NEVER = frozenset("nav embed footer link aside input textarea select button".split())
+_DATA = frozenset("caption col colgroup tfoot thead th".split())
+
+
+def article_of(tree: Tree, rules: ArticleRules = ArticleRules()) -> bytearray:
+    """One byte for each piece of the tree's text: 1 where it belongs to the article view."""
+    best: tuple[int, bytearray] = (0, bytearray(len(tree.pieces)))
+    choice = _Choice(tree, rules)
+    for strip, weigh, clean in ((1, 1, 1), (0, 1, 1), (0, 0, 1), (0, 0, 0)):
+        kept = choice.attempt(bool(strip), bool(weigh), bool(clean))
+        best = max(best, (_size(tree, kept), kept), key=lambda found: found[0])
+        if best[0] >= rules.enough:
+            break
+    return best[1] if best[0] >= rules.least else _without_furniture(tree)
+
+
+def _size(tree: Tree, kept: bytearray) -> int:
+    stops = tree.pieces[1:]
+    stops.append(len(tree.text))
+    return sum(compress(map(sub, stops, tree.pieces), kept))
+
+
+def _without_furniture(tree: Tree) -> bytearray:
+    keep = bytearray(b"\1") * len(tree.tags)
+    for number, tag in enumerate(tree.tags):
+        if tag in _FURNITURE:
+            _clear(keep, number, tree.ends[number])
+    kept = bytearray(map(keep.__getitem__, tree.owners))
+    return kept if any(kept) else bytearray(b"\1") * len(kept)
+
+
+def _clear(keep: bytearray, start: int, stop: int) -> None:
+    if keep[start]:
+        keep[start:stop] = bytes(stop - start)
+
+
+def _places_of_commas(text: str) -> list[int]:
+    for other in _OTHER_COMMAS:
+        if other in text:
+            text = text.replace(other, ",")
+    return [found.start() for found in _COMMA.finditer(text)]
+
+
+def _has(words: Iterable[str], text: str) -> bool:
+    for word in words:  # noqa: SIM110 a generator would take twice the time of the whole attempt
+        if word in text:
+            return True
+    return False
+
+
+class _Choice:
+    """What every attempt at one page shares, and the state of the attempt under way."""
+
+    def __init__(self, tree: Tree, rules: ArticleRules) -> None:
+        self.tree = tree
+        self.rules = rules
+        self.unlikely: dict[str, bool] = {}
+        self.weights: dict[str, int] = {}
+        self.protected = self.inside(frozenset(("table", "code")))
+        self.runs_of: dict[int, list[int]] = {}
+        for number, run in enumerate(tree.runs):
+            self.runs_of.setdefault(run.box, []).append(number)
+        # Spans nest, and a page chooses how deeply: nothing may count the same text twice.
+        self.comma_places = _places_of_commas(tree.text)
+        self.weigh = True
+
+    def inside(self, tags: frozenset[str]) -> bytearray:
+        """1 for each element that one of these tags encloses."""
+        within = bytearray(len(self.tree.tags))
+        for number, tag in enumerate(self.tree.tags):
+            if tag in tags:
+                size = self.tree.ends[number] - number - 1
+                if not within[number]:
+                    within[number + 1 : number + 1 + size] = b"\1" * size
+        return within
+
+    def attempt(self, strip: bool, weigh: bool, clean: bool) -> bytearray:
+        self.weigh = weigh
+        self.survivors(strip)
+        self.measure()
+        scores = self.score()
+        roots, runs = self.choose(scores)
+        keep = bytearray(len(self.tree.tags))
+        for root in roots:
+            keep[root : self.tree.ends[root]] = self.alive[root : self.tree.ends[root]]
+        if sum(keep) <= self.rules.cleaned:
+            _Cleaning(self, keep, roots).run(clean)
+        kept = bytearray(map(keep.__getitem__, self.tree.owners))
+        for number in runs:
+            first, stop = self.pieces_of(number)
+            kept[first:stop] = b"\1" * (stop - first)
+        return kept
+
+    def pieces_of(self, run: int) -> Span:
+        runs = self.tree.runs
+        stop = runs[run + 1].first if run + 1 < len(runs) else len(self.tree.pieces)
+        return runs[run].first, stop
+
+    def span_of_run(self, run: int) -> Span:
+        runs = self.tree.runs
+        stop = runs[run + 1].start if run + 1 < len(runs) else len(self.tree.text)
+        return runs[run].start, stop
+
+    def commas(self, start: int, stop: int) -> int:
+        """How many commas of any script stand in this span of the text."""
+        return bisect_left(self.comma_places, stop) - bisect_left(self.comma_places, start)
+
+    def weight(self, number: int) -> int:
+        """Readability's class weight: 25 for a good word, less 25 for a bad one."""
+        classes = self.tree.classes[number]
+        if not self.weigh or not classes:
+            return 0
+        known = self.weights.get(classes)
+        if known is None:
+            bad = _has(_NEGATIVE, classes) or _HID.search(classes) is not None
+            known = self.weights[classes] = 25 * _has(_POSITIVE, classes) - 25 * bad
+        return known
+
+    def survivors(self, strip: bool) -> None:
+        """Leaves out bylines, the repeated title and, if asked, what is unlikely."""
+        tree = self.tree
+        tags, ends, classes, written = tree.tags, tree.ends, tree.classes, tree.attributes
+        alive = self.alive = bytearray(len(tags))
+        order = self.order = list[int]()
+        byline = tree.author
+        titled = False
+        number, size = 0, len(tags)
+        while number < size:
+            tag, matched = tags[number], classes[number]
+            said = written[number]
+            if strip and said and (matched or "role" in said) and self.is_unlikely(number, tag):
+                number = ends[number]
+            elif not titled and tag in ("h1", "h2") and self.repeats_title(number):
+                titled = True
+                number = ends[number]
+            elif not byline and said and self.is_byline(number):
+                byline = True
+                number = ends[number]
+            else:
+                alive[number] = 1
+                order.append(number)
+                number += 1
+
+    def is_unlikely(self, number: int, tag: str) -> bool:
+        classes = self.tree.classes[number]
+        known = False
+        if classes:
+            seen = self.unlikely.get(classes)
+            if seen is None:
+                seen = _has(_UNLIKELY, classes) and not _has(_LIKELY, classes)
+                self.unlikely[classes] = seen
+            known = seen and tag not in ("a", "body", "html") and not self.protected[number]
+        return known or (
+            ' role="' in self.tree.attributes[number]
+            and _ROLE.search(self.tree.attributes[number]) is not None
+        )
+
+    def is_byline(self, number: int) -> bool:
+        size = self.tree.stops[number] - self.tree.starts[number]
+        if not 0 < size < 100:
+            return False
+        if _BYLINE.search(self.tree.classes[number]):
+            return True
+        written = self.tree.attributes[number]
+        return "author" in written and _AUTHORED.search(written) is not None
+
+    def repeats_title(self, number: int) -> bool:
+        words = re.findall(r"\w+", self.tree.title.lower())
+        text = self.tree.text[self.tree.starts[number] : self.tree.stops[number]][:2000]
+        heading = re.findall(r"\w+", text.lower())
+        if not words or not heading or len(heading) > 100:
+            return False
+        extra = [word for word in heading if word not in words]
+        return 1 - len(" ".join(extra)) / len(" ".join(heading)) > 0.75
+
+    def measure(self) -> None:
+        """Sums of what is alive, from the leaves up: characters, links, blocks within."""
+        tree, order = self.tree, self.order
+        tags, parents = tree.tags, tree.parents
+        chars = self.chars = tree.own.copy()
+        links = self.links = tree.linked.copy()
+        blocks = self.blocks = bytearray(len(tags))
+        children = self.children = [0] * len(tags)
+        only = self.only = [0] * len(tags)
+        for number in reversed(order):
+            above = parents[number]
+            if number == 0:
+                break
+            chars[above] += chars[number]
+            links[above] += links[number]
+            children[above] += 1
+            only[above] = number
+            if blocks[number] or tags[number] in _BLOCKS:
+                blocks[above] = 1
+        for box, runs in self.runs_of.items():
+            if any(tree.runs[run].after_breaks for run in runs):
+                blocks[box] = 1
+
+    def density(self, number: int) -> float:
+        return self.links[number] / self.chars[number] if self.chars[number] else 0.0
+
+    def is_wrapper(self, number: int) -> bool:
+        """A div round one paragraph is that paragraph."""
+        return (
+            self.children[number] == 1
+            and self.tree.tags[number] == "div"
+            and self.tree.tags[self.only[number]] == "p"
+            and self.tree.own[number] == 0
+            and self.density(number) < 0.25
+        )
+
+    def is_paragraph(self, number: int) -> bool:
+        """Also a div without a block in it."""
+        tag = self.tree.tags[number]
+        return tag == "p" or (tag == "div" and not self.blocks[number])
+
+    def score(self) -> dict[int, float]:
+        """The scores of the ancestors of all paragraphs, less the share of their links."""
+        tree = self.tree
+        tags, parents = tree.tags, tree.parents
+        scores: dict[int, float] = {}
+        for number in self.order:
+            tag = tags[number]
+            is_scored = tag in _SCORED or (tag == "div" and not self.blocks[number])
+            if is_scored and self.chars[number] >= self.rules.shortest_paragraph:
+                self.hand_up(scores, parents[number], tree.starts[number], tree.stops[number])
+        for box, runs in self.runs_of.items():
+            if self.alive[box] and self.blocks[box]:
+                for run in runs:
+                    if tags[box] == "div" or tree.runs[run].after_breaks:
+                        self.hand_up(scores, box, *self.span_of_run(run))
+        return {number: score * (1 - self.density(number)) for number, score in scores.items()}
+
+    def hand_up(self, scores: dict[int, float], number: int, start: int, stop: int) -> None:
+        """Gives the score of one paragraph to its parent, half to the next, and so on."""
+        size = stop - start
+        if size < self.rules.shortest_paragraph:
+            return
+        points = 2 + self.commas(start, stop) + min(size // 100, 3)
+        level = 0
+        while level < 5 and number > 1:
+            if self.is_wrapper(number):
+                number = self.tree.parents[number]
+                continue
+            if number not in scores:
+                scores[number] = _BASE.get(self.tree.tags[number], 0.0) + self.weight(number)
+            scores[number] += points / (level * 3 if level > 1 else level + 1)
+            number = self.tree.parents[number]
+            level += 1
+
+    def choose(self, scores: dict[int, float]) -> tuple[list[int], list[int]]:
+        """The elements, and the runs of text beside them, that make up the article."""
+        ranked = sorted(scores, key=lambda number: -scores[number])[: self.rules.candidates]
+        ranked = [number for number in ranked if self.alive[number]]
+        if not ranked or self.tree.tags[ranked[0]] == "body":
+            return [0], []
+        top = self.common(ranked, scores)
+        top = self.better_ancestor(top, scores)
+        top = self.out_of_only_children(top)
+        return self.with_siblings(top, scores)
+
+    def ancestors(self, number: int) -> Iterator[int]:
+        """Up to, and without, the body."""
+        number = self.tree.parents[number]
+        while number > 0 and self.tree.tags[number] not in ("body", "html"):
+            yield number
+            number = self.tree.parents[number]
+
+    def common(self, ranked: list[int], scores: dict[int, float]) -> int:
+        """An ancestor that three more candidates of nearly the same score share."""
+        top = ranked[0]
+        rivals = [
+            set(self.ancestors(number))
+            for number in ranked[1:]
+            if scores[top] > 0 and scores[number] / scores[top] >= 0.75
+        ]
+        if len(rivals) >= 3:
+            for above in self.ancestors(top):
+                if sum(above in rival for rival in rivals) >= 3:
+                    return above
+        return top
+
+    def better_ancestor(self, top: int, scores: dict[int, float]) -> int:
+        if top not in scores:
+            scores[top] = _BASE.get(self.tree.tags[top], 0.0) + self.weight(top)
+        last = scores[top]
+        for above in self.ancestors(top):
+            if above not in scores:
+                continue
+            if scores[above] < scores[top] / 3:
+                break
+            if scores[above] > last:
+                return above
+            last = scores[above]
+        return top
+
+    def out_of_only_children(self, top: int) -> int:
+        for above in self.ancestors(top):
+            if self.children[above] != 1:
+                break
+            top = above
+        return top
+
+    def with_siblings(self, top: int, scores: dict[int, float]) -> tuple[list[int], list[int]]:
+        tree = self.tree
+        best = scores.get(top, 0.0)
+        threshold = max(10.0, best * 0.2)
+        above = tree.parents[top]
+        roots: list[int] = []
+        number = above + 1
+        while number < tree.ends[above]:
+            if self.alive[number]:
+                same = tree.classes[number] == tree.classes[top] != ""
+                score = scores.get(number, float("-inf")) + (best * 0.2 if same else 0.0)
+                if number == top or score >= threshold or self.reads_on(number):
+                    roots.append(number)
+            number = max(tree.ends[number], number + 1)
+        return roots, [run for run in self.loose_runs(above) if self.run_reads_on(run)]
+
+    def loose_runs(self, box: int) -> list[int]:
+        return self.runs_of.get(box, []) if self.tree.tags[box] == "div" else []
+
+    def reads_on(self, number: int) -> bool:
+        """A paragraph beside the article that reads like part of it."""
+        if not self.is_paragraph(number) and not self.is_wrapper(number):
+            return False
+        text = self.tree.text[self.tree.starts[number] : self.tree.stops[number]].strip()
+        return _reads_on(text, self.density(number))
+
+    def run_reads_on(self, run: int) -> bool:
+        first, stop = self.pieces_of(run)
+        if any(self.tree.linked[owner] for owner in self.tree.owners[first:stop]):
+            return False
+        start, stop = self.span_of_run(run)
+        return _reads_on(self.tree.text[start:stop].strip(), 0.0)
+
+
+def _reads_on(text: str, density: float) -> bool:
+    if len(text) > 80:
+        return density < 0.25
+    return len(text) > 0 and density == 0 and _SENTENCE_END.search(text) is not None
+
+
+class _Cleaning:
+    """Takes out of a chosen article what does not read like one."""
+
+    def __init__(self, choice: _Choice, keep: bytearray, roots: list[int]) -> None:
+        self.choice = choice
+        self.tree = choice.tree
+        self.keep = keep
+        self.roots = roots
+        self.order = [number for number in choice.order if keep[number]]
+        self.chars = choice.chars
+        self.links = choice.links
+        self.count()
+
+    def count(self) -> None:
+        """How much of each kind is in each element, from the leaves up."""
+        tree, size = self.tree, len(self.tree.tags)
+        names = "p img li input embed heading listed textish".split()
+        self.counts = {name: [0] * size for name in names}
+        p, img, li, inputs, embed, heading, listed, textish = self.counts.values()
+        every = tuple(self.counts.values())
+        for number in reversed(self.order):
+            above, tag = tree.parents[number], tree.tags[number]
+            chars = self.chars[number]
+            if self.choice.blocks[number] and tag == "div":
+                p[number] += len(self.choice.runs_of.get(number, ()))
+                if tree.own[number]:
+                    textish[number] += tree.own[number]
+            for counted in every:
+                if counted[number]:
+                    counted[above] += counted[number]
+            if self.choice.is_paragraph(number):
+                p[above] += 1
+            elif tag == "img":
+                img[above] += 1
+            elif tag == "li":
+                li[above] += 1
+            elif tag == "input":
+                inputs[above] += 1
+            elif tag in ("embed", "object", "iframe"):
+                embed[above] += 1
+            elif tag in _HEADINGS:
+                heading[above] += chars
+            elif tag in ("ul", "ol"):
+                listed[above] += chars
+            if tag in _TEXTISH:
+                textish[above] += chars
+
+    def run(self, conditionally: bool) -> None:
+        tree = self.tree
+        self.data = frozenset(
+            number for number in self.order if tree.tags[number] == "table" and self.is_data(number)
+        )
+        self.tables = sorted(self.data)
+        self.in_data = bytearray(len(tree.tags))
+        for number in self.data:
+            size = tree.ends[number] - number - 1
+            self.in_data[number + 1 : tree.ends[number]] = b"\1" * size
+        if conditionally:
+            self.conditionally(frozenset(("form", "fieldset")))
+        for number in reversed(self.order):
+            if self.keep[number] and self.never(number):
+                self.drop(number)
+        if conditionally:
+            for tag in ("table", "ul", "div"):
+                self.conditionally(frozenset((tag,)))
+
+    def never(self, number: int) -> bool:
+        tree = self.tree
+        tag, classes = tree.tags[number], tree.classes[number]
+        if tag in _NEVER:
+            return True
+        if tag in ("h1", "h2"):
+            return self.choice.weight(number) < 0
+        return (
+            "share" in classes
+            and number not in self.roots
+            and self.chars[number] < self.choice.rules.enough
+            and _SHARED.search(classes) is not None
+        )
+
+    def conditionally(self, tags: frozenset[str]) -> None:
+        for number in reversed(self.order):
+            tag = self.tree.tags[number]
+            if tag in tags and self.keep[number] and self.is_furniture(number, tag):
+                self.drop(number)
+
+    def drop(self, number: int) -> None:
+        """Takes an element out, and what it counted for out of all around it."""
+        parents = self.tree.parents
+        lost = [(counted, counted[number]) for counted in self.counts.values() if counted[number]]
+        chars, links = self.chars[number], self.links[number]
+        tag = self.tree.tags[number]
+        above = parents[number]
+        own = {"li": "li", "img": "img", "input": "input", "ul": "listed", "ol": "listed"}.get(tag)
+        while above > 0 and self.keep[above]:
+            for counted, amount in lost:
+                counted[above] -= amount
+            if own:
+                self.counts[own][above] -= chars if own == "listed" else 1
+            if tag in _TEXTISH:
+                self.counts["textish"][above] -= chars
+            if tag in _HEADINGS:
+                self.counts["heading"][above] -= chars
+            self.chars[above] -= chars
+            self.links[above] -= links
+            above = parents[above]
+        _clear(self.keep, number, self.tree.ends[number])
+
+    def is_furniture(self, number: int, tag: str) -> bool:
+        """Readability's shadiness test: too many links, pictures, items or fields."""
+        tree, choice = self.tree, self.choice
+        if tag == "div" and (not choice.blocks[number] or choice.is_wrapper(number)):
+            return False
+        if number in self.data or self.in_data[number] or self.holds_data(number):
+            return False
+        weight = choice.weight(number)
+        if weight < 0:
+            return True
+        if choice.commas(tree.starts[number], tree.stops[number]) >= 10:
+            return False
+        chars = self.chars[number]
+        is_list = tag in ("ul", "ol") or (chars > 0 and self.counts["listed"][number] / chars > 0.9)
+        return self.is_shady(number, weight, chars, is_list) and not (
+            is_list and self.is_gallery(number)
+        )
+
+    def is_shady(self, number: int, weight: int, chars: int, is_list: bool) -> bool:
+        count = {name: counted[number] for name, counted in self.counts.items()}
+        figure = self.in_figure(number)
+        density = self.links[number] / chars if chars else 0.0
+        heading = count["heading"] / chars if chars else 0.0
+        images, paragraphs = count["img"], count["p"]
+        return (
+            (not figure and images > 1 and paragraphs / images < 0.5)
+            or (not is_list and count["li"] - 100 > paragraphs)
+            or count["input"] > paragraphs // 3
+            or (
+                not is_list
+                and not figure
+                and heading < 0.9
+                and chars < 25
+                and (images == 0 or images > 2)
+                and density > 0
+            )
+            or (not is_list and weight < 25 and density > 0.2)
+            or (weight >= 25 and density > 0.5)
+            or (images == 0 and count["textish"] == 0)
+        )
+
+    def is_gallery(self, number: int) -> bool:
+        """A list with a picture an item and nothing nested is content after all."""
+        tree = self.tree
+        child = number + 1
+        while child < tree.ends[number]:
+            if self.choice.children[child] > 1:
+                return False
+            child = tree.ends[child]
+        return self.counts["img"][number] == self.counts["li"][number] > 0
+
+    def in_figure(self, number: int) -> bool:
+        for _ in range(4):
+            number = self.tree.parents[number]
+            if self.tree.tags[number] == "figure":
+                return True
+        return False
+
+    def holds_data(self, number: int) -> bool:
+        following = bisect_right(self.tables, number)
+        return following < len(self.tables) and self.tables[following] < self.tree.ends[number]
+
+    def is_data(self, number: int) -> bool:
+        """A table of data and not of layout, by its markup and then its size."""
+        tree = self.tree
+        written = tree.attributes[number].lower()
+        if 'role="presentation"' in written or 'datatable="0"' in written:
+            return False
+        inside = tree.tags[number + 1 : tree.ends[number]]
+        if ' summary="' in written or not _DATA.isdisjoint(inside):
+            return True
+        rows, cells = inside.count("tr"), inside.count("td")
+        if "table" in inside or rows <= 1 or cells <= rows:
+            return False
+        return rows >= 10 or cells > 4 * rows or cells > 10

@@ -1,0 +1,176 @@
+"""From a tree and a choice of article to a Page. Knows nothing of markup or of files."""
+
+from bisect import bisect_left
+from urllib.parse import unquote
+
+from rookery.browse.article import article_of
+from rookery.browse.html import SPACE, Run, Tree, collapsed
+from rookery.browse.links import Resolver
+from rookery.records import Block, Link, Mark, Page
+
+_KINDS = dict.fromkeys(("h1", "h2", "h3", "h4", "h5", "h6"), "heading") | {
+    "li": "item", "dt": "item", "dd": "item", "td": "cell", "th": "cell", "caption": "caption",
+    "figcaption": "caption", "blockquote": "quotation", "pre": "code", "listing": "code",
+}  # fmt: skip
+_LISTS = frozenset("ul ol dl menu dir".split())
+
+
+def page_of(tree: Tree, url: str, fetched: str = "", whole: bool = False) -> Page:
+    """The Page that this tree describes, its article view chosen, or all of it if `whole`."""
+    kept = bytearray(b"\1") * len(tree.pieces) if whole else article_of(tree)
+    blocks = _blocks(tree, kept)
+    text, hidden = _with_hidden(tree)
+    places = _Places(tree)
+    links, marks = _links_and_marks(tree, places, url)
+    return Page(
+        url=url,
+        title=_title(tree, blocks),
+        text=text,
+        blocks=(*blocks, *hidden),
+        links=links,
+        marks=marks,
+        fetched=fetched,
+    )
+
+
+def _title(tree: Tree, blocks: list[Block]) -> str:
+    heading = (block for block in blocks if block.kind == "heading" and block.level == 1)
+    first = next(heading, None)
+    return tree.title or tree.og_title or (_span(tree, first) if first else "")
+
+
+def _span(tree: Tree, block: Block) -> str:
+    return collapsed(tree.text[block.start : block.end])
+
+
+def _blocks(tree: Tree, kept: bytearray) -> list[Block]:
+    kinds = _Kinds(tree)
+    blocks: list[Block] = []
+    bounds = [*(run.first for run in tree.runs), len(tree.pieces)]
+    for number, run in enumerate(tree.runs):
+        kind, level = kinds.of(run.box)
+        for start, stop, article in _parts(tree, kept, run, bounds[number + 1]):
+            if kind == "code":
+                blocks += _lines(tree.text, start, stop, article)
+            else:
+                end = start + len(tree.text[start:stop].rstrip(SPACE))
+                if end > start:
+                    blocks.append(Block(start, end, kind, level, article))
+    return blocks
+
+
+def _parts(tree: Tree, kept: bytearray, run: Run, stop: int) -> list[tuple[int, int, bool]]:
+    """The spans of a run whose pieces are all, or none of them, article."""
+    flags = kept[run.first : stop]
+    end = tree.pieces[stop] if stop < len(tree.pieces) else len(tree.text)
+    if flags.count(flags[0]) == len(flags):
+        return [(run.start, end, bool(flags[0]))]
+    changes = [number for number in range(1, len(flags)) if flags[number] != flags[number - 1]]
+    cuts = [run.start, *(tree.pieces[run.first + number] for number in changes), end]
+    states = [flags[0], *(flags[number] for number in changes)]
+    return [(cuts[n], cuts[n + 1], bool(state)) for n, state in enumerate(states)]
+
+
+def _lines(text: str, start: int, stop: int, article: bool) -> list[Block]:
+    """Each line of code that is not blank, with its indentation."""
+    blocks: list[Block] = []
+    for line in text[start:stop].split("\n"):
+        body = line.rstrip(SPACE)
+        if body:
+            blocks.append(Block(start, start + len(body), "code", 0, article))
+        start += len(line) + 1
+    return blocks
+
+
+class _Kinds:
+    """The kind and level of the blocks in each block-level element, looked up once each."""
+
+    def __init__(self, tree: Tree) -> None:
+        self.tree = tree
+        self.known: dict[int, tuple[str, int]] = {0: ("paragraph", 0)}
+
+    def of(self, box: int) -> tuple[str, int]:
+        path: list[int] = []
+        while box not in self.known:
+            path.append(box)
+            box = self.tree.parents[box]
+        kind = self.known[box]
+        for number in reversed(path):
+            kind = self.known[number] = self.inherit(number, *kind)
+        return kind
+
+    def inherit(self, number: int, kind: str, level: int) -> tuple[str, int]:
+        """What an element makes of the kind around it; a level is also a list's depth."""
+        tag = self.tree.tags[number]
+        found = _KINDS.get(tag)
+        if tag in _LISTS:
+            return kind, (level if kind in ("item", "paragraph") else 0) + 1
+        if found == "item":
+            return "item", max(level, 1) if kind in ("item", "paragraph") else 1
+        if found == "heading":
+            return "heading", int(tag[1])
+        if found == "cell" and number in self.tree.layout:
+            return "paragraph", 0
+        return (found, 0) if found else (kind, level)
+
+
+def _with_hidden(tree: Tree) -> tuple[str, list[Block]]:
+    """All text: what is hidden stands after what is shown, so that it breaks no sentence."""
+    pieces = [tree.text.rstrip(SPACE)]
+    at = len(pieces[0])
+    blocks: list[Block] = []
+    for line in tree.hidden.split("\n"):
+        body = collapsed(line)
+        if body:
+            separator = "\n\n" if at else ""
+            at += len(separator)
+            blocks.append(Block(at, at + len(body), "paragraph", 0, False, True))
+            pieces += (separator, body)
+            at += len(body)
+    return "".join(pieces), blocks
+
+
+class _Places:
+    """Where in the text a tag stands that may come before the text it belongs to."""
+
+    def __init__(self, tree: Tree) -> None:
+        self.text = tree.text.rstrip(SPACE)
+        self.starts = [run.start for run in tree.runs]
+
+    def at(self, place: int) -> int:
+        if place >= 0:
+            return min(place, len(self.text))
+        following = bisect_left(self.starts, ~place)
+        start = self.starts[following] if following < len(self.starts) else len(self.text)
+        return min(start, len(self.text))
+
+    def span(self, place: int, end: int) -> tuple[int, int]:
+        start = self.at(place)
+        end = min(end, len(self.text)) if end >= 0 else start
+        while start < end and self.text[start] in SPACE:
+            start += 1
+        return start, max(start, end)
+
+
+def _links_and_marks(
+    tree: Tree, places: _Places, url: str
+) -> tuple[tuple[Link, ...], tuple[Mark, ...]]:
+    resolver = Resolver(url, tree.base)
+    links: list[Link] = []
+    named: set[str] = set()
+    for place, end, href in tree.links:
+        target = resolver.resolve(href)
+        if target:
+            links.append(Link(*places.span(place, end), target))
+            fragment = resolver.fragment(target)
+            if fragment:
+                named |= {fragment, unquote(fragment)}
+    marks = [Mark(*places.span(place, end), kind, value) for place, end, kind, value in tree.marks]
+    for place, name in tree.anchors:
+        if name in named:
+            start = places.at(place)
+            marks.append(Mark(start, start, "anchor", name))
+            named.discard(name)
+    links.sort(key=lambda link: (link.start, link.end))
+    marks.sort(key=lambda mark: (mark.start, mark.end))
+    return tuple(links), tuple(marks)

@@ -1,0 +1,295 @@
+"""A library of the documents in a folder, indexed once and kept true to the files.
+
+It knows nothing of the network. Pages live in the archive, passages in the index, and the
+manifest says which files both are true of; in that order they are written, so that an indexer
+killed at any moment leaves at most work to do again.
+"""
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+from typing import Self
+from urllib.parse import unquote_to_bytes, urlsplit
+
+import msgspec
+
+from rookery.browse import index as indexing
+from rookery.browse.archive import Archive, worded
+from rookery.browse.cache import alone, index_worded
+from rookery.browse.index import Index
+from rookery.browse.manifest import Changes, Manifest, Row
+from rookery.browse.readers import (
+    TYPES,
+    FileLimits,
+    Job,
+    Reading,
+    read_all,
+    too_large,
+)
+from rookery.records import Failed, Failure, Hit, Page
+
+FORMAT = "1"
+"""of the manifest and of what the page readers make; raise it and every folder is read anew"""
+_WANTED = frozenset(extension.encode() for extension in TYPES)
+_CHEAP = frozenset((b"html", b"htm", b"xhtml", b"md", b"markdown", b"txt", b"text"))
+_PAGES_AT_ONCE = 64
+
+Progress = Callable[[int, int, str], None]
+
+
+class FolderLimits(msgspec.Struct, frozen=True):
+    """What a folder may cost."""
+
+    file: FileLimits = FileLimits()
+    processes: int = os.cpu_count() or 1
+    """that read files at the same time, at most"""
+    few: int = 24
+    """so many small text files are read without starting another process"""
+    small: int = 256 * 1024
+    """bytes of a small file"""
+    commit_seconds: float = 10.0
+    """of work, at most, that a killed indexer has to do again"""
+
+
+class Folder:
+    """The files of readable types below `directory` (a folder, a file, or several of both).
+
+    Their pages go to `archive`, the index below `cache` (a folder that may be deleted at any
+    time). Opening it reads what is new or changed; `progress` hears (files done, files to do, the
+    file). `failures` are the files that could not be read. Raises `Failed`: empty_library,
+    not_found, or what the archive raises.
+    """
+
+    def __init__(
+        self,
+        directory: Path | Sequence[Path],
+        archive: Archive,
+        cache: Path,
+        progress: Progress | None = None,
+        limits: FolderLimits = FolderLimits(),
+    ) -> None:
+        self._roots = _roots([directory] if isinstance(directory, Path) else directory)
+        self._archive = archive
+        self._progress = progress or (lambda done, total, what: None)
+        self._limits = limits
+        self._place = cache / "folders" / sha256(b"\0".join(self._roots)).hexdigest()[:32]
+        self._manifest: Manifest | None = None
+        self._index: Index | None = None
+        self._unreadable: list[Failure] = []
+        self._pages: list[Page] = []  # read, but not yet in the archive
+        try:
+            self.refresh()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def failures(self) -> tuple[Failure, ...]:
+        """The files and folders that were skipped, each with its reason."""
+        rows = self._open_manifest().failed()
+        failed = [Failure(os.fsdecode(row.path), row.outcome, row.detail) for row in rows]
+        return (*self._unreadable, *failed)
+
+    def search(self, query: str, k: int) -> Sequence[Hit]:
+        """The k best passages of the files, by BM25."""
+        with index_worded(self._place):
+            return self._open_index().search(query, k)
+
+    def fetch(self, url: str) -> Page:
+        """The page of the file at this `file://` address; Failed (url_not_shown) for others."""
+        path = _path(url)
+        row = self._open_manifest().row(path) if path else None
+        if row is None:
+            detail = "it is no file of this library: open addresses that a search showed"
+            raise Failed(Failure(url, "url_not_shown", detail))
+        if row.outcome:
+            raise Failed(Failure(url, row.outcome, row.detail))
+        return self._archive.page(row.digest, _url(row.path)) or self._restore(row)
+
+    def refresh(self) -> None:
+        """Makes the index true to the files. Costs one look at each where nothing changed."""
+        if not self._usable() or any(self._changes()[:2]):
+            with self._alone():
+                if not self._usable():
+                    self._start_over()
+                self._apply(self._changes())
+        with index_worded(self._place):
+            self._open_index().commit()  # shows what other processes have added, too
+        self._require_pages()
+
+    def close(self) -> None:
+        """Lets go of the cache's files."""
+        if self._manifest is not None:
+            self._manifest.close()
+        self._manifest = self._index = None
+        self._pages.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """No other process changes the index meanwhile; what fails half-way is not kept open."""
+        waiting = "another process is indexing this folder; waiting for it to finish"
+        with worded(self._place):
+            self._place.mkdir(parents=True, exist_ok=True)
+        with alone(self._place / "lock", lambda: self._progress(0, 0, waiting)):
+            self.close()  # the process that had the lock may have begun a new manifest
+            try:
+                yield
+            except BaseException:
+                self.close()
+                raise
+
+    def _usable(self) -> bool:
+        """Whether index and manifest are there, whole, and of this version's format."""
+        if not (self._place / "index" / "meta.json").is_file():
+            return False
+        try:
+            self._open_index()
+            return self._open_manifest().format() == _format()
+        except (Failed, ValueError) as error:
+            if isinstance(error, Failed) and error.failure.outcome != "unreadable_archive":
+                raise
+            return False
+
+    def _start_over(self) -> None:
+        self.close()
+        for name in ("manifest.sqlite", "manifest.sqlite-wal", "manifest.sqlite-shm"):
+            (self._place / name).unlink(missing_ok=True)
+        shutil.rmtree(self._place / "index", ignore_errors=True)
+        with index_worded(self._place):
+            self._open_index()
+        self._open_manifest().begin(_format())
+
+    def _open_manifest(self) -> Manifest:
+        self._manifest = self._manifest or Manifest(self._place / "manifest.sqlite")
+        return self._manifest
+
+    def _open_index(self) -> Index:
+        # No `or`: an empty Index is false.
+        self._index = Index(self._place / "index") if self._index is None else self._index
+        return self._index
+
+    def _changes(self) -> Changes:
+        changes = self._open_manifest().changes(self._roots, _WANTED)
+        self._unreadable = changes.unreadable
+        for failure in changes.unreadable:
+            if os.fsencode(failure.what) in self._roots:
+                raise Failed(failure)  # a disk that is not mounted is no folder without files
+        return changes
+
+    def _require_pages(self) -> None:
+        if self._open_manifest().has_pages():
+            return
+        types = ", ".join(sorted(TYPES))
+        failed = len(self.failures)
+        detail = f"no file could be read ({failed} failed); files of these types are read: {types}"
+        raise Failed(Failure(", ".join(map(os.fsdecode, self._roots)), "empty_library", detail))
+
+    def _apply(self, changes: Changes) -> None:
+        """Removes and reads what changed, and commits every few seconds."""
+        for row in changes.gone:
+            self._forget(row)
+        gone, done = changes.gone, list[Row]()
+        since = time.monotonic()
+        for number, row in enumerate(self._readings(changes.fresh), 1):
+            done.append(row)
+            self._progress(number, len(changes.fresh), os.fsdecode(row.path))
+            if time.monotonic() - since > self._limits.commit_seconds:
+                self._commit(done, gone)
+                gone, done, since = [], [], time.monotonic()
+        self._commit(done, gone)
+
+    def _readings(self, rows: Sequence[Row]) -> Iterator[Row]:
+        """Reads these files, archives and indexes their pages; gives their new rows."""
+        largest = self._limits.file.largest
+        for row in rows:
+            if row.stamp.size > largest:
+                yield self._failed(row, too_large(row.path, largest))
+        waiting = {row.path: row for row in rows if row.stamp.size <= largest}
+        jobs = [Job(path, _url(path), row.sha256) for path, row in waiting.items()]
+        processes = _processes(list(waiting.values()), self._limits)
+        for reading in read_all(jobs, self._limits.file, processes):
+            yield self._take(waiting.pop(reading.job.path), reading)
+
+    def _take(self, row: Row, reading: Reading) -> Row:
+        if reading.failure is not None:
+            return self._failed(row, reading.failure)
+        if reading.page is None:
+            return row  # touched, but with the same content
+        self._pages.append(reading.page)
+        if len(self._pages) >= _PAGES_AT_ONCE:
+            self._keep_pages()
+        self._forget(row)
+        with index_worded(self._place):
+            self._open_index().add(reading.page)
+        return row._replace(sha256=reading.sha256, digest=reading.page.digest)
+
+    def _failed(self, row: Row, failure: Failure) -> Row:
+        self._forget(row)
+        return Row(row.folder, row.name, row.stamp, "", "", failure.outcome, failure.detail)
+
+    def _forget(self, row: Row) -> None:
+        # Also for a new file: an indexer killed before its manifest was written may have added it.
+        with index_worded(self._place):
+            self._open_index().remove(_url(row.path))
+
+    def _keep_pages(self) -> None:
+        self._archive.keep_all(self._pages)
+        self._pages.clear()
+
+    def _commit(self, rows: Sequence[Row], gone: Sequence[Row]) -> None:
+        self._keep_pages()
+        with index_worded(self._place):
+            self._open_index().commit()
+        self._open_manifest().record(rows, gone)
+
+    def _restore(self, row: Row) -> Page:
+        """Reads a file again whose page the archive has lost, or never had."""
+        with self._alone():
+            self._apply(Changes([row._replace(sha256="")], [], []))
+        return self.fetch(_url(row.path))
+
+
+def _format() -> str:
+    return f"{FORMAT}.{indexing.FORMAT}"
+
+
+def _processes(rows: Sequence[Row], limits: FolderLimits) -> int:
+    """How many processes are worth starting; none for a few small files of safe types."""
+    safe = all(row.stamp.size <= limits.small and _extension(row) in _CHEAP for row in rows)
+    return 0 if safe and len(rows) <= limits.few else min(limits.processes, len(rows))
+
+
+def _extension(row: Row) -> bytes:
+    return row.name.rpartition(b".")[2].lower()
+
+
+def _roots(paths: Sequence[Path]) -> list[bytes]:
+    """The real paths, without those that lie within another."""
+    for path in paths:
+        if not path.exists():
+            detail = "there is no such file or folder: check the path"
+            raise Failed(Failure(str(path), "not_found", detail))
+    real = sorted({os.path.realpath(os.fsencode(path)) for path in paths})
+    return [root for root in real if not any(root.startswith(other + b"/") for other in real)]
+
+
+def _url(path: bytes) -> str:
+    return Path(os.fsdecode(path)).as_uri()
+
+
+def _path(url: str) -> bytes:
+    """The path that a `file://` address names; empty where it names none here."""
+    parts = urlsplit(url)
+    if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
+        return b""
+    return os.path.normpath(unquote_to_bytes(parts.path))

@@ -1,0 +1,68 @@
+"""What a person names as a place to look, opened as a library: folders, files, sites, the web.
+
+It knows nothing of questions. `rookery:corvids` names the little web that comes with the package.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from rookery.browse.archive import Archive
+from rookery.browse.fetch import Fetcher
+from rookery.browse.folder import Folder, Progress
+from rookery.browse.site import Site
+from rookery.browse.together import Together
+from rookery.browse.web import Engine, Web, brave, google, searxng, wikipedia
+from rookery.records import Failed, Failure, Library
+
+BUNDLED = "rookery:corvids"
+
+_ENGINES: dict[str, Callable[[str], Engine]] = {
+    "wikipedia": lambda language: wikipedia(language or "en"),
+    "searxng": searxng,
+    "brave": lambda _: brave(),
+    "google": lambda _: google(),
+}
+
+
+def bundled() -> Path:
+    """The folder of the bundled little web."""
+    return Path(__file__).parent / "corvids"
+
+
+def is_url(place: str) -> bool:
+    return place.lower().startswith(("http://", "https://"))
+
+
+def engine_named(name: str) -> Engine:
+    """The engine `wikipedia`, `wikipedia:de`, `searxng:https://host`, `brave` or `google`."""
+    kind, _, detail = name.partition(":")
+    if kind not in _ENGINES or (kind == "searxng" and not is_url(detail)):
+        advice = "use wikipedia, wikipedia:LANGUAGE, searxng:https://HOST, brave or google"
+        raise Failed(Failure(name, "unknown_engine", advice))
+    return _ENGINES[kind](detail)
+
+
+def open_library(
+    places: Sequence[str],
+    archive: Archive,
+    fetcher: Callable[[], Fetcher],
+    cache: Path,
+    engine: str = "wikipedia",
+    offline: bool = False,
+    progress: Progress | None = None,
+) -> Library:
+    """The library of these places together; of the web, through `engine`, where none is named."""
+    if not places:
+        return Web(engine_named(engine), archive, fetcher(), offline)
+    paths = [_path(place) for place in places if not is_url(place)]
+    libraries: list[Library] = [Folder(paths, archive, cache, progress)] if paths else []
+    libraries += [
+        Site(place, archive, fetcher(), cache, offline=offline, progress=progress)
+        for place in places
+        if is_url(place)
+    ]
+    return libraries[0] if len(libraries) == 1 else Together(libraries)
+
+
+def _path(place: str) -> Path:
+    return bundled() if place == BUNDLED else Path(place).expanduser()

@@ -1,0 +1,51 @@
+"""A page's text as it is shown. Views never change where a character stands, only what it is."""
+
+import re
+
+from rookery.records import Block, Page
+
+_MARKERS = str.maketrans("【】†", "〖〗‡")
+# Zero-width, bidirectional and tag characters, fillers and rare variation selectors: a reader
+# does not see them, a program does. Joiners are kept where a script or an emoji may need them.
+_UNSEEN = re.compile(
+    "[\u061c\u115f\u1160\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\u3164\ufeff\uffa0"
+    "\U000e0000-\U000e007f\U000e0100-\U000e01ef]"
+    "|(?<=[\x00-\x7f])[\u200c\u200d]|[\u200c\u200d](?=[\x00-\x7f])"
+)
+
+
+def neutral(text: str) -> str:
+    """`text` with link markers that a page forges, and unseen characters, made harmless.
+
+    Each character is replaced by exactly one (【】† by 〖〗‡, what is unseen by ·), so that any
+    offset into the result is the same offset into the page.
+    """
+    return _UNSEEN.sub("·", text.translate(_MARKERS))
+
+
+def plain(page: Page, full: bool = False) -> str:
+    """The text of the article view, or of the full view: unchanged slices of the page.
+
+    Paragraphs stand apart by a blank line, items and lines of code by a line break, the cells of
+    a row by " | ".
+    """
+    shown: list[str] = []
+    before: Block | None = None
+    for block in page.full() if full else page.article():
+        if before is not None:
+            shown.append(_between(page.text[before.end : block.start], before, block))
+        shown.append(page.text[block.start : block.end])
+        before = block
+    return "".join(shown)
+
+
+def _between(gap: str, before: Block, block: Block) -> str:
+    """What stands between two blocks that are shown one after the other."""
+    if gap.isspace() or not gap:
+        if before.kind == block.kind == "code":
+            return gap
+        return " | " if gap == "\t" else "\n\n" if gap.count("\n") > 1 else gap
+    # Something between them is left out of this view.
+    if "\n" not in gap:
+        return " | " if "\t" in gap else " "
+    return "\n" if before.kind == block.kind and block.kind in ("item", "cell") else "\n\n"

@@ -1,0 +1,191 @@
+"""The extractive answer: the best sentences of what was gathered, each resting on its own quote.
+
+No model, no key, no network of its own. It declines where no sentence stands out.
+"""
+
+import math
+from collections.abc import Sequence
+
+import msgspec
+
+from rookery.browse.words import question_terms, terms
+from rookery.cite.cues import denies, expected, held, is_yes_or_no
+from rookery.cite.rank import RankWeights, Sentence, Similarity, best_sentences, rank
+from rookery.draft.gather import Gathered, GatherLimits, gather
+from rookery.records import Answer, Claim, Episode, Library, Question, Quote
+
+NOTHING_FOUND = "Nothing that was read answers this."
+
+LEADERS = 12
+"""the best sentences, which are compared for what other pages say too"""
+
+
+class ExtractSettings(msgspec.Struct, frozen=True):
+    """How the extractive answer chooses, and when it declines."""
+
+    quotes: int = 3
+    """at most, in one answer"""
+    decline: float = 0.2
+    """an answer less likely than this to be right is declined"""
+    overlap: float = 0.6
+    """two sentences that share this much of their words say the same"""
+    fall: float = 0.55
+    """a sentence that scores less than this share of the best one is not shown"""
+    support: float = 0.15
+    """what it is worth that other pages say the same"""
+    agreement: float = 0.5
+    """what it is worth that other pages say yes, or no, too where that is the question"""
+    elsewhere: float = 0.05
+    """what it is worth that a quote comes from a page not yet quoted"""
+    longest: int = 600
+    """characters of a quote"""
+    limits: GatherLimits = GatherLimits()
+    weights: RankWeights = RankWeights()
+
+
+class Confidence(msgspec.Struct, frozen=True):
+    """How likely the first quote is to hold the answer: a logistic curve over two signs.
+
+    Fitted by bench/answers.py on half of its questions, asked with and without their article.
+    """
+
+    passage: float = 2.61
+    """of the score of the passage that the first quote lies in"""
+    margin: float = 7.46
+    """of how far the first sentence stands above the mean of the next ones"""
+    offset: float = -4.47
+    others: int = 9
+    """the next sentences that count"""
+
+    def of(self, hit_score: float, scores: Sequence[float]) -> float:
+        """The probability, given all sentence scores from the best down."""
+        others = scores[1 : 1 + self.others]
+        margin = scores[0] - sum(others) / self.others
+        value = self.passage * hit_score + self.margin * margin + self.offset
+        return 1 / (1 + math.exp(-value))
+
+
+def extract(
+    question: Question,
+    library: Library,
+    similarity: Similarity | None = None,
+    settings: ExtractSettings = ExtractSettings(),
+) -> Episode:
+    """Answer from a library with its own sentences.
+
+    The episode's stop is "end", "declined" (the best rejected quotes are in the answer) or
+    "no_evidence" (answer None: searching or opening failed, and the failures say why).
+    """
+    gathered = gather(question.text, library, settings.limits)
+    answer = answer_from(question.text, gathered, similarity, settings)
+    if not gathered.found and gathered.failures:
+        return Episode(question, "extract", stop="no_evidence", failures=gathered.failures)
+    stop = "declined" if answer.declined else "end"
+    return Episode(question, "extract", answer=answer, stop=stop, failures=gathered.failures)
+
+
+def answer_from(
+    question: str,
+    gathered: Gathered,
+    similarity: Similarity | None = None,
+    settings: ExtractSettings = ExtractSettings(),
+) -> Answer:
+    """The answer that these passages give, or a declined one with the best rejected quotes."""
+    ranked = rank(question, gathered.found, similarity, settings.weights)
+    every = best_sentences(ranked)
+    if not every:
+        return Answer(NOTHING_FOUND, declined=True)
+    agreed = _with_support(question, every, settings)
+    chosen = _choose(question, agreed, settings)
+    first = chosen[0][0]
+    hit_score = next(
+        passage.hit.score
+        for passage in ranked
+        if passage.page is first.page and passage.hit.start <= first.start < passage.hit.end
+    )
+    likely = Confidence().of(hit_score, [sentence.score for sentence in agreed])
+    groups = [[_quote(sentence, settings.longest) for sentence in group] for group in chosen]
+    if likely < settings.decline:
+        quotes = tuple(quote for group in groups for quote in group)
+        return Answer(NOTHING_FOUND, quotes, declined=True, score=likely)
+    return _written(groups, likely)
+
+
+def _with_support(
+    question: str, every: list[Sentence], settings: ExtractSettings
+) -> list[Sentence]:
+    """Best first again, after each has gained from other pages that say what it adds."""
+    leaders = every[:LEADERS]
+    added = [_added(question, sentence.text) for sentence in leaders]
+    weight = settings.agreement if is_yes_or_no(question) else settings.support
+    gained = []
+    for sentence, words in zip(leaders, added, strict=True):
+        others: dict[str, set[str]] = {}
+        for other, theirs in zip(leaders, added, strict=True):
+            if other.page is not sentence.page:
+                others.setdefault(other.page.url, set()).update(theirs)
+        votes = sum(word in theirs for theirs in others.values() for word in words)
+        share = votes / max(1, len(words) * len(others))
+        gained.append(msgspec.structs.replace(sentence, score=sentence.score + weight * share))
+    return sorted(gained, key=lambda s: -s.score) + every[LEADERS:]
+
+
+def _added(question: str, sentence: str) -> set[str]:
+    """What a sentence adds that another page may say too: its numbers where a number is asked
+    for, yes or no where that is the question, otherwise its words."""
+    if is_yes_or_no(question):
+        return {"no" if denies(sentence) else "yes"}
+    if kind := expected(question):
+        return held(sentence, kind, question)
+    return set(question_terms(sentence)).difference(question_terms(question))
+
+
+def _choose(
+    question: str, every: Sequence[Sentence], settings: ExtractSettings
+) -> list[list[Sentence]]:
+    """The best sentences, each with those of other pages that say the same.
+
+    Where two pages agree on the date, number or name that is asked for, sentences that give
+    another one are outvoted and left out.
+    """
+    kind = expected(question)
+    chosen: list[list[Sentence]] = []
+    left = [s for s in every if s.score >= settings.fall * every[0].score]
+    while left and sum(map(len, chosen)) < settings.quotes:
+        read = {id(group[0].page) for group in chosen}
+        best = max(left, key=lambda s: s.score + settings.elsewhere * (id(s.page) not in read))
+        same = [s for s in left if s is not best and _repeats(s, best, settings.overlap)]
+        seconds = [s for s in same if s.page is not best.page][:1]
+        room = settings.quotes - sum(map(len, chosen)) - 1
+        chosen.append([best, *seconds[:room]])
+        left = [s for s in left if s is not best and s not in same]
+        if kind and len(chosen[0]) > 1:
+            left = [s for s in left if not held(s.text, kind, question)]
+    return chosen
+
+
+def _repeats(sentence: Sentence, other: Sentence, overlap: float) -> bool:
+    ours, theirs = set(terms(sentence.text)), set(terms(other.text))
+    return len(ours & theirs) >= overlap * min(len(ours), len(theirs))
+
+
+def _quote(sentence: Sentence, longest: int) -> Quote:
+    """The sentence as a quote; one that is too long is cut after a word."""
+    end = sentence.end
+    if end - sentence.start > longest:
+        cut = sentence.page.text.rfind(" ", sentence.start, sentence.start + longest)
+        end = cut if cut > sentence.start else sentence.start + longest
+    return sentence.page.quote(sentence.start, end)
+
+
+def _written(groups: Sequence[Sequence[Quote]], score: float) -> Answer:
+    """The first quote of each group, white space evened out: a claim that rests on its group."""
+    text = ""
+    quotes: list[Quote] = []
+    claims = []
+    for group in groups:
+        start = len(text) + bool(text)
+        text += " " * bool(text) + " ".join(group[0].text.split())
+        claims.append(Claim(start, len(text), tuple(range(len(quotes), len(quotes) + len(group)))))
+        quotes += group
+    return Answer(text, tuple(quotes), tuple(claims), score=score)

@@ -1,0 +1,250 @@
+"""The archive: round trips, versions, many writers, full disks and damaged files."""
+
+import sqlite3
+import subprocess
+import sys
+import time
+import zlib
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from rookery.browse.archive import Archive
+from rookery.records import Block, Failed, Hit, Link, Mark, Page, digest_of
+
+
+def page(text: str, url: str = "https://e.org/a", title: str = "A") -> Page:
+    return Page(url, title, text, fetched="2024-01-01T00:00:00Z")
+
+
+def test_a_page_comes_back_whole_from_another_opening(tmp_path: Path) -> None:
+    kept = Page(
+        "https://e.org/ä",
+        "Crows — “gifts”",
+        "Corvus\n\nA crow \U0001f426 brings gifts.",
+        (Block(0, 6, "heading", 1), Block(8, 33, "paragraph", article=False, hidden=True)),
+        (Link(0, 6, "https://e.org/corvus"),),
+        (Mark(3, 3, "image", "a crow"),),
+        fetched="2024-01-01T00:00:00Z",
+    )
+    with Archive(tmp_path / "deep" / "archive.sqlite") as archive:
+        archive.keep(kept)
+    with Archive(tmp_path / "deep" / "archive.sqlite") as archive:
+        assert archive.page(kept.digest) == kept
+        assert archive.page(kept.digest, kept.url) == kept
+        assert archive.latest(kept.url) == kept
+        assert archive.page(kept.digest, "https://e.org/other") is None
+        assert archive.page(digest_of("never seen")) is None
+        assert archive.latest("https://e.org/other") is None
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.text(st.characters(), max_size=200))
+def test_any_text_comes_back(tmp_path: Path, text: str) -> None:
+    with Archive(tmp_path / "a.sqlite") as archive:
+        archive.keep(page(text))
+        back = archive.page(digest_of(text))
+        assert back is not None
+        assert back.text == text
+
+
+def test_every_version_stays_and_the_last_kept_is_the_latest(tmp_path: Path) -> None:
+    first, second = page("first"), page("second")
+    with Archive(tmp_path / "a.sqlite") as archive:
+        archive.keep(first)
+        archive.keep(second)
+        assert archive.latest(first.url) == second
+        assert archive.page(first.digest, first.url) == first
+        archive.keep(first)
+        assert archive.latest(first.url) == first
+        assert archive.page(second.digest, first.url) == second
+
+
+def test_one_text_at_two_urls_is_stored_once_and_found_at_each(tmp_path: Path) -> None:
+    text = " ".join(str(number * number) for number in range(20_000))
+    here, there = page(text), page(text, "https://e.org/b", "B")
+    with Archive(tmp_path / "a.sqlite") as archive:
+        archive.keep_all([here, there, here])
+        assert archive.page(here.digest, there.url) == there
+        assert archive.page(here.digest, here.url) == here
+    with sqlite3.connect(tmp_path / "a.sqlite") as file:
+        assert file.execute("select count(*) from texts").fetchone() == (1,)
+        assert file.execute("select count(*) from versions").fetchone() == (2,)
+        assert file.execute("select length(body) from texts").fetchone()[0] < len(text) / 2
+    file.close()
+
+
+def test_a_redirect_leads_to_the_page(tmp_path: Path) -> None:
+    with Archive(tmp_path / "a.sqlite") as archive:
+        archive.keep(page("text", "https://e.org/new"), asked="http://e.org/old")
+        found = archive.latest("http://e.org/old")
+        assert found is not None
+        assert found.url == "https://e.org/new"
+
+
+def test_a_search_is_remembered_and_an_empty_one_is_not_an_unknown_one(tmp_path: Path) -> None:
+    hits = [Hit("https://e.org/a", "A", "snippet", score=1.5), Hit("https://e.org/b", "B")]
+    with Archive(tmp_path / "a.sqlite") as archive:
+        archive.keep_search("wikipedia:en", "crows", hits)
+        archive.keep_search("wikipedia:en", "nothing", [])
+        assert archive.searched("wikipedia:en", "crows") == hits
+        assert archive.searched("wikipedia:en", "nothing") == []
+        assert archive.searched("wikipedia:de", "crows") is None
+        archive.keep_search("wikipedia:en", "crows", hits[:1])
+        assert archive.searched("wikipedia:en", "crows") == hits[:1]
+
+
+def test_many_threads_lose_nothing(tmp_path: Path) -> None:
+    with Archive(tmp_path / "a.sqlite") as archive:
+
+        def work(number: int) -> bool:
+            mine = page(f"text {number}", f"https://e.org/{number % 7}")
+            archive.keep(mine)
+            return archive.page(mine.digest, mine.url) == mine
+
+        with ThreadPoolExecutor(8) as pool:
+            assert all(pool.map(work, range(200)))
+        assert all(archive.page(digest_of(f"text {number}")) for number in range(200))
+
+
+_WRITER = """
+import sys
+from pathlib import Path
+from rookery.browse.archive import Archive
+from rookery.records import Page
+with Archive(Path(sys.argv[1])) as archive:
+    for number in range(60):
+        archive.keep(Page(f"https://e.org/{number % 5}", "T", f"{sys.argv[2]} {number}"))
+"""
+
+
+def test_two_processes_write_the_same_new_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.sqlite"
+    writers = [
+        subprocess.Popen([sys.executable, "-c", _WRITER, str(path), name]) for name in ("x", "y")
+    ]
+    assert [writer.wait(60) for writer in writers] == [0, 0]
+    with Archive(path) as archive:
+        texts = [f"{name} {number}" for name in ("x", "y") for number in range(60)]
+        assert all(archive.page(digest_of(text)) for text in texts)
+
+
+_FILL = """
+import resource, signal, sys
+from pathlib import Path
+from rookery.browse.archive import Archive
+from rookery.records import Failed, Page
+import random
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))
+chance = random.Random(1)
+with Archive(Path(sys.argv[1])) as archive:
+    try:
+        for number in range(1_000):
+            noise = "".join(chr(chance.randrange(32, 50_000)) for _ in range(20_000))
+            page = Page("https://e.org/a", "A", noise)
+            archive.keep(page)
+            print(page.digest, flush=True)
+    except Failed as failed:
+        print(failed.failure.outcome, flush=True)
+"""
+
+
+def test_a_full_disk_is_said_and_loses_nothing(tmp_path: Path) -> None:
+    pytest.importorskip("resource")
+    run = subprocess.run(
+        [sys.executable, "-c", _FILL, str(tmp_path / "a.sqlite")],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    *kept, outcome = run.stdout.split()
+    assert outcome == "disk_full"
+    assert len(kept) >= 3
+    with Archive(tmp_path / "a.sqlite") as archive:
+        for digest in kept:
+            assert archive.page(digest) is not None
+        archive.keep(page("room again"))
+        assert archive.latest("https://e.org/a") == page("room again")
+
+
+def test_sqlite_out_of_pages_is_a_full_disk_and_rolls_back(tmp_path: Path) -> None:
+    with Archive(tmp_path / "a.sqlite") as archive:
+        archive.keep(page("small"))
+        used = archive._file.execute("pragma page_count").fetchone()[0]
+        archive._file.execute(f"pragma max_page_count = {used + 1}")
+        noise = "".join(chr(32 + number * 7919 % 50_000) for number in range(50_000))
+        with pytest.raises(Failed) as caught:
+            archive.keep_all([page("also small", "https://e.org/b"), page(noise)])
+        assert caught.value.failure.outcome == "disk_full"
+        assert "make room" in caught.value.failure.detail
+        assert archive.latest("https://e.org/b") is None
+        assert archive.latest("https://e.org/a") == page("small")
+
+
+def test_a_file_that_is_no_archive_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "a.sqlite"
+    path.write_bytes(b"This is a letter, not a database. " * 100)
+    before = path.read_bytes()
+    with pytest.raises(Failed) as caught:
+        Archive(path)
+    assert caught.value.failure.outcome == "unreadable_archive"
+    assert "move it away" in caught.value.failure.detail
+    assert path.read_bytes() == before
+
+
+def test_a_damaged_text_is_refused_not_returned(tmp_path: Path) -> None:
+    kept = page("The crow remembers faces.")
+    with Archive(tmp_path / "a.sqlite") as archive:
+        archive.keep(kept)
+        forged = zlib.compress(b"The crow forgets faces.")
+        archive._file.execute("update texts set body = ?", (forged,))
+        with pytest.raises(Failed) as caught:
+            archive.page(kept.digest)
+        assert caught.value.failure.outcome == "unreadable_archive"
+
+
+def test_a_file_that_may_only_be_read_is_read_and_says_why_it_is_not_written(
+    tmp_path: Path,
+) -> None:
+    kept = page("text")
+    with Archive(tmp_path / "a.sqlite") as archive:
+        archive.keep(kept)
+        archive._file.execute("pragma query_only = on")
+        assert archive.page(kept.digest) == kept
+        with pytest.raises(Failed) as caught:
+            archive.keep(page("more"))
+        assert caught.value.failure.outcome == "unreadable_archive"
+        assert "cannot be written" in caught.value.failure.detail
+
+
+def test_an_archive_of_a_newer_format_is_not_touched(tmp_path: Path) -> None:
+    path = tmp_path / "a.sqlite"
+    file = sqlite3.connect(path)
+    file.execute("pragma user_version = 99")
+    file.close()
+    with pytest.raises(Failed, match="newer Rookery"):
+        Archive(path)
+
+
+def test_a_folder_in_the_place_of_the_file(tmp_path: Path) -> None:
+    with pytest.raises(Failed) as caught:
+        Archive(tmp_path)
+    assert caught.value.failure.outcome == "unreadable_archive"
+
+
+def test_reading_a_page_of_50_kb_is_quick(tmp_path: Path) -> None:
+    text = ("The crow brought a gift to the girl who fed it every day. " * 900)[:50_000]
+    blocks = tuple(Block(at, at + 57, "paragraph") for at in range(0, 49_900, 58))
+    kept = Page("https://e.org/a", "A", text, blocks)
+    with Archive(tmp_path / "a.sqlite") as archive:
+        archive.keep(kept)
+        seconds = []
+        for _ in range(20):
+            start = time.perf_counter()
+            assert archive.page(kept.digest, kept.url) is not None
+            seconds.append(time.perf_counter() - start)
+        assert min(seconds) < 0.005

@@ -1,0 +1,153 @@
+"""The choice of the article, on pages written for the purpose."""
+
+from itertools import product
+
+import pytest
+
+from rookery.browse.html import read_html
+from rookery.browse.read import plain, read
+from rookery.records import Page
+
+PROSE = [
+    f"Paragraph {number} tells how crows, ravens and jays remember faces, places, and gifts, and"
+    " how long, as far as anyone has measured, such a memory lasts in each of them."
+    for number in range(8)
+]
+BODY = "".join(f"<p>{text}</p>" for text in PROSE)
+MENU = "".join(f'<li><a href="/{n}">Section {n} of the site</a></li>' for n in range(12))
+
+
+def page(html: str) -> Page:
+    return read(html.encode(), "https://example.org/a", "text/html")
+
+
+@pytest.mark.parametrize(
+    "furniture",
+    [
+        f"<nav><ul>{MENU}</ul></nav>",
+        f"<div class=menu><ul>{MENU}</ul></div>",
+        "<div class=sidebar><p>Subscribe to our letter, it is free, and read by many.</p></div>",
+        "<div id=comments><p>First! I like crows, ravens, and everything with wings.</p></div>",
+        "<footer>Copyright, all rights reserved, imprint, terms, and so on.</footer>",
+        "<aside><p>An advert, for shoes, hats, and gloves, that nobody asked for.</p></aside>",
+        "<div role=navigation>Home, news, sport, weather, travel and more</div>",
+        "<form><p>Your name, please</p><input name=q><button>Send</button></form>",
+        "<div class=share-bar>Share this with friends</div>",
+    ],
+)
+@pytest.mark.parametrize("inside", [False, True])
+def test_furniture_is_left_out_and_still_in_the_full_view(furniture: str, inside: bool) -> None:
+    html = f"<div class=post>{BODY}{furniture if inside else ''}</div>"
+    found = page(f"<body>{'' if inside else furniture}<div>{html}</div></body>")
+    assert plain(found) == "\n\n".join(PROSE)
+    assert len(plain(found, full=True)) > len(plain(found)) + 10
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("<div>", "</div>"),
+        ("<article>", "</article>"),
+        ("<main><section>", "</section></main>"),
+        ("<table><tr><td>", "</td></tr></table>"),
+        ("<div><div><div class=x>", "</div></div></div>"),
+        ('<div class="sidebar-less main-column">', "</div>"),
+    ],
+)
+def test_the_article_is_found_in_any_container(before: str, after: str) -> None:
+    found = page(f"<body><div><ul>{MENU}</ul></div>{before}{BODY}{after}</body>")
+    assert plain(found) == "\n\n".join(PROSE)
+
+
+@pytest.mark.parametrize("joint", ["<br><br>", "</div><div>", "</div><div class=x>", "</p><p>"])
+def test_paragraphs_need_not_be_p(joint: str) -> None:
+    kind = "p" if "p>" in joint else "div"
+    body = f"<div><{kind}>{joint.join(PROSE)}</{kind}></div>"
+    found = page(f"<body><div><ul>{MENU}</ul></div>{body}</body>")
+    assert plain(found) == "\n\n".join(PROSE)
+
+
+def test_what_belongs_to_an_article_stays() -> None:
+    kept = (
+        "<h2>On memory</h2><ul><li>one, short<li>two, short</ul>"
+        "<blockquote>They never forget.</blockquote>"
+        "<table><thead><tr><th>Bird<th>Years</thead><tr><td>Crow<td>17</table>"
+        "<pre>crow = 1</pre><figure><img src=c><figcaption>A crow.</figcaption></figure>"
+    )
+    found = plain(page(f"<div><ul>{MENU}</ul></div><div class=story>{BODY}{kept}{BODY}</div>"))
+    for text in ("On memory", "one, short", "They never", "Bird | Years", "crow = 1", "A crow."):
+        assert text in found, text
+    assert "Section" not in found
+
+
+def test_title_and_byline_are_not_repeated() -> None:
+    head = "<title>How crows remember – The Site</title>"
+    top = "<h1>How crows remember</h1><p class=byline>By A. Writer</p>"
+    found = page(f"{head}<div>{top}{BODY}</div>")
+    assert plain(found) == "\n\n".join(PROSE)
+    assert "How crows remember\n\nBy A. Writer" in plain(found, full=True)
+
+
+def test_a_sibling_paragraph_is_joined() -> None:
+    lead = (
+        "<p>A lead that stands before the story, long enough to be read as a part of it, it is.</p>"
+    )
+    found = page(f"<body><div><ul>{MENU}</ul></div><div>{lead}<div class=text>{BODY}</div></div>")
+    assert plain(found).startswith("A lead that stands")
+
+
+def test_an_unlikely_name_round_the_whole_article_is_forgiven() -> None:
+    found = page(f"<body><div class=sponsor-popup>{BODY}</div></body>")
+    assert plain(found) == "\n\n".join(PROSE)
+
+
+def test_without_an_article_all_but_the_furniture_is_shown() -> None:
+    found = page("<nav>Home</nav><div>Opening hours</div><div>9 to 5</div><footer>Imprint</footer>")
+    assert plain(found) == "Opening hours\n\n9 to 5"
+    assert plain(found, full=True) == "Home\n\nOpening hours\n\n9 to 5\n\nImprint"
+
+
+def test_quotes_are_valid_from_both_views() -> None:
+    found = page(f"<div><ul>{MENU}</ul></div><div>{BODY}</div>")
+    article = {(block.start, block.end) for block in found.article()}
+    full = {(block.start, block.end) for block in found.full()}
+    assert article < full
+    assert [found.quote(*span).text for span in sorted(article)] == PROSE
+
+
+def test_article_flags_divide_a_block_without_losing_text() -> None:
+    html = (
+        f"<div>{BODY}<p>Tail of it, with more<span class=share>Share!</span> of it, here.</p></div>"
+    )
+    found = page(html)
+    assert "Share" not in plain(found)
+    assert "Tail of it, with moreShare! of it, here." in plain(found, full=True)
+
+
+def test_the_tree_is_consistent() -> None:
+    tree = read_html(f"<div class=a><p id=b>x <a href=y>y</a></p><br>z</div><table><tr><td>{BODY}")
+    size = len(tree.tags)
+    for number in range(1, size):
+        assert tree.parents[number] < number < tree.ends[number] <= size
+        assert tree.ends[number] <= tree.ends[tree.parents[number]]
+        assert 0 <= tree.starts[number] <= tree.stops[number] <= len(tree.text)
+    assert sum(tree.own) == sum(len(text) for text in PROSE) + 3
+
+
+def test_time_grows_with_the_page_and_not_with_its_square() -> None:
+    import time
+
+    def seconds(copies: int) -> float:
+        html = "<div class=c>some, text, here, that is long enough" * copies
+        begun = time.process_time()
+        page(html)
+        return time.process_time() - begun
+
+    small = min(seconds(4_000) for _ in range(3))
+    assert min(seconds(16_000) for _ in range(2)) < 10 * small + 0.2
+
+
+def test_every_combination_of_wrappers_keeps_all_prose() -> None:
+    for outer, inner in product(("div", "section", "main"), ("div", "article", "section")):
+        found = page(f"<{outer}><{inner}>{BODY}</{inner}></{outer}>")
+        assert plain(found) == "\n\n".join(PROSE), (outer, inner)

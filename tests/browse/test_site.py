@@ -1,0 +1,224 @@
+"""A site as a library: what a crawl reaches, what bounds it, and what is used again."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from stage import Said, Stage, stage
+
+from rookery.browse.archive import Archive
+from rookery.browse.fetch import Fetcher
+from rookery.browse.site import Site, SiteLimits, scope_of
+from rookery.records import Failed
+
+
+class Web:
+    """A loopback site, and a way to open it as a new process would."""
+
+    def __init__(self, server: Stage, archive: Archive, fetcher: Fetcher, root: Path) -> None:
+        self.server = server
+        self.archive = archive
+        self.fetcher = fetcher
+        self.cache = root / "cache"
+
+    def page(self, path: str, text: str, *links: str) -> None:
+        anchors = " ".join(f'<a href="{link}">more of this</a>' for link in links)
+        body = f"<title>{path}</title><main><p>{text}</p><p>See {anchors} there.</p></main>"
+        self.server.routes[path] = Said(body)
+
+    def open(
+        self, path: str = "/birds/", limits: SiteLimits = SiteLimits(), offline: bool = False
+    ) -> Site:
+        url = self.server.base + path
+        return Site(url, self.archive, self.fetcher, self.cache, limits, offline=offline)
+
+    def url(self, path: str) -> str:
+        return self.server.base + path
+
+
+@pytest.fixture
+def web(tmp_path: Path) -> Iterator[Web]:
+    with (
+        stage() as server,
+        Fetcher(allow_private=True) as fetcher,
+        Archive(tmp_path / "archive.sqlite") as archive,
+    ):
+        web = Web(server, archive, fetcher, tmp_path)
+        web.page("/birds/", "Birds of the town.", "crow.html", "jay.html#top", "/fish/", "x.png")
+        web.page("/birds/crow.html", "The crow keeps seven walnuts.", "jay.html", "deep/a.html")
+        web.page("/birds/jay.html", "The jay plants oaks.", "./", "http://127.0.0.2/birds/")
+        web.page("/birds/deep/a.html", "The rook digs deep.", "../../fish/", "gone.html")
+        web.page("/fish/", "The pike waits.")
+        yield web
+
+
+def test_the_crawl_reaches_what_lies_below_and_nothing_else(web: Web) -> None:
+    site = web.open()
+    assert sorted(web.server.paths()) == [
+        "/birds/",
+        "/birds/crow.html",
+        "/birds/deep/a.html",
+        "/birds/deep/gone.html",
+        "/birds/jay.html",
+    ]
+    assert [(failure.what, failure.outcome) for failure in site.failures] == [
+        (web.url("/birds/deep/gone.html"), "http_404")
+    ]
+    (hit,) = site.search("walnuts", 5)
+    assert hit.url == web.url("/birds/crow.html")
+    page = site.fetch(hit.url)
+    assert "seven walnuts" in page.text[hit.start : hit.end]
+    assert page.digest == hit.digest
+    assert web.archive.page(hit.digest, hit.url) == page
+    assert site.search("pike", 5) == []
+
+
+def test_a_later_run_within_a_day_asks_nothing(web: Web) -> None:
+    first = web.open().search("oaks", 5)
+    visits = len(web.server.visits)
+    again = web.open()
+    assert again.search("oaks", 5) == first
+    assert again.fetch(first[0].url).text
+    assert [failure.outcome for failure in again.failures] == ["http_404"]
+    assert len(web.server.visits) == visits
+
+
+def test_an_old_crawl_is_made_again_and_its_index_goes(web: Web) -> None:
+    web.open()
+    web.page("/birds/", "The magpie has come.", "deep/a.html")
+    site = web.open(limits=SiteLimits(fresh_seconds=0))
+    assert len(site.search("magpie", 5)) == 1
+    assert site.search("oaks", 5) == []
+    (place,) = (web.cache / "sites").iterdir()
+    assert len(list(place.glob("index-*"))) == 1
+
+
+def test_a_site_that_is_down_is_answered_from_the_older_crawl(web: Web) -> None:
+    web.open()
+    web.server.routes.clear()
+    site = web.open(limits=SiteLimits(fresh_seconds=0))
+    assert len(site.search("oaks", 5)) == 1
+    assert [failure.outcome for failure in site.failures] == ["http_404", "http_404"]
+
+
+def test_a_site_that_was_never_there_says_why(web: Web) -> None:
+    with pytest.raises(Failed, match="http_404"):
+        web.open("/nowhere/")
+    with pytest.raises(Failed, match="invalid_url"):
+        Site("ftp://e.org/", web.archive, web.fetcher, web.cache)
+    web.page("/nowhere/", "Here it is.")
+    assert len(web.open("/nowhere/").search("here it is", 5)) == 1
+
+
+def test_the_crawl_is_breadth_first_and_bounded(web: Web) -> None:
+    for number in range(30):
+        links = (f"{2 * number + 1}", f"{2 * number + 2}")
+        web.page(f"/tree/{number}", f"Branch number{number} of the tree.", *links)
+    web.page("/tree/", "The root of the tree.", "0")
+    site = web.open("/tree/", SiteLimits(pages=8))
+    assert {hit.url for hit in site.search("tree", 50)} == {
+        web.url(f"/tree/{name}") for name in ("", *range(7))
+    }
+
+
+def test_a_trap_without_end_is_left(web: Web) -> None:
+    for number in range(200):
+        next_page = f'<p>Always the same words. <a href="{number + 1}">Next</a></p>'
+        web.server.routes[f"/trap/{number}"] = Said(next_page)
+    web.page("/trap/", "The way in.", "0")
+    site = web.open("/trap/", SiteLimits(pages=10))
+    assert len(web.server.paths()) <= 20
+    assert len(site.search("always the same words", 50)) == 1
+
+
+def test_a_slow_site_gives_what_has_come(web: Web) -> None:
+    def slow(visit: object) -> Said:
+        time.sleep(1.5)
+        return Said("<p>Too late.</p>")
+
+    web.page("/slow/", "The way in is quick.", "late")
+    web.server.routes["/slow/late"] = slow
+    start = time.monotonic()
+    site = web.open("/slow/", SiteLimits(seconds=0.6))
+    assert time.monotonic() - start < 1.4
+    assert len(site.search("quick", 5)) == 1
+    assert [failure.outcome for failure in site.failures] == ["timed_out"]
+
+
+def test_robots_are_obeyed(web: Web) -> None:
+    web.server.routes["/robots.txt"] = Said("User-agent: *\nDisallow: /birds/deep/\n", "text/plain")
+    site = web.open()
+    assert "/birds/deep/a.html" not in web.server.paths()
+    assert [failure.outcome for failure in site.failures] == ["robots"]
+
+
+def test_redirects_stay_inside_and_the_start_may_move(web: Web) -> None:
+    def moved(path: str) -> Said:
+        return Said("", status=302, headers=(("Location", path),))
+
+    web.server.routes["/"] = moved("/birds/")
+    web.server.routes["/birds/out.html"] = moved("/fish/")
+    web.server.routes["/birds/in.html"] = moved("/birds/crow.html")
+    web.page("/birds/", "Birds of the town.", "out.html", "in.html")
+    site = web.open("/")
+    outcomes = {failure.what: failure.outcome for failure in site.failures}
+    assert outcomes.pop(web.url("/birds/out.html")) == "outside_site"
+    assert site.search("pike", 5) == []
+    assert site.fetch(web.url("/birds/in.html")).url == web.url("/birds/crow.html")
+    assert [hit.url for hit in site.search("walnuts", 5)] == [web.url("/birds/crow.html")]
+
+
+def test_pages_not_crawled_are_opened_only_where_shown_and_inside(web: Web) -> None:
+    site = web.open(limits=SiteLimits(pages=1))
+    with pytest.raises(Failed, match="url_not_shown"):
+        site.fetch(web.url("/birds/crow.html"))
+    site.fetch(web.url("/birds/"))
+    page = site.fetch(web.url("/birds/crow.html#walnuts"))
+    assert "walnuts" in page.text
+    assert web.archive.latest(page.url) == page
+    with pytest.raises(Failed, match="url_not_shown"):
+        site.fetch(web.url("/fish/"))
+
+
+def test_offline_uses_a_crawl_of_any_age_and_never_the_network(web: Web) -> None:
+    with pytest.raises(Failed, match="not_in_archive"):
+        web.open(offline=True)
+    web.open()
+    visits = len(web.server.visits)
+    site = web.open(limits=SiteLimits(fresh_seconds=0), offline=True)
+    (hit,) = site.search("walnuts", 5)
+    page = site.fetch(hit.url)
+    assert "walnuts" in page.text
+    site.fetch(web.url("/birds/deep/a.html"))
+    with pytest.raises(Failed, match="not_in_archive"):
+        site.fetch(web.url("/birds/deep/gone.html"))
+    assert len(web.server.visits) == visits
+
+
+@pytest.mark.parametrize("harm", ["state", "index"])
+def test_a_damaged_crawl_is_made_again(web: Web, harm: str) -> None:
+    web.open()
+    (place,) = (web.cache / "sites").iterdir()
+    if harm == "state":
+        (place / "crawl.json").write_text('{"format": "1')
+    else:
+        next(place.glob("index-*/meta.json")).write_text("{")
+    assert len(web.open().search("oaks", 5)) == 1
+
+
+@pytest.mark.parametrize(
+    ("start", "inside", "outside"),
+    [
+        ("https://e.org", ["https://e.org", "https://E.org:443/a"], ["http://e.org/"]),
+        ("https://e.org/a", ["https://e.org/a", "https://e.org/a/b"], ["https://e.org/ab"]),
+        ("https://e.org/a/i.html", ["https://e.org/a/b"], ["https://e.org/b"]),
+        ("https://e.org/a/", ["https://e.org/a?x=/"], ["https://e.org/a/../b", "https://[e"]),
+        ("http://e.org:8/a/", ["http://e.org:8/a/"], ["http://e.org/a/", "http://x@f.org:8/a/"]),
+        ("http://e.org/a/", ["http://e.org/a/..b"], ["http://e.org/a/%2E%2e/b", "mailto:a@e.org"]),
+    ],
+)
+def test_what_lies_below_an_address(start: str, inside: list[str], outside: list[str]) -> None:
+    scope = scope_of(start)
+    assert [url for url in inside if not scope.holds(url)] == []
+    assert [url for url in outside if scope.holds(url)] == []

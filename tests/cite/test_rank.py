@@ -1,0 +1,123 @@
+"""Ranking: the sentence that answers is first, and the same thing is shown once."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rookery.browse.index import Index
+from rookery.cite.cues import denies, expected, held, is_yes_or_no
+from rookery.cite.rank import Passage, RankWeights, best_sentences, rank
+from rookery.records import Block, Hit, Page
+
+
+def page(url: str, text: str, title: str = "") -> Page:
+    return Page(url, title, text, (Block(0, len(text), "paragraph"),))
+
+
+def found(question: str, *pages: Page) -> list[tuple[Page, Hit]]:
+    index = Index()
+    for each in pages:
+        index.add(each)
+    index.commit()
+    by_url = {each.url: each for each in pages}
+    return [(by_url[hit.url], hit) for hit in index.search(question, 20)]
+
+
+JAYS = page(
+    "jays",
+    "Jays are birds of oak woods. In autumn a jay hides about 5,000 acorns. Many are never eaten.",
+    "The jay",
+)
+CROWS = page(
+    "crows", "Crows hide food too. They watch who is looking. A jay may steal it.", "Crows"
+)
+
+
+def ranked(question: str, *pages: Page, **weights: float) -> list[Passage]:
+    return rank(question, found(question, *pages), weights=RankWeights(**weights))
+
+
+def test_the_sentence_that_answers_is_first() -> None:
+    best = best_sentences(ranked("How many acorns does a jay hide in autumn?", JAYS, CROWS))[0]
+    assert best.text == "In autumn a jay hides about 5,000 acorns."
+    assert best.page is JAYS
+
+
+def test_words_of_the_title_count_for_every_sentence() -> None:
+    """ "Many are never eaten" does not say jay; the title of its page does."""
+    other = page("other", "Acorns are hidden. Acorns are never eaten raw.", "Cooking")
+    best = best_sentences(ranked("Are jay acorns eaten?", JAYS, other))
+    assert best[0].page is JAYS
+
+
+@pytest.mark.parametrize(
+    ("question", "kind"),
+    [
+        ("When was the Tower built?", "date"),
+        ("In which year did Betty bend the wire?", "date"),
+        ("How long do crows live?", "number"),
+        ("Who wore the mask?", "name"),
+        ("Where do ravens nest?", "name"),
+        ("Why do crows bring gifts?", "reason"),
+        ("Do crows bring gifts?", ""),
+        ("Wie alt werden Krähen?", ""),
+    ],
+)
+def test_what_a_question_expects(question: str, kind: str) -> None:
+    assert expected(question) == kind
+
+
+@pytest.mark.parametrize(
+    ("sentence", "kind", "words"),
+    [
+        ("It was built in 1078.", "date", {"1078"}),
+        ("It is 30 cm wide.", "date", set()),
+        ("They live seven years.", "number", {"seven"}),
+        ("They live long.", "number", set()),
+        ("The mask was worn by Marzluff.", "name", {"marzluff"}),
+        ("The mask was worn by Betty.", "name", set()),
+        ("They learn because it pays.", "reason", {"because"}),
+        ("They learn.", "reason", set()),
+        ("Masks were worn.", "", set()),
+    ],
+)
+def test_what_a_sentence_holds(sentence: str, kind: str, words: set[str]) -> None:
+    assert held(sentence, kind, "Who was Betty?") == words
+
+
+def test_yes_and_no() -> None:
+    assert is_yes_or_no("Can crows recognise faces?")
+    assert not is_yes_or_no("How can crows recognise faces?")
+    assert denies("Crows can’t.")
+    assert denies("No crow can.")
+    assert not denies("Crows can, notably at night.")
+
+
+def test_near_duplicates_are_shown_once_and_the_better_one_stays() -> None:
+    text = "In autumn a jay hides about 5,000 acorns in the ground of the oak wood it lives in."
+    copy = page("copy", text + " Sponsored.")
+    assert [p.page.url for p in ranked("How many acorns?", page("first", text), copy)] == ["first"]
+    assert len(ranked("How many acorns?", page("first", text), JAYS)) == 2
+
+
+def test_a_likeness_that_is_passed_in_decides() -> None:
+    asked = found("jay", JAYS, CROWS)
+    wanted = "A jay may steal it."
+    best = best_sentences(rank("jay", asked, lambda q, texts: [float(t == wanted) for t in texts]))
+    assert best[0].text == wanted
+
+
+def test_offsets_point_into_the_page() -> None:
+    for passage in ranked("jay acorns", JAYS, CROWS):
+        for sentence in passage.sentences:
+            assert passage.hit.start <= sentence.start < sentence.end <= passage.hit.end
+            assert sentence.text == passage.page.text[sentence.start : sentence.end]
+
+
+@given(st.text(max_size=80), st.lists(st.text(min_size=1, max_size=120), max_size=4))
+def test_any_text_can_be_ranked_in_order(question: str, texts: list[str]) -> None:
+    pages = [page(str(n), text) for n, text in enumerate(texts)]
+    hits = [(p, Hit(p.url, "", digest=p.digest, start=0, end=len(p.text))) for p in pages]
+    scores = [passage.score for passage in rank(question, hits)]
+    assert scores == sorted(scores, reverse=True)
+    assert len(scores) <= len(texts)

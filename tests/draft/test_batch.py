@@ -1,0 +1,117 @@
+"""A batch: in order, on several processes, and the same file however often it was killed."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from rookery.draft.batch import Answering, answer_all, resume
+from rookery.records import Question
+
+QUESTIONS = [Question(str(n), f"Question {n}?") for n in range(40)]
+
+
+def slow_line(question: Question) -> str:
+    time.sleep(0.02 if int(question.id) % 7 else 0.06)
+    return '{"question":' + question.to_json() + "}"
+
+
+def make_slow() -> Answering:
+    return slow_line
+
+
+def failing_line(question: Question) -> str:
+    if question.id == "5":
+        raise ValueError("question 5 cannot be answered")
+    return slow_line(question)
+
+
+def make_failing() -> Answering:
+    return failing_line
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    out = tmp_path_factory.mktemp("whole") / "out.jsonl"
+    assert answer_all(QUESTIONS, out, make_slow, 1) == 0
+    return out.read_bytes()
+
+
+def test_two_processes_write_what_one_writes_in_order(tmp_path: Path, whole: bytes) -> None:
+    seen: list[int] = []
+    answer_all(QUESTIONS, tmp_path / "out.jsonl", make_slow, 2, seen.append)
+    assert (tmp_path / "out.jsonl").read_bytes() == whole
+    assert seen == list(range(41))
+
+
+@pytest.mark.parametrize("cut", [0, 1, 30, 500, -1])
+def test_a_file_cut_anywhere_is_completed_to_the_same_bytes(
+    tmp_path: Path, whole: bytes, cut: int
+) -> None:
+    out = tmp_path / "out.jsonl"
+    out.write_bytes(whole[:cut])
+    done = answer_all(QUESTIONS, out, make_slow, 1)
+    assert done == whole[:cut].count(b"\n")
+    assert out.read_bytes() == whole
+
+
+def test_a_file_of_other_questions_is_left_alone(tmp_path: Path, whole: bytes) -> None:
+    out = tmp_path / "out.jsonl"
+    out.write_bytes(whole)
+    with pytest.raises(ValueError, match="line 1 does not answer the question of that line"):
+        resume(out, QUESTIONS[1:])
+    with pytest.raises(ValueError, match="line 31 does not answer"):
+        resume(out, QUESTIONS[:30])
+    out.write_text("not an answer\n")
+    with pytest.raises(ValueError, match="name another --out"):
+        resume(out, QUESTIONS)
+    assert out.read_text() == "not an answer\n"
+
+
+def test_an_error_keeps_what_was_written_before_it(tmp_path: Path, whole: bytes) -> None:
+    out = tmp_path / "out.jsonl"
+    with pytest.raises(ValueError, match="question 5 cannot be answered"):
+        answer_all(QUESTIONS, out, make_failing, 2)
+    assert out.read_bytes() == b"".join(whole.splitlines(keepends=True)[:5])
+
+
+KILLED = """
+import sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from test_batch import QUESTIONS, make_slow
+from rookery.draft.batch import answer_all
+if __name__ == "__main__":
+    answer_all(QUESTIONS, Path(sys.argv[1]), make_slow, 2)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "killpg"), reason="needs POSIX process groups")
+def test_a_killed_batch_leaves_no_workers_and_resumes(tmp_path: Path, whole: bytes) -> None:
+    out, script = tmp_path / "out.jsonl", tmp_path / "killed.py"
+    script.write_text(KILLED)
+    here = str(Path(__file__).parent)
+    with subprocess.Popen([sys.executable, str(script), str(out), here], process_group=0) as batch:
+        while not out.exists() or out.stat().st_size < 200:
+            assert batch.poll() is None
+            time.sleep(0.01)
+        batch.send_signal(signal.SIGKILL)
+    until = time.monotonic() + 10
+    while _group_lives(batch.pid) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not _group_lives(batch.pid)
+    assert 0 < len(out.read_bytes()) < len(whole)
+    assert answer_all(QUESTIONS, out, make_slow, 1) > 0
+    assert out.read_bytes() == whole
+
+
+def _group_lives(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True

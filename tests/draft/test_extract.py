@@ -1,0 +1,167 @@
+"""The extractive answer: quotes that are slices, claims that rest on them, and when it declines."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rookery.browse.index import Index
+from rookery.draft.extract import Confidence, ExtractSettings, extract
+from rookery.draft.gather import GatherLimits, gather
+from rookery.records import Block, Claim, Failed, Failure, Hit, Page, Question
+
+
+def page(url: str, text: str, title: str = "") -> Page:
+    return Page(url, title, text, (Block(0, len(text), "paragraph"),))
+
+
+class Shelf:
+    """A library of pages in memory: `placed` says which passage a hit means, as a folder does."""
+
+    def __init__(self, *pages: Page, placed: bool = True) -> None:
+        self.pages = {p.url: p for p in pages}
+        self.placed = placed
+        self.index = Index()
+        for p in pages:
+            self.index.add(p)
+        self.index.commit()
+
+    def search(self, query: str, k: int) -> list[Hit]:
+        hits = self.index.search(query, k)
+        return hits if self.placed else [Hit(hit.url, hit.title, hit.snippet) for hit in hits]
+
+    def fetch(self, url: str) -> Page:
+        if url not in self.pages:
+            raise Failed(Failure(url, "http_404", "not on the shelf"))
+        return self.pages[url]
+
+
+LIFESPANS = (
+    page("a", "American crows live seven to eight years in the wild on average.", "Lifespan"),
+    page("b", "In the wild, most American crows live for seven to eight years.", "Crow facts"),
+    page("c", "A wild American crow that lives a hundred years is nothing unusual.", "Forum"),
+    page("d", "Ravens steal food from wolves. Wolves do not mind.", "Ravens"),
+    page("e", "Nutcrackers hide tens of thousands of seeds each autumn.", "Nutcrackers"),
+)
+
+
+@pytest.mark.parametrize("placed", [True, False])
+def test_an_answer_rests_on_slices_of_its_pages(placed: bool) -> None:
+    shelf = Shelf(*LIFESPANS, placed=placed)
+    episode = extract(Question("1", "What do ravens steal from wolves?"), shelf)
+    assert episode.stop == "end"
+    assert episode.answer is not None
+    assert episode.answer.quotes[0].text == "Ravens steal food from wolves."
+    for quote in episode.answer.quotes:
+        assert quote == shelf.fetch(quote.url).quote(quote.start, quote.end)
+    for claim in episode.answer.claims:
+        first = episode.answer.quotes[claim.quotes[0]]
+        assert episode.answer.text[claim.start : claim.end] == first.text
+
+
+def test_what_two_pages_say_outvotes_what_one_says() -> None:
+    answer = extract(
+        Question("1", "How many years do wild American crows live?"), Shelf(*LIFESPANS)
+    ).answer
+    assert answer is not None
+    assert [quote.url for quote in answer.quotes] == ["a", "b"]
+    assert answer.claims == (Claim(0, len(answer.text), (0, 1)),)
+
+
+def test_the_same_sentence_is_said_once_and_cited_twice() -> None:
+    said = "Ravens steal food from wolves in winter."
+    shelf = Shelf(
+        page("a", said),
+        page("b", "In winter the wolves lose much of their food to ravens, which steal it."),
+        page("c", "Wolves hunt in winter, too."),
+    )
+    answer = extract(Question("1", "What do ravens steal from wolves in winter?"), shelf).answer
+    assert answer is not None
+    assert answer.text.count(said) == 1
+    assert answer.claims[0].quotes == (0, 1)
+
+
+def test_a_denial_is_outvoted_by_pages_that_affirm() -> None:
+    shelf = Shelf(
+        page("forum", "Crows cannot recognise human faces."),
+        page("a", "Crows recognise human faces and remember them."),
+        page("b", "Wild crows can recognise a human by the face alone."),
+        page("c", "That crows recognise human faces was shown with masks."),
+    )
+    answer = extract(Question("1", "Can crows recognise human faces?"), shelf).answer
+    assert answer is not None
+    assert answer.quotes[0].url != "forum"
+
+
+def test_a_question_that_nothing_answers_is_declined_with_the_nearest_quotes() -> None:
+    episode = extract(Question("1", "Which wolves wrote the tax law of Peru?"), Shelf(*LIFESPANS))
+    assert episode.stop == "declined"
+    assert episode.answer is not None
+    assert episode.answer.declined
+    assert episode.answer.quotes
+    assert episode.answer.claims == ()
+
+
+def test_nothing_found_is_declined_and_a_failed_search_is_not_an_answer() -> None:
+    class Broken(Shelf):
+        def search(self, query: str, k: int) -> list[Hit]:
+            raise Failed(Failure(query, "search_failed", "the engine is down"))
+
+    nothing = extract(Question("1", "Zyzzyva?"), Shelf(*LIFESPANS))
+    assert (nothing.stop, nothing.answer and nothing.answer.quotes) == ("declined", ())
+    broken = extract(Question("1", "Do crows play?"), Broken(*LIFESPANS))
+    assert (broken.stop, broken.answer, broken.counts()) == (
+        "no_evidence",
+        None,
+        {"search_failed": 1},
+    )
+
+
+def test_pages_that_cannot_be_opened_are_counted_and_the_rest_is_used() -> None:
+    shelf = Shelf(*LIFESPANS, placed=False)
+    del shelf.pages["a"]
+    gathered = gather("How long do American crows live?", shelf)
+    assert [failure.outcome for failure in gathered.failures] == ["http_404"]
+    assert {hit.url for _, hit in gathered.found} >= {"b", "c"}
+    shelf.pages.clear()
+    assert extract(Question("1", "How long do American crows live?"), shelf).stop == "no_evidence"
+
+
+def test_a_page_that_changed_since_it_was_indexed_is_read_anew() -> None:
+    shelf = Shelf(page("a", "Crows live long. Nobody knows why they do."), *LIFESPANS[3:])
+    shelf.pages["a"] = page("a", "New edition. Crows live for about eight years. That is all.")
+    found = gather("How long do crows live?", shelf).found
+    assert all(page.text[hit.start : hit.end] and hit.digest == page.digest for page, hit in found)
+    assert any("eight years" in page.text[hit.start : hit.end] for page, hit in found)
+
+
+def test_the_question_is_cut_to_its_limit_before_it_is_searched() -> None:
+    class Recording(Shelf):
+        def search(self, query: str, k: int) -> list[Hit]:
+            self.asked = query
+            return []
+
+    shelf = Recording()
+    gather("crow " * 1000, shelf, GatherLimits(question=50))
+    assert shelf.asked == "crow " * 10
+
+
+def test_confidence_by_hand() -> None:
+    sure = Confidence(passage=2, margin=3, offset=-1, others=2)
+    assert sure.of(0.5, [1.0, 0.5, 0.3, 0.1]) == pytest.approx(1 / (1 + 2.718281828**-1.8))
+    assert sure.of(0.5, [1.0]) > sure.of(0.5, [1.0, 0.5])
+
+
+def test_a_threshold_of_one_declines_and_of_zero_answers() -> None:
+    shelf, question = Shelf(*LIFESPANS), Question("1", "What do ravens steal?")
+    assert extract(question, shelf, settings=ExtractSettings(decline=1.0)).stop == "declined"
+    assert extract(question, shelf, settings=ExtractSettings(decline=0.0)).stop == "end"
+
+
+@settings(max_examples=50)
+@given(st.text(min_size=1, max_size=60), st.lists(st.text(min_size=1, max_size=200), max_size=5))
+def test_whatever_the_pages_say_quotes_are_slices(question: str, texts: list[str]) -> None:
+    shelf = Shelf(*(page(str(n), text) for n, text in enumerate(texts)))
+    answer = extract(Question("1", question), shelf).answer
+    assert answer is not None
+    for quote in answer.quotes:
+        assert quote == shelf.fetch(quote.url).quote(quote.start, quote.end)
