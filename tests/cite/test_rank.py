@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from rookery.browse.index import Index
 from rookery.cite.cues import denies, expected, held, is_yes_or_no
-from rookery.cite.rank import Passage, RankWeights, best_sentences, rank
+from rookery.cite.rank import Passage, best_sentences, rank
 from rookery.records import Block, Hit, Page
 
 
@@ -33,8 +33,8 @@ CROWS = page(
 )
 
 
-def ranked(question: str, *pages: Page, **weights: float) -> list[Passage]:
-    return rank(question, found(question, *pages), weights=RankWeights(**weights))
+def ranked(question: str, *pages: Page) -> list[Passage]:
+    return rank(question, found(question, *pages))
 
 
 def test_the_sentence_that_answers_is_first() -> None:

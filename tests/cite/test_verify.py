@@ -1,0 +1,93 @@
+"""Each way in which a saved quote can be wrong gets its own outcome."""
+
+import msgspec
+import pytest
+
+from rookery.cite.verify import Verdict, check, verify
+from rookery.records import Answer, Page, Quote
+
+URL = "https://crows.example/memory"
+PAGE = Page(URL, "Memory", "Crows remember faces.\n\nThey “never” forget a grudge.")
+QUOTE = PAGE.quote(23, 46)
+
+
+def changed(quote: Quote, **fields: object) -> Quote:
+    return msgspec.structs.replace(quote, **fields)
+
+
+def test_a_slice_is_verified_without_reservation() -> None:
+    assert check(QUOTE, PAGE) == Verdict(QUOTE, "verified")
+    assert check(QUOTE, PAGE).verified
+
+
+@pytest.mark.parametrize(
+    ("quote", "page", "outcome", "detail"),
+    [
+        (QUOTE, None, "page_missing", f"no copy of {URL}"),
+        (changed(QUOTE, text="They always forget"), PAGE, "text_differs", "does not stand in it"),
+        (changed(QUOTE, text="They “never” forget an"), PAGE, "text_differs", "the page has"),
+        (changed(QUOTE, start=24, end=47), PAGE, "text_differs", "stands in it at [23:46]"),
+        (changed(QUOTE, end=900), PAGE, "out_of_range", "has 52 characters"),
+        (changed(QUOTE, start=-1, end=22), PAGE, "out_of_range", "[-1:22]"),
+        (changed(QUOTE, start=46), PAGE, "out_of_range", "[46:46]"),
+        (changed(QUOTE, start=50, end=40), PAGE, "out_of_range", "[50:40]"),
+    ],
+)
+def test_each_fault_has_its_outcome(
+    quote: Quote, page: Page | None, outcome: str, detail: str
+) -> None:
+    verdict = check(quote, page)
+    assert verdict.outcome == outcome
+    assert not verdict.verified
+    assert detail in verdict.detail
+
+
+@pytest.mark.parametrize(
+    ("text", "detail"),
+    [
+        ("New. They “never” forget a grudge.", "stands in it at [5:28]"),
+        ('New. THEY "never" forget a  grudge.', "but for case, white space or typography, at [5:"),
+        ("New. They “always” forget a grudge.", "does not stand in it"),
+    ],
+)
+def test_of_another_version_it_is_said_whether_the_text_stands_there(
+    text: str, detail: str
+) -> None:
+    newer = Page(URL, "Memory", text, fetched="2025-01-01T00:00:00Z")
+    verdict = check(QUOTE, newer)
+    assert verdict.outcome == "digest_differs"
+    assert detail in verdict.detail
+    assert "fetched 2025-01-01" in verdict.detail
+
+
+def test_the_same_text_at_another_address_is_verified_and_said() -> None:
+    copy = msgspec.structs.replace(PAGE, url="https://mirror.example/")
+    verdict = check(QUOTE, copy)
+    assert verdict.verified
+    assert "https://mirror.example/" in verdict.detail
+
+
+def test_every_quote_of_an_answer_is_looked_up_by_digest_and_address() -> None:
+    other = changed(QUOTE, digest="0" * 32, url="https://gone.example/")
+    asked = []
+
+    def pages(digest: str, url: str) -> Page | None:
+        asked.append((digest, url))
+        return PAGE if digest == PAGE.digest else None
+
+    verdicts = verify(Answer("", (QUOTE, other, QUOTE)), pages)
+    assert [verdict.outcome for verdict in verdicts] == ["verified", "page_missing", "verified"]
+    assert asked == [(PAGE.digest, URL), ("0" * 32, "https://gone.example/"), (PAGE.digest, URL)]
+
+
+def test_a_verdict_survives_json_and_knows_its_outcomes() -> None:
+    verdict = check(QUOTE, None)
+    assert Verdict.from_json(verdict.to_json()) == verdict
+    with pytest.raises(msgspec.ValidationError):
+        Verdict.from_json(verdict.to_json().replace("page_missing", "fine"))
+
+
+@pytest.mark.parametrize("at", range(0, 23, 3))
+def test_no_changed_character_passes(at: int) -> None:
+    text = QUOTE.text[:at] + "#" + QUOTE.text[at + 1 :]
+    assert check(changed(QUOTE, text=text), PAGE).outcome == "text_differs"

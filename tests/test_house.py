@@ -1,0 +1,174 @@
+"""Rules of the house: imports go forward only, nothing heavy is loaded early, nothing is copied."""
+
+import ast
+import collections
+import re
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+HOUSE = ROOT / "rookery"
+ROOMS = ("ask", "browse", "cite", "draft", "judge", "learn", "measure", "serve")
+GROUND = {"records", "__init__"}
+TORCH_ROOMS = {"learn", "measure", "serve"}
+FILES = sorted(HOUSE.rglob("*.py"))
+
+
+def room(path: Path, house: Path = HOUSE) -> str:
+    return path.relative_to(house).parts[0].removesuffix(".py")
+
+
+def imported(source: str) -> Iterable[str]:
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            yield from (
+                [f"rookery.{a.name}" for a in node.names]
+                if node.module == "rookery"
+                else [node.module]
+            )
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+def backward_imports(files: Iterable[tuple[str, str]]) -> list[str]:
+    """(room, source) of each file to the imports that go to a later room."""
+    return [
+        f"{ours} imports {theirs}"
+        for ours, source in files
+        for name in imported(source)
+        if name.startswith("rookery.")
+        and (theirs := name.split(".")[1]) in (*ROOMS, "__main__")
+        and (ours in GROUND or (ours in ROOMS and theirs > ours))
+    ]
+
+
+def torch_imports(files: Iterable[tuple[str, str]]) -> list[str]:
+    return [
+        ours
+        for ours, source in files
+        for name in imported(source)
+        if name.split(".")[0] in ("torch", "transformers", "sentence_transformers")
+        and ours not in TORCH_ROOMS
+    ]
+
+
+def sources() -> list[tuple[str, str]]:
+    return [(room(path), path.read_text(encoding="utf-8")) for path in FILES]
+
+
+def test_a_room_imports_only_rooms_before_it() -> None:
+    assert backward_imports(sources()) == []
+
+
+@pytest.mark.parametrize(
+    ("ours", "line"),
+    [
+        ("browse", "from rookery.cite.rank import rank"),
+        ("records", "import rookery.ask.load"),
+        ("draft", "def f() -> None:\n    from rookery.serve import terminal"),
+    ],
+)
+def test_a_planted_backward_import_is_seen(ours: str, line: str) -> None:
+    assert len(backward_imports([*sources(), (ours, line)])) == 1
+
+
+def test_no_torch_before_learn() -> None:
+    assert torch_imports(sources()) == []
+
+
+def test_planted_torch_is_seen() -> None:
+    assert torch_imports([*sources(), ("cite", "def f() -> None:\n    import torch.nn")]) == [
+        "cite"
+    ]
+
+
+def test_the_rooms_are_the_alphabet_and_the_first_line_of_the_package() -> None:
+    rooms = sorted(p.name for p in HOUSE.iterdir() if p.is_dir() and p.name != "__pycache__")
+    first = (HOUSE / "__init__.py").read_text(encoding="utf-8").split(":")[0]
+    assert tuple(rooms) == ROOMS == tuple(re.findall("[a-z]+", first))
+
+
+def test_importing_rookery_loads_nothing_heavy() -> None:
+    heavy = "numpy selectolax tantivy httpcore pypdfium2 mammoth torch rich".split()
+    code = f"import sys, rookery, rookery.records; print([m for m in {heavy} if m in sys.modules])"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout.strip() == "[]"
+
+
+def repeated_passages(texts: Iterable[tuple[str, str]], window: int = 8) -> list[list[str]]:
+    """Runs of `window` lines of code that stand in more than one place."""
+    seen = collections.defaultdict(list)
+    for name, text in texts:
+        lines = [line.strip() for line in text.splitlines()]
+        code = [x for x in lines if len(x) > 2 and not x.startswith(("#", "import", "from"))]
+        for at in range(len(code) - window + 1):
+            seen[tuple(code[at : at + window])].append(f"{name}:{at}")
+    return [places for places in seen.values() if len(places) > 1]
+
+
+def named_sources() -> list[tuple[str, str]]:
+    return [(str(path), path.read_text(encoding="utf-8")) for path in FILES]
+
+
+def test_no_passage_is_written_twice() -> None:
+    assert repeated_passages(named_sources()) == []
+
+
+def test_a_planted_copy_is_seen() -> None:
+    copied = (HOUSE / "records.py").read_text(encoding="utf-8")
+    assert repeated_passages([*named_sources(), ("copy.py", copied)])
+
+
+def test_files_and_functions_stay_readable() -> None:
+    long_files = [p.name for p in FILES if len(p.read_text(encoding="utf-8").splitlines()) > 420]
+    long_functions = [
+        f"{path.name}:{node.name}"
+        for path in FILES
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef) and (node.end_lineno or 0) - node.lineno > 65
+    ]
+    assert (long_files, long_functions) == ([], [])
+
+
+def test_every_module_says_what_it_is_for() -> None:
+    silent = [p.name for p in FILES if not ast.get_docstring(ast.parse(p.read_text("utf-8")))]
+    assert silent == []
+
+
+def test_only_keys_are_read_from_the_environment() -> None:
+    reads = [
+        f"{path.name}: {line.strip()}"
+        for path in FILES
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if re.search(r"os\.environ|getenv", line)
+    ]
+    assert all("KEY" in read or "key" in read or "ID" in read for read in reads), reads
+
+
+def test_library_code_never_prints() -> None:
+    printing = [
+        p
+        for p in FILES
+        if room(p) not in ("serve", "__main__")
+        and re.search(r"^\s*print\(", p.read_text(encoding="utf-8"), re.M)
+    ]
+    assert printing == []
+
+
+def test_version_and_changelog_agree() -> None:
+    from rookery import __version__
+
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    newest = re.search(r"^## (\S+)", changelog, re.M)
+    assert newest is not None
+    assert newest.group(1) in (__version__, "Unreleased")
+
+
+def test_the_tree_in_the_readme_is_the_tree_on_disk() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    shown = re.findall(r"^  (\w+)/ ", readme, re.M)
+    assert tuple(shown) == ROOMS
