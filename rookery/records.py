@@ -54,7 +54,8 @@ class Mark(Record, frozen=True, array_like=True):
     start: int
     end: int
     kind: str
-    """sup, sub, image (empty span; value: its alt text), anchor (value: its id), page (of a PDF)"""
+    """sup, sub, ruby (value: the reading), image (empty span; value: its alt text), anchor (value:
+    its id), page (of a PDF; value: its number)"""
     value: str = ""
 
 

@@ -6,14 +6,15 @@ try again with laxer rules). Knows the tree and its text; nothing of markup or o
 """
 
 import re
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from itertools import compress
 from operator import sub
 
 import msgspec
 
-from rookery.browse.html import Tree
+from rookery.browse.clean import BLOCKS, HEADINGS, Cleaning, clear
+from rookery.browse.tree import Tree
 
 Span = tuple[int, int]
 
@@ -46,36 +47,25 @@ _NEGATIVE = (
 ).split()
 _HID = re.compile(r"(?:^| )hid(?:$| )")
 _BYLINE = re.compile(r"byline|author|dateline|writtenby|p-author")
-_SHARED = re.compile(r"(?:\b|_)(?:share|sharedaddy)(?:\b|_)")
 _ROLE = re.compile(
     r' role="(?:menu|menubar|complementary|navigation|alert|alertdialog|dialog)"', re.IGNORECASE
 )
 _AUTHORED = re.compile(r' (?:rel="author"|itemprop="[^"]*author)')
-_VIDEO = re.compile(
-    r"//(?:www\.)?(?:dailymotion|youtube|youtube-nocookie|player\.vimeo|v\.qq|archive|upload\."
-    r"wikimedia|player\.twitch)\.",
-    re.IGNORECASE,
-)
 _COMMA = re.compile(",")
 _OTHER_COMMAS = "،﹐︐︑⹁⸴⸲，"
 _SENTENCE_END = re.compile(r"\.(?: |$)")
 
 _SCORED = frozenset("section h2 h3 h4 h5 h6 p td pre".split())
-_BLOCKS = frozenset("blockquote dl div img ol p pre table ul".split())
-_TEXTISH = _BLOCKS | {"span", "li", "td"}
-_HEADINGS = frozenset("h1 h2 h3 h4 h5 h6".split())
 _BASE = {"div": 5.0, "pre": 3.0, "td": 3.0, "blockquote": 3.0}
 _BASE |= dict.fromkeys("address ol ul dl dd dt li form".split(), -3.0)
-_BASE |= dict.fromkeys((*_HEADINGS, "th"), -5.0)
+_BASE |= dict.fromkeys((*HEADINGS, "th"), -5.0)
 _FURNITURE = frozenset("nav footer aside form".split())
-_NEVER = frozenset("nav embed footer link aside input textarea select button".split())
-_DATA = frozenset("caption col colgroup tfoot thead th".split())
 
 
 def article_of(tree: Tree, rules: ArticleRules = ArticleRules()) -> bytearray:
     """One byte for each piece of the tree's text: 1 where it belongs to the article view."""
     best: tuple[int, bytearray] = (0, bytearray(len(tree.pieces)))
-    choice = _Choice(tree, rules)
+    choice = Choice(tree, rules)
     for strip, weigh, clean in ((1, 1, 1), (0, 1, 1), (0, 0, 1), (0, 0, 0)):
         kept = choice.attempt(bool(strip), bool(weigh), bool(clean))
         best = max(best, (_size(tree, kept), kept), key=lambda found: found[0])
@@ -94,14 +84,9 @@ def _without_furniture(tree: Tree) -> bytearray:
     keep = bytearray(b"\1") * len(tree.tags)
     for number, tag in enumerate(tree.tags):
         if tag in _FURNITURE:
-            _clear(keep, number, tree.ends[number])
+            clear(keep, number, tree.ends[number])
     kept = bytearray(map(keep.__getitem__, tree.owners))
     return kept if any(kept) else bytearray(b"\1") * len(kept)
-
-
-def _clear(keep: bytearray, start: int, stop: int) -> None:
-    if keep[start]:
-        keep[start:stop] = bytes(stop - start)
 
 
 def _places_of_commas(text: str) -> list[int]:
@@ -118,7 +103,7 @@ def _has(words: Iterable[str], text: str) -> bool:
     return False
 
 
-class _Choice:
+class Choice:
     """What every attempt at one page shares, and the state of the attempt under way."""
 
     def __init__(self, tree: Tree, rules: ArticleRules) -> None:
@@ -154,7 +139,7 @@ class _Choice:
         for root in roots:
             keep[root : self.tree.ends[root]] = self.alive[root : self.tree.ends[root]]
         if sum(keep) <= self.rules.cleaned:
-            _Cleaning(self, keep, roots).run(clean)
+            Cleaning(self, keep, roots).run(clean)
         kept = bytearray(map(keep.__getitem__, self.tree.owners))
         for number in runs:
             first, stop = self.pieces_of(number)
@@ -260,7 +245,7 @@ class _Choice:
             links[above] += links[number]
             children[above] += 1
             only[above] = number
-            if blocks[number] or tags[number] in _BLOCKS:
+            if blocks[number] or tags[number] in BLOCKS:
                 blocks[above] = 1
         for box, runs in self.runs_of.items():
             if any(tree.runs[run].after_breaks for run in runs):
@@ -409,188 +394,3 @@ def _reads_on(text: str, density: float) -> bool:
     if len(text) > 80:
         return density < 0.25
     return len(text) > 0 and density == 0 and _SENTENCE_END.search(text) is not None
-
-
-class _Cleaning:
-    """Takes out of a chosen article what does not read like one."""
-
-    def __init__(self, choice: _Choice, keep: bytearray, roots: list[int]) -> None:
-        self.choice = choice
-        self.tree = choice.tree
-        self.keep = keep
-        self.roots = roots
-        self.order = [number for number in choice.order if keep[number]]
-        self.chars = choice.chars
-        self.links = choice.links
-        self.count()
-
-    def count(self) -> None:
-        """How much of each kind is in each element, from the leaves up."""
-        tree, size = self.tree, len(self.tree.tags)
-        names = "p img li input embed heading listed textish".split()
-        self.counts = {name: [0] * size for name in names}
-        p, img, li, inputs, embed, heading, listed, textish = self.counts.values()
-        every = tuple(self.counts.values())
-        for number in reversed(self.order):
-            above, tag = tree.parents[number], tree.tags[number]
-            chars = self.chars[number]
-            if self.choice.blocks[number] and tag == "div":
-                p[number] += len(self.choice.runs_of.get(number, ()))
-                if tree.own[number]:
-                    textish[number] += tree.own[number]
-            for counted in every:
-                if counted[number]:
-                    counted[above] += counted[number]
-            if self.choice.is_paragraph(number):
-                p[above] += 1
-            elif tag == "img":
-                img[above] += 1
-            elif tag == "li":
-                li[above] += 1
-            elif tag == "input":
-                inputs[above] += 1
-            elif tag in ("embed", "object", "iframe"):
-                embed[above] += 1
-            elif tag in _HEADINGS:
-                heading[above] += chars
-            elif tag in ("ul", "ol"):
-                listed[above] += chars
-            if tag in _TEXTISH:
-                textish[above] += chars
-
-    def run(self, conditionally: bool) -> None:
-        tree = self.tree
-        self.data = frozenset(
-            number for number in self.order if tree.tags[number] == "table" and self.is_data(number)
-        )
-        self.tables = sorted(self.data)
-        self.in_data = bytearray(len(tree.tags))
-        for number in self.data:
-            size = tree.ends[number] - number - 1
-            self.in_data[number + 1 : tree.ends[number]] = b"\1" * size
-        if conditionally:
-            self.conditionally(frozenset(("form", "fieldset")))
-        for number in reversed(self.order):
-            if self.keep[number] and self.never(number):
-                self.drop(number)
-        if conditionally:
-            for tag in ("table", "ul", "div"):
-                self.conditionally(frozenset((tag,)))
-
-    def never(self, number: int) -> bool:
-        tree = self.tree
-        tag, classes = tree.tags[number], tree.classes[number]
-        if tag in _NEVER:
-            return True
-        if tag in ("h1", "h2"):
-            return self.choice.weight(number) < 0
-        return (
-            "share" in classes
-            and number not in self.roots
-            and self.chars[number] < self.choice.rules.enough
-            and _SHARED.search(classes) is not None
-        )
-
-    def conditionally(self, tags: frozenset[str]) -> None:
-        for number in reversed(self.order):
-            tag = self.tree.tags[number]
-            if tag in tags and self.keep[number] and self.is_furniture(number, tag):
-                self.drop(number)
-
-    def drop(self, number: int) -> None:
-        """Takes an element out, and what it counted for out of all around it."""
-        parents = self.tree.parents
-        lost = [(counted, counted[number]) for counted in self.counts.values() if counted[number]]
-        chars, links = self.chars[number], self.links[number]
-        tag = self.tree.tags[number]
-        above = parents[number]
-        own = {"li": "li", "img": "img", "input": "input", "ul": "listed", "ol": "listed"}.get(tag)
-        while above > 0 and self.keep[above]:
-            for counted, amount in lost:
-                counted[above] -= amount
-            if own:
-                self.counts[own][above] -= chars if own == "listed" else 1
-            if tag in _TEXTISH:
-                self.counts["textish"][above] -= chars
-            if tag in _HEADINGS:
-                self.counts["heading"][above] -= chars
-            self.chars[above] -= chars
-            self.links[above] -= links
-            above = parents[above]
-        _clear(self.keep, number, self.tree.ends[number])
-
-    def is_furniture(self, number: int, tag: str) -> bool:
-        """Readability's shadiness test: too many links, pictures, items or fields."""
-        tree, choice = self.tree, self.choice
-        if tag == "div" and (not choice.blocks[number] or choice.is_wrapper(number)):
-            return False
-        if number in self.data or self.in_data[number] or self.holds_data(number):
-            return False
-        weight = choice.weight(number)
-        if weight < 0:
-            return True
-        if choice.commas(tree.starts[number], tree.stops[number]) >= 10:
-            return False
-        chars = self.chars[number]
-        is_list = tag in ("ul", "ol") or (chars > 0 and self.counts["listed"][number] / chars > 0.9)
-        return self.is_shady(number, weight, chars, is_list) and not (
-            is_list and self.is_gallery(number)
-        )
-
-    def is_shady(self, number: int, weight: int, chars: int, is_list: bool) -> bool:
-        count = {name: counted[number] for name, counted in self.counts.items()}
-        figure = self.in_figure(number)
-        density = self.links[number] / chars if chars else 0.0
-        heading = count["heading"] / chars if chars else 0.0
-        images, paragraphs = count["img"], count["p"]
-        return (
-            (not figure and images > 1 and paragraphs / images < 0.5)
-            or (not is_list and count["li"] - 100 > paragraphs)
-            or count["input"] > paragraphs // 3
-            or (
-                not is_list
-                and not figure
-                and heading < 0.9
-                and chars < 25
-                and (images == 0 or images > 2)
-                and density > 0
-            )
-            or (not is_list and weight < 25 and density > 0.2)
-            or (weight >= 25 and density > 0.5)
-            or (images == 0 and count["textish"] == 0)
-        )
-
-    def is_gallery(self, number: int) -> bool:
-        """A list with a picture an item and nothing nested is content after all."""
-        tree = self.tree
-        child = number + 1
-        while child < tree.ends[number]:
-            if self.choice.children[child] > 1:
-                return False
-            child = tree.ends[child]
-        return self.counts["img"][number] == self.counts["li"][number] > 0
-
-    def in_figure(self, number: int) -> bool:
-        for _ in range(4):
-            number = self.tree.parents[number]
-            if self.tree.tags[number] == "figure":
-                return True
-        return False
-
-    def holds_data(self, number: int) -> bool:
-        following = bisect_right(self.tables, number)
-        return following < len(self.tables) and self.tables[following] < self.tree.ends[number]
-
-    def is_data(self, number: int) -> bool:
-        """A table of data and not of layout, by its markup and then its size."""
-        tree = self.tree
-        written = tree.attributes[number].lower()
-        if 'role="presentation"' in written or 'datatable="0"' in written:
-            return False
-        inside = tree.tags[number + 1 : tree.ends[number]]
-        if ' summary="' in written or not _DATA.isdisjoint(inside):
-            return True
-        rows, cells = inside.count("tr"), inside.count("td")
-        if "table" in inside or rows <= 1 or cells <= rows:
-            return False
-        return rows >= 10 or cells > 4 * rows or cells > 10

@@ -1,11 +1,12 @@
 """From a tree and a choice of article to a Page. Knows nothing of markup or of files."""
 
 from bisect import bisect_left
+from itertools import pairwise
 from urllib.parse import unquote
 
 from rookery.browse.article import article_of
-from rookery.browse.html import SPACE, Run, Tree, collapsed
 from rookery.browse.links import Resolver
+from rookery.browse.tree import SPACE, Tree, collapsed
 from rookery.records import Block, Link, Mark, Page
 
 _KINDS = dict.fromkeys(("h1", "h2", "h3", "h4", "h5", "h6"), "heading") | {
@@ -49,26 +50,25 @@ def _blocks(tree: Tree, kept: bytearray) -> list[Block]:
     bounds = [*(run.first for run in tree.runs), len(tree.pieces)]
     for number, run in enumerate(tree.runs):
         kind, level = kinds.of(run.box)
-        for start, stop, article in _parts(tree, kept, run, bounds[number + 1]):
+        for first, stop, article in _parts(kept, run.first, bounds[number + 1]):
+            start, end = tree.pieces[first], tree.pieces[stop - 1] + tree.sizes[stop - 1]
             if kind == "code":
-                blocks += _lines(tree.text, start, stop, article)
-            else:
-                end = start + len(tree.text[start:stop].rstrip(SPACE))
-                if end > start:
-                    blocks.append(Block(start, end, kind, level, article))
+                blocks += _lines(tree.text, start, end, article)
+                continue
+            if tree.text[end - 1] in SPACE:
+                end = start + len(tree.text[start:end].rstrip(SPACE))
+            if end > start:
+                blocks.append(Block(start, end, kind, level, article))
     return blocks
 
 
-def _parts(tree: Tree, kept: bytearray, run: Run, stop: int) -> list[tuple[int, int, bool]]:
-    """The spans of a run whose pieces are all, or none of them, article."""
-    flags = kept[run.first : stop]
-    end = tree.pieces[stop] if stop < len(tree.pieces) else len(tree.text)
-    if flags.count(flags[0]) == len(flags):
-        return [(run.start, end, bool(flags[0]))]
-    changes = [number for number in range(1, len(flags)) if flags[number] != flags[number - 1]]
-    cuts = [run.start, *(tree.pieces[run.first + number] for number in changes), end]
-    states = [flags[0], *(flags[number] for number in changes)]
-    return [(cuts[n], cuts[n + 1], bool(state)) for n, state in enumerate(states)]
+def _parts(kept: bytearray, first: int, stop: int) -> list[tuple[int, int, bool]]:
+    """The stretches of pieces that are all, or none of them, article."""
+    if stop - first == 1 or kept.count(kept[first], first, stop) == stop - first:
+        return [(first, stop, bool(kept[first]))]
+    changes = [number for number in range(first + 1, stop) if kept[number] != kept[number - 1]]
+    cuts = [first, *changes, stop]
+    return [(begin, end, bool(kept[begin])) for begin, end in pairwise(cuts)]
 
 
 def _lines(text: str, start: int, stop: int, article: bool) -> list[Block]:

@@ -9,16 +9,22 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-import msgspec
+from rookery.browse.tree import (
+    SPACE,
+    SPACES,
+    Run,
+    Tree,
+    attributes_of,
+    collapsed,
+    href_of,
+    unescaped,
+)
 
-SPACE = " \t\n\r\f"
 CELL, LINE, PARAGRAPH = 1, 2, 3
 SEPARATORS = ("", "\t", "\n", "\n\n")
 
 _TOKEN = re.compile(r'<(/?)([a-zA-Z][^\s/>]*+)((?: =?[^\s/>=]*+="[^"]*+")*+)>([^<]*+)')
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
-_ATTRIBUTE = re.compile(r' (=?[^\s/>=]*+)="([^"]*+)"')
-_SPACES = re.compile(r"[ \t\n\r\f]{2,}|[\t\n\r\f]")
 _RAW = re.compile(r"<(xmp|plaintext)\b[^>]*>(.*?)(?:</\1>|\Z)", re.DOTALL)
 _INVISIBLE = re.compile(r"(?:^|;)\s*(?:display\s*:\s*none|visibility\s*:\s*(?:hidden|collapse))")
 _RULE = re.compile(r"([^{}]*+)\{([^{}]*+)\}")
@@ -44,96 +50,28 @@ _CELLS = frozenset(("td", "th"))
 _OWN_BREAK = frozenset("li dt dd tr td th option thead tbody tfoot".split())
 _LISTS = frozenset("ul ol dl menu dir".split())
 _VERBATIM = frozenset("pre textarea listing".split())
+# What the parser itself takes out costs nothing afterwards.
+_STRIPPED = ["script", "style", "iframe", "noembed", "noframes", "svg", "link"]
 _HIDDEN = frozenset(
     "noscript template datalist annotation annotation-xml audio video canvas object".split()
 )
 _DROPPED = frozenset("script style svg iframe noembed noframes rp".split())
 _INLINE = frozenset("b i em strong span font u s small big tt nobr mark cite q abbr".split())
 _NO_TRAITS = ("", "", False)
-# No value can hold a quotation mark, and only a value that ends in ` href=` could be taken for one.
-_HREF = re.compile(r' href="([^"]*+)"')
-_TRAIT = re.compile(r' (class|id|name|style|hidden|aria-hidden)="([^"]*+)"')
+_ABOUT = re.compile(
+    r' (?:property|name)="(?:og:title|author|dc:creator|dc\.creator|dcterm:creator)"', re.IGNORECASE
+)
+_ALT = re.compile(r' alt="([^"]*+)"')
+_NAMED = re.compile(r' name="([^"]*+)"')
+_TRAIT = re.compile(r' (class|id|style|hidden|aria-hidden)="([^"]*+)"')
+_SIMPLE_BLOCKS = BREAKS.keys() - _OWN_BREAK - _LISTS - _VERBATIM - {"title"}
 _SILENT = _DROPPED | _HIDDEN | {"rt"}
 _NEVER_SILENT = _VOID | {"html", "body"}
 _RARE = _SILENT | _VOID
+_HEAD = frozenset(("meta", "link", "base"))
 _COUNTED_VOID = frozenset(("img", "input", "embed", "br"))
 _MARKED = frozenset(("sup", "sub", "ruby"))
 _IN_PAGE_WEIGHT = 0.3
-
-
-class Run(msgspec.Struct, gc=False):
-    """One block of visible text, before it is known which pieces of it are article."""
-
-    start: int
-    box: int
-    """the innermost block-level element around it"""
-    first: int
-    """its first piece; its last is before the next run's first"""
-    after_breaks: bool
-    """it follows `<br><br>` and not a tag"""
-
-
-class Tree(msgspec.Struct, kw_only=True):
-    """A page as flat lists. Elements are numbered in the order of the page, 0 is the root.
-
-    Text and children of unremarkable inline elements are counted as their parent's.
-    """
-
-    tags: list[str]
-    parents: list[int]
-    ends: list[int]
-    """one past the last element inside"""
-    classes: list[str]
-    """class and id, in lower case"""
-    attributes: list[str]
-    """as the parser writes them"""
-    own: list[int]
-    """characters of text directly inside"""
-    linked: list[float]
-    """of these, how many are links; links within the page weigh less"""
-    starts: list[int]
-    stops: list[int]
-    """where in the text each begins and ends"""
-    boxes: list[int]
-    """the innermost block-level element: itself or around it"""
-    layout: set[int]
-    """table cells that hold several blocks: columns of a page, not data"""
-    runs: list[Run]
-    pieces: list[int]
-    """where in the text each piece begins"""
-    owners: list[int]
-    """the element of each piece"""
-    text: str = ""
-    """what a reader of the page would see"""
-    hidden: str = ""
-    """what markup hides, blocks divided by line feeds"""
-    links: list[tuple[int, int, str]]
-    marks: list[tuple[int, int, str, str]]
-    anchors: list[tuple[int, str]]
-    """where each id is"""
-    title: str = ""
-    og_title: str = ""
-    base: str = ""
-    author: bool = False
-    scripts: bool = False
-
-
-def attributes_of(written: str) -> dict[str, str]:
-    """The attributes of a tag as the parser writes them, with their entities decoded."""
-    found: dict[str, str] = dict(_ATTRIBUTE.findall(written))
-    if "&" in written:
-        return {name: _unescaped(value) for name, value in found.items()}
-    return found
-
-
-def _href(written: str) -> str:
-    found = _HREF.search(written)
-    return _unescaped(found[1]) if found else ""
-
-
-def collapsed(text: str) -> str:
-    """Runs of HTML's white space as one space each, none at the ends."""
-    return _SPACES.sub(" ", text).strip(SPACE)
 
 
 def read_html(html: str) -> Tree:
@@ -143,7 +81,7 @@ def read_html(html: str) -> Tree:
     parser = LexborHTMLParser(html, options=LexborDocumentOptions.WO_EVENTS.value)
     unseen = _hidden_by_rules(parser) if "<style" in html else frozenset[str]()
     scripts = "<script" in html
-    parser.strip_tags(["script", "style", "iframe", "noembed", "noframes"], recursive=True)
+    parser.strip_tags(_STRIPPED, recursive=True)
     tree = _Walk(unseen).follow(_tokens(parser.html or ""))
     tree.scripts = scripts
     return tree
@@ -164,12 +102,6 @@ def _tokens(markup: str) -> Iterable[tuple[str, ...]]:
 
 def _escaped(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-
-
-def _unescaped(text: str) -> str:
-    """Undoes what the parser escapes when it writes: these five and no others."""
-    text = text.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", '"')
-    return text.replace("&nbsp;", "\xa0").replace("&amp;", "&")
 
 
 def _hidden_by_rules(parser: Any) -> frozenset[str]:
@@ -196,16 +128,15 @@ class _Walk:
         self.tree = Tree(
             tags=["#root"], parents=[0], ends=[0], classes=[""], attributes=[""], own=[0],
             linked=[0.0], starts=[0], stops=[0], boxes=[0], layout=set(), runs=[], pieces=[],
-            owners=[], links=[], marks=[], anchors=[],
+            owners=[], sizes=[], links=[], marks=[], anchors=[],
         )  # fmt: skip
         tree = self.tree
-        self.adders = (
-            tree.tags.append, tree.parents.append, tree.ends.append, tree.classes.append,
-            tree.attributes.append, tree.starts.append, tree.stops.append, tree.boxes.append,
+        self.columns = (
+            tree.tags, tree.parents, tree.ends, tree.classes, tree.attributes, tree.starts,
+            tree.stops, tree.boxes,
         )  # fmt: skip
         self.unseen = unseen
         self.out: list[str] = []
-        self.sizes: list[int] = []
         self.link_sizes: list[float] = []
         self.at = 0
         self.gap = PARAGRAPH
@@ -244,11 +175,11 @@ class _Walk:
                 begin(name, written)
             if text:
                 if self.silence or self.in_title or self.verbatim:
-                    self.say_otherwise(_unescaped(text) if "&" in text else text)
+                    self.say_otherwise(unescaped(text) if "&" in text else text)
                 elif text[0] in SPACE and not text.strip(SPACE):
                     self.space = True
                 else:
-                    say(_unescaped(text) if "&" in text else text)
+                    say(unescaped(text) if "&" in text else text)
         self.finish()
         return self.tree
 
@@ -258,7 +189,7 @@ class _Walk:
         tree.text, tree.hidden = "".join(self.out), "".join(self.hidden)
         own = tree.own = [0] * len(tree.tags)
         linked = tree.linked = [0.0] * len(tree.tags)
-        for owner, size, in_links in zip(tree.owners, self.sizes, self.link_sizes, strict=True):
+        for owner, size, in_links in zip(tree.owners, tree.sizes, self.link_sizes, strict=True):
             own[owner] += size
             linked[owner] += in_links
 
@@ -292,13 +223,13 @@ class _Walk:
         if self.in_title:
             self.tree.title = self.tree.title or collapsed(text)
         elif self.keeps is not None:
-            self.keeps.append(_SPACES.sub(" ", text))
+            self.keeps.append(SPACES.sub(" ", text))
 
     def say(self, text: str) -> None:
         """Shown text, in which runs of white space count as one space."""
         body = text.strip(SPACE)
         if "\n" in body or "  " in body or "\t" in body or "\r" in body or "\f" in body:
-            body = _SPACES.sub(" ", body)
+            body = SPACES.sub(" ", body)
         if self.newlines and not self.gap:
             self.break_line()
         elif not self.gap and (self.space or text[0] in SPACE):
@@ -322,7 +253,7 @@ class _Walk:
         tree, size = self.tree, len(body)
         tree.pieces.append(self.at)
         tree.owners.append(self.current)
-        self.sizes.append(size)
+        tree.sizes.append(size)
         self.link_sizes.append(size * self.weight)
         self.out.append(body)
         self.at += size
@@ -346,49 +277,64 @@ class _Walk:
         self.gap = 0
 
     def open(self, name: str, written: str) -> None:
-        tree = self.tree
         classes, identity, hidden = _NO_TRAITS
-        if written:
+        if written and name not in _VOID:
             classes, identity, hidden = self.known.get(written) or self.traits(written)
-        rare = name in _RARE
-        if hidden or rare:
-            if (hidden or name in _SILENT) and name not in _NEVER_SILENT:
-                self.fall_silent(name)
-                return
+        if (hidden or name in _RARE) and self.opened_rare(name, written, hidden):
+            return
         if identity:
             self.mark_anchor(identity)
-        if rare and name in _VOID:
-            self.void(name, written)
-            if name not in _COUNTED_VOID:
-                return
-        number = len(tree.tags)
-        add_tag, add_parent, add_end, add_classes, add_written, add_start, add_stop, add_box = (
-            self.adders
-        )
-        add_tag(name)
-        add_parent(self.current)
-        add_end(number + 1)
-        add_classes(classes)
-        add_written(written)
-        add_start(self.at)
-        add_stop(self.at)
-        add_box(number if name in BREAKS else tree.boxes[self.current])
-        if rare and name in _VOID:
-            return
-        self.stack.append(self.current)
+        before = self.current
+        number = self.add_node(name, written, classes)
+        self.stack.append(before)
         self.current = number
-        if name in BREAKS:
-            self.open_block(name)
+        if name in _SIMPLE_BLOCKS:
+            self.newlines = 0
+            if not self.fresh:
+                self.gap = PARAGRAPH
         elif name == "a":
             self.open_link(written)
+        elif name in BREAKS:
+            self.open_block(name)
         elif name in _MARKED:
             self.marked.append(self.place())
+
+    def add_node(self, name: str, written: str, classes: str) -> int:
+        tags, parents, ends, all_classes, attributes, starts, stops, boxes = self.columns
+        number = len(tags)
+        at = self.at
+        tags.append(name)
+        parents.append(self.current)
+        ends.append(number + 1)
+        all_classes.append(classes)
+        attributes.append(written)
+        starts.append(at)
+        stops.append(at)
+        boxes.append(number if name in BREAKS else boxes[self.current])
+        return number
+
+    def opened_rare(self, name: str, written: str, hidden: bool) -> bool:
+        """Whether a tag that holds no text to show has been dealt with."""
+        if name in _HEAD:
+            self.head(name, written)
+            return True
+        if name in _VOID:
+            classes, identity, _ = self.traits(written)
+            if identity:
+                self.mark_anchor(identity)
+            self.void(name, written)
+            if name in _COUNTED_VOID:
+                self.add_node(name, written, classes)
+            return True
+        if (hidden or name in _SILENT) and name not in _NEVER_SILENT:
+            self.fall_silent(name)
+            return True
+        return False
 
     def open_block(self, name: str) -> None:
         self.newlines = 0
         if name in _OWN_BREAK:
-            if BREAKS[name] > self.gap:
-                self.gap = BREAKS[name]
+            self.gap = max(self.gap, BREAKS[name])
             self.fresh = True
             if name in _CELLS:
                 self.cells.append(len(self.tree.runs))
@@ -409,16 +355,21 @@ class _Walk:
         if tree.tags[number] == name:
             tree.ends[number] = len(tree.tags)
             tree.stops[number] = self.at
-            if name in BREAKS:
-                self.close_block(name, number)
+            if name in _SIMPLE_BLOCKS:
+                self.newlines = 0
+                if not self.fresh:
+                    self.gap = PARAGRAPH
             elif name == "a":
                 self.close_link()
+            elif name in BREAKS:
+                self.close_block(name, number)
             elif name in _MARKED:
                 self.close_mark(name)
         self.current = self.stack.pop()
 
     def close_block(self, name: str, number: int) -> None:
         self.newlines = 0
+        self.fresh = False
         said = self.tree.starts[number] < self.at
         if name in _CELLS:
             begun = self.cells.pop() if self.cells else 0
@@ -432,7 +383,7 @@ class _Walk:
         elif name in _LISTS:
             self.lists -= 1
             self.gap = LINE if self.lists and said else PARAGRAPH
-        elif not self.fresh:
+        else:
             self.gap = PARAGRAPH
         if name in _VERBATIM:
             self.verbatim -= 1
@@ -444,7 +395,7 @@ class _Walk:
         found: dict[str, str] = dict(_TRAIT.findall(written))
         if not found:
             return _NO_TRAITS
-        identity = _unescaped(found.get("id") or found.get("name", ""))
+        identity = unescaped(found["id"]) if "id" in found else ""
         classes = found.get("class", "").lower()
         hidden = "hidden" in found or found.get("aria-hidden") == "true"
         if not hidden and "style" in found:
@@ -484,27 +435,33 @@ class _Walk:
                 self.space = False
         elif name == "img":
             place = self.place()
-            alt = collapsed(attributes_of(written).get("alt", ""))
-            self.tree.marks.append((place, place, "image", alt))
+            alt = _ALT.search(written)
+            value = collapsed(unescaped(alt[1])) if alt else ""
+            self.tree.marks.append((place, place, "image", value))
         elif name == "hr":
             self.gap = PARAGRAPH
-        elif name == "meta":
-            self.meta(attributes_of(written))
-        elif name == "base":
-            self.tree.base = self.tree.base or attributes_of(written).get("href", "")
         elif name == "area":
             place = self.place()
-            self.tree.links.append((place, place, attributes_of(written).get("href", "")))
+            self.tree.links.append((place, place, href_of(written)))
 
-    def meta(self, found: dict[str, str]) -> None:
-        key = found.get("property", found.get("name", "")).lower()
-        if key == "og:title" and not self.tree.og_title:
-            self.tree.og_title = collapsed(found.get("content", ""))
-        elif key in ("author", "dc:creator", "dcterm:creator", "dc.creator"):
-            self.tree.author = True
+    def head(self, name: str, written: str) -> None:
+        """What a page says of itself; most of it concerns no reader."""
+        tree = self.tree
+        if name == "base":
+            tree.base = tree.base or href_of(written)
+        elif name == "meta" and _ABOUT.search(written):
+            found = attributes_of(written)
+            if found.get("property", found.get("name", "")) == "og:title":
+                tree.og_title = tree.og_title or collapsed(found.get("content", ""))
+            else:
+                tree.author = True
 
     def open_link(self, written: str) -> None:
-        href = _href(written).strip()
+        href = href_of(written).strip()
+        if not href:
+            named = _NAMED.search(written)
+            if named:
+                self.mark_anchor(unescaped(named[1]))
         self.weight = _IN_PAGE_WEIGHT if href.startswith("#") else 1.0
         self.anchors.append((self.place(), href, self.weight))
 

@@ -11,7 +11,6 @@ import sentencex
 
 from rookery.records import Block, Page
 
-
 CELL_BORDER = "\t"
 """what stands between two cells of a row in a page's text"""
 

@@ -10,8 +10,9 @@ from rookery.browse.assemble import page_of
 from rookery.browse.documents import read_docx, read_markdown, read_pdf, read_text
 from rookery.browse.encoding import decode
 from rookery.browse.guard import tags_in, tame
-from rookery.browse.html import Tree, read_html
+from rookery.browse.html import read_html
 from rookery.browse.limits import ReadLimits, failed
+from rookery.browse.tree import Tree
 from rookery.browse.view import neutral, plain
 from rookery.records import Page
 

@@ -47,10 +47,8 @@ def pdf(pages: list[list[str]], title: str = "", encrypt: bool = False) -> bytes
     key = "/Encrypt << /Filter /Standard /V 1 /R 2 /P -4 /O (" + "o" * 32 + ") /U (" + "u" * 32
     extra = f"{key}) >> /ID [(x)(x)]" if encrypt else ""
     trailer = f"trailer << /Size {size} /Root 1 0 R /Info {size - 1} 0 R {extra} >>"
-    return (
-        out
-        + f"xref\n0 {size}\n0000000000 65535 f \n{table}{trailer}\nstartxref\n{len(out)}\n%%EOF".encode()
-    )
+    end = f"xref\n0 {size}\n0000000000 65535 f \n{table}{trailer}\nstartxref\n{len(out)}\n%%EOF"
+    return out + end.encode()
 
 
 def docx(body: str, title: str = "", extra: dict[str, bytes] | None = None) -> bytes:
@@ -179,9 +177,6 @@ def test_docx_failures() -> None:
     url = "http://x.org/a.docx"
     whole = docx(paragraph("text"))
     bomb = docx(paragraph("x" * 3_000_000))
-    lying = bytearray(bomb)
-    size = (3_000_000).to_bytes(4, "little")[2:3]
-    assert size in lying
     assert outcome(bomb, url, limits=ReadLimits(docx_xml=1_000_000)) == "too_large"
     assert outcome(_understated(bomb), url, limits=ReadLimits(docx_xml=1_000_000)) in (
         "too_large",

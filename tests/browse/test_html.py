@@ -123,7 +123,8 @@ def test_links_span_their_text_only() -> None:
 
 
 def test_anchors_of_the_page_that_links_name() -> None:
-    html = '<p><a href="#n1">1</a><h2 id=n1>Note</h2><p id=unused>x<p><a name="é"></a>y <a href="#%C3%A9">'
+    html = """<p><a href="#n1">1</a><h2 id=n1>Note</h2><p id=unused>x<p><a name="é"></a>y
+    <a href="#%C3%A9">"""
     found = page(html)
     anchors = [
         (m.value, found.text[m.start : m.start + 4]) for m in found.marks if m.kind == "anchor"
@@ -270,7 +271,8 @@ def test_nul_and_surrogates() -> None:
 
 PIECES = st.sampled_from(
     ["<p>", "</p>", "<b>", "</b>", "<div class=x>", "</div>", "<br>", "<pre>", "</pre>", "<ul><li>",
-     "<table><tr><td>", "</table>", "<a href=/x>", "</a>", "<a href=#i>", "<i id=i>", "<span hidden>",
+     "<table><tr><td>", "</table>", "<a href=/x>", "</a>", "<a href=#i>", "<i id=i>",
+     "<span hidden>",
      "</span>", "<sup>", "</sup>", "<img alt=y>", "<ruby>", "<rt>", "</ruby>", "<svg>", "</svg>",
      "<template>", "</template>", "<select><option>", "<!--", "-->", "<xmp>", "&amp;", " ", "\n",
      "word", "two words", "é", "\xa0", "<", ">", '"', "\x00"]
@@ -287,8 +289,9 @@ def test_any_tags_make_a_page_that_keeps_its_laws(pieces: list[str]) -> None:
         assert not found.text[position : block.start].strip(" \t\n")
         position = block.end
     assert not found.text[position:].strip(" \t\n")
-    for span in (*found.links, *found.marks):
-        assert 0 <= span.start <= span.end <= len(found.text)
+    spans = [(link.start, link.end) for link in found.links]
+    for start, end in spans + [(mark.start, mark.end) for mark in found.marks]:
+        assert 0 <= start <= end <= len(found.text)
     assert plain(found, full=True).startswith("begin")
 
 
