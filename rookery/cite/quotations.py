@@ -18,7 +18,7 @@ QUOTED_LETTERS = 8
 """the same in Chinese, Japanese and Korean, which set no spaces between words"""
 NEAR = 20
 """citations on either side of a quotation that are looked at"""
-SENTENCE = 1000
+SENTENCE = 500
 """characters to either side of a mark beyond which its sentence is cut"""
 
 Sources = Mapping[str, tuple[str, str]]
@@ -31,7 +31,7 @@ QUOTATION = re.compile(
 WORD = re.compile(r"\w[\w'’-]*")
 UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 PARAGRAPH_END = re.compile(r"\n[ \t]*(?=\n|[-*+#>|]|\d+[.)])")
-SENTENCE_END = re.compile(r"[.!?…][\"'”’»)]*\s+(?=\W*\w)|[。！？][”」』]*")
+SENTENCE_END = re.compile(r"[.!?…][\"'”’»)]*\s+(?=\W{0,20}\w)|[。！？][”」』]*")
 BLOCK_QUOTE = re.compile(r"(?m)^[ \t]*>(?!\s*\[!).*(?:\n[ \t]*>.*)*")
 ATTRIBUTION = re.compile(r"\s*(?:[—–―~-]|\(?\[|【|<?https?://|source\b)", re.IGNORECASE)
 FENCE = re.compile(r"(?ms)^[ \t]*(```|~~~).*?(?:^[ \t]*\1[^\n]*$|\Z)")
@@ -41,7 +41,7 @@ LINK = re.compile(rf"\[((?:[^\[\]\n]|\[[^\[\]\n]*\])*)\](\({TARGET}\))")
 REFERENCE = re.compile(
     r"(?:\[(?!\^?\d{1,3}\])([^\[\]\n]+)\])?\[(\^?\w{1,20}(?:[,;] ?\^?\w{1,20})*)\]"
 )
-CURSOR = re.compile(r"【(\d{1,3})[^】\n]*】()")
+CURSOR = re.compile(r"【(\d{1,3})[^】\n]{0,40}】()")
 URL = re.compile(r"https?://[^\s<>\"'\[\]()】]*[^\s<>\"'\[\]()】.,;:!?*_]")
 DEFINITION = re.compile(r"(?m)^[ \t]*(?:[-*+][ \t]+)?\[\^?(\w{1,20})\](:?)[ \t]+(\S.*)$")
 LISTED = re.compile(r"(?m)^[ \t]*(?:(\d{1,3})[.)]|[-*+])[ \t]+(\S.*)$")

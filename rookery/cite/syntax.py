@@ -27,7 +27,7 @@ from rookery.records import Answer, Claim, Page, Quote
 NUMBER = r"\[[0-9]+\]"
 NUMBERED_MARK = rf"{NUMBER}|%<"
 NUMBERED = re.compile(
-    rf"(?P<slashes>\\+)(?=(?P<escaped>{NUMBERED_MARK}))|%<| ?{NUMBER}(?: ?{NUMBER})*"
+    rf"(?<!\\)(?P<slashes>\\+)(?=(?P<escaped>{NUMBERED_MARK}))|%<| ?{NUMBER}(?: ?{NUMBER})*"
 )
 SENTENCE_END = re.compile(r"[.!?…][\"'”’»)\]]*\s+(?![a-z])|[。！？][”」』）]*|\n\s*")
 # What ends each part of an inline citation: as a pattern, and as it is written.
@@ -173,7 +173,7 @@ def _read_evidence(text: str, start: int, pages: Sequence[Page]) -> tuple[int, l
         title, middle, titled = _until(TITLE, text, start + 2)
         words, end, quoted = _until(WORDS, text, middle)
         _require(titled and quoted, f"evidence is not closed: {_context(text, start)}")
-        cited.append(_quoted(title, (text[middle : end - 2], words), pages))
+        cited.append(_quoted(title, (words, text[middle : end - 2]), pages))
         start = end
     return start, cited
 
@@ -208,7 +208,7 @@ def _between(text: str, following: str, evidence_before: bool) -> str:
 def _until(mark: str, text: str, start: int) -> tuple[str, int, bool]:
     """The text from `start` to the next mark, where that ends, and whether there is one."""
     plain = ""
-    for found in re.compile(rf"(\\*)({mark})").finditer(text, start):
+    for found in re.compile(rf"(?<!\\)(\\*)({mark})").finditer(text, start):
         slashes = found[1]
         plain += text[start : found.start()] + slashes[: len(slashes) // 2]
         start = found.end()
@@ -219,7 +219,7 @@ def _until(mark: str, text: str, start: int) -> tuple[str, int, bool]:
 
 
 def _quoted(title: str, spellings: tuple[str, str], pages: Sequence[Page]) -> Quote:
-    """The quote with these words, as they were written or with escapes undone."""
+    """The quote with these words: escapes undone, else as a writer who knows no escapes left it."""
     titled = [page for page in pages if page.title == title]
     titled = titled or [page for page in pages if fold(page.title).text == fold(title).text]
     _require(titled, f"cites “{title}”, which is none of the {len(pages)} pages")
@@ -227,7 +227,7 @@ def _quoted(title: str, spellings: tuple[str, str], pages: Sequence[Page]) -> Qu
         for words in spellings:
             if quote := _on(page, words):
                 return quote
-    raise BadSyntax(f"quotes words that are not on “{title}”: {spellings[1][:80]!r}")
+    raise BadSyntax(f"quotes words that are not on “{title}”: {spellings[0][:80]!r}")
 
 
 def _on(page: Page, words: str) -> Quote | None:
@@ -255,9 +255,9 @@ def _require_claims_apart(answer: Answer) -> None:
 
 def _escaped(text: str, mark: str, following: str) -> str:
     """The text with every mark in it escaped, fit to stand before `following`."""
-    out = re.sub(rf"(\\*)({mark})", lambda found: f"{found[1] * 2}\\{found[2]}", text)
+    out = re.sub(rf"(?<!\\)(\\*)({mark})", lambda found: f"{found[1] * 2}\\{found[2]}", text)
     if following and re.match(mark, following):
-        out = re.sub(r"\\+\Z", lambda found: found[0] * 2, out)
+        out = re.sub(r"(?<!\\)\\+\Z", lambda found: found[0] * 2, out)
     return out
 
 

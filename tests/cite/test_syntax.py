@@ -1,5 +1,8 @@
 """What is rendered is parsed back, in both syntaxes, or refused in words."""
 
+import time
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -212,12 +215,22 @@ def test_inline_comes_back_or_a_quote_stands_elsewhere_first(answer: Answer) -> 
 
 @given(texts)
 def test_any_text_is_parsed_or_refused_in_words(text: str) -> None:
-    for parse in (
+    parses: list[Callable[[], Answer]] = [
         lambda: parse_numbered(text, (BLUE, TOOLS)),
         lambda: parse_inline(text, PAGES),
-    ):
+    ]
+    for parse in parses:
         try:
             answer = parse()
         except BadSyntax:
             continue
         assert len(answer.text) <= len(text)
+
+
+def test_no_run_of_backslashes_is_slow() -> None:
+    text = "\\" * 200_000
+    began = time.process_time()
+    answer = Answer(text, (BLUE,), (Claim(0, len(text), (0,)),))
+    assert parse_numbered(render_numbered(answer), (BLUE,)) == answer
+    assert parse_inline(render_inline(answer, PAGES), PAGES) == answer
+    assert time.process_time() - began < 2
