@@ -14,6 +14,7 @@ import msgspec
 
 from rookery.browse.archive import Archive
 from rookery.browse.fetch import Fetcher, Response
+from rookery.browse.words import keywords
 from rookery.records import Failed, Failure, Hit, Page
 
 AT_LEAST = 10
@@ -102,11 +103,11 @@ def wikipedia(language: str = "en", base_url: str = "") -> Engine:
     """Wikipedia's own search, without a key. `base_url` names another MediaWiki server."""
     base = (base_url or f"https://{language}.wikipedia.org").rstrip("/")
 
-    def search(fetcher: Fetcher, query: str, k: int) -> list[Hit]:
+    def found(fetcher: Fetcher, words: str, k: int, query: str) -> list[Hit]:
         asked = {
             "action": "query",
             "list": "search",
-            "srsearch": _cut(query, 300),  # longer ones are refused
+            "srsearch": _cut(words, 300),  # longer ones are refused
             "srlimit": min(k, 50),
             "srprop": "snippet",
             "format": "json",
@@ -118,7 +119,15 @@ def wikipedia(language: str = "en", base_url: str = "") -> Engine:
             (f"{base}/wiki/{quote(_text(result, 'title').replace(' ', '_'), safe='/:(),')}", result)
             for result in results
             if _text(result, "title")
-        )[:k]
+        )
+
+    def search(fetcher: Fetcher, query: str, k: int) -> list[Hit]:
+        words = keywords(query)
+        hits = found(fetcher, " ".join(words), k, query)
+        if len(hits) < k and len(words) > 1:
+            # It wants every word of a query on the page, and a question has words to spare.
+            hits += found(fetcher, " OR ".join(words), k, query)
+        return list({hit.url: hit for hit in hits}.values())[:k]
 
     return Engine(f"wikipedia:{base_url or language}", search)
 

@@ -55,6 +55,12 @@ def question_terms(text: str) -> list[str]:
     return [term for term in every if term not in _question_stems()] or list(every)
 
 
+def keywords(question: str) -> list[str]:
+    """The words of a question as they are written, for a search engine of others."""
+    words = re.findall(r"[^\s?!.,;:\"“”()]+", question)
+    return [word for word in words if word.lower() not in QUESTION_WORDS] or words
+
+
 def pairs(words: Iterable[str]) -> list[str]:
     """Neighbouring terms, question words left out: `pair("the blue sky")` is `["blue_sky"]`."""
     kept = [word for word in words if word not in _question_stems()]

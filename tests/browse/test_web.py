@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from stage import Said, Stage, stage
+from stage import Said, Stage, Visit, stage
 
 from rookery.browse.archive import Archive
 from rookery.browse.fetch import Fetcher
@@ -145,9 +145,23 @@ def test_wikipedia(server: Stage, fetcher: Fetcher) -> None:
         Hit(f"{server.base}/wiki/AC/DC_(Crow%27s_%C3%A9%3F)", "AC/DC (Crow's é?)", ""),
     ]
     (visit,) = server.visits
-    assert visit.query["srsearch"] == "hooded crow?"
+    assert visit.query["srsearch"] == "hooded crow"
     assert visit.query["srlimit"] == "2"
     assert visit.query["format"] == "json"
+
+
+def test_wikipedia_is_asked_again_for_any_of_the_words(server: Stage, fetcher: Fetcher) -> None:
+    def route(visit: Visit) -> Said:
+        return says(WIKIPEDIA if " OR " in visit.query["srsearch"] else EMPTY["wikipedia"])
+
+    server.routes["/w/api.php"] = route
+    asked = "Why do crows bring gifts to people?"
+    hits = engine("wikipedia", server.base).search(fetcher, asked, 5)
+    assert [hit.title for hit in hits] == ["Hooded crow", "AC/DC (Crow's é?)"]
+    assert [visit.query["srsearch"] for visit in server.visits] == [
+        "crows bring gifts people",
+        "crows OR bring OR gifts OR people",
+    ]
 
 
 def test_wikipedia_gets_no_longer_query_than_it_takes(server: Stage, fetcher: Fetcher) -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rookery.browse.words import LONGEST, pairs, question_terms, terms
+from rookery.browse.words import LONGEST, keywords, pairs, question_terms, terms
 
 
 @pytest.mark.parametrize(
@@ -36,6 +36,16 @@ def test_a_question_keeps_what_it_is_about() -> None:
         "hide",
     ]
     assert question_terms("who are you") == ["who", "are", "you"]
+
+
+def test_keywords_are_as_they_were_written() -> None:
+    assert keywords("Why do Clark's nutcrackers hide seeds?") == [
+        "Clark's",
+        "nutcrackers",
+        "hide",
+        "seeds",
+    ]
+    assert keywords("Who are you?") == ["Who", "are", "you"]
 
 
 def test_pairs_skip_question_words() -> None:
