@@ -4,6 +4,7 @@ No model, no key, no network of its own. It declines where no sentence stands ou
 """
 
 import math
+from bisect import bisect
 from collections.abc import Sequence
 
 import msgspec
@@ -12,12 +13,14 @@ from rookery.browse.words import question_terms, terms
 from rookery.cite.cues import denies, expected, held, is_yes_or_no
 from rookery.cite.rank import RankWeights, Sentence, Similarity, best_sentences, rank
 from rookery.draft.gather import Gathered, GatherLimits, gather
-from rookery.records import Answer, Claim, Episode, Library, Question, Quote
+from rookery.records import Answer, Claim, Episode, Library, Page, Question, Quote
 
 NOTHING_FOUND = "Nothing that was read answers this."
 
 LEADERS = 12
 """the best sentences, which are compared for what other pages say too"""
+AGREE = 0.5
+"""share of their words that two pages' sentences have in common when they say the same"""
 
 
 class ExtractSettings(msgspec.Struct, frozen=True):
@@ -155,7 +158,7 @@ def _choose(
         read = {id(group[0].page) for group in chosen}
         best = max(left, key=lambda s: s.score + settings.elsewhere * (id(s.page) not in read))
         same = [s for s in left if s is not best and _repeats(s, best, settings.overlap)]
-        seconds = [s for s in same if s.page is not best.page][:1]
+        seconds = [s for s in same if _supports(question, s, best)][:1]
         room = settings.quotes - sum(map(len, chosen)) - 1
         chosen.append([best, *seconds[:room]])
         left = [s for s in left if s is not best and s not in same]
@@ -169,13 +172,41 @@ def _repeats(sentence: Sentence, other: Sentence, overlap: float) -> bool:
     return len(ours & theirs) >= overlap * min(len(ours), len(theirs))
 
 
+def _supports(question: str, sentence: Sentence, other: Sentence) -> bool:
+    """Whether another page's sentence gives the same date, number, ... as this one or, where none
+    is asked for, says much the same and more than the question."""
+    if sentence.page is other.page:
+        return False
+    if kind := expected(question):
+        return not held(sentence.text, kind, question).isdisjoint(held(other.text, kind, question))
+    ours, theirs = set(question_terms(sentence.text)), set(question_terms(other.text))
+    shared = ours & theirs
+    return len(shared) >= AGREE * len(ours | theirs) and not shared <= set(question_terms(question))
+
+
 def _quote(sentence: Sentence, longest: int) -> Quote:
-    """The sentence as a quote; one that is too long is cut after a word."""
+    """The sentence as a quote, with what it announces; one that is too long is cut after a word."""
     end = sentence.end
+    if sentence.text.endswith(":"):
+        end = _announced(sentence.page, end, sentence.start + longest)
     if end - sentence.start > longest:
         cut = sentence.page.text.rfind(" ", sentence.start, sentence.start + longest)
         end = cut if cut > sentence.start else sentence.start + longest
     return sentence.page.quote(sentence.start, end)
+
+
+def _announced(page: Page, at: int, limit: int) -> int:
+    """Where that ends which a colon at text[at - 1] announces: code, items, rows or one block."""
+    first = bisect(page.blocks, at - 1, key=lambda block: block.start)
+    kinds = {block.kind for block in page.blocks[first : first + 1]}
+    for block in page.blocks[first:]:
+        same = block.kind in kinds and page.text[at : block.start].isspace()
+        if not same or block.hidden or block.kind == "heading" or block.end > limit:
+            break
+        at = block.end
+        if block.kind == "paragraph":
+            break
+    return at
 
 
 def _written(groups: Sequence[Sequence[Quote]], score: float) -> Answer:

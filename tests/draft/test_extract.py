@@ -101,6 +101,32 @@ def test_a_question_that_nothing_answers_is_declined_with_the_nearest_quotes() -
     assert episode.answer.claims == ()
 
 
+def test_a_colon_takes_along_what_it_announces() -> None:
+    text = "To hide a seed without being seen:\n\nlook round\ndig\n\nSpring comes."
+    blocks = (
+        Block(0, 34, "paragraph"),
+        Block(36, 46, "code"),
+        Block(47, 50, "code"),
+        Block(52, 65, "paragraph"),
+    )
+    shelf = Shelf(Page("u", "Seeds", text, blocks), *LIFESPANS)
+    answer = extract(Question("1", "How do I hide a seed without being seen?"), shelf).answer
+    assert answer is not None
+    assert answer.quotes[0].text == "To hide a seed without being seen:\n\nlook round\ndig"
+
+
+def test_a_sentence_that_only_repeats_the_question_is_no_support() -> None:
+    shelf = Shelf(
+        page("a", "Ravens steal food from wolves."),
+        page("b", "Whether ravens steal from wolves was long unknown."),
+        *LIFESPANS[4:],
+    )
+    asked = Question("1", "Do ravens steal from wolves?")
+    answer = extract(asked, shelf, settings=ExtractSettings(decline=0)).answer
+    assert answer is not None
+    assert answer.claims[0].quotes == (0,)
+
+
 def test_nothing_found_is_declined_and_a_failed_search_is_not_an_answer() -> None:
     class Broken(Shelf):
         def search(self, query: str, k: int) -> list[Hit]:
