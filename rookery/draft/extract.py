@@ -19,6 +19,8 @@ NOTHING_FOUND = "Nothing that was read answers this."
 
 LEADERS = 12
 """the best sentences, which are compared for what other pages say too"""
+SETTLED_BY_TWO = ("date", "number", "name")
+"""what is asked for, where two pages that say the same are all the answer there is"""
 AGREE = 0.5
 """share of their words that two pages' sentences have in common when they say the same"""
 
@@ -148,8 +150,8 @@ def _choose(
 ) -> list[list[Sentence]]:
     """The best sentences, each with those of other pages that say the same.
 
-    Where two pages agree on the date, number or name that is asked for, sentences that give
-    another one are outvoted and left out.
+    Where two pages agree on the date, number or name that is asked for, nothing more is said:
+    pages that give another one are outvoted.
     """
     kind = expected(question)
     chosen: list[list[Sentence]] = []
@@ -162,8 +164,8 @@ def _choose(
         room = settings.quotes - sum(map(len, chosen)) - 1
         chosen.append([best, *seconds[:room]])
         left = [s for s in left if s is not best and s not in same]
-        if kind and len(chosen[0]) > 1:
-            left = [s for s in left if not held(s.text, kind, question)]
+        if kind in SETTLED_BY_TWO and len(chosen[0]) > 1:
+            break
     return chosen
 
 
