@@ -46,7 +46,7 @@ _NEGATIVE = (
     " related scroll share shopping shoutbox sidebar skyscraper sponsor tags widget"
 ).split()
 _HID = re.compile(r"(?:^| )hid(?:$| )")
-_BYLINE = re.compile(r"byline|author|dateline|writtenby|p-author")
+_BYLINE = "byline author dateline writtenby".split()
 _ROLE = re.compile(
     r' role="(?:menu|menubar|complementary|navigation|alert|alertdialog|dialog)"', re.IGNORECASE
 )
@@ -59,6 +59,7 @@ _SCORED = frozenset("section h2 h3 h4 h5 h6 p td pre".split())
 _BASE = {"div": 5.0, "pre": 3.0, "td": 3.0, "blockquote": 3.0}
 _BASE |= dict.fromkeys("address ol ul dl dd dt li form".split(), -3.0)
 _BASE |= dict.fromkeys((*HEADINGS, "th"), -5.0)
+_TITLES = frozenset(("h1", "h2"))
 _FURNITURE = frozenset("nav footer aside form".split())
 
 
@@ -109,8 +110,9 @@ class Choice:
     def __init__(self, tree: Tree, rules: ArticleRules) -> None:
         self.tree = tree
         self.rules = rules
-        self.unlikely: dict[str, bool] = {}
-        self.weights: dict[str, int] = {}
+        self.unlikely: dict[str, bool] = {"": False}
+        self.weights: dict[str, int] = {"": 0}
+        self.bylines: dict[str, bool] = {"": False}
         self.protected = self.inside(frozenset(("table", "code")))
         self.runs_of: dict[int, list[int]] = {}
         for number, run in enumerate(tree.runs):
@@ -162,9 +164,9 @@ class Choice:
 
     def weight(self, number: int) -> int:
         """Readability's class weight: 25 for a good word, less 25 for a bad one."""
-        classes = self.tree.classes[number]
-        if not self.weigh or not classes:
+        if not self.weigh:
             return 0
+        classes = self.tree.classes[number]
         known = self.weights.get(classes)
         if known is None:
             bad = _has(_NEGATIVE, classes) or _HID.search(classes) is not None
@@ -174,21 +176,20 @@ class Choice:
     def survivors(self, strip: bool) -> None:
         """Leaves out bylines, the repeated title and, if asked, what is unlikely."""
         tree = self.tree
-        tags, ends, classes, written = tree.tags, tree.ends, tree.classes, tree.attributes
+        tags, ends, attributes = tree.tags, tree.ends, tree.attributes
         alive = self.alive = bytearray(len(tags))
         order = self.order = list[int]()
         byline = tree.author
         titled = False
         number, size = 0, len(tags)
         while number < size:
-            tag, matched = tags[number], classes[number]
-            said = written[number]
-            if strip and said and (matched or "role" in said) and self.is_unlikely(number, tag):
+            tag, written = tags[number], attributes[number]
+            if strip and written and self.is_unlikely(number, tag, written):
                 number = ends[number]
-            elif not titled and tag in ("h1", "h2") and self.repeats_title(number):
+            elif not titled and tag in _TITLES and self.repeats_title(number):
                 titled = True
                 number = ends[number]
-            elif not byline and said and self.is_byline(number):
+            elif not byline and written and self.is_byline(number, written):
                 byline = True
                 number = ends[number]
             else:
@@ -196,28 +197,24 @@ class Choice:
                 order.append(number)
                 number += 1
 
-    def is_unlikely(self, number: int, tag: str) -> bool:
+    def is_unlikely(self, number: int, tag: str, written: str) -> bool:
         classes = self.tree.classes[number]
-        known = False
-        if classes:
-            seen = self.unlikely.get(classes)
-            if seen is None:
-                seen = _has(_UNLIKELY, classes) and not _has(_LIKELY, classes)
-                self.unlikely[classes] = seen
-            known = seen and tag not in ("a", "body", "html") and not self.protected[number]
-        return known or (
-            ' role="' in self.tree.attributes[number]
-            and _ROLE.search(self.tree.attributes[number]) is not None
-        )
-
-    def is_byline(self, number: int) -> bool:
-        size = self.tree.stops[number] - self.tree.starts[number]
-        if not 0 < size < 100:
-            return False
-        if _BYLINE.search(self.tree.classes[number]):
+        known = self.unlikely.get(classes)
+        if known is None:
+            known = _has(_UNLIKELY, classes) and not _has(_LIKELY, classes)
+            self.unlikely[classes] = known
+        if known and tag not in ("a", "body", "html") and not self.protected[number]:
             return True
-        written = self.tree.attributes[number]
-        return "author" in written and _AUTHORED.search(written) is not None
+        return ' role="' in written and _ROLE.search(written) is not None
+
+    def is_byline(self, number: int, written: str) -> bool:
+        classes = self.tree.classes[number]
+        known = self.bylines.get(classes)
+        if known is None:
+            known = self.bylines[classes] = _has(_BYLINE, classes)
+        if known or ("author" in written and _AUTHORED.search(written)):
+            return 0 < self.tree.stops[number] - self.tree.starts[number] < 100
+        return False
 
     def repeats_title(self, number: int) -> bool:
         words = re.findall(r"\w+", self.tree.title.lower())
@@ -369,7 +366,7 @@ class Choice:
                 score = scores.get(number, float("-inf")) + (best * 0.2 if same else 0.0)
                 if number == top or score >= threshold or self.reads_on(number):
                     roots.append(number)
-            number = max(tree.ends[number], number + 1)
+            number = tree.ends[number]
         return roots, [run for run in self.loose_runs(above) if self.run_reads_on(run)]
 
     def loose_runs(self, box: int) -> list[int]:

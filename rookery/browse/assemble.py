@@ -2,6 +2,7 @@
 
 from bisect import bisect_left
 from itertools import pairwise
+from operator import attrgetter
 from urllib.parse import unquote
 
 from rookery.browse.article import article_of
@@ -13,7 +14,9 @@ _KINDS = dict.fromkeys(("h1", "h2", "h3", "h4", "h5", "h6"), "heading") | {
     "li": "item", "dt": "item", "dd": "item", "td": "cell", "th": "cell", "caption": "caption",
     "figcaption": "caption", "blockquote": "quotation", "pre": "code", "listing": "code",
 }  # fmt: skip
+_START_AND_END = attrgetter("start", "end")
 _LISTS = frozenset("ul ol dl menu dir".split())
+_SHAPING = _LISTS | _KINDS.keys()
 
 
 def page_of(tree: Tree, url: str, fetched: str = "", whole: bool = False) -> Page:
@@ -45,18 +48,18 @@ def _span(tree: Tree, block: Block) -> str:
 
 
 def _blocks(tree: Tree, kept: bytearray) -> list[Block]:
-    kinds = _Kinds(tree)
+    kinds, text, starts, sizes = _Kinds(tree), tree.text, tree.pieces, tree.sizes
     blocks: list[Block] = []
-    bounds = [*(run.first for run in tree.runs), len(tree.pieces)]
-    for number, run in enumerate(tree.runs):
-        kind, level = kinds.of(run.box)
-        for first, stop, article in _parts(kept, run.first, bounds[number + 1]):
-            start, end = tree.pieces[first], tree.pieces[stop - 1] + tree.sizes[stop - 1]
+    bounds = [*(run.first for run in tree.runs), len(starts)]
+    for run, bound in zip(tree.runs, bounds[1:], strict=True):
+        kind, level = kinds.known.get(run.box) or kinds.of(run.box)
+        for first, stop, article in _parts(kept, run.first, bound):
+            start, end = starts[first], starts[stop - 1] + sizes[stop - 1]
             if kind == "code":
-                blocks += _lines(tree.text, start, end, article)
+                blocks += _lines(text, start, end, article)
                 continue
-            if tree.text[end - 1] in SPACE:
-                end = start + len(tree.text[start:end].rstrip(SPACE))
+            if text[end - 1] in SPACE:
+                end = start + len(text[start:end].rstrip(SPACE))
             if end > start:
                 blocks.append(Block(start, end, kind, level, article))
     return blocks
@@ -90,13 +93,16 @@ class _Kinds:
         self.known: dict[int, tuple[str, int]] = {0: ("paragraph", 0)}
 
     def of(self, box: int) -> tuple[str, int]:
+        tags, parents, known = self.tree.tags, self.tree.parents, self.known
         path: list[int] = []
-        while box not in self.known:
+        while box not in known:
             path.append(box)
-            box = self.tree.parents[box]
-        kind = self.known[box]
+            box = parents[box]
+        kind = known[box]
         for number in reversed(path):
-            kind = self.known[number] = self.inherit(number, *kind)
+            if tags[number] in _SHAPING:
+                kind = self.inherit(number, *kind)
+            known[number] = kind
         return kind
 
     def inherit(self, number: int, kind: str, level: int) -> tuple[str, int]:
@@ -138,18 +144,19 @@ class _Places:
         self.starts = [run.start for run in tree.runs]
 
     def at(self, place: int) -> int:
-        if place >= 0:
-            return min(place, len(self.text))
-        following = bisect_left(self.starts, ~place)
-        start = self.starts[following] if following < len(self.starts) else len(self.text)
-        return min(start, len(self.text))
+        if place < 0:
+            following = bisect_left(self.starts, ~place)
+            place = self.starts[following] if following < len(self.starts) else len(self.text)
+        return min(place, len(self.text))
 
     def span(self, place: int, end: int) -> tuple[int, int]:
         start = self.at(place)
-        end = min(end, len(self.text)) if end >= 0 else start
+        if end <= start:
+            return start, start
+        end = min(end, len(self.text))
         while start < end and self.text[start] in SPACE:
             start += 1
-        return start, max(start, end)
+        return start, end
 
 
 def _links_and_marks(
@@ -161,7 +168,8 @@ def _links_and_marks(
     for place, end, href in tree.links:
         target = resolver.resolve(href)
         if target:
-            links.append(Link(*places.span(place, end), target))
+            start, end = places.span(place, end)
+            links.append(Link(start, end, target))
             fragment = resolver.fragment(target)
             if fragment:
                 named |= {fragment, unquote(fragment)}
@@ -171,6 +179,6 @@ def _links_and_marks(
             start = places.at(place)
             marks.append(Mark(start, start, "anchor", name))
             named.discard(name)
-    links.sort(key=lambda link: (link.start, link.end))
-    marks.sort(key=lambda mark: (mark.start, mark.end))
+    links.sort(key=_START_AND_END)
+    marks.sort(key=_START_AND_END)
     return tuple(links), tuple(marks)

@@ -9,6 +9,8 @@ import re
 DEPTH = 512
 TAGS_WITHOUT_SCAN = 20_000
 REBUILT = 2_000_000
+HARMLESS = 1_400
+"""tags that cannot hurt, whatever they are, even if each were written twice"""
 
 _FORMATTING = frozenset(
     "b big code em font i nobr s small strike strong tt u".split(),
@@ -32,17 +34,17 @@ _TAG = re.compile(
 
 def tags_in(html: str) -> int:
     """How many tags the page has at most: each needs a `<` and a letter or a slash after it."""
-    return len(re.findall(r"<[a-zA-Z/]", html)) if html.count("<") > TAGS_WITHOUT_SCAN else 0
+    return len(re.findall(r"<[a-zA-Z/]", html))
 
 
 def tame(html: str) -> str:
     """`html` itself where it cannot hurt, otherwise the same text with fewer tags around it."""
     starts = html.count("<")
     if starts <= TAGS_WITHOUT_SCAN and (
-        starts * starts <= REBUILT or starts * len(_ATTRIBUTED.findall(html)) <= REBUILT
+        starts * starts <= 4 * REBUILT or starts * len(_ATTRIBUTED.findall(html)) <= REBUILT
     ):
         return html
-    if tags_in(html) == 0 and starts > TAGS_WITHOUT_SCAN:
+    if not re.search(r"<[a-zA-Z/]", html):
         return html
     return _flattened(html)
 

@@ -4,12 +4,13 @@ import re
 from urllib.parse import urldefrag, urljoin, urlsplit
 
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):")
-_WHOLE = re.compile(r"https?://[^/?#\s\[\]@\\]+(?:[/?#]|\Z)", re.IGNORECASE)
+_WHOLE = re.compile(r"https?://[^/?#\s\[\]@\\]+(?:[/?#][^\x00-\x20]*+)?\Z", re.IGNORECASE)
 _ORIGIN = re.compile(r"https?://[^/?#\s\[\]@\\]+(?=/)")
 # What joining would not change: no second slash, no dots to walk up, nothing after a slash only.
 _ROOTED = re.compile(r"/(?!/)(?:(?!/\.)[^\\;?#])*+(?:[?#][^\\]*)?\Z")
 # Browsers take these out of an address before they read its scheme.
 _IGNORED = re.compile(r"[\t\n\r]")
+_UNCLEAN = re.compile(r"[\x00-\x20]")
 _EDGES = "".join(map(chr, range(33)))
 
 
@@ -36,9 +37,12 @@ class Resolver:
         return found
 
     def _resolved(self, href: str) -> str:
-        href = _IGNORED.sub("", href.strip(_EDGES)).replace(" ", "%20")
         if _WHOLE.match(href):
             return href
+        if _UNCLEAN.search(href):
+            href = _IGNORED.sub("", href.strip(_EDGES)).replace(" ", "%20")
+            if _WHOLE.match(href):
+                return href
         if self.origin and _ROOTED.match(href):
             return self.origin + href
         scheme = _SCHEME.match(href)
@@ -55,5 +59,7 @@ class Resolver:
 
     def fragment(self, url: str) -> str:
         """The id that this address names on the page itself, or ""."""
+        if "#" not in url:
+            return ""
         where, _, name = url.partition("#")
         return name if where == self.page else ""

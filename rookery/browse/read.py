@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlsplit
 from rookery.browse.assemble import page_of
 from rookery.browse.documents import read_docx, read_markdown, read_pdf, read_text
 from rookery.browse.encoding import decode
-from rookery.browse.guard import tags_in, tame
+from rookery.browse.guard import HARMLESS, tags_in, tame
 from rookery.browse.html import read_html
 from rookery.browse.limits import ReadLimits, failed
 from rookery.browse.tree import Tree
@@ -160,11 +160,15 @@ def _is_binary(data: bytes) -> bool:
 
 def _read_html(data: bytes, url: str, content_type: str, fetched: str, limits: ReadLimits) -> Page:
     html = decode(data, content_type)
-    if tags_in(html) > limits.tags:
-        raise failed(url, "too_large", f"more than {limits.tags:,} tags")
     if "xhtml" in content_type or _XML_START.match(data[:100]):
         html = _as_html(html)
-    tree = read_html(tame(html))
+    # In every encoding of the web a `<` holds this byte, and bytes are counted sooner.
+    starts = data.count(b"<")
+    if starts > limits.tags // 2 and tags_in(html) > limits.tags:
+        raise failed(url, "too_large", f"more than {limits.tags:,} tags")
+    if starts > HARMLESS:
+        html = tame(html)
+    tree = read_html(html)
     _refuse_shell(tree, url)
     return page_of(tree, url, fetched)
 

@@ -1,14 +1,12 @@
 """A page as flat lists, and the small text rules of the markup that the parser writes."""
 
 import re
+from typing import Self
 
 import msgspec
 
 SPACE = " \t\n\r\f"
-_ATTRIBUTE = re.compile(r' (=?[^\s/>=]*+)="([^"]*+)"')
 SPACES = re.compile(r"[ \t\n\r\f]{2,}|[\t\n\r\f]")
-# No value can hold a quotation mark, and only a value that ends in ` href=` could be taken for one.
-_HREF = re.compile(r' href="([^"]*+)"')
 
 
 class Run(msgspec.Struct, gc=False):
@@ -69,18 +67,25 @@ class Tree(msgspec.Struct, kw_only=True):
     author: bool = False
     scripts: bool = False
 
+    @classmethod
+    def of_root(cls) -> Self:
+        """The tree of a page of which nothing has been read."""
+        return cls(
+            tags=["#root"], parents=[0], ends=[0], classes=[""], attributes=[""], own=[0],
+            linked=[0.0], starts=[0], stops=[0], boxes=[0], layout=set(), runs=[], pieces=[],
+            owners=[], sizes=[], links=[], marks=[], anchors=[],
+        )  # fmt: skip
 
-def attributes_of(written: str) -> dict[str, str]:
-    """The attributes of a tag as the parser writes them, with their entities decoded."""
-    found: dict[str, str] = dict(_ATTRIBUTE.findall(written))
-    if "&" in written:
-        return {name: unescaped(value) for name, value in found.items()}
-    return found
-
-
-def href_of(written: str) -> str:
-    found = _HREF.search(written)
-    return unescaped(found[1]) if found else ""
+    def add_leaf(self, tag: str, parent: int, classes: str, attributes: str, at: int) -> None:
+        """An element that can hold nothing."""
+        self.tags.append(tag)
+        self.parents.append(parent)
+        self.ends.append(len(self.tags))
+        self.classes.append(classes)
+        self.attributes.append(attributes)
+        self.starts.append(at)
+        self.stops.append(at)
+        self.boxes.append(self.boxes[parent])
 
 
 def collapsed(text: str) -> str:
@@ -90,5 +95,7 @@ def collapsed(text: str) -> str:
 
 def unescaped(text: str) -> str:
     """Undoes what the parser escapes when it writes: these five and no others."""
+    if "&" not in text:
+        return text
     text = text.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", '"')
     return text.replace("&nbsp;", "\xa0").replace("&amp;", "&")

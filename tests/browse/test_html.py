@@ -55,6 +55,10 @@ def outcome(data: bytes, url: str = URL, content_type: str = "text/html") -> str
         ("<p>a<script>no()</script>b<style>p{}</style>c", "abc"),
         ("<p>unclosed <b>bold <p>next", "unclosed bold\n\nnext"),
         ("<xmp>a <b>b</b></xmp>", "a <b>b</b>"),
+        ('<p title="a<b>c > d">x', "x"),
+        ("<p a<b='1'>x<b<c>y</b<c>z", "xyz"),
+        ("<p>a<!-- <b>no</b> <!-- no -->b<!-->c<!--[if !IE]><!-->d", "abcd"),
+        ("<p-->a</p--><div b-->c</div>", "a\n\nc"),
     ],
 )
 def test_text_is_what_the_nodes_say(html: str, text: str) -> None:
