@@ -1,7 +1,10 @@
 """The command line: `rookery ask|browse|cite|doctor`. Everything heavy is imported when used."""
 
+import os
+import signal
 import sys
-from errno import ENOSPC
+from errno import EDQUOT, EFBIG, ENOSPC
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -9,10 +12,7 @@ import typer
 
 from rookery import __version__
 from rookery.records import Failed
-from rookery.serve.exits import ANSWERED, INTERRUPTED, NO_EVIDENCE, USAGE
-
-MISTAKES = {"not_found", "unreadable_file", "unknown_engine", "invalid_url", "unsupported_scheme"}
-"""outcomes that are wrong use, and not a world that did not answer"""
+from rookery.serve.exits import ANSWERED, MISTAKES, NO_EVIDENCE, USAGE
 
 app = typer.Typer(
     help="Answers with quotes that anyone can check.",
@@ -32,6 +32,7 @@ Places = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+AsLines = Annotated[bool, typer.Option("--json", help="Print JSON objects, one a line.")]
 Private = Annotated[
     bool, typer.Option("--allow-private", help="Also open addresses of this machine or network.")
 ]
@@ -57,7 +58,8 @@ def ask(
         bool, typer.Option("--offline", help="Only what was opened before.")
     ] = False,
     batch: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Answer each question of a JSONL file.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Answer each question of a JSONL file; - is the input."),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Where --batch writes; resumes there.")
@@ -77,17 +79,18 @@ def ask(
         _wrong(f"there is no method {method!r} yet: use --method extract")
     if bool(question) == bool(batch) or bool(batch) != bool(out):
         _wrong('give one question, as in rookery ask "Why ...?", or --batch FILE with --out FILE')
+    if batch and (trace or as_json):
+        _wrong("--trace and --json are for one question; --batch writes JSON lines to --out")
     settings = Settings(tuple(places or ()), engine, offline, private, proxy, decline)
     if batch and out:
-        asking.batch(settings, batch, out)
-        return
-    text = sys.stdin.read() if question == "-" else question
+        raise typer.Exit(asking.batch(settings, batch, out))
+    text = _typed() if question == "-" else question
     raise typer.Exit(asking.ask(settings, text, as_json, trace))
 
 
 @app.command()
 def browse(
-    place: Annotated[str, typer.Argument(metavar="FILE_OR_URL")],
+    place: Annotated[str, typer.Argument(metavar="FILE_OR_URL", help="- is standard input.")],
     plain: Annotated[
         bool, typer.Option("--plain", help="The article's text (the default).")
     ] = False,
@@ -98,12 +101,15 @@ def browse(
 ) -> None:
     """Print a page as Rookery reads it: the text that every quote points into."""
     from rookery.browse.read import plain as text_of
+    from rookery.serve import terminal
     from rookery.serve.session import Settings, open_page
 
     if plain + full + as_json > 1:
         _wrong("--plain, --full and --json are three ways to print: choose one")
     page = open_page(place, Settings(private=private, proxy=proxy))
-    typer.echo(page.to_json() if as_json else text_of(page, full))
+    sys.stdout.write(
+        (terminal.as_json(page) if as_json else terminal.harmless(text_of(page, full))) + "\n"
+    )
 
 
 @cite.command()
@@ -112,32 +118,35 @@ def verify(
         Path, typer.Argument(help="Saved answers: ours, or Markdown or JSON of others.")
     ],
     pages: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Documents to check against, too.")
-    ] = None,
+        str, typer.Option(metavar="DIR", help="Documents to check against, too.")
+    ] = "",
     fetch: Annotated[
         bool, typer.Option("--fetch", help="Open sources that are not stored.")
     ] = False,
-    as_json: AsJson = False,
+    as_json: AsLines = False,
     private: Private = False,
     proxy: Proxy = False,
 ) -> None:
     """Check every quote of saved answers against the stored pages."""
+    from rookery.browse.places import path_of
     from rookery.serve.checking import check
     from rookery.serve.session import Settings
 
-    raise typer.Exit(check(file, pages, fetch, as_json, Settings(private=private, proxy=proxy)))
+    settings = Settings(private=private, proxy=proxy)
+    raise typer.Exit(check(file, path_of(pages) if pages else None, fetch, as_json, settings))
 
 
 @app.command()
 def doctor(
     engine: Annotated[str, typer.Option(help="The search engine to try.")] = "wikipedia",
-    as_json: AsJson = False,
+    as_json: AsLines = False,
+    private: Private = False,
     proxy: Proxy = False,
 ) -> None:
     """Check search, store, index and the dense ranker one by one, and say what to do."""
     from rookery.serve.doctor import examine
 
-    raise typer.Exit(examine(engine, as_json, proxy))
+    raise typer.Exit(examine(engine, as_json, private, proxy))
 
 
 @app.callback(invoke_without_command=True)
@@ -147,38 +156,89 @@ def _root(version: Annotated[bool, typer.Option("--version")] = False) -> None:
         raise typer.Exit
 
 
+def _typed() -> str:
+    """Standard input as far as a question may go, and a little further, so that it is refused."""
+    return sys.stdin.buffer.read(1_000_000).decode("utf-8", "replace")
+
+
 def _wrong(sentence: str) -> NoReturn:
     _say(sentence)
     raise typer.Exit(USAGE)
 
 
+class Stopped(BaseException):
+    """Ctrl-C or a request to end. Not a KeyboardInterrupt, which the command-line library would
+    answer itself."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
 def main() -> None:
     """Run the command line; a user's mistake or a missing thing is a sentence, not a traceback."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _stop)
+    _write_anything()
     try:
-        app()
+        _flushing_output()
     except Failed as failed:
         _say(f"{failed.failure.what}: {failed.failure.detail or failed.failure.outcome}")
         sys.exit(USAGE if failed.failure.outcome in MISTAKES else NO_EVIDENCE)
+    except BrokenPipeError:
+        _forget_output()
+        sys.exit(ANSWERED)
     except (ValueError, OSError) as error:
-        if isinstance(error, BrokenPipeError):
-            sys.stderr.close()
-            sys.exit(ANSWERED)
+        _forget_output()
         _say(_worded(error))
         sys.exit(USAGE)
-    except KeyboardInterrupt:
+    except Stopped as stopped:
         _say("stopped; what was finished is kept, and the same command goes on from there")
-        sys.exit(INTERRUPTED)
+        sys.exit(128 + stopped.number)
+
+
+def _flushing_output() -> None:
+    """The command, and what it wrote: a pipe or disk that does not take it is noticed here."""
+    try:
+        app()
+    finally:
+        sys.stdout.flush()
+
+
+def _stop(number: int, _: object) -> NoReturn:
+    signal.signal(number, signal.SIG_IGN)  # the files are being closed: once is enough
+    raise Stopped(number)
+
+
+def _write_anything() -> None:
+    """Pages hold characters that not every terminal and no encoding has."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(
+                encoding=None if stream.isatty() else "utf-8", errors="backslashreplace"
+            )
+
+
+def _forget_output() -> None:
+    """What could not be written is not tried again at the end of the process."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _worded(error: ValueError | OSError) -> str:
-    if isinstance(error, OSError) and error.filename:
-        advice = ": make room and run the same command again" if error.errno == ENOSPC else ""
-        return f"{error.filename}: {error.strerror}{advice}"
-    return str(error)
+    if not isinstance(error, OSError) or not error.strerror:
+        return str(error)
+    advice = ": make room and run the same command again"
+    full = error.errno in (ENOSPC, EDQUOT, EFBIG)
+    return f"{error.filename or 'writing'}: {error.strerror}{advice * full}"
 
 
 def _say(sentence: str) -> None:
-    typer.echo(f"rookery: {sentence}", err=True)
+    from rookery.serve.terminal import clean
+
+    sys.stderr.write(f"rookery: {clean(sentence)}\n")
 
 
 if __name__ == "__main__":

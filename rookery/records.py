@@ -143,6 +143,9 @@ class Failed(Exception):
         super().__init__(f"{failure.what}: {failure.outcome}: {failure.detail}")
         self.failure = failure
 
+    def __reduce__(self) -> tuple[type["Failed"], tuple[Failure]]:
+        return Failed, (self.failure,)  # so that it passes from one process to another
+
 
 class Question(Record, frozen=True):
     """What is asked. `pages` is what is given with it: an article, search results, or nothing."""

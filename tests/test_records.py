@@ -1,6 +1,7 @@
 """The records: round trips, and the laws that they hold by themselves."""
 
 import hashlib
+import pickle
 
 import msgspec
 import pytest
@@ -14,6 +15,7 @@ from rookery.records import (
     Comparison,
     Completion,
     Episode,
+    Failed,
     Failure,
     Link,
     Mark,
@@ -24,7 +26,7 @@ from rookery.records import (
     Step,
 )
 
-TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=60)
+TEXT = st.text(st.characters(codec="utf-8"), max_size=60)
 SKY = Page("lib:sky", "Sky", "Air scatters blue light more than red. Sunsets are red.")
 
 
@@ -87,6 +89,12 @@ def test_an_answer_cannot_cite_what_is_not_there() -> None:
         Answer("Blue.", (quote,), (Claim(0, 5, (1,)),))
     with pytest.raises(ValueError, match=r"claim \[0:6\] is outside"):
         Answer("Blue.", (quote,), (Claim(0, 6, (0,)),))
+
+
+def test_a_failure_passes_between_processes() -> None:
+    failed = Failed(Failure("https://a.example/", "timed_out", "try again"))
+    again = pickle.loads(pickle.dumps(failed))
+    assert (again.failure, str(again)) == (failed.failure, str(failed))
 
 
 def test_weights_of_a_comparison_sum_to_one() -> None:

@@ -1,7 +1,9 @@
 """Questions read from files and from people. It knows nothing of how they are answered."""
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
 
@@ -9,11 +11,13 @@ from rookery.records import Question
 
 LONGEST = 10_000
 """characters of a question"""
+LINE = 64_000_000
+"""bytes of a line, with the pages that a question may bring along"""
 
 
 def asked(text: str, identity: str = "1") -> Question:
     """The question a person typed. Raises ValueError where there is none, or it is a document."""
-    text = " ".join(text.split())
+    text = " ".join(text.encode("utf-8", "replace").decode().split())  # a shell passes any bytes
     if not text:
         raise ValueError('the question is empty: type it in quotes, as in rookery ask "Why ...?"')
     if len(text) > LONGEST:
@@ -27,21 +31,29 @@ def asked(text: str, identity: str = "1") -> Question:
 def questions(path: Path) -> Iterator[Question]:
     """One question a line of a JSONL file: `id`, `text`, and any other field of a Question.
 
-    Raises ValueError naming the line that is not one, or whose id was used before.
+    `-` is standard input. Raises ValueError naming the line that is not a question, or whose id
+    was used before.
     """
-    seen: dict[str, int] = {}
+    if str(path) == "-":
+        yield from _each(sys.stdin.buffer, "standard input")
+        return
     with path.open("rb") as lines:
-        for number, line in enumerate(lines, 1):
-            if not line.strip():
-                continue
-            question = _parsed(line, f"{path}, line {number}")
-            if question.id in seen:
-                raise ValueError(
-                    f"{path}, line {number}: the id {question.id!r} was used in line "
-                    f"{seen[question.id]}: give each question its own"
-                )
-            seen[question.id] = number
-            yield question
+        yield from _each(lines, str(path))
+
+
+def _each(file: BinaryIO, name: str) -> Iterator[Question]:
+    seen: dict[str, int] = {}
+    for number, line in enumerate(iter(lambda: file.readline(LINE), b""), 1):
+        if not line.strip():
+            continue
+        question = _parsed(line, f"{name}, line {number}")
+        if question.id in seen:
+            raise ValueError(
+                f"{name}, line {number}: the id {question.id!r} was used in line "
+                f"{seen[question.id]}: give each question its own"
+            )
+        seen[question.id] = number
+        yield question
 
 
 def _parsed(line: bytes, where: str) -> Question:

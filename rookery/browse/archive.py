@@ -210,7 +210,7 @@ def _failure(path: Path, error: Exception) -> Failure:
     elif kind in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
         outcome = "unreadable_archive"
         advice = "it cannot be written: allow writing to the file and its folder, or name another"
-    elif isinstance(error, PermissionError | FileExistsError | NotADirectoryError):
+    elif isinstance(error, OSError):
         outcome = "unreadable_archive"
         advice = "its folder cannot be made or entered: choose another place"
     else:

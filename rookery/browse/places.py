@@ -5,6 +5,7 @@ It knows nothing of questions. `rookery:corvids` names the little web that comes
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from rookery.browse.archive import Archive
 from rookery.browse.fetch import Fetcher
@@ -54,7 +55,7 @@ def open_library(
     """The library of these places together; of the web, through `engine`, where none is named."""
     if not places:
         return Web(engine_named(engine), archive, fetcher(), offline)
-    paths = [_path(place) for place in places if not is_url(place)]
+    paths = [path_of(place) for place in places if not is_url(place)]
     libraries: list[Library] = [Folder(paths, archive, cache, progress)] if paths else []
     libraries += [
         Site(place, archive, fetcher(), cache, offline=offline, progress=progress)
@@ -64,5 +65,15 @@ def open_library(
     return libraries[0] if len(libraries) == 1 else Together(libraries)
 
 
-def _path(place: str) -> Path:
-    return bundled() if place == BUNDLED else Path(place).expanduser()
+def path_of(place: str) -> Path:
+    """The path that a person means: a path, a `file://` address as a link shows it, the bundle.
+
+    Raises Failed (not_found) for nothing at all, which a shell makes of an unset variable.
+    """
+    if not place.strip():
+        raise Failed(Failure("''", "not_found", "name a folder, a file or an address"))
+    if place == BUNDLED:
+        return bundled()
+    if place.lower().startswith("file://"):
+        return Path(unquote(urlsplit(place).path))
+    return Path(place).expanduser()

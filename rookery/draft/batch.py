@@ -5,10 +5,14 @@ every process can make its own.
 """
 
 import os
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from io import FileIO
 from itertools import islice
-from multiprocessing import get_context, parent_process
+from multiprocessing import active_children, get_context, parent_process
 from pathlib import Path
 from threading import Thread
 
@@ -20,6 +24,10 @@ Answering = Callable[[Question], str]
 """a question to its line of JSON, without the line break"""
 _AHEAD = 16
 """questions a process that are under way or wait to be written"""
+WORKER_DIED = (
+    "a process that answers ended, perhaps for want of memory; what was answered is kept: "
+    "run the same command again"
+)
 _answering: list[Answering] = []
 """of a worker process: set once, when it starts"""
 
@@ -35,28 +43,44 @@ def answer_all(
 
     `make` is called once in each process and must be picklable. A line is written whole or, after
     a kill, cut off; the next run removes a cut line and goes on behind it. Raises ValueError where
-    `out` holds the answers to other questions.
+    `out` holds the answers to other questions, and OSError where it cannot be written or a process
+    died.
     """
     done = resume(out, questions)
     progress(done)
-    with out.open("ab") as lines:
+    with out.open("ab", buffering=0) as lines:
         for number, line in enumerate(_lines(questions[done:], make, processes), done + 1):
-            lines.write(line.encode() + b"\n")
-            lines.flush()
+            with _naming(out):
+                _write(lines, line.encode() + b"\n")
             progress(number)
     return done
 
 
+def _write(lines: FileIO, data: bytes) -> None:
+    """All of it: a disk that fills takes a part first, and says so at the next attempt."""
+    while data:
+        data = data[lines.write(data) :]
+
+
+@contextmanager
+def _naming(out: Path) -> Iterator[None]:
+    """The system does not say which file it could not write."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(out)) from error
+
+
 def resume(out: Path, questions: Sequence[Question]) -> int:
     """How many of these questions `out` answers already; a line cut off at its end is removed."""
-    if not out.exists():
-        return 0
+    if not out.is_file():
+        return 0  # nothing yet, or a device or pipe, which cannot be resumed
     whole = done = 0
     with out.open("rb+") as lines:
         for line in lines:
             if not line.endswith(b"\n"):
                 break
-            if done == len(questions) or _identity(line) != questions[done].id:
+            if done == len(questions) or not _answers(line, questions[done]):
                 raise ValueError(
                     f"{out}, line {done + 1} does not answer the question of that line: "
                     "name another --out, or delete this one"
@@ -67,19 +91,21 @@ def resume(out: Path, questions: Sequence[Question]) -> int:
     return done
 
 
-class _Named(msgspec.Struct):
+class _Asked(msgspec.Struct):
     id: str
+    text: str
 
 
 class _Answered(msgspec.Struct):
-    question: _Named
+    question: _Asked
 
 
-def _identity(line: bytes) -> str:
+def _answers(line: bytes, question: Question) -> bool:
     try:
-        return msgspec.json.decode(line, type=_Answered).question.id
-    except msgspec.MsgspecError:
-        return ""
+        asked = msgspec.json.decode(line, type=_Answered).question
+    except (msgspec.MsgspecError, ValueError):
+        return False
+    return (asked.id, asked.text) == (question.id, question.text)
 
 
 def _lines(
@@ -89,6 +115,7 @@ def _lines(
         answering = make()
         yield from (answering(question) for question in questions)
         return
+    others = set(active_children())
     with ProcessPoolExecutor(
         processes, mp_context=get_context("spawn"), initializer=_start, initargs=(make,)
     ) as pool:
@@ -98,12 +125,19 @@ def _lines(
             while under_way:
                 yield under_way.pop(0).result()
                 under_way += [pool.submit(_answer, q) for q in islice(waiting, 1)]
+        except BrokenProcessPool as error:
+            raise ChildProcessError(WORKER_DIED) from error
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
+            for worker in set(active_children()) - others:
+                worker.kill()  # it may be waiting for a slow server, and nobody for its answer
             raise
 
 
 def _start(make: Callable[[], Answering]) -> None:
+    # Ctrl-C reaches every process of a terminal; the parent answers it and ends its workers.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     Thread(target=_leave_with_parent, daemon=True).start()
     _answering[:] = [make()]
 

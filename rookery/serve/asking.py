@@ -1,10 +1,13 @@
 """`rookery ask`: one question to the terminal or as JSON, or a file of questions to a file."""
 
 import sys
+from collections import Counter
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 
+import msgspec
 from rich.console import Console
 
 from rookery.ask.load import asked, questions
@@ -13,7 +16,7 @@ from rookery.draft.batch import Answering, answer_all, cores
 from rookery.records import Answer, Episode, Question, Record
 from rookery.serve.exits import ANSWERED, DECLINED, NO_EVIDENCE, UNVERIFIED
 from rookery.serve.session import Meter, Session, Settings
-from rookery.serve.terminal import show_answer, summary
+from rookery.serve.terminal import as_json, show_answer, show_failures, summary
 
 
 class Answered(Record, frozen=True):
@@ -27,29 +30,41 @@ class Answered(Record, frozen=True):
     """quotes and how many of them are verified, and how often each failure happened"""
 
 
-def ask(settings: Settings, text: str, as_json: bool, trace: Path | None) -> int:
+def ask(settings: Settings, text: str, json: bool, trace: Path | None) -> int:
     """Answer one question on standard output; gives the exit code."""
     question = asked(text)
     out, err = Console(highlight=False), Console(stderr=True, highlight=False)
     with Meter(err, "reading") as meter, Session(settings, meter) as session:
-        episode = session.answer(question)
+        with _waiting(err, settings):
+            episode = session.answer(question)
         quotes = episode.answer.quotes if episode.answer else ()
         pages = [session.page(quote) for quote in quotes]
         verdicts = _verified(session, episode)
-        if trace is not None:
-            with trace.open("a", encoding="utf-8") as lines:
-                lines.write(episode.to_json() + "\n")
-    if as_json:
-        sys.stdout.write(_answered(episode, verdicts).to_json() + "\n")
+    if json:
+        sys.stdout.write(as_json(_answered(episode, verdicts)) + "\n")
     else:
         show_answer(out, episode, pages, verdicts)
         err.print("\n" + summary(episode, verdicts), style="dim", markup=False)
-        _explain(err, episode)
+        if episode.stop != "end":
+            show_failures(err, episode.failures)
+    if trace is not None:
+        with trace.open("a", encoding="utf-8") as lines:
+            lines.write(episode.to_json() + "\n")
     return _exit(episode, verdicts)
 
 
-def batch(settings: Settings, questions_file: Path, out: Path) -> None:
-    """Answer every question of a file, on all cores, and go on where an earlier run stopped."""
+def _waiting(err: Console, settings: Settings) -> AbstractContextManager[object]:
+    """Something that moves while the web is searched; folders and sites have a bar of their own."""
+    if settings.places or settings.offline or not err.is_terminal:
+        return nullcontext()
+    return err.status("searching the web")
+
+
+def batch(settings: Settings, questions_file: Path, out: Path) -> int:
+    """Answer every question of a file, on all cores, and go on where an earlier run stopped.
+
+    Gives the exit code: whether there was evidence for any, and every quote verified.
+    """
     err = Console(stderr=True, highlight=False)
     wanted = list(questions(questions_file))
     with Meter(err, "reading") as meter, Session(settings, meter) as session:
@@ -62,8 +77,38 @@ def batch(settings: Settings, questions_file: Path, out: Path) -> None:
             cores(),
             lambda number: meter(number, len(wanted)),
         )
-    kept = f" ({done} were there already)" if done else ""
-    err.print(f"{len(wanted)} answers in {out}{kept}", markup=False)
+    stops, failed = _tally(out)
+    said = ", ".join(f"{stops[stop]} {WORDED.get(stop, stop)}" for stop in sorted(stops))
+    kept = f"; {done} were there already" if done else ""
+    err.print(
+        f"{len(wanted)} questions: {said or 'nothing to do'}{kept}", style="dim", markup=False
+    )
+    if failed:
+        err.print(f"rookery: {failed} quotes NOT VERIFIED", markup=False)
+        return UNVERIFIED
+    return NO_EVIDENCE if wanted and stops["no_evidence"] == len(wanted) else ANSWERED
+
+
+WORDED = {"end": "answered", "no_evidence": "without evidence"}
+
+
+class _Line(msgspec.Struct):
+    stop: str
+    counts: dict[str, int]
+
+
+def _tally(out: Path) -> tuple[Counter[str], int]:
+    """How the answers of a file ended, and how many of their quotes did not verify."""
+    stops: Counter[str] = Counter()
+    failed = 0
+    if not out.is_file():
+        return stops, failed  # a device or a pipe: what went there is gone
+    with out.open("rb") as lines:
+        for line in lines:
+            answered = msgspec.json.decode(line, type=_Line)
+            stops[answered.stop] += 1
+            failed += answered.counts["quotes"] - answered.counts["verified"]
+    return stops, failed
 
 
 def _answering(settings: Settings) -> Answering:
@@ -85,20 +130,12 @@ def _verified(session: Session, episode: Episode) -> list[Verdict]:
 
 
 def _answered(episode: Episode, verdicts: Sequence[Verdict]) -> Answered:
-    good = sum(verdict.outcome == "verified" for verdict in verdicts)
+    good = sum(verdict.verified for verdict in verdicts)
     counts = {"quotes": len(verdicts), "verified": good, **episode.counts()}
     return Answered(episode.question, episode.answer, episode.stop, episode.by, counts)
 
 
-def _explain(err: Console, episode: Episode) -> None:
-    """Why there is no evidence, each reason once."""
-    if episode.stop == "no_evidence":
-        said = dict.fromkeys(f"{f.what}: {f.detail}" for f in episode.failures)
-        for sentence in list(said)[:5]:
-            err.print(f"rookery: {sentence}", markup=False, soft_wrap=True)
-
-
 def _exit(episode: Episode, verdicts: Sequence[Verdict]) -> int:
-    if any(verdict.outcome != "verified" for verdict in verdicts):
+    if any(not verdict.verified for verdict in verdicts):
         return UNVERIFIED
     return {"declined": DECLINED, "no_evidence": NO_EVIDENCE}.get(episode.stop, ANSWERED)

@@ -2,21 +2,24 @@
 
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TypeVar
 from urllib.parse import unquote, urldefrag, urlsplit
 
-import msgspec
 from rich.console import Console
 
 from rookery.browse.places import is_url
 from rookery.cite.foreign import Claimed, answers, quoted_strings, standing
 from rookery.cite.verify import Verdict, verify
-from rookery.records import Answer, Failed, Page, Quote, Record
+from rookery.records import Answer, Failed, Failure, Page, Quote, Record
 from rookery.serve.exits import ANSWERED, UNVERIFIED, USAGE
-from rookery.serve.session import Session, Settings, read_file
-from rookery.serve.terminal import show_claimed, show_verdict
+from rookery.serve.files import documents, read_files
+from rookery.serve.session import Session, Settings
+from rookery.serve.terminal import as_json, show_claimed, show_failures, show_verdict
 
+LARGEST = 100_000_000
+"""bytes of a file of saved answers"""
 NOTHING_NAMED = "no source is named beside it"
 
 
@@ -37,19 +40,11 @@ Checked = TypeVar("Checked", Verdict, Standing)
 class Documents:
     """The pages of a folder of documents, by digest, address, file name and title."""
 
-    def __init__(self, folder: Path | None) -> None:
-        self._pages: list[Page] = []
-        self.unread: list[Failed] = []
-        files = sorted(folder.rglob("*")) if folder and folder.is_dir() else [folder] * bool(folder)
-        for file in files:
-            if file is not None and not file.is_dir():
-                self._read(file)
-
-    def _read(self, file: Path) -> None:
-        try:
-            self._pages.append(read_file(file))
-        except Failed as failed:
-            self.unread.append(failed)
+    def __init__(self, place: Path | None) -> None:
+        read = list(read_files(documents(place))) if place else []
+        self.unread = [got for got in read if isinstance(got, Failure)]
+        pages = [got for got in read if isinstance(got, Page)]
+        self._pages = sorted(pages, key=lambda page: page.url)
 
     def version(self, digest: str, url: str) -> Page | None:
         """The page with this text, else another version of the page at this address."""
@@ -70,62 +65,68 @@ class Documents:
         return None
 
 
-def check(file: Path, pages: Path | None, fetch: bool, as_json: bool, settings: Settings) -> int:
+def check(file: Path, pages: Path | None, fetch: bool, json: bool, settings: Settings) -> int:
     """Check the quotes of a file on standard output; gives the exit code.
 
     Raises ValueError for a file that holds no answers of a known form.
     """
-    data = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
-    documents = Documents(pages)
+    data = _content(file)
+    given = Documents(pages)
     out, err = Console(highlight=False), Console(stderr=True, highlight=False)
-    for failed in documents.unread:
-        err.print(f"rookery: not read: {failed}", style="dim", markup=False, soft_wrap=True)
+    show_failures(err, given.unread)
     with Session(settings) as session:
         ours = answers(data, file.name)
         if ours:
-            verdicts = _ours(ours, documents, session)
-            failed = [verdict for verdict in verdicts if not verdict.verified]
-            return _report(verdicts, len(failed), out, err, as_json, show_verdict)
+            verdicts = _ours(ours, given, session)
+            bad = sum(not verdict.verified for verdict in verdicts)
+            return _report(verdicts, bad, out, err, json, show_verdict)
         claimed = quoted_strings(data, file.name)
         if not claimed:
             err.print(f"rookery: {file} quotes nothing that names a source", markup=False)
             return USAGE
-        stands = [_stands(each, _source(each, documents, session, fetch)) for each in claimed]
-        return _report(stands, _failed(stands), out, err, as_json, _show_standing)
+        stands = [_stands(each, _source(each, given, session, fetch)) for each in claimed]
+        return _report(stands, _failed(stands), out, err, json, _show_standing)
 
 
-def _ours(found: Sequence[Answer], documents: Documents, session: Session) -> list[Verdict]:
+def _content(file: Path) -> bytes:
+    with nullcontext(sys.stdin.buffer) if str(file) == "-" else file.open("rb") as saved:
+        data = saved.read(LARGEST + 1)
+    if len(data) > LARGEST:
+        raise ValueError(f"{file} has more than {LARGEST:,} bytes: split it")
+    return data
+
+
+def _ours(found: Sequence[Answer], given: Documents, session: Session) -> list[Verdict]:
     def stored(digest: str, url: str) -> Page | None:
         archived = session.archive.page(digest, url) or session.archive.page(digest)
-        return archived or documents.version(digest, url) or session.archive.latest(url)
+        return archived or given.version(digest, url) or session.archive.latest(url)
 
     return [verdict for answer in found for verdict in verify(answer, stored)]
 
 
 def _source(
-    claimed: Claimed, documents: Documents, session: Session, fetch: bool
-) -> Page | Failed | None:
+    claimed: Claimed, given: Documents, session: Session, fetch: bool
+) -> Page | Failure | None:
     """The page that the string is said to be from; the reason where it could not be had."""
     address = urldefrag(claimed.url).url
-    page = documents.named(address, claimed.title) or session.archive.latest(address)
+    page = given.named(address, claimed.title) or session.archive.latest(address)
     if page is None and fetch and is_url(address):
         try:
-            page = session.fetcher().page(address)
+            return session.opened(address)
         except Failed as failed:
-            return failed
-        session.archive.keep(page, asked=address)
+            return failed.failure
     return page
 
 
-def _stands(claimed: Claimed, page: Page | Failed | None) -> Standing:
+def _stands(claimed: Claimed, page: Page | Failure | None) -> Standing:
     if claimed.problem:
         return Standing(claimed, "broken_citation", claimed.problem)
     if not claimed.quoted:
         return Standing(claimed, "not_quoted", "a citation without quoted words: nothing to check")
     if not claimed.url and not claimed.title:
         return Standing(claimed, "page_missing", NOTHING_NAMED)
-    if isinstance(page, Failed):
-        return Standing(claimed, "page_missing", str(page))
+    if isinstance(page, Failure):
+        return Standing(claimed, "page_missing", f"{page.outcome}: {page.detail}")
     if page is None:
         detail = "the source is not stored: name a folder with --pages, or open it with --fetch"
         return Standing(claimed, "page_missing", detail)
@@ -152,12 +153,12 @@ def _report(
     failed: int,
     out: Console,
     err: Console,
-    as_json: bool,
+    json: bool,
     show: Callable[[Console, Checked], None],
 ) -> int:
     for each in checked:
-        if as_json:
-            out.file.write(msgspec.json.encode(each).decode() + "\n")
+        if json:
+            sys.stdout.write(as_json(each) + "\n")
         else:
             show(out, each)
     good = sum(each.outcome == "verified" for each in checked)

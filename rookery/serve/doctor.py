@@ -3,6 +3,7 @@
 import shutil
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from rich.console import Console
@@ -16,9 +17,11 @@ from rookery.cite import dense
 from rookery.records import Failed, Record
 from rookery.serve.exits import ANSWERED, NO_EVIDENCE
 from rookery.serve.session import cache_home, data_home
+from rookery.serve.terminal import as_json
 
 LOW_DISK = 500_000_000
 """bytes free below which an index may not fit"""
+WITHOUT = {"search": "; without the web, name your own documents: rookery ask ... --in DIR"}
 GOOD, ABSENT, BAD = "ok", "optional", "failed"
 
 
@@ -31,25 +34,25 @@ class Finding(Record, frozen=True):
     detail: str
 
 
-def examine(engine: str, as_json: bool, proxy: bool) -> int:
+def examine(engine: str, json: bool, private: bool, proxy: bool) -> int:
     """Print a finding for each part; gives 4 where one that is needed failed."""
     out = Console(highlight=False)
     bad = False
-    for finding in _findings(engine, proxy):
+    for finding in _findings(engine, private, proxy):
         bad = bad or finding.state == BAD
-        if as_json:
-            sys.stdout.write(finding.to_json() + "\n")
+        if json:
+            sys.stdout.write(as_json(finding) + "\n")
         else:
             style = {GOOD: "green", ABSENT: "yellow", BAD: "red"}[finding.state]
-            line = Text(f"{finding.what:8}") + Text(f"{finding.state:10}", style=style)
-            out.print(line + Text(finding.detail), soft_wrap=True)
+            state = (f"{finding.state:10}", style)
+            out.print(Text.assemble(f"{finding.what:8}", state, finding.detail), soft_wrap=True)
     return NO_EVIDENCE if bad else ANSWERED
 
 
-def _findings(engine: str, proxy: bool) -> Iterator[Finding]:
+def _findings(engine: str, private: bool, proxy: bool) -> Iterator[Finding]:
     yield _tried("store", _store)
     yield _tried("index", _index)
-    yield _tried("search", lambda: _search(engine, proxy))
+    yield _tried("search", lambda: _search(engine, private, proxy))
     yield Finding("model", GOOD, "none needed: the method extract answers without one")
     ranker = dense.load()
     if ranker is None:
@@ -62,7 +65,8 @@ def _tried(what: str, look: Callable[[], str]) -> Finding:
     try:
         return Finding(what, GOOD, look())
     except Failed as failed:
-        return Finding(what, BAD, f"{failed.failure.outcome}: {failed.failure.detail}")
+        advice = WITHOUT.get(what, "")
+        return Finding(what, BAD, f"{failed.failure.outcome}: {failed.failure.detail}{advice}")
 
 
 def _store() -> str:
@@ -76,18 +80,16 @@ def _store() -> str:
 def _index() -> str:
     """Reads and searches the bundled little web, in a folder of its own."""
     cache_home().mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(dir=cache_home()) as place:
-        from pathlib import Path
-
-        with (
-            Archive(Path(place) / "a.sqlite") as archive,
-            Folder(bundled(), archive, Path(place)) as folder,
-        ):
-            found = folder.search("Why do crows bring gifts?", 1)
+    with (
+        TemporaryDirectory(dir=cache_home()) as place,
+        Archive(Path(place) / "a.sqlite") as archive,
+        Folder(bundled(), archive, Path(place)) as folder,
+    ):
+        found = folder.search("Why do crows bring gifts?", 1)
     return f"reads and finds the bundled pages (best: {found[0].title!r})"
 
 
-def _search(engine: str, proxy: bool) -> str:
-    with Fetcher(Limits(seconds=10), use_proxy=proxy) as fetcher:
+def _search(engine: str, private: bool, proxy: bool) -> str:
+    with Fetcher(Limits(seconds=10), allow_private=private, use_proxy=proxy) as fetcher:
         hits = engine_named(engine).search(fetcher, "crow", 3)
     return f"{engine} answers with {len(hits)} results"

@@ -1,4 +1,4 @@
-"""The exit codes of the command line."""
+"""The exit codes of the command line, and which of what goes wrong is the user's to mend."""
 
 ANSWERED = 0
 USAGE = 2
@@ -7,4 +7,9 @@ NO_EVIDENCE = 4
 """nothing could be searched or opened; the counted reasons are on standard error"""
 UNVERIFIED = 5
 """a quote does not stand in its page"""
-INTERRUPTED = 130
+# Ctrl-C gives 130 and a request to end 143, as they do everywhere.
+
+MISTAKES = frozenset(
+    ("not_found", "unreadable", "unknown_engine", "invalid_url", "unsupported_scheme")
+)
+"""outcomes that are wrong use, and not a world that did not answer"""

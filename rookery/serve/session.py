@@ -3,21 +3,23 @@
 import time
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Protocol, Self, runtime_checkable
 
 import msgspec
 from platformdirs import user_cache_path, user_data_path
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
+from rich.table import Column
 
 from rookery.browse.archive import Archive
 from rookery.browse.fetch import Fetcher
-from rookery.browse.places import is_url, open_library
-from rookery.browse.read import read
+from rookery.browse.places import is_url, open_library, path_of
 from rookery.cite.rank import Similarity
 from rookery.draft.extract import ExtractSettings, extract
 from rookery.records import Episode, Failed, Failure, Library, Page, Question, Quote
+from rookery.serve.exits import MISTAKES
+from rookery.serve.files import read_file, read_input
 from rookery.serve.terminal import clean
 
 LATE = 1.0
@@ -62,18 +64,14 @@ class Session:
         self.archive = self._open.enter_context(Archive(data_home() / "archive.sqlite"))
         self._fetcher: Fetcher | None = None
         self._library: Library | None = None
+        self._skipped: tuple[Failure, ...] = ()
         self._similarity: Similarity | None = None
         self._similarity_tried = False
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if isinstance(self._library, Closing):
             self._library.close()
         self._open.close()
@@ -91,6 +89,7 @@ class Session:
                 s.offline,
                 self._progress,
             )
+            self._skipped = tuple(getattr(self._library, "failures", ()))
         return self._library
 
     def fetcher(self) -> Fetcher:
@@ -102,12 +101,29 @@ class Session:
             )
         return self._fetcher
 
+    def opened(self, address: str) -> Page:
+        """The page at an address, fetched now and kept. Raises Failed."""
+        page = self.fetcher().page(address)
+        self.archive.keep(page, asked=address)
+        return page
+
     def answer(self, question: Question) -> Episode:
-        """The extractive answer from the library, with all that could not be read for it."""
+        """The extractive answer from the library, with all that could not be read for it.
+
+        A library that cannot be opened is no evidence. Raises Failed where it is misnamed.
+        """
         settings = ExtractSettings()
         if self.settings.decline is not None:
             settings = msgspec.structs.replace(settings, decline=self.settings.decline)
-        return extract(question, self.library(), self._ranker(), settings)
+        try:
+            library = self.library()
+        except Failed as failed:
+            if failed.failure.outcome in MISTAKES:
+                raise
+            return Episode(question, "extract", stop="no_evidence", failures=(failed.failure,))
+        episode = extract(question, library, self._ranker(), settings)
+        failures = tuple(dict.fromkeys((*episode.failures, *self._skipped)))
+        return msgspec.structs.replace(episode, failures=failures)
 
     def page(self, quote: Quote) -> Page | None:
         """The version of the page that this quote was cut from, from the archive."""
@@ -124,24 +140,13 @@ class Session:
 
 
 def open_page(place: str, settings: Settings) -> Page:
-    """The page of a file or address, read now. An address is kept in the archive."""
+    """The page of a file, an address or standard input (-), read now. An address is kept."""
+    if place == "-":
+        return read_input()
     if not is_url(place):
-        return read_file(Path(place).expanduser())
+        return read_file(path_of(place))
     with Session(settings) as session:
-        page = session.fetcher().page(place)
-        session.archive.keep(page, asked=place)
-        return page
-
-
-def read_file(path: Path) -> Page:
-    """The page of a file. Raises Failed where there is none or it cannot be read."""
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise Failed(
-            Failure(str(path), "unreadable_file", f"{error.strerror}: check the path")
-        ) from error
-    return read(data, path.resolve().as_uri())
+        return session.opened(place)
 
 
 class Meter:
@@ -162,15 +167,17 @@ class Meter:
             self._bar = Progress(
                 TextColumn("{task.description}"),
                 BarColumn(),
-                MofNCompleteColumn(),
-                TextColumn("{task.fields[now]}"),
+                MofNCompleteColumn(table_column=Column(min_width=9, no_wrap=True)),
+                TextColumn(
+                    "{task.fields[now]}", table_column=Column(no_wrap=True, overflow="ellipsis")
+                ),
                 console=self._console,
                 transient=True,
             )
             self._task = self._bar.add_task(self._what, total=total, now="")
             self._bar.start()
         assert self._task is not None
-        shown = clean(now)[-40:]
+        shown = escape(clean(now.rpartition("/")[2]))
         self._bar.update(self._task, completed=done, total=total or None, now=shown)
 
     def __enter__(self) -> Self:

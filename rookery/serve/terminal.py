@@ -4,25 +4,49 @@ It only formats: it is given records and a console, and knows nothing of how the
 """
 
 import re
+from collections import Counter
 from collections.abc import Sequence
+from itertools import pairwise
 
 from rich.console import Console
-from rich.padding import Padding
 from rich.text import Text
 
 from rookery.browse.words import question_terms, terms
 from rookery.cite.foreign import Claimed
 from rookery.cite.place import deep_link, place
 from rookery.cite.verify import Verdict
-from rookery.records import Answer, Episode, Failure, Page
+from rookery.records import Answer, Episode, Failure, Mark, Page, Quote, Record
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069]")
-_WORD = re.compile(r"\w+")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+# What turns the direction of a line, or is there and cannot be seen. Joiners stay: Persian and
+# emoji need them.
+_UNSEEN = re.compile(
+    "[\xad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f]"
+)
+_WORD = re.compile(r"[^\W_]+")
+_ORDINAL = re.compile(r"\d(?:st|nd|rd|th)", re.IGNORECASE)
+_RAISED = {"sup": "^", "sub": "_"}
+
+INDENT = " " * 4
+SHOWN = 60
+"""characters of a checked quote on its line"""
+REASONS = 5
+"""failures that are told in full; the others are only counted"""
 
 
 def clean(text: str) -> str:
-    """Page text made harmless for a terminal: no control or direction characters."""
+    """Page text made harmless for a terminal: no control, direction or unseen characters."""
+    return _UNSEEN.sub("", harmless(text))
+
+
+def harmless(text: str) -> str:
+    """The same with only control characters replaced, one by one, so that offsets still hold."""
     return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def as_json(record: Record) -> str:
+    """The record as one line of JSON that commands no terminal: JSON itself escapes only a part."""
+    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", record.to_json())
 
 
 def show_answer(
@@ -35,88 +59,166 @@ def show_answer(
     answer = episode.answer
     if answer is None:
         return
-    console.print(_numbered(answer))
+    views = [view(quote, page) for quote, page in zip(answer.quotes, pages, strict=True)]
+    _print(console, Text(), _numbered(answer, views))
     if answer.declined and answer.quotes:
-        console.print("\nThe nearest that was found, and not good enough:", style="dim")
+        console.print("\nRejected as too weak an answer, the nearest that was found:", style="red")
     wanted = set(question_terms(episode.question.text))
     for number, (quote, page, verdict) in enumerate(
         zip(answer.quotes, pages, verdicts, strict=True), 1
     ):
         console.print()
-        console.print(Text(f"[{number}] ", style="bold") + _marked(quote.text, wanted))
-        where = place(page, quote.start) if page else ""
-        about = " · ".join(part for part in (clean(quote.title), where) if part)
-        console.print(Padding(Text(about, style="italic") + _outcome(verdict), (0, 0, 0, 4)))
-        link = Text(deep_link(quote, page), style="blue", overflow="fold")
-        console.print(Padding(link, (0, 0, 0, 4)), soft_wrap=True)
+        mark = ("  ✗ ", "red") if answer.declined else (f"[{number}] ", "bold cyan")
+        _print(console, Text.assemble(mark), _marked(views[number - 1], wanted))
+        _show_source(console, quote, page, verdict)
+
+
+def _show_source(console: Console, quote: Quote, page: Page | None, verdict: Verdict) -> None:
+    where = place(page, quote.start) if page else ""
+    about = clean(" · ".join(part for part in (_line(quote.title), where) if part))
+    _print(console, Text(INDENT), Text.assemble((about, "italic"), _outcome(verdict)))
+    link = Text.assemble(INDENT, (clean(deep_link(quote, page)), "blue"))
+    console.print(link, soft_wrap=True)  # a link that is broken into lines cannot be opened
+
+
+def _print(console: Console, mark: Text, text: Text) -> None:
+    """The text in lines that begin under each other, behind the mark, without spaces at the end."""
+    for line in text.wrap(console, max(20, console.width - len(mark))):
+        line.rstrip()
+        console.print(mark + line, soft_wrap=True)
+        mark = Text(" " * len(mark))
+
+
+def view(quote: Quote, page: Page | None) -> str:
+    """The quote's words as its page shows them: raised 9 as ^9, a row's cells apart, clean.
+
+    Only for the eye. What is stored, checked and linked is the quote itself.
+    """
+    changes = [] if page is None or page.digest != quote.digest else _changes(quote, page)
+    shown, last = "", 0
+    for start, end, put in changes:
+        shown += quote.text[last:start] + put
+        last = end
+    return clean(re.sub(r"\s*\n\s*\n\s*", "\n", shown + quote.text[last:]))
+
+
+def _changes(quote: Quote, page: Page) -> list[tuple[int, int, str]]:
+    """What a view of the quote has in place of quote.text[start:end], in the order of the text."""
+    size = len(quote.text)
+    raised = [
+        (mark.start - quote.start, mark.start - quote.start, _RAISED[mark.kind])
+        for mark in page.marks
+        if mark.kind in _RAISED
+        and 0 < mark.start - quote.start < size
+        and _is_raised(quote.text, mark, mark.start - quote.start)
+    ]
+    gaps = [
+        (before.end - quote.start, after.start - quote.start, " | ")
+        for before, after in pairwise(page.blocks)
+        if before.kind == after.kind == "cell"
+        and quote.start < before.end
+        and after.start < quote.end
+        and "\t" in page.text[before.end : after.start]
+    ]
+    return sorted({*raised, *gaps})
+
+
+def _is_raised(text: str, mark: Mark, at: int) -> bool:
+    """Whether to say so: `10^9` and `H_2O`, but neither `19th` nor the number of a footnote."""
+    inside = text[at : at + mark.end - mark.start]
+    joined = text[at - 1].isalnum() or text[at - 1] in ")]}"
+    ordinal = _ORDINAL.fullmatch(text[at - 1] + inside)
+    return joined and not ordinal and inside[:1] not in ("", "[", "(", "*")
 
 
 def summary(episode: Episode, verdicts: Sequence[Verdict]) -> str:
     """One line: what was verified, how sure the answer is, and what could not be read."""
     answer = episode.answer
-    good = sum(verdict.outcome == "verified" for verdict in verdicts)
-    parts = [episode.by]
-    if answer is not None:
-        parts = [f"{good} of {len(verdicts)} quotes verified", f"score {answer.score:.2f}", *parts]
-        if answer.declined:
-            parts.insert(0, "declined")
-    return " · ".join([*parts, *reasons(episode.failures)])
+    parts = [f"method {episode.by}"]
+    if answer is None:
+        parts.insert(0, "no evidence")
+    else:
+        good = sum(verdict.verified for verdict in verdicts)
+        quotes = f"{good} of {len(verdicts)} quote{'s' * (len(verdicts) != 1)} verified"
+        checked = [quotes, f"score {answer.score:.2f}"] if verdicts else []
+        parts = [*["declined"] * answer.declined, *checked, *parts]
+    if episode.failures:
+        parts.append(f"not read: {', '.join(reasons(episode.failures))}")
+    return " · ".join(parts)
 
 
 def reasons(failures: Sequence[Failure]) -> list[str]:
     """How often each thing went wrong, the most frequent first: `3 timed_out`."""
-    count: dict[str, int] = {}
-    for failure in failures:
-        count[failure.outcome] = count.get(failure.outcome, 0) + 1
-    return [f"{n} {outcome}" for outcome, n in sorted(count.items(), key=lambda item: -item[1])]
+    counted = Counter(failure.outcome for failure in failures)
+    return [f"{n} {outcome}" for outcome, n in counted.most_common()]
+
+
+def show_failures(console: Console, failures: Sequence[Failure]) -> None:
+    """Why things could not be had, each reason once, and how many more there are."""
+    said = list(dict.fromkeys(f"{f.what}: {f.detail or f.outcome}" for f in failures))
+    for sentence in said[:REASONS]:
+        console.print(f"rookery: {clean(sentence)}", markup=False, soft_wrap=True)
+    if len(said) > REASONS:
+        console.print(f"rookery: and {len(said) - REASONS} more", markup=False)
 
 
 def show_verdict(console: Console, verdict: Verdict) -> None:
     """One checked quote on one line, and why where it failed."""
-    short = clean(" ".join(verdict.quote.text.split()))
-    cut = short if len(short) <= 60 else short[:57] + "..."
-    line = Text(f"{verdict.outcome:16}", style=_style(verdict.outcome)) + Text(f"“{cut}”")
-    console.print(line, soft_wrap=True)
-    if verdict.outcome != "verified":
-        console.print(Text(f"{'':16}{verdict.quote.url}: {verdict.detail}"), soft_wrap=True)
+    why = "" if verdict.verified else f"{verdict.quote.url}: {verdict.detail}"
+    _show_checked(console, verdict.outcome, verdict.quote.text, why)
 
 
 def show_claimed(console: Console, claimed: Claimed, outcome: str, detail: str) -> None:
     """One quoted string of another tool's answer: whether its source holds it."""
-    short = clean(" ".join(claimed.text.split()))
-    cut = short if len(short) <= 60 else short[:57] + "..."
-    console.print(Text(f"{outcome:16}", style=_style(outcome)) + Text(f"“{cut}”"), soft_wrap=True)
-    source = clean(claimed.url or claimed.title or "no source named")
-    console.print(Text(f"{'':16}{claimed.where}: {source}: {detail}"), soft_wrap=True)
+    source = claimed.url or claimed.title or "no source named"
+    why = ": ".join(part for part in (claimed.where, source, detail) if part)
+    _show_checked(console, outcome, claimed.text, why)
 
 
-def _style(outcome: str) -> str:
-    return "green" if outcome in ("verified", "ok") else "red"
+def _show_checked(console: Console, outcome: str, text: str, why: str) -> None:
+    short = clean(_line(text))
+    cut = short if len(short) <= SHOWN else short[: SHOWN - 1].rstrip() + "…"
+    style = {"verified": "green", "not_quoted": "yellow"}.get(outcome, "red")
+    console.print(Text.assemble((f"{outcome:16}", style), f"“{cut}”"), soft_wrap=True)
+    if why:
+        console.print(Text(" " * 16 + clean(_line(why))), soft_wrap=True)
 
 
-def _outcome(verdict: Verdict) -> Text:
-    if verdict.outcome == "verified":
-        return Text(" · verified", style="green")
-    return Text(f" · NOT VERIFIED: {verdict.detail}", style="bold red")
+def _outcome(verdict: Verdict) -> tuple[str, str]:
+    if verdict.verified:
+        return " · verified", "green"
+    return f" · NOT VERIFIED: {clean(verdict.detail)}", "bold red"
 
 
-def _numbered(answer: Answer) -> Text:
+def _line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _numbered(answer: Answer, views: Sequence[str]) -> Text:
+    """The answer's text, each claim with its marks close behind it, never alone on a line."""
     shown, last = Text(), 0
     for claim in answer.claims:
-        shown.append(clean(answer.text[last : claim.end]))
-        shown.append(" " + "".join(f"[{number + 1}]" for number in claim.quotes), style="bold cyan")
+        shown.append(clean(answer.text[last : claim.start]))
+        shown.append(_claim(answer, answer.text[claim.start : claim.end], claim.quotes, views))
+        shown.append("".join(f"[{number + 1}]" for number in claim.quotes), "bold cyan")
         last = claim.end
     return shown.append(clean(answer.text[last:]))
 
 
+def _claim(answer: Answer, said: str, numbers: Sequence[int], views: Sequence[str]) -> str:
+    """A claim that is one of its quotes is shown as that quote is."""
+    for number in numbers:
+        if _line(answer.quotes[number].text) == said:
+            return _line(views[number])
+    return clean(said)
+
+
 def _marked(text: str, wanted: set[str]) -> Text:
     """The quote in quotation marks, the question's words in bold."""
-    shown = Text("“")
-    last = 0
-    text = clean(text)
+    shown, last = Text("“"), 0
     for word in _WORD.finditer(text):
         if wanted.intersection(terms(word.group())):
             shown.append(text[last : word.start()])
-            shown.append(word.group(), style="bold yellow")
+            shown.append(word.group(), "bold yellow")
             last = word.end()
     return shown.append(text[last:] + "”")

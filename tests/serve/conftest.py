@@ -1,0 +1,57 @@
+"""The command, the place that it stores things in, and a little web, for the tests of `serve`."""
+
+import io
+import json
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "browse"))
+from commands import Result, Run, article, surroundings
+from stage import Said, Stage, stage
+
+from rookery.__main__ import main
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture
+def run(home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """`rookery ARGUMENTS` in this process, from its main function."""
+    for name, value in {**surroundings(home), "COLUMNS": "80"}.items():
+        monkeypatch.setenv(name, value)
+    for name in ("FORCE_COLOR", "TTY_COMPATIBLE"):
+        monkeypatch.delenv(name, raising=False)
+
+    def runs(*arguments: str | Path, typed: str = "") -> Result:
+        monkeypatch.setattr(sys, "argv", ["rookery", *map(str, arguments)])
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(typed.encode())))
+        before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            with pytest.raises(SystemExit) as ended:
+                main()
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+        return Result(int(ended.value.code or 0), *capsys.readouterr())
+
+    return runs
+
+
+@pytest.fixture
+def web() -> Iterator[Stage]:
+    """A search engine and two pages on one server."""
+    with stage() as here:
+        found = [f"{here.base}/birds/{name}" for name in ("jays.html", "crows.html")]
+        results = [{"url": url, "title": url, "content": ""} for url in found]
+        here.routes["/search"] = Said(json.dumps({"results": results}), "application/json")
+        here.routes["/birds/"] = Said(article("Birds", "Jays are birds.", '<a href="jays.html">j'))
+        here.routes["/birds/jays.html"] = Said(article("Jays", "Jays bury acorns in September."))
+        here.routes["/birds/crows.html"] = Said(article("Crows", "Crows play with sticks."))
+        yield here

@@ -1,0 +1,144 @@
+"""Files of questions, and ends that come too soon: Ctrl-C, kills, full disks, closed pipes."""
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from commands import CORVIDS, GIFTS, ROOT, Run, article, batch_file, started
+
+from rookery.browse.places import bundled
+from rookery.serve.asking import Answered
+
+# Batches
+
+
+def test_a_killed_batch_goes_on_to_the_same_bytes(home: Path, run: Run, tmp_path: Path) -> None:
+    asked = batch_file(tmp_path, 30)
+    whole, killed = tmp_path / "whole.jsonl", tmp_path / "killed.jsonl"
+    with started(home, "ask", "--batch", asked, "--out", killed, *CORVIDS) as batch:
+        while not killed.exists() or killed.read_bytes().count(b"\n") < 3:
+            assert batch.poll() is None, batch.communicate()
+            time.sleep(0.005)
+        batch.kill()
+    assert 3 <= killed.read_bytes().count(b"\n") < 30
+    code, out, err = run("ask", "--batch", asked, "--out", killed, *CORVIDS)
+    assert (code, out) == (0, "")
+    assert "30 questions: " in err
+    assert "were there already" in err
+    assert run("ask", "--batch", asked, "--out", whole, *CORVIDS).code == 0
+    assert killed.read_bytes() == whole.read_bytes()
+    answers = [Answered.from_json(line) for line in whole.read_bytes().splitlines()]
+    wanted = [json.loads(line)["id"] for line in asked.read_text().splitlines()]
+    assert [answered.question.id for answered in answers] == wanted
+    assert run("cite", "verify", whole).code == 0
+
+
+def test_a_batch_of_one_from_standard_input_is_what_ask_prints(run: Run, tmp_path: Path) -> None:
+    asked, out = json.dumps({"id": "1", "text": GIFTS}), tmp_path / "out.jsonl"
+    assert run("ask", "--batch", "-", "--out", out, *CORVIDS, typed=asked).code == 0
+    assert out.read_text("utf-8") == run("ask", GIFTS, *CORVIDS, "--json").out
+
+
+def test_every_process_gives_the_same_bytes(home: Path) -> None:
+    """Words in a set stand in another order in every process; sums of floats must not show it."""
+    asked = ("ask", "Why do crows gather round a dead crow?", *CORVIDS, "--json")
+    seeds = [{"PYTHONHASHSEED": str(seed)} for seed in (0, 1, 2, 3)]
+    commands = [started(home, *asked, more=seed) for seed in seeds]
+    ended = [command.communicate() for command in commands]
+    assert [error for _, error in ended] == [b""] * 4
+    assert len({out for out, _ in ended}) == 1
+
+
+def test_a_bad_line_is_named_before_anything_is_answered(run: Run, tmp_path: Path) -> None:
+    asked = batch_file(tmp_path, 2)
+    asked.write_text(asked.read_text() + '{"id": "9"}\n')
+    code, _, err = run("ask", "--batch", asked, "--out", tmp_path / "out.jsonl", *CORVIDS)
+    assert code == 2
+    assert "questions.jsonl, line 3: not a question" in err
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_a_file_of_other_answers_is_left_alone(run: Run, tmp_path: Path) -> None:
+    asked, out = batch_file(tmp_path, 1), tmp_path / "out.jsonl"
+    other = run("ask", "Can jays plan?", *CORVIDS, "--json").out.replace('"id":"1"', '"id":"c01"')
+    out.write_text(other, "utf-8")  # the same id, but another question
+    code, _, err = run("ask", "--batch", asked, "--out", out, *CORVIDS)
+    assert code == 2
+    assert "line 1 does not answer the question of that line: name another --out" in err
+    assert out.read_text("utf-8") == other
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_a_full_disk_is_a_sentence(home: Path, run: Run, tmp_path: Path) -> None:
+    asked = batch_file(tmp_path, 1)
+    code, _, err = run("ask", "--batch", asked, "--out", "/dev/full", *CORVIDS)
+    assert code == 2
+    assert "/dev/full: No space left on device: make room and run the same command" in err
+    with Path("/dev/full").open("wb") as full:
+        command = started(home, "browse", bundled() / "faces.html", out=full.fileno())
+        assert b"No space left on device" in command.communicate()[1]
+    assert command.returncode == 2
+
+
+# Ends that come too soon
+
+
+def test_ctrl_c_while_indexing_is_a_sentence_and_the_next_run_goes_on(
+    home: Path, run: Run, tmp_path: Path
+) -> None:
+    page = article("Page", "The rain in this place is steady. " * 400)
+    for number in range(300):
+        (tmp_path / f"{number}.html").write_text(page)
+    (tmp_path / "jays.html").write_text(article("Jays", "Jays bury acorns in September."))
+    place = tmp_path / "home"
+    with started(place, "ask", "What do jays bury?", "--in", tmp_path) as indexing:
+        while not list(place.glob("cache/rookery/folders/*/manifest.sqlite")):
+            assert indexing.poll() is None, indexing.communicate()
+            time.sleep(0.005)
+        time.sleep(0.2)
+        os.killpg(indexing.pid, signal.SIGINT)
+        out, err = indexing.communicate(timeout=20)
+    assert (indexing.returncode, out) == (130, b"")
+    assert err.decode().startswith("rookery: stopped; what was finished is kept")
+    assert err.count(b"\n") == 1
+    with started(place, "ask", "What do jays bury?", "--in", tmp_path) as again:
+        assert b"Jays bury acorns in September." in again.communicate(timeout=60)[0]
+    assert again.returncode == 0
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_stopped_batch_stops_its_workers_silently(
+    home: Path, tmp_path: Path, number: int, code: int
+) -> None:
+    asked, out = batch_file(tmp_path, 30), tmp_path / "out.jsonl"
+    with started(home, "ask", "--batch", asked, "--out", out, *CORVIDS) as batch:
+        while not out.exists() or b"\n" not in out.read_bytes():
+            assert batch.poll() is None, batch.communicate()
+            time.sleep(0.005)
+        os.killpg(batch.pid, number)
+        err = batch.communicate(timeout=20)[1]
+    assert batch.returncode == code
+    assert err.count(b"\n") == 1, err.decode()
+
+
+def test_a_reader_that_has_enough_is_no_error(home: Path, tmp_path: Path) -> None:
+    (tmp_path / "long.txt").write_text("A jay is a bird that likes acorns.\n\n" * 20_000)
+    with started(home, "browse", tmp_path / "long.txt") as command:
+        assert command.stdout is not None
+        assert command.stdout.read(6) == b"A jay "
+        command.stdout.close()
+        assert command.wait(20) == 0
+        assert command.stderr is not None
+        assert command.stderr.read() == b""
+
+
+def test_the_wheel_holds_the_bundled_pages_and_the_marker_of_types() -> None:
+    building = pytest.importorskip("hatchling.builders.wheel")
+    files = building.WheelBuilder(ROOT).recurse_included_files()
+    held = {file.distribution_path for file in files}
+    pages = {path for path in bundled().rglob("*") if path.is_file()}
+    assert {str(path.relative_to(ROOT)) for path in pages} | {"rookery/py.typed"} <= held
+    assert not any(name.startswith(("tests", "bench", "docs")) for name in held)
