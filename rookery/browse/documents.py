@@ -16,6 +16,10 @@ _FRONT = re.compile(r"\A---[ \t]*\n(.*?\n)(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOT
 _FRONT_TITLE = re.compile(r"""^title:[ \t]*["']?(.+?)["']?[ \t]*$""", re.MULTILINE)
 _SENTENCE_END = re.compile(r"""[.!?:;]["'”’)\]]*$""")
 _CORE_TITLE = re.compile(rb"<dc:title[^>]*>([^<]*)</dc:title>")
+_UNDERLINED = re.compile(
+    r"\s*(?P<heading>[^\s](?:[^\n]*[^\s])?)[ \t]*\n(?P<line>(?P<mark>[=~^+\"-])(?P=mark){2,})"
+    r"[ \t]*(?:\n|\Z|$)"
+)
 _PASSWORD = 4
 _TITLE = 200
 
@@ -32,11 +36,17 @@ def read_text(text: str, url: str, fetched: str = "") -> Page:
 
 def _paragraphs(text: str) -> Iterator[Block]:
     start = 0
+    levels: dict[str, int] = {}
     for gap in re.finditer(r"\n[^\S\n]*(?:\n[^\S\n]*)+|\Z", text):
-        body = text[start : gap.start()]
-        kept = body.strip()
+        if underlined := _UNDERLINED.match(text, start, gap.start()):
+            # Which mark underlines which level is the file's choice: the first seen is the highest.
+            level = levels.setdefault(underlined["mark"], min(6, len(levels) + 1))
+            yield Block(*underlined.span("heading"), "heading", level)
+            yield Block(*underlined.span("line"), "paragraph", article=False)
+            start = underlined.end()
+        kept = text[start : gap.start()].strip()
         if kept:
-            begin = start + body.index(kept[0])
+            begin = text.index(kept[0], start)
             yield Block(begin, begin + len(kept), "paragraph")
         start = gap.end()
 

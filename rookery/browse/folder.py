@@ -32,7 +32,7 @@ from rookery.browse.readers import (
 )
 from rookery.records import Failed, Failure, Hit, Page
 
-FORMAT = "1"
+FORMAT = "2"
 """of the manifest and of what the page readers make; raise it and every folder is read anew"""
 _WANTED = frozenset(extension.encode() for extension in TYPES)
 _CHEAP = frozenset((b"html", b"htm", b"xhtml", b"md", b"markdown", b"txt", b"text"))

@@ -152,6 +152,20 @@ def test_markdown_nav_is_still_article() -> None:
     assert all(block.article for block in found.blocks)
 
 
+def test_underlined_lines_of_plain_text_are_headings() -> None:
+    text = "git-crow(1)\n===========\n\nNAME\n----\ngit-crow - caw\n\n-- no\n\nEND\n----\n"
+    found = read(text.encode(), "file:///x/a.txt")
+    assert (found.text, found.title) == (text, "git-crow(1)")
+    assert [(b.kind, b.level, found.text[b.start : b.end]) for b in found.article()] == [
+        ("heading", 1, "git-crow(1)"),
+        ("heading", 2, "NAME"),
+        ("paragraph", 0, "git-crow - caw"),
+        ("paragraph", 0, "-- no"),
+        ("heading", 2, "END"),
+    ]
+    assert [found.text[b.start : b.end] for b in found.full()].count("----") == 2
+
+
 def test_text_is_kept_as_it_is() -> None:
     text = "Title line\nsecond line\n\n\n  indented *para* & <b>\n\n \n\tlast\n"
     found = read(text.replace("\n", "\r\n").encode(), "file:///x/a.txt")
