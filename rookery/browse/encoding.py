@@ -24,6 +24,8 @@ _CENTRAL_EUROPEAN = frozenset(
 _META = re.compile(rb"""<meta\b[^>]*?\bcharset\s*=\s*["']?\s*([a-zA-Z0-9_:.+-]+)""", re.IGNORECASE)
 _XML = re.compile(rb"""^\s*<\?xml\b[^>]*?\bencoding\s*=\s*["']([a-zA-Z0-9_:.+-]+)["']""")
 _HEADER = re.compile(r"""charset\s*=\s*["']?\s*([^\s"';,]+)""", re.IGNORECASE)
+_WORD_BEYOND_ASCII = re.compile(r"[^\W\d_]+")
+_SIGN_IN_WORD = re.compile(r"[^\W\d_][\xa1-\xbf\x80-\x9f](?=[^\W\d_])(?<![\xaa\xb5\xb7\xba\xad])")
 
 
 def decode(data: bytes, content_type: str = "", markup: bool = True) -> str:
@@ -83,14 +85,26 @@ def _beyond_ascii(text: str) -> int:
 def _by_statistics(data: bytes) -> str:
     import charset_normalizer
 
-    matches = charset_normalizer.from_bytes(_around_high_bytes(data))
-    best = matches.best()
+    western = data.decode("windows-1252", "replace")
+    sample = _around_high_bytes(data)
+    if _reads_as_western(sample.decode("windows-1252", "replace")):
+        return western
+    best = charset_normalizer.from_bytes(sample).best()
     if best is None or best.encoding.startswith("utf"):
-        return data.decode("windows-1252", "replace")
+        return western
     if best.encoding in _LATIN and best.language not in _CENTRAL_EUROPEAN:
         # Their letters are the same few bytes apart; the commonest of them is the likeliest.
-        return data.decode("windows-1252", "replace")
+        return western
     return data.decode(best.encoding, "replace")
+
+
+def _reads_as_western(text: str) -> bool:
+    """Whether words hold only letters, most of them plain: any other encoding read as
+    windows-1252 has signs such as ³ and ¹ inside words, or words all of accented letters."""
+    words = [word for word in _WORD_BEYOND_ASCII.findall(text) if not word.isascii()]
+    plain = sum(letter.isascii() for word in words for letter in word)
+    signs = len(_SIGN_IN_WORD.findall(text))
+    return "\ufffd" not in text and signs == 0 and 2 * plain >= sum(map(len, words))
 
 
 def _around_high_bytes(data: bytes) -> bytes:
