@@ -14,8 +14,10 @@ from rookery.browse.passages import Passage, passages
 from rookery.browse.words import pairs, question_terms, terms
 from rookery.records import Hit, Page
 
-FORMAT = "2"
+FORMAT = "3"
 """of what is stored in an index; a library rebuilds an index that was written in another"""
+TITLE_COUNT = 2
+"""how often the words of title and headings stand before a passage's own"""
 PAIR_WEIGHT = 0.2
 """of two neighbouring words against one word; chosen on half of the questions of bench/search.py"""
 BOILERPLATE_WEIGHT = 0.5
@@ -45,7 +47,7 @@ class Index:
         """Cut this page into passages and add each."""
         for passage in passages(page):
             text = page.text[passage.start : passage.end]
-            words = terms(f"{page.title} {passage.context}") + terms(text)
+            words = terms(f"{page.title} {passage.context}") * TITLE_COUNT + terms(text)
             document = tantivy.Document()
             document.add_text("url", page.url)
             document.add_bytes("hit", msgspec.json.encode(_stored(page, passage)))

@@ -87,7 +87,7 @@ def _shows_text(url: str) -> bool:
     """Whether a browser shows what is at this address, and not another program."""
     parts = urlsplit(url)
     if parts.scheme in ("http", "https"):
-        return True
+        return not parts.path.lower().endswith(".docx")
     return parts.scheme == "file" and parts.path.lower().endswith((".html", ".htm", ".xhtml"))
 
 

@@ -13,7 +13,7 @@ from itertools import pairwise
 import msgspec
 
 from rookery.browse.passages import headings_above, sentences
-from rookery.browse.words import pairs, question_terms, terms
+from rookery.browse.words import QUESTION_WORDS, pairs, question_terms, terms
 from rookery.cite.cues import expected, held
 from rookery.records import Hit, Page
 
@@ -45,6 +45,8 @@ class RankWeights(msgspec.Struct, frozen=True):
     """the score of its passage"""
     similarity: float = 1.0
     """the likeness that a model sees, where there is a model"""
+    compared: int = 40
+    """the best sentences by their words, for which the model is asked; for all, it finds no more"""
     best: float = 0.6
     """for a passage: the score of its best sentence, beside its own"""
 
@@ -81,7 +83,7 @@ def rank(
     asked = _Asked(question, found)
     scored = [asked.passage(n, page, hit, weights) for n, (page, hit) in enumerate(found)]
     if similarity is not None:
-        scored = _with_similarity(question, scored, similarity, weights.similarity)
+        scored = _with_similarity(question, scored, similarity, weights)
     totals = [_total(passage, weights) for passage in scored]
     ordered = sorted(zip(totals, scored, strict=True), key=lambda pair: -pair[0])
     return _distinct([msgspec.structs.replace(p, score=total) for total, p in ordered])
@@ -101,11 +103,12 @@ class _Asked:
         self.kind = expected(question)
         self.pairs = set(pairs(terms(question)))
         words = question_terms(question)
+        repeated = {*terms(question), *QUESTION_WORDS}
         self.words = [
             [
                 (span, terms(page.text[slice(*span)]))
                 for span in sentences(page, hit.start, hit.end)
-                if not _is_link(page, *span)
+                if not _is_link(page, *span) and _adds(page.text[slice(*span)], repeated)
             ]
             for page, hit in found
         ]
@@ -139,21 +142,28 @@ class _Asked:
             scored.append(Sentence(page, start, end, score * (1.0 if inside else weights.silent)))
         return Passage(page, hit, hit.score, tuple(scored))
 
+    # Sets are added up exactly, so that their order, which differs from process to process, does
+    # not show in the last digit of a score.
     def _weight(self, words: set[str]) -> float:
-        return sum(self.rarity[word] for word in words) / self.most
+        return math.fsum(self.rarity[word] for word in words) / self.most
 
     def _pair_weight(self, words: list[str]) -> float:
         if not self.pairs:
             return 0.0
         shared = self.pairs & set(pairs(words))
         halves = (half for pair in shared for half in pair.split("_", 1))
-        return sum(self.rarity.get(half, 0.0) for half in halves) / (2 * self.most)
+        return math.fsum(self.rarity.get(half, 0.0) for half in halves) / (2 * self.most)
 
 
 def _is_link(page: Page, start: int, end: int) -> bool:
     """Whether all of page.text[start:end] is one link: it leads to an answer and is none."""
     at = bisect.bisect(page.links, start, key=lambda link: link.start) - 1
     return at >= 0 and page.links[at].start <= start and end <= page.links[at].end + 1
+
+
+def _adds(sentence: str, repeated: set[str]) -> bool:
+    """Whether the sentence says more than these words, or announces what says more."""
+    return sentence.endswith(":") or not repeated.issuperset(terms(sentence))
 
 
 def _rarity(having: int, count: int) -> float:
@@ -167,20 +177,26 @@ def _total(passage: Passage, weights: RankWeights) -> float:
 
 
 def _with_similarity(
-    question: str, scored: list[Passage], similarity: Similarity, weight: float
+    question: str, scored: list[Passage], similarity: Similarity, weights: RankWeights
 ) -> list[Passage]:
-    texts = [sentence.text for passage in scored for sentence in passage.sentences]
-    likeness = iter(similarity(question, texts))
+    """The likeness of the best sentences added; all others count as the least alike of these."""
+    compared = best_sentences(scored)[: weights.compared]
+    values = similarity(question, [sentence.text for sentence in compared])
+    likeness = dict(zip(map(_place, compared), values, strict=True))
+    least = min(likeness.values(), default=0.0)
+
+    def with_likeness(sentence: Sentence) -> Sentence:
+        added = weights.similarity * likeness.get(_place(sentence), least)
+        return msgspec.structs.replace(sentence, score=sentence.score + added)
+
     return [
-        msgspec.structs.replace(
-            passage,
-            sentences=tuple(
-                msgspec.structs.replace(s, score=s.score + weight * next(likeness))
-                for s in passage.sentences
-            ),
-        )
+        msgspec.structs.replace(passage, sentences=tuple(map(with_likeness, passage.sentences)))
         for passage in scored
     ]
+
+
+def _place(sentence: Sentence) -> tuple[str, str, int]:
+    return sentence.page.url, sentence.page.digest, sentence.start
 
 
 SAME = 0.8

@@ -51,23 +51,35 @@ class ExtractSettings(msgspec.Struct, frozen=True):
 class Confidence(msgspec.Struct, frozen=True):
     """How likely the first quote is to hold the answer: a logistic curve over two signs.
 
-    Fitted by bench/answers.py on half of its questions, asked with and without their article.
+    Fitted by bench/answers.py --fit on 1,000 questions, asked with and without their article.
     """
 
-    passage: float = 2.61
-    """of the score of the passage that the first quote lies in"""
-    margin: float = 7.46
-    """of how far the first sentence stands above the mean of the next ones"""
-    offset: float = -4.47
-    others: int = 9
-    """the next sentences that count"""
+    passage: float = 1.87
+    margin: float = 6.81
+    offset: float = -3.84
 
-    def of(self, hit_score: float, scores: Sequence[float]) -> float:
-        """The probability, given all sentence scores from the best down."""
-        others = scores[1 : 1 + self.others]
-        margin = scores[0] - sum(others) / self.others
-        value = self.passage * hit_score + self.margin * margin + self.offset
-        return 1 / (1 + math.exp(-value))
+    def of(self, evidence: "Evidence") -> float:
+        """The probability."""
+        signs = self.passage * evidence.passage + self.margin * evidence.margin
+        return 1 / (1 + math.exp(-signs - self.offset))
+
+
+WITH_SIMILARITY = Confidence(1.59, 5.21, -3.75)
+"""where a model adds to the scores of sentences, so that they stand further apart"""
+
+
+class Evidence(msgspec.Struct, frozen=True):
+    """The sentences that an answer is made of, and the signs of how good they are."""
+
+    groups: tuple[tuple[Sentence, ...], ...]
+    """best first, each with those of other pages that say the same"""
+    passage: float
+    """the score of the passage that the first sentence lies in"""
+    margin: float
+    """how far the first sentence stands above the mean of the next OTHERS"""
+
+
+OTHERS = 9
 
 
 def extract(
@@ -96,24 +108,37 @@ def answer_from(
     settings: ExtractSettings = ExtractSettings(),
 ) -> Answer:
     """The answer that these passages give, or a declined one with the best rejected quotes."""
-    ranked = rank(question, gathered.found, similarity, settings.weights)
-    every = best_sentences(ranked)
-    if not every:
+    evidence = weigh(question, gathered, similarity, settings)
+    if evidence is None:
         return Answer(NOTHING_FOUND, declined=True)
-    agreed = _with_support(question, every, settings)
-    chosen = _choose(question, agreed, settings)
-    first = chosen[0][0]
-    hit_score = next(
-        passage.hit.score
-        for passage in ranked
-        if passage.page is first.page and passage.hit.start <= first.start < passage.hit.end
-    )
-    likely = Confidence().of(hit_score, [sentence.score for sentence in agreed])
-    groups = [[_quote(sentence, settings.longest) for sentence in group] for group in chosen]
+    likely = (WITH_SIMILARITY if similarity else Confidence()).of(evidence)
+    groups = [[_quote(sentence, settings.longest) for sentence in g] for g in evidence.groups]
     if likely < settings.decline:
         quotes = tuple(quote for group in groups for quote in group)
         return Answer(NOTHING_FOUND, quotes, declined=True, score=likely)
     return _written(groups, likely)
+
+
+def weigh(
+    question: str,
+    gathered: Gathered,
+    similarity: Similarity | None = None,
+    settings: ExtractSettings = ExtractSettings(),
+) -> Evidence | None:
+    """The best sentences of these passages; None where there is no sentence at all."""
+    ranked = rank(question, gathered.found, similarity, settings.weights)
+    every = _with_support(question, best_sentences(ranked), settings)
+    if not every:
+        return None
+    groups = tuple(map(tuple, _choose(question, every, settings)))
+    first = groups[0][0]
+    passage = next(
+        passage.hit.score
+        for passage in ranked
+        if passage.page is first.page and passage.hit.start <= first.start < passage.hit.end
+    )
+    others = sum(sentence.score for sentence in every[1 : 1 + OTHERS]) / OTHERS
+    return Evidence(groups, passage, every[0].score - others)
 
 
 def _with_support(
@@ -155,7 +180,8 @@ def _choose(
     """
     kind = expected(question)
     chosen: list[list[Sentence]] = []
-    left = [s for s in every if s.score >= settings.fall * every[0].score]
+    least = settings.fall * max(0.0, every[0].score)
+    left = [every[0], *(s for s in every[1:] if s.score >= least)]
     while left and sum(map(len, chosen)) < settings.quotes:
         read = {id(group[0].page) for group in chosen}
         best = max(left, key=lambda s: s.score + settings.elsewhere * (id(s.page) not in read))
@@ -163,10 +189,15 @@ def _choose(
         seconds = [s for s in same if _supports(question, s, best)][:1]
         room = settings.quotes - sum(map(len, chosen)) - 1
         chosen.append([best, *seconds[:room]])
-        left = [s for s in left if s is not best and s not in same]
+        taken = _quote(best, settings.longest)
+        left = [s for s in left if s not in same and not _overlaps(s, best.page, taken)]
         if kind in SETTLED_BY_TWO and len(chosen[0]) > 1:
             break
     return chosen
+
+
+def _overlaps(sentence: Sentence, page: Page, quote: Quote) -> bool:
+    return sentence.page is page and sentence.start < quote.end and quote.start < sentence.end
 
 
 def _repeats(sentence: Sentence, other: Sentence, overlap: float) -> bool:

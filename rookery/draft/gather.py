@@ -15,7 +15,7 @@ from rookery.records import Failed, Failure, Hit, Library, Page
 class GatherLimits(msgspec.Struct, frozen=True):
     """How much is looked at for one question."""
 
-    passages: int = 12
+    passages: int = 20
     """passages that are ranked sentence by sentence"""
     pages: int = 10
     """pages opened where a search names pages and not passages"""

@@ -1,13 +1,15 @@
 """Ranking: the sentence that answers is first, and the same thing is shown once."""
 
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rookery.browse.index import Index
 from rookery.cite.cues import denies, expected, held, is_yes_or_no
-from rookery.cite.rank import Passage, best_sentences, rank
-from rookery.records import Block, Hit, Page
+from rookery.cite.rank import Passage, RankWeights, best_sentences, rank
+from rookery.records import Block, Hit, Link, Page
 
 
 def page(url: str, text: str, title: str = "") -> Page:
@@ -93,6 +95,14 @@ def test_yes_and_no() -> None:
     assert not denies("Crows can, notably at night.")
 
 
+def test_what_only_repeats_the_question_or_is_a_link_is_no_answer() -> None:
+    text = "How are acorns hidden?\n\nThe acorns\n\nAcorns are hidden in moss."
+    blocks = (Block(0, 22, "item"), Block(24, 34, "item"), Block(36, 62, "item"))
+    asked = Page("u", "", text, blocks, (Link(0, 22, "https://a.example/"),))
+    best = best_sentences(ranked("How are the acorns hidden?", asked))
+    assert [sentence.text for sentence in best] == ["Acorns are hidden in moss."]
+
+
 def test_near_duplicates_are_shown_once_and_the_better_one_stays() -> None:
     text = "In autumn a jay hides about 5,000 acorns in the ground of the oak wood it lives in."
     copy = page("copy", text + " Sponsored.")
@@ -105,6 +115,23 @@ def test_a_likeness_that_is_passed_in_decides() -> None:
     wanted = "A jay may steal it."
     best = best_sentences(rank("jay", asked, lambda q, texts: [float(t == wanted) for t in texts]))
     assert best[0].text == wanted
+
+
+def test_a_model_is_asked_for_the_best_sentences_and_the_rest_count_as_the_least_alike() -> None:
+    question = "How many acorns does a jay hide in autumn?"
+    asked = found(question, JAYS, CROWS)
+    texts: list[str] = []
+
+    def likeness(_: str, compared: Sequence[str]) -> list[float]:
+        texts.extend(compared)
+        return [0.75, 0.25]
+
+    plain = {s.text: s.score for s in best_sentences(rank(question, asked))}
+    every = best_sentences(rank(question, asked, likeness, RankWeights(similarity=1, compared=2)))
+    assert texts == list(plain)[:2]
+    for sentence in every:
+        added = 0.75 if sentence.text == texts[0] else 0.25
+        assert sentence.score == pytest.approx(plain[sentence.text] + added)
 
 
 def test_offsets_point_into_the_page() -> None:

@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rookery.browse.index import Index
-from rookery.draft.extract import Confidence, ExtractSettings, extract
-from rookery.draft.gather import GatherLimits, gather
+from rookery.draft.extract import Confidence, Evidence, ExtractSettings, extract, weigh
+from rookery.draft.gather import Gathered, GatherLimits, gather
 from rookery.records import Block, Claim, Failed, Failure, Hit, Page, Question
 
 
@@ -113,6 +113,7 @@ def test_a_colon_takes_along_what_it_announces() -> None:
     answer = extract(Question("1", "How do I hide a seed without being seen?"), shelf).answer
     assert answer is not None
     assert answer.quotes[0].text == "To hide a seed without being seen:\n\nlook round\ndig"
+    assert not any("dig" in quote.text for quote in answer.quotes[1:])
 
 
 def test_a_sentence_that_only_repeats_the_question_is_no_support() -> None:
@@ -172,9 +173,20 @@ def test_the_question_is_cut_to_its_limit_before_it_is_searched() -> None:
 
 
 def test_confidence_by_hand() -> None:
-    sure = Confidence(passage=2, margin=3, offset=-1, others=2)
-    assert sure.of(0.5, [1.0, 0.5, 0.3, 0.1]) == pytest.approx(1 / (1 + 2.718281828**-1.8))
-    assert sure.of(0.5, [1.0]) > sure.of(0.5, [1.0, 0.5])
+    sure = Confidence(passage=2, margin=3, offset=-1)
+    assert sure.of(Evidence((), 0.5, 0.6)) == pytest.approx(1 / (1 + 2.718281828**-1.8))
+    assert sure.of(Evidence((), 0.5, 0.6)) > sure.of(Evidence((), 0.5, 0.5))
+
+
+def test_the_margin_is_the_lead_over_the_next_nine() -> None:
+    """One sentence in all: nothing stands beside it, so that its lead is its whole score."""
+    alone = page("alone", "Ravens steal eggs.")
+    found = Gathered(((alone, Hit("alone", "", "", alone.digest, 0, 18, 0.5)),))
+    evidence = weigh("What do ravens steal?", found)
+    assert evidence is not None
+    assert evidence.passage == 0.5
+    assert evidence.margin == evidence.groups[0][0].score > 0
+    assert weigh("What do ravens steal?", Gathered(())) is None
 
 
 def test_a_threshold_of_one_declines_and_of_zero_answers() -> None:
