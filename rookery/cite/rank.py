@@ -14,7 +14,7 @@ import msgspec
 
 from rookery.browse.passages import headings_above, sentences
 from rookery.browse.words import QUESTION_WORDS, pairs, question_terms, terms
-from rookery.cite.cues import expected, held
+from rookery.cite.cues import expected, held, is_yes_or_no
 from rookery.records import Hit, Page
 
 Similarity = Callable[[str, Sequence[str]], Sequence[float]]
@@ -103,7 +103,8 @@ class _Asked:
         self.kind = expected(question)
         self.pairs = set(pairs(terms(question)))
         words = question_terms(question)
-        repeated = {*terms(question), *QUESTION_WORDS}
+        # A yes-or-no question is answered by saying again what it asks.
+        repeated = set() if is_yes_or_no(question) else {*terms(question), *QUESTION_WORDS}
         self.words = [
             [
                 (span, terms(page.text[slice(*span)]))

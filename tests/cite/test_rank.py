@@ -101,6 +101,9 @@ def test_what_only_repeats_the_question_or_is_a_link_is_no_answer() -> None:
     asked = Page("u", "", text, blocks, (Link(0, 22, "https://a.example/"),))
     best = best_sentences(ranked("How are the acorns hidden?", asked))
     assert [sentence.text for sentence in best] == ["Acorns are hidden in moss."]
+    plain = page("u", "Crows bring gifts.")
+    assert best_sentences(ranked("Do crows bring gifts?", plain))
+    assert not best_sentences(ranked("Why do crows bring gifts?", plain))
 
 
 def test_near_duplicates_are_shown_once_and_the_better_one_stays() -> None:
