@@ -1,0 +1,1 @@
+"""The figures: one script each, which prints a table and writes bench/results/NAME.json."""

@@ -1,0 +1,246 @@
+"""docs/figures.md: every figure with its target, from bench/results. It measures nothing."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from bench.report import ROOT, read
+
+PAGE = ROOT / "docs" / "figures.md"
+HEAD = """# Figures
+
+Every number here was computed by a script of `bench/` (`make bench` runs them all) and written by
+`python -m bench`; this page is not edited by hand. Times are of a shared machine and move by a
+third from run to run; peers ran in the same process, in turn.
+"""
+HELD_OUT = "1"
+"""the seed whose questions no weight was chosen on"""
+
+Found = Mapping[str, Any]
+Goal = tuple[str, str, str, bool]
+"""figure, target, seen, whether it is reached"""
+
+
+def write() -> None:
+    """Write the page from what results there are."""
+    parts = [HEAD]
+    for name, title, section in SECTIONS:
+        found = read(name)
+        parts.append(f"## {title}\n")
+        parts.append("\n".join(section(found)) if found else "Not measured here yet.")
+        parts.append(_run(found) if found else f"\n`python -m bench {name}`\n")
+    PAGE.write_text("\n".join(parts), encoding="utf-8")
+
+
+def _run(found: Found) -> str:
+    """When, on what and how: absent where a bench was run without `python -m bench`."""
+    run = found.get("run", {})
+    return f"\n{' · '.join(run.values())}\n" if run else ""
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    yield f"| {' | '.join(head)} |"
+    yield f"|{'---|' * len(head)}"
+    for row in rows:
+        yield f"| {' | '.join(row)} |"
+    yield ""
+
+
+def goals(rows: Iterable[Goal]) -> Iterator[str]:
+    """The targets of one figure."""
+    told = ((name, target, seen, "yes" if good else "**no**") for name, target, seen, good in rows)
+    yield from table(("figure", "target", "seen", "reached"), told)
+
+
+def at_least(name: str, target: float, seen: float, form: str = ".3f") -> Goal:
+    return name, f"≥ {target:g}", f"{seen:{form}}", seen >= target
+
+
+def at_most(name: str, target: float, seen: float, unit: str, form: str = ".2f") -> Goal:
+    return name, f"≤ {target:g} {unit}", f"{seen:{form}} {unit}", seen <= target
+
+
+def systems(rows: Mapping[str, Mapping[str, float]], form: str = ".3f") -> Iterator[str]:
+    """One row a system, one column a figure."""
+    columns = list(dict.fromkeys(column for row in rows.values() for column in row))
+    heads = ("", *(column.replace("_", " ") for column in columns))
+    yield from table(
+        heads,
+        (
+            (name, *(f"{row[c]:{form}}" if c in row else "" for c in columns))
+            for name, row in rows.items()
+        ),
+    )
+
+
+def pages(found: Found) -> Iterator[str]:
+    own = found["systems"]["rookery"]
+    peer = found["systems"]["readability-lxml + html2text"]
+    junk = found["hostile_seconds"]
+    yield f"{found['pages']} real pages, CPU time of one thread.\n"
+    yield from goals(
+        [
+            at_most(
+                "median time, readability-lxml's being 1",
+                0.2,
+                own["median_ms"] / peer["median_ms"],
+                "",
+            ),
+            at_least("token F1 of the text", 0.98, own["token_f1"]),
+            at_least("recall of links", 0.93, own["link_recall"]),
+            at_least("precision of links", 0.93, own["link_precision"]),
+            at_most("3 MB of junk", 1.0, junk["3 MB of <"], "s"),
+        ]
+    )
+    yield from systems(found["systems"])
+    yield from table(("hostile page", "seconds"), ((n, f"{s:.2f}") for n, s in junk.items()))
+
+
+def search(found: Found) -> Iterator[str]:
+    rows, targets = found["seeds"][HELD_OUT], found["targets"]
+    count = found["questions"]
+    yield (
+        f"{count} questions over 16,711 paragraphs; recall of the paragraph that a question was "
+        "written about. A passage is that paragraph where they share more than half of the one or "
+        "the other. Weights were chosen on the questions of seed 0, and the targets are checked on "
+        "those of seed 1; but that a title counts twice was decided with both in view. The dense "
+        "model's training set holds SQuAD, which flatters it here. Twenty passages "
+        "are ranked, so that recall@20 differs only where a "
+        "near-duplicate of the paragraph, from another article, is shown in its place.\n"
+    )
+    lexical, index = rows["ranked, lexical"], rows["Index.search"]
+    told = [
+        at_least(
+            "lexical recall@1, ranked by sentences",
+            targets["lexical"]["recall@1"],
+            lexical["recall@1"],
+        ),
+        at_least(
+            "lexical recall@5, ranked by sentences",
+            targets["lexical"]["recall@5"],
+            lexical["recall@5"],
+        ),
+        at_least(
+            "lexical recall@1, index alone", targets["lexical"]["recall@1"], index["recall@1"]
+        ),
+        at_least(
+            "lexical recall@5, index alone", targets["lexical"]["recall@5"], index["recall@5"]
+        ),
+        at_most("index query, median", targets["lexical"]["median_ms"], index["median_ms"], "ms"),
+    ]
+    if "ranked, dense" in rows:
+        told += _dense(rows, found["cold"], targets["dense"])
+    yield from goals(told)
+    for seed, table_rows in found["seeds"].items():
+        yield f"Seed {seed}:\n"
+        yield from systems(table_rows)
+    yield "Indexing the folder anew (all cores), and sizes:\n"
+    yield from systems({"": found["indexing"]}, ".1f")
+
+
+def _dense(rows: Mapping[str, Found], cold: Found, target: Found) -> Iterator[Goal]:
+    dense = rows["ranked, dense"]
+    for k in (1, 5):
+        yield at_least(f"dense recall@{k}", target[f"recall@{k}"], dense[f"recall@{k}"])
+    lower = min(
+        dense[f"recall@{k}"] - rows[other][f"recall@{k}"]
+        for k in (1, 3, 5, 10)
+        for other in ("Index.search", "ranked, lexical")
+    )
+    yield at_least("dense above lexical, least difference of recall@1 to @10", 0.0, lower, "+.4f")
+    yield at_most(
+        "dense query, vectors kept, median", target["median_ms"], dense["median_ms"], "ms"
+    )
+    yield at_most(
+        "dense query, no vector kept, median",
+        target["cold_median_ms"],
+        cold["cold_median_ms"],
+        "ms",
+        ".0f",
+    )
+
+
+def answers(found: Found) -> Iterator[str]:
+    yield (
+        f"{found['questions']} questions, the extract method over the same library; a quote holds "
+        "the answer where the accepted string lies inside it. Weights were chosen on seed 0; the "
+        "targets are checked on seed 1. The ceiling is the share with the string in any passage "
+        "that was ranked.\n"
+    )
+    held_out = f"seed {HELD_OUT}"
+    yield from goals(
+        at_least(f"{arm}: {name}", target, results["shares"][held_out][name])
+        for arm, results in found["arms"].items()
+        for name, target in found["targets"][arm].items()
+    )
+    for arm, results in found["arms"].items():
+        yield f"{arm}:\n"
+        yield from systems(results["shares"])
+    yield (
+        "Declining: at each threshold of `--decline`, the share of questions answered, the share "
+        "of these whose first quote is right, and the share answered where the article has been "
+        f"taken out of the library (simulated). The default is {found['decline']:g}.\n"
+    )
+    yield "![share answered against share right](decline.svg)\n"
+    for arm, results in found["arms"].items():
+        yield f"{arm}, area under the ROC curve {results['auc']:.3f}:\n"
+        points = [p for p in results["curve"] if round(20 * p["threshold"]) % 2 == 0]
+        yield from table(
+            list(points[0]), ([f"{value:.3g}" for value in point.values()] for point in points)
+        )
+
+
+def ask(found: Found) -> Iterator[str]:
+    rows, target = found["rows"], found["target_s"]
+    yield f"{found['runs']} questions, each in a new process, over the indexed squad folder.\n"
+    light = found["import"]
+    yield from goals(
+        [
+            *(
+                at_most(f"{name}, median", target, row["median_s"], "s")
+                for name, row in rows.items()
+            ),
+            (
+                "index unchanged by asking",
+                "yes",
+                str(found["index_unchanged"]),
+                found["index_unchanged"],
+            ),
+            (
+                "heavy modules of `import rookery`",
+                "none",
+                light["heavy"] or "none",
+                not light["heavy"],
+            ),
+        ]
+    )
+    yield from systems(rows)
+    yield f"`import rookery` takes {light['median_ms']:.1f} ms.\n"
+
+
+def cranfield(found: Found) -> Iterator[str]:
+    rows = found["rows"]
+    yield (
+        f"{found['documents']} abstracts, 150 queries, relevance 0 to 4. Gain is the relevance "
+        "(2^relevance - 1 in the second column), discount log2(rank + 1). Nothing is held out: "
+        "with these queries at .372, it was decided that a title counts twice.\n"
+    )
+    yield from goals(
+        [at_least("nDCG@10", found["target"], rows["rookery Index"]["ndcg@10"], ".4f")]
+    )
+    yield from systems(rows)
+
+
+def dense(found: Found) -> Iterator[str]:
+    yield "Recall by likeness alone among 1,000 paragraphs, and the encoder's speed.\n"
+    yield from systems({name: found[name] for name in ("one vector", "best sentence")})
+    yield from systems({"": found["speed"]}, ".0f")
+
+
+SECTIONS: tuple[tuple[str, str, Callable[[Found], Iterator[str]]], ...] = (
+    ("pages", "Page simplification", pages),
+    ("search", "Search", search),
+    ("answers", "The extractive answer, and declining", answers),
+    ("ask", "Asking in a new process", ask),
+    ("cranfield", "Search in other text: Cranfield", cranfield),
+    ("dense", "The dense ranker by itself", dense),
+)
