@@ -77,8 +77,8 @@ class _Bench:
 
     def __init__(self) -> None:
         self.squad = Squad()
-        self.library = self.squad.library(ARCHIVE, CACHE)
-        self.gold = Gold(self.squad, self.library)
+        self.shelf = self.squad.open_library(ARCHIVE, CACHE)
+        self.gold = Gold(self.squad, self.shelf)
         self.ranker = dense.load(VECTORS)
 
 
@@ -112,7 +112,7 @@ def example(arm: str, gone: bool, asked: Asked) -> Example:
 
 
 def _gathered(asked: Asked, gone: bool) -> Gathered:
-    library, url = _bench().library, _bench().squad.url(asked.article)
+    library, url = _bench().shelf, _bench().squad.url(asked.article)
     return gather(asked.text, Without(library, url) if gone else library)
 
 
@@ -249,7 +249,7 @@ def main() -> None:
 
 def _prepare(squad: Squad, count: int) -> None:
     """Vectors of what is found with every article there; what is found without is few more."""
-    with squad.library(ARCHIVE, CACHE) as library:
+    with squad.open_library(ARCHIVE, CACHE) as library:
         fill(library, [q.text for seed in SEEDS for q in squad.sample(seed, count)])
 
 

@@ -104,7 +104,7 @@ def importing() -> dict[str, float | str]:
 def main() -> None:
     require(DATA)
     squad = Squad()
-    squad.library(ARCHIVE, CACHE).close()
+    squad.open_library(ARCHIVE, CACHE).close()
     asked = [question.text for question in squad.sample(3, RUNS)]
     run(MAIN, asked[0], squad.folder)
     before = index_state()

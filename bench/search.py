@@ -155,7 +155,7 @@ def main() -> None:
     figures: dict[str, object] = {"questions": count, "targets": TARGETS, "seeds": {}}
     figures["indexing"] = costs = indexing(squad)
     print("indexing:", *(f"{name} {value:.1f}" for name, value in costs.items()))
-    with squad.library(ARCHIVE, CACHE) as library:
+    with squad.open_library(ARCHIVE, CACHE) as library:
         gold = Gold(squad, library)
         peer, seconds = plain(squad, library)
         arms = {

@@ -89,7 +89,7 @@ class Squad:
         """The address of this article's page in the folder library."""
         return (self.folder.resolve() / self.articles[article].name).as_uri()
 
-    def library(self, archive: Path = ARCHIVE, cache: Path = CACHE) -> Folder:
+    def open_library(self, archive: Path = ARCHIVE, cache: Path = CACHE) -> Folder:
         """The folder, indexed."""
         return Folder(self.folder, Archive(archive), cache)
 

@@ -68,7 +68,7 @@ def batch(settings: Settings, questions_file: Path, out: Path) -> int:
     err = Console(stderr=True, highlight=False)
     wanted = list(questions(questions_file))
     with Meter(err, "reading") as meter, Session(settings, meter) as session:
-        session.library()  # indexed once, here, before the workers open it
+        session.open_library()  # indexed once, here, before the workers open it
     with Meter(err, "answering") as meter:
         done = answer_all(
             wanted,

@@ -76,7 +76,7 @@ class Session:
             self._library.close()
         self._open.close()
 
-    def library(self) -> Library:
+    def open_library(self) -> Library:
         """What the settings name, opened (and indexed) at the first use."""
         if self._library is None:
             s = self.settings
@@ -116,7 +116,7 @@ class Session:
         if self.settings.decline is not None:
             settings = msgspec.structs.replace(settings, decline=self.settings.decline)
         try:
-            library = self.library()
+            library = self.open_library()
         except Failed as failed:
             if failed.failure.outcome in MISTAKES:
                 raise
