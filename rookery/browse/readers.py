@@ -193,8 +193,9 @@ class _Reader:
     def _post_mortem(self) -> Failure:
         name = os.fsdecode(self._job.path)
         code = self._process.wait() if self._process else 0
-        if not self._begun:
-            # Not this file's fault: every other file would fail with it.
+        if not self._begun and code >= 0:
+            # It ended by itself, which is not this file's fault: every other file would fail with
+            # it. One that a signal ended may have begun, and its word of that be lost with it.
             detail = f"{sys.executable} ended with code {code}; rookery must be importable in it"
             raise Failed(Failure(name, "no_reader", detail))
         if code == -signal.SIGALRM:
