@@ -22,7 +22,7 @@ LEADERS = 12
 SETTLED_BY_TWO = ("date", "number", "name")
 """what is asked for, where two pages that say the same are all the answer there is"""
 AGREE = 0.5
-"""share of their words that two pages' sentences have in common when they say the same"""
+"""share of what two pages' sentences add that they have in common when they say the same"""
 
 
 class ExtractSettings(msgspec.Struct, frozen=True):
@@ -165,7 +165,7 @@ def _added(question: str, sentence: str) -> set[str]:
     for, yes or no where that is the question, otherwise its words."""
     if is_yes_or_no(question):
         return {"no" if denies(sentence) else "yes"}
-    if kind := expected(question):
+    if (kind := expected(question)) in SETTLED_BY_TWO:
         return held(sentence, kind, question)
     return set(question_terms(sentence)).difference(question_terms(question))
 
@@ -207,14 +207,14 @@ def _repeats(sentence: Sentence, other: Sentence, overlap: float) -> bool:
 
 def _supports(question: str, sentence: Sentence, other: Sentence) -> bool:
     """Whether another page's sentence gives the same date, number, ... as this one or, where none
-    is asked for, says much the same and more than the question."""
+    is asked for, adds much the same to the question."""
     if sentence.page is other.page:
         return False
-    if kind := expected(question):
+    if (kind := expected(question)) in SETTLED_BY_TWO:
         return not held(sentence.text, kind, question).isdisjoint(held(other.text, kind, question))
-    ours, theirs = set(question_terms(sentence.text)), set(question_terms(other.text))
-    shared = ours & theirs
-    return len(shared) >= AGREE * len(ours | theirs) and not shared <= set(question_terms(question))
+    asked = set(question_terms(question))
+    ours, theirs = (set(question_terms(s.text)) - asked for s in (sentence, other))
+    return bool(ours) and len(ours & theirs) >= AGREE * len(ours | theirs)
 
 
 def _quote(sentence: Sentence, longest: int) -> Quote:

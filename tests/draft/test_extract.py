@@ -128,6 +128,18 @@ def test_a_sentence_that_only_repeats_the_question_is_no_support() -> None:
     assert answer.claims[0].quotes == (0,)
 
 
+def test_two_reasons_do_not_agree_because_both_say_because() -> None:
+    shelf = Shelf(
+        page("a", "Crows bring gifts to people because food follows."),
+        page("b", "Crows bring gifts to people because magpies ordered it."),
+        *LIFESPANS[3:],
+    )
+    answer = extract(Question("1", "Why do crows bring gifts to people?"), shelf).answer
+    assert answer is not None
+    assert {quote.url for quote in answer.quotes} <= {"a", "b"}
+    assert all(len(claim.quotes) == 1 for claim in answer.claims)
+
+
 def test_nothing_found_is_declined_and_a_failed_search_is_not_an_answer() -> None:
     class Broken(Shelf):
         def search(self, query: str, k: int) -> list[Hit]:
