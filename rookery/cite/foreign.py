@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
-from rookery.cite.fold import fold
-from rookery.cite.locate import locate
+from rookery.browse.fold import fold
+from rookery.browse.locate import locate
 from rookery.cite.quotations import Cited, Claimed, Sources, claims
 from rookery.records import Answer, Page, Quote
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from urllib.parse import quote as percent_encoded
 from urllib.parse import urldefrag, urlsplit
 
-from rookery.cite.fold import fold
+from rookery.browse.fold import fold
 from rookery.records import Block, Page, Quote
 
 HEADING_SHOWN = 60

@@ -20,8 +20,8 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from rookery.cite.fold import fold
-from rookery.cite.locate import locate
+from rookery.browse.fold import fold
+from rookery.browse.locate import locate
 from rookery.records import Answer, Claim, Page, Quote
 
 NUMBER = r"\[[0-9]+\]"

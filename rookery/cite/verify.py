@@ -7,7 +7,7 @@ that looks them up. That a quote is verbatim does not say that it supports what 
 from collections.abc import Callable
 from typing import Literal
 
-from rookery.cite.locate import locate
+from rookery.browse.locate import locate
 from rookery.records import Answer, Page, Quote, Record
 
 Outcome = Literal["verified", "page_missing", "digest_differs", "text_differs", "out_of_range"]

@@ -6,7 +6,7 @@ how the string came to be: typed by a model, copied by a person, read from anoth
 
 from collections.abc import Iterator
 
-from rookery.cite.fold import Folded, fold
+from rookery.browse.fold import Folded, fold
 from rookery.records import Page, Quote
 
 

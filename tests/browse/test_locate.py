@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rookery.cite.fold import fold
-from rookery.cite.locate import locate, occurrences
+from rookery.browse.fold import fold
+from rookery.browse.locate import locate, occurrences
 from rookery.records import Page
 
 TYPESET = "The crow – “clever”, they say – doesn’t forget.\n\nIt re\u00admembers eﬃcient faces."

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rookery.cite.fold import INVISIBLE, MARKS_IN_A_CLUSTER, TYPOGRAPHY, Folded, fold
+from rookery.browse.fold import INVISIBLE, MARKS_IN_A_CLUSTER, TYPOGRAPHY, Folded, fold
 
 NASTY = (
     "aAbBeExX  \t\n\r\x1c1½²—–-‐−…'’‘\"“”«»ﬁﬃßẞİıſŉǆΣσςΐ"
