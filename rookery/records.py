@@ -210,6 +210,8 @@ class Episode(Record, frozen=True):
     stop: str = "end"
     failures: tuple[Failure, ...] = ()
     """what could not be searched or opened on the way"""
+    session: str = ""
+    """of a recording, from which every prompt can be built again"""
 
     def counts(self) -> dict[str, int]:
         """How often each outcome happened among the failures."""

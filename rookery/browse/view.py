@@ -4,23 +4,29 @@ import re
 
 from rookery.records import Block, Page
 
-_MARKERS = str.maketrans("【】†", "〖〗‡")
+_MARKERS = "【】†♦■"
+_HARMLESS = str.maketrans(_MARKERS, "〖〗‡◆▪")
 # Zero-width, bidirectional and tag characters, fillers and rare variation selectors: a reader
 # does not see them, a program does. Joiners are kept where a script or an emoji may need them.
-_UNSEEN = re.compile(
-    "[\u061c\u115f\u1160\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\u3164\ufeff\uffa0"
-    "\U000e0000-\U000e007f\U000e0100-\U000e01ef]"
-    "|(?<=[\x00-\x7f])[\u200c\u200d]|[\u200c\u200d](?=[\x00-\x7f])"
+_HIDING = (
+    "\u061c\u115f\u1160\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\u3164\ufeff\uffa0"
+    "\U000e0000-\U000e007f\U000e0100-\U000e01ef"
 )
+_UNSEEN = re.compile(
+    f"[{_HIDING}]|(?<=[\x00-\x7f])[\u200c\u200d]|[\u200c\u200d](?=[\x00-\x7f])"
+)
+_SUSPECT = re.compile(f"[{_MARKERS}{_HIDING}\u200c\u200d]")  # several times as fast as replacing
 
 
 def neutral(text: str) -> str:
-    """`text` with link markers that a page forges, and unseen characters, made harmless.
+    """`text` with markers that a page forges, and unseen characters, made harmless.
 
-    Each character is replaced by exactly one (【】† by 〖〗‡, what is unseen by ·), so that any
-    offset into the result is the same offset into the page.
+    Each character is replaced by exactly one (【】†♦■ by 〖〗‡◆▪, what is unseen by ·), so that any
+    offset into the result is the same offset into the page (WebGPT, appendix A).
     """
-    return _UNSEEN.sub("·", text.translate(_MARKERS))
+    if text.isascii() or not _SUSPECT.search(text):
+        return text
+    return _UNSEEN.sub("·", text.translate(_HARMLESS))
 
 
 def plain(page: Page, full: bool = False) -> str:
@@ -33,13 +39,13 @@ def plain(page: Page, full: bool = False) -> str:
     before: Block | None = None
     for block in page.full() if full else page.article():
         if before is not None:
-            shown.append(_between(page.text[before.end : block.start], before, block))
+            shown.append(between(page.text[before.end : block.start], before, block))
         shown.append(page.text[block.start : block.end])
         before = block
     return "".join(shown)
 
 
-def _between(gap: str, before: Block, block: Block) -> str:
+def between(gap: str, before: Block, block: Block) -> str:
     """What stands between two blocks that are shown one after the other."""
     if gap.isspace() or not gap:
         if before.kind == block.kind == "code":
