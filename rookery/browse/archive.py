@@ -3,38 +3,49 @@
 It knows pages by digest and URL. It knows nothing of where they come from, nor of ranking.
 """
 
+import hashlib
 import sqlite3
 import threading
 import time
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self, TypeVar
 
 import msgspec
 
 from rookery.records import Block, Failed, Failure, Hit, Link, Mark, Page
 
-_FORMAT = 1
+_FORMAT = 2
 _BUSY_SECONDS = 60.0
 _LEVEL = 3  # of zlib: nearly as small as the default for prose, at half the time
 
 _TABLES = """
-create table texts (digest text primary key, body blob not null) without rowid;
-create table versions (
-    url text not null, digest text not null, title text not null, layout blob not null,
-    fetched text not null, seen integer not null, primary key (url, digest)
-) without rowid;
+create table if not exists texts (digest text primary key, body blob not null) without rowid;
+create table if not exists layouts (digest text primary key, body blob not null) without rowid;
+create table if not exists versions (
+    number integer primary key, url text not null, digest text not null, title text not null,
+    layout text not null, fetched text not null, seen integer not null,
+    unique (url, digest, title, layout)
+);
 create index versions_by_digest on versions (digest);
-create table redirects (asked text primary key, url text not null) without rowid;
-create table searches (
+create index versions_by_url on versions (url, seen);
+create table if not exists redirects (asked text primary key, url text not null) without rowid;
+create table if not exists searches (
     engine text not null, query text not null, hits blob not null, primary key (engine, query)
 ) without rowid;
 """
 
+# Format 1 kept one title and layout for each text of a URL, in the row itself.
+_FROM_FORMAT_1 = """
+drop index versions_by_digest;
+alter table versions rename to former;
+"""
+
 Layout = tuple[tuple[Block, ...], tuple[Link, ...], tuple[Mark, ...]]
+T = TypeVar("T")
 _layout = msgspec.msgpack.Decoder(Layout)
 _hits = msgspec.msgpack.Decoder(list[Hit])
 
@@ -44,7 +55,9 @@ class Archive:
 
     Threads may share one Archive and processes may share one file. A page is there for good as
     soon as `keep` returns. Every method raises `Failed`: disk_full, archive_busy or
-    unreadable_archive, with what to do about it; what was stored before stays stored.
+    unreadable_archive, with what to do about it; what was stored before stays stored. A version
+    is one text, title and layout (blocks, links, marks) at one URL; of the times when it was
+    fetched, the last is kept.
     """
 
     def __init__(self, path: Path) -> None:
@@ -62,44 +75,56 @@ class Archive:
 
     def keep(self, page: Page, asked: str = "") -> None:
         """Stores this version of the page; `asked` is the address that led to its URL."""
-        self.keep_all([page])
-        if asked not in ("", page.url):
-            with self._writing() as file:
-                file.execute("insert or replace into redirects values (?, ?)", (asked, page.url))
+        with self.writing() as file:
+            insert(file, page, asked)
 
     def keep_all(self, pages: Iterable[Page]) -> None:
         """Stores several pages, or none of them, in one transaction."""
-        with self._writing() as file:
+        with self.writing() as file:
             for page in pages:
-                _insert(file, page)
+                insert(file, page)
+
+    def pages(self) -> Iterator[Page]:
+        """Every version of every page, in the order in which they were first kept."""
+        with self.reading() as file:
+            numbers = file.execute("select number from versions order by number").fetchall()
+        return (self.version(number) for (number,) in numbers)
+
+    def version(self, number: int) -> Page:
+        """The version that has this number from `insert`."""
+        page = self._first("number = ?", [number])
+        with self.decoding():
+            if page is None:
+                raise ValueError(f"there is no version {number}")
+            return page
 
     def page(self, digest: str, url: str = "") -> Page | None:
         """The version with this digest: as it was at `url`, or at any URL where none is given."""
-        where, values = "versions.digest = ?", [digest]
+        last = "order by seen desc"
         if url:
-            where, values = f"{where} and versions.url = ?", [digest, url]
-        return self._first(where, values)
+            return self._first(f"versions.digest = ? and url = ? {last}", [digest, column(url)])
+        return self._first(f"versions.digest = ? {last}", [digest])
 
     def latest(self, url: str) -> Page | None:
         """The version of this URL that was kept last, following a known redirect."""
-        newest = "versions.url = ? order by seen desc"
-        return self._first(newest, [url]) or self._first(
-            newest.replace("?", "(select url from redirects where asked = ?)"), [url]
+        newest = "url = ? order by seen desc"
+        return self._first(newest, [column(url)]) or self._first(
+            newest.replace("?", "(select url from redirects where asked = ?)"), [column(url)]
         )
 
     def keep_search(self, engine: str, query: str, hits: Sequence[Hit]) -> None:
         """Remembers what an engine showed for a query, in place of what it showed before."""
-        body = zlib.compress(msgspec.msgpack.encode(list(hits)), _LEVEL)
-        with self._writing() as file:
-            file.execute("insert or replace into searches values (?, ?, ?)", (engine, query, body))
+        row = (column(engine), column(query), packed(list(hits)))
+        with self.writing() as file:
+            file.execute("insert or replace into searches values (?, ?, ?)", row)
 
     def searched(self, engine: str, query: str) -> list[Hit] | None:
         """What the engine showed for the query; None where it was never asked."""
         find = "select hits from searches where engine = ? and query = ?"
-        with self._reading() as file:
-            row = file.execute(find, (engine, query)).fetchone()
-        with self._decoding():
-            return _hits.decode(zlib.decompress(row[0])) if row else None
+        with self.reading() as file:
+            row = file.execute(find, (column(engine), column(query))).fetchone()
+        with self.decoding():
+            return unpacked(row[0], _hits) if row else None
 
     def close(self) -> None:
         """Lets go of the file; the Archive cannot be used after this."""
@@ -117,32 +142,36 @@ class Archive:
     ) -> None:
         self.close()
 
-    def _first(self, where: str, values: list[str]) -> Page | None:
-        find = (
-            "select url, title, body, layout, fetched, digest "
-            f"from versions join texts using (digest) where {where} limit 1"
-        )
-        with self._reading() as file:
-            row = file.execute(find, values).fetchone()
-        with self._decoding():
-            return _page(*row) if row else None
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """The file, for this thread alone: for who keeps other tables in it."""
+        with self._turn, worded(self._path):
+            yield self._file
 
     @contextmanager
-    def _decoding(self) -> Iterator[None]:
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """The file, for this thread alone, in one transaction: all of it is stored, or nothing."""
+        with self._turn, worded(self._path), transaction(self._file):
+            yield self._file
+
+    @contextmanager
+    def decoding(self) -> Iterator[None]:
+        """Says of what cannot be decoded that the file is damaged."""
         try:
             yield
         except (ValueError, zlib.error, msgspec.MsgspecError) as error:
             raise Failed(_failure(self._path, error)) from error
 
-    @contextmanager
-    def _reading(self) -> Iterator[sqlite3.Connection]:
-        with self._turn, worded(self._path):
-            yield self._file
-
-    @contextmanager
-    def _writing(self) -> Iterator[sqlite3.Connection]:
-        with self._turn, worded(self._path), transaction(self._file):
-            yield self._file
+    def _first(self, where: str, values: Sequence[str | bytes | int]) -> Page | None:
+        find = (
+            "select url, title, texts.body, layouts.body, fetched, versions.digest from versions"
+            " join texts on texts.digest = versions.digest"
+            f" join layouts on layouts.digest = versions.layout where {where} limit 1"
+        )
+        with self.reading() as file:
+            row = file.execute(find, values).fetchone()
+        with self.decoding():
+            return _page(*row) if row else None
 
 
 def connect(path: Path) -> sqlite3.Connection:
@@ -220,43 +249,132 @@ def _failure(path: Path, error: Exception) -> Failure:
 
 
 def _prepare(file: sqlite3.Connection, path: Path) -> None:
-    if _format(file) == 0:
+    tables = {name for (name,) in file.execute("select name from sqlite_master")}
+    if tables and "versions" not in tables:
+        detail = "it is the database of another program: name another file"
+        raise Failed(Failure(str(path), "unreadable_archive", detail))
+    if _format(file) < _FORMAT:
         with transaction(file):
-            if _format(file) == 0:  # no other process made the tables in the meantime
-                for statement in _TABLES.split(";")[:-1]:
-                    file.execute(statement)
-                file.execute(f"pragma user_version = {_FORMAT}")
+            _make(file)
     if (found := _format(file)) != _FORMAT:
         detail = f"written as format {found} by a newer Rookery: update, or name another file"
         raise Failed(Failure(str(path), "unreadable_archive", detail))
+
+
+def _make(file: sqlite3.Connection) -> None:
+    """Makes the tables, unless another process has made them in the meantime."""
+    found = _format(file)
+    if found >= _FORMAT:
+        return
+    for statement in (_FROM_FORMAT_1 if found == 1 else "").split(";")[:-1]:
+        file.execute(statement)
+    for statement in _TABLES.split(";")[:-1]:
+        file.execute(statement)
+    if found == 1:
+        for layout, *row in file.execute(
+            "select layout, url, digest, title, fetched from former order by seen, fetched, url"
+        ):
+            _version(file, zlib.decompress(layout), *row)
+        file.execute("drop table former")
+    file.execute(f"pragma user_version = {_FORMAT}")
 
 
 def _format(file: sqlite3.Connection) -> int:
     return int(file.execute("pragma user_version").fetchone()[0])
 
 
-def _insert(file: sqlite3.Connection, page: Page) -> None:
-    known = file.execute("select 1 from texts where digest = ?", (page.digest,)).fetchone()
-    if not known:
-        body = zlib.compress(page.text.encode("utf-8", "surrogatepass"), _LEVEL)
-        file.execute("insert into texts values (?, ?)", (page.digest, body))
-    layout = msgspec.msgpack.encode((page.blocks, page.links, page.marks))
+def insert(file: sqlite3.Connection, page: Page, asked: str = "") -> int:
+    """Adds this version of the page within a transaction, as `Archive.keep`; gives its number."""
+    _add(file, "texts", page.digest, page.text.encode("utf-8", "surrogatepass"))
+    if asked not in ("", page.url):
+        redirect = (column(asked), column(page.url))
+        file.execute("insert or replace into redirects values (?, ?)", redirect)
+    layout = _encoded((page.blocks, page.links, page.marks))
+    row = (column(page.url), page.digest, column(page.title), column(page.fetched))
+    return _version(file, layout, *row)
+
+
+def _version(
+    file: sqlite3.Connection,
+    layout: bytes,
+    url: str | bytes,
+    digest: str,
+    title: str | bytes,
+    fetched: str | bytes,
+) -> int:
+    name = hashlib.sha256(layout).hexdigest()[:32]
+    _add(file, "layouts", name, layout)
     # A version that comes back (A, then B, then A again) is the latest once more.
-    file.execute(
-        "insert or replace into versions values (?, ?, ?, ?, ?,"
-        " (select coalesce(max(seen), 0) + 1 from versions where url = ?))",
-        (
-            page.url,
-            page.digest,
-            page.title,
-            zlib.compress(layout, _LEVEL),
-            page.fetched,
-            page.url,
-        ),
-    )
+    seen = "(select coalesce(max(seen), 0) + 1 from versions where url = ?)"
+    find = "select number from versions where url = ? and digest = ? and title = ? and layout = ?"
+    if known := file.execute(find, (url, digest, title, name)).fetchone():
+        change = f"update versions set fetched = ?, seen = {seen} where number = ?"
+        file.execute(change, (fetched, url, *known))
+        return int(known[0])
+    new = f"insert into versions values (null, ?, ?, ?, ?, ?, {seen})"
+    return file.execute(new, (url, digest, title, name, fetched, url)).lastrowid or 0
 
 
-def _page(url: str, title: str, body: bytes, layout: bytes, fetched: str, digest: str) -> Page:
+def _add(file: sqlite3.Connection, table: str, digest: str, content: bytes) -> None:
+    if not file.execute(f"select 1 from {table} where digest = ?", (digest,)).fetchone():
+        body = zlib.compress(content, _LEVEL)
+        file.execute(f"insert into {table} values (?, ?)", (digest, body))
+
+
+def _page(
+    url: str | bytes,
+    title: str | bytes,
+    body: bytes,
+    layout: bytes,
+    fetched: str | bytes,
+    digest: str,
+) -> Page:
     text = zlib.decompress(body).decode("utf-8", "surrogatepass")
-    blocks, links, marks = _layout.decode(zlib.decompress(layout))
-    return Page(url, title, text, blocks, links, marks, digest, fetched)
+    blocks, links, marks = unpacked(layout, _layout)
+    return Page(string(url), string(title), text, blocks, links, marks, digest, string(fetched))
+
+
+def column(string: str) -> str | bytes:
+    """A string as SQLite takes it: one with lone surrogates, which are no Unicode, as bytes."""
+    try:
+        string.encode()
+    except UnicodeEncodeError:
+        return string.encode("utf-8", "surrogatepass")
+    return string
+
+
+def string(column: str | bytes) -> str:
+    """The string that `column` made ready."""
+    return column if isinstance(column, str) else column.decode("utf-8", "surrogatepass")
+
+
+def packed(value: object) -> bytes:
+    """Records and containers of records as compressed MessagePack, whatever their strings hold."""
+    return zlib.compress(_encoded(value), _LEVEL)
+
+
+def unpacked(body: bytes, decoder: msgspec.msgpack.Decoder[T]) -> T:
+    """What was packed. Raises one of the errors that `Archive.decoding` words."""
+    data = zlib.decompress(body)
+    try:
+        return decoder.decode(data)
+    except msgspec.ValidationError:
+        return msgspec.convert(_changed(msgspec.msgpack.decode(data), bytes, string), decoder.type)
+
+
+def _encoded(value: object) -> bytes:
+    try:
+        return msgspec.msgpack.encode(value)
+    except UnicodeEncodeError:
+        return msgspec.msgpack.encode(_changed(msgspec.to_builtins(value), str, column))
+
+
+def _changed(value: Any, kind: type[T], change: Callable[[T], object]) -> Any:
+    """A value of plain containers, with everything of this kind in it changed."""
+    if isinstance(value, kind):
+        return change(value)
+    if isinstance(value, dict):
+        return {name: _changed(each, kind, change) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_changed(each, kind, change) for each in value]
+    return value

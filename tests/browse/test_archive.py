@@ -6,8 +6,10 @@ import sys
 import time
 import zlib
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -83,6 +85,36 @@ def test_a_redirect_leads_to_the_page(tmp_path: Path) -> None:
         found = archive.latest("http://e.org/old")
         assert found is not None
         assert found.url == "https://e.org/new"
+
+
+def test_the_same_text_with_other_links_or_title_is_another_version(tmp_path: Path) -> None:
+    plain = page("Corvus corax")
+    linked = Page(plain.url, "A", plain.text, links=(Link(0, 6, "https://e.org/corvus"),))
+    titled, elsewhere = page(plain.text, title="B"), page(plain.text, "https://e.org/b")
+    with Archive(tmp_path / "a.sqlite") as archive:
+        archive.keep_all([plain, linked, titled, elsewhere])
+        assert list(archive.pages()) == [plain, linked, titled, elsewhere]
+        assert archive.page(plain.digest, plain.url) == archive.latest(plain.url) == titled
+        again = Page(plain.url, "A", plain.text, fetched="2025-01-01T00:00:00Z")
+        archive.keep(again)
+        assert archive.latest(plain.url) == again
+        assert list(archive.pages()) == [again, linked, titled, elsewhere]
+
+
+@pytest.mark.parametrize("odd", ["\ud800", "a\x00b", "\ud83d\ude00", "\ud83d \U0001f600"])
+def test_strings_that_are_no_unicode_come_back_wherever_they_stand(
+    tmp_path: Path, odd: str
+) -> None:
+    url = f"https://e.org/{odd}"
+    marks = (Mark(0, 1, odd, odd),)
+    kept = Page(url, odd, f"a {odd}", (), (Link(0, 1, url),), marks, fetched=odd)
+    hits = [Hit(url, odd, odd, score=0.5), Hit("https://e.org/a", "A")]
+    with Archive(tmp_path / "a.sqlite") as archive:
+        archive.keep(kept, asked=f"{url}?")
+        archive.keep_search(odd, odd, hits)
+        assert archive.latest(url) == archive.latest(f"{url}?") == kept
+        assert archive.page(kept.digest, url) == archive.page(kept.digest) == kept
+        assert archive.searched(odd, odd) == hits
 
 
 def test_a_search_is_remembered_and_an_empty_one_is_not_an_unknown_one(tmp_path: Path) -> None:
@@ -228,6 +260,63 @@ def test_an_archive_of_a_newer_format_is_not_touched(tmp_path: Path) -> None:
     file.close()
     with pytest.raises(Failed, match="newer Rookery"):
         Archive(path)
+
+
+def test_the_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "shoes.sqlite"
+    with closing(sqlite3.connect(path)) as file:
+        file.execute("create table shoes (size int)")
+    with pytest.raises(Failed, match="another program"):
+        Archive(path)
+    with closing(sqlite3.connect(path)) as file:
+        assert file.execute("select name from sqlite_master").fetchall() == [("shoes",)]
+
+
+_FORMAT_1 = """
+create table texts (digest text primary key, body blob not null) without rowid;
+create table versions (
+    url text not null, digest text not null, title text not null, layout blob not null,
+    fetched text not null, seen integer not null, primary key (url, digest)
+) without rowid;
+create index versions_by_digest on versions (digest);
+create table redirects (asked text primary key, url text not null) without rowid;
+create table searches (
+    engine text not null, query text not null, hits blob not null, primary key (engine, query)
+) without rowid;
+pragma user_version = 1;
+"""
+
+
+def test_an_archive_of_the_first_format_is_taken_over_whole(tmp_path: Path) -> None:
+    path = tmp_path / "a.sqlite"
+    first = Page("https://e.org/z", "Z", "first", (Block(0, 5, "paragraph"),), fetched="1")
+    later = page("later", "https://e.org/z")
+    other = page("later", "https://e.org/a")
+    with closing(sqlite3.connect(path)) as file:
+        file.executescript(_FORMAT_1)
+        for kept, seen in ((later, 2), (first, 1), (other, 1)):
+            layout = msgspec.msgpack.encode((kept.blocks, kept.links, kept.marks))
+            body, laid = zlib.compress(kept.text.encode()), zlib.compress(layout)
+            file.execute("insert or ignore into texts values (?, ?)", (kept.digest, body))
+            row = (kept.url, kept.digest, kept.title, laid, kept.fetched, seen)
+            file.execute("insert into versions values (?, ?, ?, ?, ?, ?)", row)
+        file.execute("insert into redirects values ('https://e.org/old', ?)", (first.url,))
+        hits = zlib.compress(msgspec.msgpack.encode([Hit("https://e.org/a", "A")]))
+        file.execute("insert into searches values ('wikipedia:en', 'crows', ?)", (hits,))
+        file.commit()
+    for _ in range(2):  # taken over, and then opened as it is
+        with Archive(path) as archive:
+            assert archive.latest("https://e.org/old") == later
+            assert archive.page(first.digest, first.url) == first
+            assert archive.latest(other.url) == other
+            assert len(list(archive.pages())) == 3
+            assert archive.searched("wikipedia:en", "crows") == [Hit("https://e.org/a", "A")]
+    with Archive(path) as archive:
+        archive.keep(first)
+        assert archive.latest(first.url) == first
+        assert len(list(archive.pages())) == 3
+    with closing(sqlite3.connect(path)) as file:
+        assert not file.execute("select 1 from sqlite_master where name = 'former'").fetchall()
 
 
 def test_a_folder_in_the_place_of_the_file(tmp_path: Path) -> None:
