@@ -23,6 +23,8 @@ __all__ = ["Browsed", "Opening", "Searching", "Views", "answered", "browse", "br
 
 PASSAGES = 4
 """that are searched for, for each result: a library may show several passages of a page"""
+STORE_FAILURES = ("disk_full", "archive_busy", "unreadable_archive")
+"""for a person to see to: a session that went on would not be kept"""
 ANSWERED = ("end", "max_actions", "max_quotes")
 """the ways for browsing to stop that lead to an answer, where something was quoted"""
 
@@ -79,13 +81,18 @@ def browse(
 
 
 def answered(library: Library, request: Request) -> Reply:
-    """What the library says to a request; what it raises becomes a Failure."""
+    """What the library says to a request; what it raises becomes a Failure.
+
+    Raises Failed only where the store that everything is kept in fails.
+    """
     what = request.query if isinstance(request, Searching) else request.url
     try:
         if isinstance(request, Searching):
             return library.search(request.query, request.k)
         return library.fetch(request.url)
     except Failed as failed:
+        if failed.failure.outcome in STORE_FAILURES:
+            raise
         return failed.failure
     except Exception as error:  # a library's mistake costs one page, not the session
         return Failure(what, "library_failed", f"{type(error).__name__}: {error}")

@@ -153,7 +153,8 @@ class View:
             return Window("", top, top)
         start, end = pieces[0].start, pieces[-1].end
         text = neutral(self.page.text[start:end])
-        link, mark = self._first_link(start), bisect_left(self.page.marks, start, key=_start)
+        links, found = self.page.links, self.page.marks
+        link, mark = self._first_link(start), bisect_left(found, start, key=_start)
         shown: list[str] = []
         before: Block | None = None
         for piece in pieces:
@@ -162,9 +163,12 @@ class View:
                 shown.append(between(gap, before, piece.block))
             before = piece.block
             marks: list[Inserted] = []
-            link = self._add_links(marks, piece, link)
-            mark = self._add_marks(marks, piece, mark)
-            shown.append(_with(marks, text, piece, start))
+            if link < len(links) and links[link].start < piece.stop:
+                link = self._add_links(marks, piece, link)
+            if mark < len(found) and found[mark].start < piece.stop:
+                mark = self._add_marks(marks, piece, mark)
+            words = text[piece.start - start : piece.end - start]
+            shown.append(_with(marks, words, piece.start) if marks else words)
         return Window("".join(shown).rstrip(), start, end)
 
     def _pieces(self, top: int) -> Iterator[Piece]:
@@ -251,15 +255,12 @@ class View:
         return f"{' ' * before}{image}{' ' * after}"
 
 
-def _with(marks: list[Inserted], text: str, piece: Piece, origin: int) -> str:
-    """The words of a piece with what is put in between; `text` begins at the place `origin`."""
-    words = text[piece.start - origin : piece.end - origin]
-    if not marks:
-        return words
+def _with(marks: list[Inserted], words: str, start: int) -> str:
+    """Words that stand at the place `start`, with what is put in between them."""
     shown: list[str] = []
     done = 0
     for place, _, mark in sorted(marks):
-        at = min(place, piece.end) - piece.start
+        at = min(place - start, len(words))
         shown += (words[done:at], mark)
         done = at
     return "".join(shown) + words[done:]
@@ -280,4 +281,4 @@ def domain_of(url: str) -> str:
 def is_below(domain: str, names: tuple[str, ...]) -> bool:
     """Whether a domain is one of these or below it (WebGPT, appendix A: reddit.com, quora.com)."""
     domain = domain.rstrip(".")
-    return any(domain == name or domain.endswith(f".{name}") for name in names)
+    return any(domain.endswith(name) and domain[: -len(name)][-1:] in ("", ".") for name in names)
