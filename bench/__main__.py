@@ -12,6 +12,7 @@ from bench import figures, report
 
 DATA = {
     "pages": "readability",
+    "browser": "readability",
     "search": "squad",
     "answers": "squad",
     "ask": "squad",

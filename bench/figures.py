@@ -95,6 +95,39 @@ def pages(found: Found) -> Iterator[str]:
     yield from table(("hostile page", "seconds"), ((n, f"{s:.2f}") for n, s in junk.items()))
 
 
+def browser(found: Found) -> Iterator[str]:
+    rows, growth = found["rows"], list(found["growth"].values())
+    yield (
+        f"Steps on {found['pages']} real pages (median {found['median_characters']:,} characters) "
+        "with the text that a model is given, and on pages made alike in three sizes; "
+        "microseconds of each command, CPU time of one thread, after the first find on a page, "
+        f"which takes {found['first_find_s_per_mb']:.2f} s for each million characters. "
+        f"{found['phrases']} phrases that cross the edge of a link, an emphasis or the like, as "
+        f"Readability.js reads the pages; {found['hidden']} more stand in text that a page hides.\n"
+    )
+    most = max(growth[-1][name] / growth[0][name] for name in growth[0] if name != "steps/s")
+    yield from goals(
+        [
+            at_least(
+                "steps a second on ordinary pages",
+                found["target_steps_per_second"],
+                rows["pages opened before"]["steps/s"],
+                ",.0f",
+            ),
+            at_most(
+                "time of the command that grows most, on a page 100 times as long", 2, most, "x"
+            ),
+            at_least("phrases that quoting finds", 1.0, found["found"]["quote"]),
+            at_least("phrases that finding finds", 1.0, found["found"]["find"]),
+            at_most(
+                "characters of quotes that differ from the page", 0, found["differing"], "", "d"
+            ),
+        ]
+    )
+    yield from systems(rows | found["growth"], ".0f")
+    yield from systems({name: {"found": share} for name, share in found["found"].items()})
+
+
 def search(found: Found) -> Iterator[str]:
     rows, targets = found["seeds"][HELD_OUT], found["targets"]
     count = found["questions"]
@@ -238,6 +271,7 @@ def dense(found: Found) -> Iterator[str]:
 
 SECTIONS: tuple[tuple[str, str, Callable[[Found], Iterator[str]]], ...] = (
     ("pages", "Page simplification", pages),
+    ("browser", "The text browser", browser),
     ("search", "Search", search),
     ("answers", "The extractive answer, and declining", answers),
     ("ask", "Asking in a new process", ask),

@@ -46,8 +46,8 @@ class Result(NamedTuple):
 Extractor = Callable[[bytes], Any]
 
 
-def cases() -> list[Case]:
-    """The pages of the archive, each with the text and links of its expected article."""
+def archived() -> list[tuple[str, bytes, bytes]]:
+    """Each page of the archive: its name, its source, its expected article."""
     files: dict[str, dict[str, bytes]] = {}
     with tarfile.open(DATA) as archive:
         for member in archive:
@@ -56,10 +56,15 @@ def cases() -> list[Case]:
                 path = Path(member.name)
                 files.setdefault(path.parent.name, {})[path.name] = content.read()
     return [
-        Case(name, held["source.html"], *expected(held["expected.html"]))
+        (name, held["source.html"], held["expected.html"])
         for name, held in sorted(files.items())
         if {"source.html", "expected.html"} <= held.keys()
     ]
+
+
+def cases() -> list[Case]:
+    """The pages of the archive, each with the text and links of its expected article."""
+    return [Case(name, source, *expected(article)) for name, source, article in archived()]
 
 
 def expected(html: bytes) -> tuple[str, frozenset[str]]:
