@@ -85,19 +85,11 @@ class View:
 
     def above(self, top: int) -> int:
         """Where the window above the one at `top` starts; `top` itself at the top."""
-        left = self._size
-        number = bisect_left(self.page.blocks, top, key=_start)
-        while number > 0 and left > 0:
-            number -= 1
-            block = self.page.blocks[number]
-            if not self._shows(block):
-                continue
-            end = min(block.end, top)
-            if end - block.start > left:
-                return top if left < self._size / 2 else self._cut(block.start, end - left, end)
-            left -= end - block.start
-            top = block.start
-        return top
+        at = self._before(top)
+        # A paragraph that is cut here may not have begun in the window above: then go less far.
+        while (following := self.window(self.window(at).end).start) < top:
+            at = following
+        return at
 
     def around(self, place: int) -> int:
         """Where a window starts that shows `place`: at its block, or a little above."""
@@ -146,6 +138,22 @@ class View:
 
     def _shows(self, block: Block) -> bool:
         return not block.hidden and (self.full or block.article)
+
+    def _before(self, top: int) -> int:
+        """Where whole blocks start that together fill a window up to `top`; a longer one is cut."""
+        left = self._size
+        number = bisect_left(self.page.blocks, top, key=_start)
+        while number > 0 and left > 0:
+            number -= 1
+            block = self.page.blocks[number]
+            if not self._shows(block):
+                continue
+            end = min(block.end, top)
+            if end - block.start > left:
+                return top if left < self._size / 2 else self._cut(block.start, end - left, end)
+            left -= end - block.start
+            top = block.start
+        return top
 
     def _drawn(self, top: int) -> Window:
         pieces = list(self._pieces(top))
