@@ -4,9 +4,6 @@ Reads ../shared/data/squad/train.json.xz. The pages go through the real reader i
 a question's gold span is where its paragraph stands in the page that the reader made.
 """
 
-import html
-import json
-import lzma
 import os
 import random
 import re
@@ -17,6 +14,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import NamedTuple
 
+from rookery.ask.squad import read_squad, write_site
 from rookery.browse.archive import Archive
 from rookery.browse.folder import Folder
 from rookery.browse.passages import sentences
@@ -42,33 +40,15 @@ class Asked(NamedTuple):
     paragraph: int
 
 
-class Article(NamedTuple):
-    title: str
-    paragraphs: tuple[str, ...]
-
-    @property
-    def name(self) -> str:
-        return re.sub(r"[^\w-]", "_", self.title) + ".html"
-
-
 class Squad:
     """The articles and all questions about them, in the order of the file."""
 
     def __init__(self) -> None:
-        with lzma.open(DATA) as file:
-            read = json.load(file)["data"]
-        self.articles = [
-            Article(
-                article["title"].replace("_", " "),
-                tuple(paragraph["context"] for paragraph in article["paragraphs"]),
-            )
-            for article in read
-        ]
+        read = read_squad(DATA)
+        self.articles = read.articles
         self.questions = [
-            Asked(qa["question"], tuple({a["text"] for a in qa["answers"]}), number, at)
-            for number, article in enumerate(read)
-            for at, paragraph in enumerate(article["paragraphs"])
-            for qa in paragraph["qas"]
+            Asked(question.text, question.gold, *read.places[question.id])
+            for question in read.questions
         ]
 
     def sample(self, seed: int, count: int) -> list[Asked]:
@@ -77,12 +57,11 @@ class Squad:
 
     @cached_property
     def folder(self) -> Path:
-        """The folder of pages, written where it is not there yet."""
+        """The folder of pages, written where they are not there yet."""
         folder = SCRATCH / "web"
-        if not (folder / self.articles[-1].name).exists():
-            folder.mkdir(parents=True, exist_ok=True)
-            for article, page in zip(self.articles, _pages(self.articles), strict=True):
-                (folder / article.name).write_text(page, encoding="utf-8")
+        write_site(self.articles, folder)
+        for other in set(folder.iterdir()) - {folder / article.name for article in self.articles}:
+            other.unlink()  # an earlier version named some pages otherwise
         return folder
 
     def url(self, article: int) -> str:
@@ -129,34 +108,6 @@ def _spans(page: Page, paragraphs: Sequence[str]) -> Iterator[tuple[int, int]]:
             raise ValueError(f"{page.url} has lost a paragraph: {paragraph[:60]!r}")
         yield found.span()
         at = found.end()
-
-
-def _pages(articles: Sequence[Article]) -> Iterator[str]:
-    """Each article as HTML: a heading, and a paragraph each, titles of others linked."""
-    names = {article.title: article.name for article in articles if len(article.title) > 3}
-    longest_first = sorted(names, key=len, reverse=True)
-    titles = re.compile(rf"\b(?:{'|'.join(map(re.escape, longest_first))})\b")
-    for article in articles:
-        body = "\n".join(
-            f"<p>{_linked(paragraph, titles, names, article.title)}</p>"
-            for paragraph in article.paragraphs
-        )
-        title = html.escape(article.title)
-        yield (
-            f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
-            f"</head>\n<body><main><h1>{title}</h1>\n{body}\n</main></body></html>\n"
-        )
-
-
-def _linked(paragraph: str, titles: re.Pattern[str], names: dict[str, str], own: str) -> str:
-    parts = []
-    at = 0
-    for found in titles.finditer(paragraph):
-        if found[0] != own:
-            parts += [html.escape(paragraph[at : found.start()], quote=False)]
-            parts += [f'<a href="{names[found[0]]}">{html.escape(found[0], quote=False)}</a>']
-            at = found.end()
-    return "".join(parts) + html.escape(paragraph[at:], quote=False)
 
 
 def fill(library: Library, questions: Sequence[str]) -> None:

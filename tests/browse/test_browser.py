@@ -6,12 +6,12 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from little import Little, drive, html, opened, run
 
 from rookery.browse.browser import Opening, Searching, Views, answered, browse, browsing
 from rookery.browse.observation import Observation
 from rookery.browse.rules import Rules, Task, with_drawn_actions
 from rookery.records import Failed, Failure, Hit, Page, Question, Quote
-from tests.browse.little import Little, drive, html, opened, run
 
 LONG = "".join(
     f"<p>Paragraph {n} says something of its own, and nothing else.</p>" for n in range(90)
