@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple, Self
 from urllib.parse import unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
+from zlib import crc32
 
 import httpcore
 import msgspec
@@ -124,14 +125,11 @@ class Fetcher:
         self._allow_private = allow_private
         self._obey_robots = obey_robots
         self._user_agent = user_agent
-        self._direct = httpcore.ConnectionPool(
-            tls,
-            max_connections=limits.connections,
-            keepalive_expiry=KEEP_ALIVE,
-            network_backend=GuardedBackend(allow_private, resolve),
-        )
+        backend = GuardedBackend(allow_private, resolve)
+        self._direct = [_pool(tls, backend) for _ in range(POOLS)]
         self._proxied = _proxies(tls, limits.connections) if use_proxy else {}
         self._turns = Turns(limits.per_host)
+        self._connections = Turns(limits.connections)
         self._robots = Robots(self._robots_text, user_agent)
         self._closed = threading.Event()
 
@@ -144,7 +142,7 @@ class Fetcher:
     def close(self) -> None:
         """Ends every connection; a fetch that another thread has under way fails soon after."""
         self._closed.set()
-        for pool in (self._direct, *self._proxied.values()):
+        for pool in (*self._direct, *self._proxied.values()):
             pool.close()
 
     def get(self, url: str, headers: Headers = ()) -> Response:
@@ -190,7 +188,10 @@ class Fetcher:
     def _hop(self, here: Target, want: _Want, until: float) -> Response | str:
         """One request: what it brought, or the address to which it redirects."""
         delay = self._robots.check(here, until) if want.polite else 0.0
-        with self._turns.turn(here.host, min(delay, self._limits.delay), until):
+        with (
+            self._turns.turn(here.host, min(delay, self._limits.delay), until),
+            self._connections.turn("all hosts", 0.0, until),
+        ):
             try:
                 answer = self._send(here, want.headers, until)
             except HTTPCORE_ERRORS as error:
@@ -218,7 +219,7 @@ class Fetcher:
             raise RuntimeError("this Fetcher is closed; make a new one")
         proxy = self._proxied.get(here.scheme)
         if proxy is None or proxy_bypass(here.host):
-            return self._direct
+            return self._direct[crc32(here.host.encode()) % POOLS]
         check_numeric(here.host, self._allow_private)
         return proxy
 
@@ -278,6 +279,22 @@ class Fetcher:
 
 KEEP_ALIVE = 15.0
 """seconds for which an unused connection is kept"""
+
+
+POOLS = 64
+"""among which hosts are shared out: for each request, a pool looks at every connection it has"""
+IDLE = 4
+"""connections that a pool keeps unused"""
+
+
+def _pool(tls: ssl.SSLContext, backend: GuardedBackend) -> httpcore.ConnectionPool:
+    return httpcore.ConnectionPool(
+        tls,
+        max_connections=None,
+        max_keepalive_connections=IDLE,
+        keepalive_expiry=KEEP_ALIVE,
+        network_backend=backend,
+    )
 
 
 def _proxies(tls: ssl.SSLContext, connections: int) -> dict[str, httpcore.ConnectionPool]:

@@ -6,11 +6,11 @@ from rookery.records import Block, Page
 
 _MARKERS = "【】†♦■"
 _HARMLESS = str.maketrans(_MARKERS, "〖〗‡◆▪")
-# Zero-width, bidirectional and tag characters, fillers and rare variation selectors: a reader
+# Zero-width, bidirectional and tag characters, fillers, halves of characters: a reader
 # does not see them, a program does. Joiners are kept where a script or an emoji may need them.
 _HIDING = (
     "\u061c\u115f\u1160\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\u3164\ufeff\uffa0"
-    "\U000e0000-\U000e007f\U000e0100-\U000e01ef"
+    "\ud800-\udfff\U000e0000-\U000e007f\U000e0100-\U000e01ef"
 )
 _UNSEEN = re.compile(
     f"[{_HIDING}]|(?<=[\x00-\x7f])[\u200c\u200d]|[\u200c\u200d](?=[\x00-\x7f])"
