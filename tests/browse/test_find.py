@@ -11,7 +11,7 @@ from rookery.browse.find import CHUNK, Finder
 from rookery.browse.fold import fold
 from rookery.browse.quoting import find, find_quote
 
-LETTERS = "aAb \n\t\u00ad“\"-–½1é"
+LETTERS = 'aAb \n\t\u00ad“"-–½1é'
 
 
 def spans(text: str, wanted: str, spaced: bool) -> set[tuple[int, int]]:
