@@ -1,4 +1,4 @@
-"""What a person names as a place to look, opened as a library: folders, files, sites, the web.
+"""What a person names as a place to look, as a library: folders, files, WARCs, sites, the web.
 
 It knows nothing of questions. `rookery:corvids` names the little web that comes with the package.
 """
@@ -16,6 +16,7 @@ from rookery.browse.web import Engine, Web, brave, google, searxng, wikipedia
 from rookery.records import Failed, Failure, Library
 
 BUNDLED = "rookery:corvids"
+_WARC = (".warc", ".warc.gz", ".wet", ".wet.gz", ".warc.zst")
 
 _ENGINES: dict[str, Callable[[str], Engine]] = {
     "wikipedia": lambda language: wikipedia(language or "en"),
@@ -56,13 +57,22 @@ def open_library(
     if not places:
         return Web(engine_named(engine), archive, fetcher(), offline)
     paths = [path_of(place) for place in places if not is_url(place)]
-    libraries: list[Library] = [Folder(paths, archive, cache, progress)] if paths else []
+    files = [path for path in paths if not _is_warc(path)]
+    libraries: list[Library] = [Folder(files, archive, cache, progress)] if files else []
+    if warcs := [path for path in paths if _is_warc(path)]:
+        from rookery.browse.warc import Warc
+
+        libraries += [Warc(path, archive, cache, progress) for path in warcs]
     libraries += [
         Site(place, archive, fetcher(), cache, offline=offline, progress=progress)
         for place in places
         if is_url(place)
     ]
     return libraries[0] if len(libraries) == 1 else Together(libraries)
+
+
+def _is_warc(path: Path) -> bool:
+    return path.name.lower().endswith(_WARC) and not path.is_dir()
 
 
 def path_of(place: str) -> Path:
