@@ -6,13 +6,16 @@ import sys
 from errno import EDQUOT, EFBIG, ENOSPC
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
 from rookery import __version__
 from rookery.records import Failed
 from rookery.serve.exits import ANSWERED, MISTAKES, NO_EVIDENCE, USAGE
+
+if TYPE_CHECKING:
+    from rookery.serve.session import Settings
 
 app = typer.Typer(
     help="Answers with quotes that anyone can check.",
@@ -90,26 +93,61 @@ def ask(
 
 @app.command()
 def browse(
-    place: Annotated[str, typer.Argument(metavar="FILE_OR_URL", help="- is standard input.")],
-    plain: Annotated[
-        bool, typer.Option("--plain", help="The article's text (the default).")
+    place: Annotated[
+        str,
+        typer.Argument(metavar="[URL|PATH]", help="The page to begin with; - is standard input."),
+    ] = "",
+    places: Places = None,
+    question: Annotated[
+        str, typer.Option(metavar="TEXT", help="What is to be answered; asked for where missing.")
+    ] = "",
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Demonstrations are added to this file, a line each."),
+    ] = None,
+    record: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="All that a demonstration is given is kept in this one."),
+    ] = None,
+    engine: Annotated[
+        str,
+        typer.Option(help="wikipedia, wikipedia:LANGUAGE, searxng:URL, brave or google."),
+    ] = "wikipedia",
+    plain: Annotated[bool, typer.Option("--plain", help="Print the article's text.")] = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="Print all text that a reader sees.")
     ] = False,
-    full: Annotated[bool, typer.Option("--full", help="All text that a reader sees.")] = False,
     as_json: AsJson = False,
     private: Private = False,
     proxy: Proxy = False,
 ) -> None:
-    """Print a page as Rookery reads it: the text that every quote points into."""
-    from rookery.browse.read import plain as text_of
-    from rookery.serve import terminal
-    from rookery.serve.session import Settings, open_page
+    """Search, read, quote and answer in a text browser, or print a page as Rookery reads it."""
+    from rookery.serve.session import Settings
 
-    if plain + full + as_json > 1:
-        _wrong("--plain, --full and --json are three ways to print: choose one")
-    page = open_page(place, Settings(private=private, proxy=proxy))
-    sys.stdout.write(
-        (terminal.as_json(page) if as_json else terminal.harmless(text_of(page, full))) + "\n"
-    )
+    settings = Settings(tuple(places or ()), engine, private=private, proxy=proxy)
+    if plain or full or as_json or place == "-" or not sys.stdout.isatty():
+        if plain + full + as_json > 1:
+            _wrong("--plain, --full and --json are three ways to print: choose one")
+        if places or question or out or record:
+            _wrong("--in, --question, --out and --record are for the text browser in a terminal")
+        if not place:
+            _wrong("name FILE_OR_URL to print; the text browser itself needs a terminal")
+        _print_page(place, settings, full, as_json)
+        return
+    from rookery.serve import browsing
+
+    raise typer.Exit(browsing.browse(place, settings, question, out, record))
+
+
+def _print_page(place: str, settings: "Settings", full: bool, as_json: bool) -> None:
+    """The text that every quote points into."""
+    from rookery.browse.read import plain
+    from rookery.serve import terminal
+    from rookery.serve.session import open_page
+
+    page = open_page(place, settings)
+    text = terminal.as_json(page) if as_json else terminal.harmless(plain(page, full))
+    sys.stdout.write(text + "\n")
 
 
 @cite.command()
