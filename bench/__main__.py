@@ -14,6 +14,7 @@ DATA = {
     "pages": "readability",
     "browser": "readability",
     "sessions": "",
+    "demonstrations": "squad",
     "search": "squad",
     "answers": "squad",
     "ask": "squad",

@@ -145,6 +145,18 @@ def sessions(found: Found) -> Iterator[str]:
     yield from systems(rows, ".4g")
 
 
+def demonstrations(found: Found) -> Iterator[str]:
+    rows = found["rows"]
+    yield (
+        f"{found['questions']} SQuAD questions, demonstrated by script over the articles as a "
+        "folder; means of an episode. Where pages are censored, they are those that share ten "
+        "words in a row with the question or an accepted answer.\n"
+    )
+    correct = rows["not censored"]["correct"]
+    yield from goals([at_least("share correct, pages not censored", found["target"], correct)])
+    yield from systems(rows, ".4g")
+
+
 def search(found: Found) -> Iterator[str]:
     rows, targets = found["seeds"][HELD_OUT], found["targets"]
     count = found["questions"]
@@ -290,6 +302,7 @@ SECTIONS: tuple[tuple[str, str, Callable[[Found], Iterator[str]]], ...] = (
     ("pages", "Page simplification", pages),
     ("browser", "The text browser", browser),
     ("sessions", "Many sessions at once", sessions),
+    ("demonstrations", "Demonstrations by script", demonstrations),
     ("search", "Search", search),
     ("answers", "The extractive answer, and declining", answers),
     ("ask", "Asking in a new process", ask),
