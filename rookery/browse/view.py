@@ -12,9 +12,7 @@ _HIDING = (
     "\u061c\u115f\u1160\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\u3164\ufeff\uffa0"
     "\ud800-\udfff\U000e0000-\U000e007f\U000e0100-\U000e01ef"
 )
-_UNSEEN = re.compile(
-    f"[{_HIDING}]|(?<=[\x00-\x7f])[\u200c\u200d]|[\u200c\u200d](?=[\x00-\x7f])"
-)
+_UNSEEN = re.compile(f"[{_HIDING}]|(?<=[\x00-\x7f])[\u200c\u200d]|[\u200c\u200d](?=[\x00-\x7f])")
 _SUSPECT = re.compile(f"[{_MARKERS}{_HIDING}\u200c\u200d]")  # several times as fast as replacing
 
 
