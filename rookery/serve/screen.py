@@ -71,8 +71,7 @@ HELP = dedent(
     Esc            leave off; stop waiting for a page
     Ctrl-C         leave
 
-    While choosing a quote, ↓ ↑ go by sentences and → ← by words. Enter sets where it begins, \
-    and Enter again where it ends.
+    While choosing a quote, ↓ ↑ go by sentences, → ← by words. Enter sets its start, then its end.
 
     Commands, as they are typed and stored (Tab completes)
 
