@@ -15,6 +15,7 @@ DATA = {
     "browser": "readability",
     "sessions": "",
     "demonstrations": "squad",
+    "decline": "",
     "search": "squad",
     "answers": "squad",
     "ask": "squad",

@@ -157,6 +157,43 @@ def demonstrations(found: Found) -> Iterator[str]:
     yield from systems(rows, ".4g")
 
 
+def decline(found: Found) -> Iterator[str]:
+    best, most = found["true_best"], found["trials"][max(found["trials"], key=int)]
+    yield (
+        f"{found['runs']} simulated calibrations for each model of scores and number of labels: a "
+        f"share of {found['wanted']:g} is wanted of what is answered, with confidence "
+        f"{found['confidence']:g}. Coverage with the most labels; the best in truth is the lowest "
+        "threshold that is good enough, which no labels show.\n"
+    )
+    near = (f"{len(found['near_true_best'])} of {len(best)} models of scores",)
+    yield from goals(
+        [
+            at_most(
+                "promise broken, worst model and size",
+                found["target_broken"],
+                found["broken_most_often"],
+                "",
+                ".3f",
+            ),
+            (
+                f"coverage within {found['within']:g} of the best in truth",
+                "all",
+                *near,
+                len(found["near_true_best"]) == len(best),
+            ),
+        ]
+    )
+    yield from systems(
+        {
+            model: {
+                **{name: each["coverage"] for name, each in procedures.items()},
+                "best in truth": best[model],
+            }
+            for model, procedures in most.items()
+        }
+    )
+
+
 def search(found: Found) -> Iterator[str]:
     rows, targets = found["seeds"][HELD_OUT], found["targets"]
     count = found["questions"]
@@ -303,6 +340,7 @@ SECTIONS: tuple[tuple[str, str, Callable[[Found], Iterator[str]]], ...] = (
     ("browser", "The text browser", browser),
     ("sessions", "Many sessions at once", sessions),
     ("demonstrations", "Demonstrations by script", demonstrations),
+    ("decline", "Declining with a promise", decline),
     ("search", "Search", search),
     ("answers", "The extractive answer, and declining", answers),
     ("ask", "Asking in a new process", ask),

@@ -35,6 +35,7 @@ CLAIM, CLAIM_ENDS = r"%<", "%<"
 EVIDENCE, EVIDENCE_ENDS = r">%\(", ">%("
 TITLE, TITLE_ENDS = r"\)%\[", ")%["
 WORDS, WORDS_END = r"\]%", "]%"
+Find = Callable[[Page, str], Quote | None]
 
 
 class BadSyntax(ValueError):
@@ -144,10 +145,11 @@ def render_inline(answer: Answer, pages: Sequence[Page]) -> str:
     return out
 
 
-def parse_inline(text: str, pages: Sequence[Page]) -> Answer:
+def parse_inline(text: str, pages: Sequence[Page], find: Find = locate) -> Answer:
     """The answer whose claims carry title and words of their quotes, looked up in these pages.
 
-    Raises BadSyntax where a title is none of the pages', or the words are not on that page.
+    `find` looks for words that do not stand on the page exactly as they are written. Raises
+    BadSyntax where a title is none of the pages', or the words are not on that page.
     """
     claims: list[Claim] = []
     quotes: dict[Quote, int] = {}
@@ -155,7 +157,7 @@ def parse_inline(text: str, pages: Sequence[Page]) -> Answer:
     while opened:
         claim, end, closed = _until(EVIDENCE, text, done)
         _require(closed, f"a claim is opened and has no evidence: {_context(text, done)}")
-        done, cited = _read_evidence(text, end - 2, pages)
+        done, cited = _read_evidence(text, end - 2, pages, find)
         numbers = tuple(quotes.setdefault(quote, len(quotes)) for quote in cited)
         claims.append(Claim(len(plain), len(plain) + len(claim), numbers))
         lead = re.compile(r"(\\*)\\(%\()").match(text, done)
@@ -166,14 +168,16 @@ def parse_inline(text: str, pages: Sequence[Page]) -> Answer:
     return Answer(plain, tuple(quotes), tuple(claims))
 
 
-def _read_evidence(text: str, start: int, pages: Sequence[Page]) -> tuple[int, list[Quote]]:
+def _read_evidence(
+    text: str, start: int, pages: Sequence[Page], find: Find
+) -> tuple[int, list[Quote]]:
     """Each `%(title)%[quote]%` from `start` on, one after another, and where they end."""
     cited = []
     while text.startswith("%(", start):
         title, middle, titled = _until(TITLE, text, start + 2)
         words, end, quoted = _until(WORDS, text, middle)
         _require(titled and quoted, f"evidence is not closed: {_context(text, start)}")
-        cited.append(_quoted(title, (words, text[middle : end - 2]), pages))
+        cited.append(_quoted(title, (words, text[middle : end - 2]), pages, find))
         start = end
     return start, cited
 
@@ -218,26 +222,26 @@ def _until(mark: str, text: str, start: int) -> tuple[str, int, bool]:
     return plain + text[start:], len(text), False
 
 
-def _quoted(title: str, spellings: tuple[str, str], pages: Sequence[Page]) -> Quote:
+def _quoted(title: str, spellings: tuple[str, str], pages: Sequence[Page], find: Find) -> Quote:
     """The quote with these words: escapes undone, else as a writer who knows no escapes left it."""
     titled = [page for page in pages if page.title == title]
     titled = titled or [page for page in pages if fold(page.title).text == fold(title).text]
     _require(titled, f"cites “{title}”, which is none of the {len(pages)} pages")
     for page in titled:
         for words in spellings:
-            if quote := _on(page, words):
+            if quote := _on(page, words, find):
                 return quote
     raise BadSyntax(f"quotes words that are not on “{title}”: {spellings[0][:80]!r}")
 
 
-def _on(page: Page, words: str) -> Quote | None:
+def _on(page: Page, words: str, find: Find) -> Quote | None:
     # White space round the words is part of them where the page has it so.
     start = page.text.find(words) if words else -1
-    return page.quote(start, start + len(words)) if start >= 0 else locate(page, words)
+    return page.quote(start, start + len(words)) if start >= 0 else find(page, words)
 
 
 def _require_found_again(quote: Quote, pages: Sequence[Page]) -> None:
-    found = _quoted(quote.title, (quote.text, quote.text), pages)
+    found = _quoted(quote.title, (quote.text, quote.text), pages, locate)
     _require(
         found == quote,
         f"“{quote.text[:80]}” of {quote.url} [{quote.start}:{quote.end}] would be read as "
