@@ -1,0 +1,136 @@
+"""Inline evidence (GopherCite): one page a prompt, claims with quotes of it, the best of N samples.
+
+It knows neither models nor networks.
+"""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from rookery.browse.locate import locate
+from rookery.browse.passages import sentences
+from rookery.browse.view import neutral
+from rookery.cite.rank import RankWeights, Similarity, rank
+from rookery.cite.repair import RepairSettings, repair
+from rookery.cite.syntax import parse_inline
+from rookery.draft.gather import GatherLimits, gather
+from rookery.draft.write import Draft, chosen, drafts, failed, prompt
+from rookery.records import (
+    Answer,
+    Episode,
+    Failed,
+    Failure,
+    Hit,
+    Library,
+    Page,
+    Policy,
+    Question,
+    Quote,
+    Reward,
+)
+
+BY = "gophercite"
+
+
+class GopherCiteSettings(msgspec.Struct, frozen=True):
+    """How many pages and samples, and how much of a page a prompt holds."""
+
+    pages: int = 4
+    """K: each is shown in prompts of its own (GopherCite, section 2.3)"""
+    samples: int = 8
+    """N > K: the pages take turns"""
+    budget: int = 6000
+    """characters of a page in a prompt"""
+    before: int = 500
+    """characters before what the search found, at most (GopherCite, appendix A)"""
+    repair: RepairSettings | None = RepairSettings()
+    """for quotes that are nearly the page's; None: they are bad syntax"""
+    limits: GatherLimits = GatherLimits()
+    weights: RankWeights = RankWeights()
+
+
+def gophercite(
+    question: Question,
+    library: Library,
+    policy: Policy,
+    similarity: Similarity | None = None,
+    reward: Reward | None = None,
+    decline: float | None = None,
+    settings: GopherCiteSettings = GopherCiteSettings(),
+) -> Episode:
+    """The best of N answers, each with a quote of the one page that its prompt shows.
+
+    Without a page the policy is not asked. A sample whose syntax is bad, whose title is another
+    page's or whose quote is not on the page is no answer (GopherCite, appendix F.1); a quote that
+    is nearly the page's becomes the page's own words where nothing that matters differs.
+    """
+    gathered = gather(question.text, library, settings.limits)
+    ranked = rank(question.text, gathered.found, similarity, settings.weights)
+    places = {passage.page.url: (passage.page, passage.hit) for passage in reversed(ranked)}
+    shown = list(reversed(places.values()))[: settings.pages]
+    if not shown:
+        return Episode(question, BY, stop="no_evidence", failures=gathered.failures)
+    drawn: list[Draft] = []
+    repairs: dict[Quote, float] = {}
+    try:
+        for number, (page, hit) in enumerate(shown):
+            turns = len(range(number, settings.samples, len(shown)))
+            if turns:
+                drawn += _of_page(question, page, hit, policy, turns, settings, repairs)
+    except Failed as error:
+        return failed(question, BY, error)
+    episode = chosen(question, BY, drawn, reward, decline, gathered.failures)
+    quotes = episode.answer.quotes if episode.answer else ()
+    marked = tuple(_marked(quote, repairs[quote]) for quote in quotes if quote in repairs)
+    return msgspec.structs.replace(episode, failures=(*episode.failures, *marked))
+
+
+def _marked(quote: Quote, score: float) -> Failure:
+    detail = f"quoted with {score:.0f} % of the page's own words, which are shown instead"
+    return Failure(quote.url, "repaired", detail)
+
+
+def _of_page(
+    question: Question,
+    page: Page,
+    hit: Hit,
+    policy: Policy,
+    n: int,
+    settings: GopherCiteSettings,
+    repairs: dict[Quote, float],
+) -> list[Draft]:
+    def find(page: Page, words: str) -> Quote | None:
+        if settings.repair is None:
+            return locate(page, words)
+        found = repair(page, words, settings.repair)
+        if found.quote and found.outcome == "repaired":
+            repairs[found.quote] = found.score
+        return found.quote
+
+    def read(text: str) -> Answer:
+        return parse_inline(text, [page], find)
+
+    start, end = truncated(page, hit.start, settings)
+    source = neutral(page.text[start:end])
+    shown = f"Page: {' '.join(neutral(page.title).split())}\n{source}\n"
+    asked = prompt("gophercite", pages=shown, question=question.text)
+    return drafts(policy, asked, n, read)
+
+
+def truncated(page: Page, found: int, settings: GopherCiteSettings) -> tuple[int, int]:
+    """The span of a page that a prompt shows: from a sentence's start, a little before what was
+    found, to a sentence's end (GopherCite, appendices A and D). A short page is shown whole."""
+    text = page.text[: max((block.end for block in page.full()), default=len(page.text))]
+    if len(text) <= settings.budget:
+        return 0, len(text)
+    low = max(0, found - settings.before)
+    starts = (begun for begun, _ in sentences(page, low, found) if begun > low or not low)
+    start = next(starts, found)
+    stop = min(start + settings.budget, len(text))
+    return start, max(_ends(page, start, stop), default=stop)
+
+
+def _ends(page: Page, start: int, stop: int) -> Iterator[int]:
+    """Where sentences end that lie within; the last may be cut, and is left out."""
+    spans = sentences(page, start, min(stop + 1, len(page.text)))
+    return (end for _, end in spans if end <= stop)

@@ -1,0 +1,276 @@
+"""Answers by a policy that says what is written here: three methods, and what cannot be shown."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from rookery.browse.read import read
+from rookery.browse.rules import Rules
+from rookery.browse.shelf import Shelf
+from rookery.cite.verify import verify
+from rookery.draft.gophercite import GopherCiteSettings, gophercite, truncated
+from rookery.draft.webglm import WebglmSettings, webglm
+from rookery.draft.webgpt import STUCK, WebgptSettings, command_in, webgpt
+from rookery.records import (
+    Answer,
+    Completion,
+    Episode,
+    Failed,
+    Failure,
+    Hit,
+    Page,
+    Question,
+)
+
+GIFTS = "Crows bring gifts because they have learned that a particular person feeds them."
+FACES = "In 2006 researchers in Seattle trapped seven crows while wearing a caveman mask."
+PAGES = [
+    read(f"<title>{title}</title><p>{words}</p>".encode(), f"https://a.org/{number}", "text/html")
+    for number, (title, words) in enumerate(
+        [
+            ("Gifts of crows", f"{GIFTS} Nobody has tested it."),
+            ("Masks and crows", f"{FACES} The crows scolded the mask for years."),
+            ("Nests", "A crow builds its nest of twigs and lines it with moss."),
+        ]
+    )
+]
+WEB = Shelf(PAGES)
+WHY = Question("1", "Why do crows bring gifts to people?")
+
+
+@dataclass
+class Says:
+    """A policy that says these things in turn, and remembers what it was asked."""
+
+    words: Sequence[str]
+    logprobs: Sequence[float] = ()
+    name: str = "script"
+    asked: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._said = 0
+
+    def complete(
+        self, prompt: str, n: int = 1, allow: Callable[..., object] | None = None
+    ) -> list[Completion]:
+        self.asked.append(prompt)
+        at, self._said = self._said, self._said + n
+        return [
+            Completion(text, logprobs=tuple(self.logprobs[number : number + 1]))
+            for number, text in enumerate(self.words[at : at + n], at)
+        ]
+
+
+class Unreachable:
+    name = "unreachable"
+
+    def complete(
+        self, prompt: str, n: int = 1, allow: Callable[..., object] | None = None
+    ) -> list[Completion]:
+        raise Failed(Failure("m", "model_unreachable", "start the server, or name another"))
+
+
+class Nowhere:
+    """A library whose search fails."""
+
+    def search(self, query: str, k: int) -> Sequence[Hit]:
+        raise Failed(Failure(query, "search_quota", "wait"))
+
+    def fetch(self, url: str) -> Page:
+        raise Failed(Failure(url, "http_404", "gone"))
+
+
+def verified(episode: Episode) -> Answer:
+    """The answer, each of whose quotes is a slice of a page."""
+    assert episode.answer is not None, episode.failures
+    pages = {page.digest: page for page in PAGES}
+    assert all(v.verified for v in verify(episode.answer, lambda digest, _: pages.get(digest)))
+    return episode.answer
+
+
+class TestWebglm:
+    def test_the_prompt_has_the_question_after_the_references(self) -> None:
+        """WebGLM, appendix C."""
+        policy = Says(["They learned that a particular person feeds them [1]."])
+        webglm(WHY, WEB, policy)
+        asked = policy.asked[0]
+        assert asked.endswith(f"Question: {WHY.text}\nAnswer:")
+        assert asked.index(f"Reference [1]: {GIFTS}") < asked.index(f"Question: {WHY.text}")
+
+    def test_a_wrong_number_is_set_right_by_the_words(self) -> None:
+        """WebGLM, section 3.2.2."""
+        said = "They have learned that a particular person feeds them [2]."
+        answer = verified(webglm(WHY, WEB, Says([said])))
+        assert answer.text == "They have learned that a particular person feeds them."
+        assert [quote.url for quote in answer.quotes] == ["https://a.org/0"]
+        assert [claim.quotes for claim in answer.claims] == [(0,)]
+
+    @pytest.mark.parametrize(
+        "said",
+        [
+            "", " \n", "[1][2][3]", "Because they like you.", "They like shiny things [1].",
+            "x" * 30_000, "[9]" * 1000, "%<They learned", "a \\[1]",
+        ],
+    )  # fmt: skip
+    def test_what_cites_nothing_is_no_answer(self, said: str) -> None:
+        episode = webglm(WHY, WEB, Says([said]))
+        assert episode.answer is None
+        assert episode.stop == "bad_syntax"
+        assert episode.failures[-1].outcome == "bad_syntax"
+        assert episode.failures[-1].detail
+
+    def test_the_likelier_of_two_answers_is_chosen_and_the_reward_overrules(self) -> None:
+        first = "They have learned that a particular person feeds them [1]."
+        second = "Nobody has tested it [1]."
+        settings = WebglmSettings(samples=2)
+        said = Says([first, second], [-2.0, -0.1])
+        assert verified(webglm(WHY, WEB, said, settings=settings)).text == "Nobody has tested it."
+
+        def longest(question: Question, answer: Answer) -> float:
+            return len(answer.text) / 100
+
+        said = Says([first, second], [-2.0, -0.1])
+        answer = verified(webglm(WHY, WEB, said, reward=longest, settings=settings))
+        assert answer.text.startswith("They have learned")
+        said = Says([first, second])
+        episode = webglm(WHY, WEB, said, reward=longest, decline=0.9, settings=settings)
+        assert episode.stop == "declined"
+        assert episode.answer is not None
+        assert episode.answer.declined
+
+    def test_without_evidence_no_policy_is_asked(self) -> None:
+        policy = Says(["Anything [1]."])
+        episode = webglm(WHY, Nowhere(), policy)
+        assert (episode.stop, policy.asked) == ("no_evidence", [])
+        assert episode.counts() == {"search_quota": 1}
+
+    def test_a_policy_that_cannot_be_asked_says_why(self) -> None:
+        episode = webglm(WHY, WEB, Unreachable())
+        assert (episode.stop, episode.counts()) == ("policy_failed", {"model_unreachable": 1})
+
+
+class TestGopherCite:
+    SETTINGS = GopherCiteSettings(pages=2, samples=3)
+
+    def test_pages_take_turns_one_in_each_prompt(self) -> None:
+        """GopherCite, section 2.3."""
+        policy = Says([f"%<They learned it.>%(Gifts of crows)%[{GIFTS}]%"] * 3)
+        answer = verified(gophercite(WHY, WEB, policy, settings=self.SETTINGS))
+        assert [prompt.count("\nPage: ") for prompt in policy.asked] == [3, 3]
+        assert all(prompt.endswith(f"Question: {WHY.text}\nAnswer:") for prompt in policy.asked)
+        assert answer.text == "They learned it."
+        assert answer.quotes[0].text == GIFTS
+
+    @pytest.mark.parametrize(
+        ("said", "why"),
+        [
+            ("They learned it.", "no sentence of it cites anything"),
+            ("%<They learned it.>%(Nests)%[A crow builds its nest]%", "none of the 1 pages"),
+            ("%<It.>%(Gifts of crows)%[Crows are fond of people.]%", "not on"),
+            (f"%<It.>%(Gifts of crows)%[{GIFTS}", "not closed"),
+            ("%<It.", "no evidence"),
+            (f"%<%<It.>%(Gifts of crows)%[{GIFTS}]%", ""),
+            (f"%<>%(Gifts of crows)%[{GIFTS}]%", "says nothing"),
+            ("%<They never learned it.>%(Gifts of crows)%[Nobody has not tested it.]%", "not on"),
+        ],
+    )
+    def test_bad_syntax_is_a_worded_reason(self, said: str, why: str) -> None:
+        """GopherCite, appendix F.1."""
+        settings = GopherCiteSettings(pages=1, samples=1)
+        episode = gophercite(WHY, WEB, Says([said]), settings=settings)
+        if not why:
+            assert episode.answer is None or verified(episode)
+            return
+        assert (episode.answer, episode.stop) == (None, "bad_syntax")
+        assert why in episode.failures[-1].detail
+
+    def test_a_quote_with_a_typing_error_becomes_the_pages_own_words_and_is_marked(self) -> None:
+        typed = GIFTS.replace("particular", "particlar")
+        said = Says([f"%<They learned it.>%(Gifts of crows)%[{typed}]%"] * 3)
+        episode = gophercite(WHY, WEB, said, settings=self.SETTINGS)
+        assert verified(episode).quotes[0].text == GIFTS
+        assert episode.counts()["repaired"] == 1
+
+    def test_what_is_shown_begins_with_a_sentence_and_holds_what_was_found(self) -> None:
+        """GopherCite, appendices A and D."""
+        words = " ".join(f"Sentence {n} says one thing and nothing more." for n in range(400))
+        page = read(f"<p>{words}</p>".encode(), "https://a.org/long", "text/html")
+        found = page.text.index("Sentence 200 ")
+        start, end = truncated(page, found, GopherCiteSettings(budget=2000))
+        assert page.text[start:end].startswith("Sentence 1")
+        assert found - 500 <= start <= found
+        assert 1900 < end - start <= 2000
+        assert page.text[start:end].endswith("nothing more.")
+        assert truncated(page, found, GopherCiteSettings(budget=10**6)) == (0, len(page.text))
+
+
+class TestWebgpt:
+    def test_it_searches_opens_quotes_and_answers(self) -> None:
+        commands = ["Search gifts", "Clicked on link 0", f"Quote: {GIFTS}", "End: Answer"]
+        policy = Says([*commands, "They have learned who feeds them [1]."])
+        episode = webgpt(WHY, WEB, policy)
+        assert verified(episode).quotes[0].text == GIFTS
+        assert [step.said.text for step in episode.steps[:-1]] == commands
+        assert [step.prompt for step in episode.steps] == policy.asked
+        assert "Past actions\nSearch gifts" in policy.asked[1]
+        assert policy.asked[-1].startswith("Answer the question from the quotes")
+
+    def test_a_policy_that_was_trained_is_shown_the_state_alone(self) -> None:
+        policy = Says(["End: Nonsense"])
+        episode = webgpt(WHY, WEB, policy, settings=WebgptSettings(instruct=False))
+        assert policy.asked[0].startswith("♦Question\n")
+        assert (episode.stop, episode.answer) == ("nonsense", None)
+
+    def test_the_best_of_several_answers_is_chosen(self) -> None:
+        """WebGPT, section 3.2."""
+        commands = ["Search gifts", "Clicked on link 0", f"Quote: {GIFTS}", "End: Answer"]
+        answers = ["They do [7].", "Because they learned it [1].", "No idea [1]."]
+        policy = Says([*commands, *answers], [0, 0, 0, 0, -0.1, -0.5, -0.9])
+        episode = webgpt(WHY, WEB, policy, settings=WebgptSettings(samples=3))
+        assert verified(episode).text == "Because they learned it."
+        assert "cites [7]" in episode.failures[-1].detail
+
+    def test_without_a_quote_no_answer_is_asked_for(self) -> None:
+        episode = webgpt(WHY, WEB, Says(["Search gifts", "End: Answer"]))
+        assert (episode.stop, episode.answer, len(episode.steps)) == ("no_quotes", None, 2)
+
+    def test_an_endless_loop_of_one_command_is_broken_off(self) -> None:
+        episode = webgpt(WHY, WEB, Says(["Clicked on link 7"] * 100))
+        assert (episode.stop, len(episode.steps)) == ("stuck", STUCK + 1)
+        assert episode.failures[-1].outcome == "stuck"
+
+    def test_actions_run_out(self) -> None:
+        settings = WebgptSettings(Rules(actions=3))
+        episode = webgpt(WHY, WEB, Says(["Search gifts"] * 9), settings=settings)
+        assert (episode.stop, len(episode.steps)) == ("max_actions", 3)
+
+    @pytest.mark.parametrize(
+        ("said", "meant"),
+        [
+            ("Search crows\n", "Search crows"),
+            ("I will look first.\n\nSearch crows", "Search crows"),
+            ("```\nTop\n```", "Top"),
+            ("`Back`", "Back"),
+            ("Quote: one\n\ntwo", "Quote: one\n\ntwo"),
+            ("I do not know", "I do not know"),
+        ],
+    )
+    def test_a_command_is_found_in_what_is_said(self, said: str, meant: str) -> None:
+        assert command_in(said) == meant
+
+    def test_half_a_character_is_stored_whole(self) -> None:
+        episode = webgpt(WHY, WEB, Says(["Search gif\ud800ts", "End: Nonsense"]))
+        assert Episode.from_json(episode.to_json()) == episode
+
+    def test_a_policy_that_fails_half_way_keeps_its_steps(self) -> None:
+        class Falls(Says):
+            def complete(
+                self, prompt: str, n: int = 1, allow: Callable[..., object] | None = None
+            ) -> list[Completion]:
+                if self.asked:
+                    return Unreachable().complete(prompt)
+                return super().complete(prompt, n)
+
+        episode = webgpt(WHY, WEB, Falls(["Search gifts"]))
+        assert (episode.stop, len(episode.steps)) == ("policy_failed", 1)
