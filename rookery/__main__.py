@@ -42,13 +42,31 @@ Private = Annotated[
 Proxy = Annotated[bool, typer.Option("--proxy", help="Use the proxy that the environment names.")]
 
 
+Method = Annotated[
+    str, typer.Option(help="How to answer: extract, or by a model: webgpt, gophercite, webglm.")
+]
+Model = Annotated[
+    str, typer.Option(metavar="NAME", help="The model of an OpenAI-compatible server.")
+]
+BaseUrl = Annotated[
+    str, typer.Option(metavar="URL", help="Where it is served; the key is in OPENAI_API_KEY.")
+]
+Samples = Annotated[
+    int | None, typer.Option("-n", min=1, help="Answers that a model writes to choose among.")
+]
+METHODS = ("extract", "webgpt", "gophercite", "webglm")
+
+
 @app.command()
 def ask(
     question: Annotated[
         str, typer.Argument(help="The question; - reads it from standard input.")
     ] = "",
     places: Places = None,
-    method: Annotated[str, typer.Option(help="How to answer: extract.")] = "extract",
+    method: Method = "extract",
+    model: Model = "",
+    base_url: BaseUrl = "",
+    samples: Samples = None,
     decline: Annotated[
         float | None,
         typer.Option(min=0, max=1, help="Decline answers less likely than this to be right."),
@@ -78,13 +96,28 @@ def ask(
     from rookery.serve import asking
     from rookery.serve.session import Settings
 
-    if method != "extract":
-        _wrong(f"there is no method {method!r} yet: use --method extract")
+    if method not in METHODS:
+        _wrong(f"there is no method {method!r}: use one of {', '.join(METHODS)}")
+    if (method == "extract") == bool(model or base_url or samples):
+        _wrong("--method webgpt, gophercite or webglm goes with --model and --base-url")
+    if method != "extract" and decline is not None:
+        _wrong("--decline is for extract: a model's answers have no calibrated score yet")
     if bool(question) == bool(batch) or bool(batch) != bool(out):
         _wrong('give one question, as in rookery ask "Why ...?", or --batch FILE with --out FILE')
     if batch and (trace or as_json):
         _wrong("--trace and --json are for one question; --batch writes JSON lines to --out")
-    settings = Settings(tuple(places or ()), engine, offline, private, proxy, decline)
+    settings = Settings(
+        tuple(places or ()),
+        engine,
+        offline,
+        private,
+        proxy,
+        decline,
+        method,
+        model,
+        base_url,
+        samples,
+    )
     if batch and out:
         raise typer.Exit(asking.batch(settings, batch, out))
     text = _typed() if question == "-" else question

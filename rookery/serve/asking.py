@@ -14,9 +14,9 @@ from rookery.ask.load import asked, questions
 from rookery.cite.verify import Verdict, verify
 from rookery.draft.batch import Answering, answer_all, cores
 from rookery.records import Answer, Episode, Question, Record
-from rookery.serve.exits import ANSWERED, DECLINED, NO_EVIDENCE, UNVERIFIED
+from rookery.serve.exits import ANSWERED, DECLINED, NO_ANSWER, NO_EVIDENCE, UNVERIFIED
 from rookery.serve.session import Meter, Session, Settings
-from rookery.serve.terminal import as_json, show_answer, show_failures, summary
+from rookery.serve.terminal import as_json, clean, show_answer, show_failures, summary
 
 
 class Answered(Record, frozen=True):
@@ -35,6 +35,8 @@ def ask(settings: Settings, text: str, json: bool, trace: Path | None) -> int:
     question = asked(text)
     out, err = Console(highlight=False), Console(stderr=True, highlight=False)
     with Meter(err, "reading") as meter, Session(settings, meter) as session:
+        if err.is_terminal:
+            session.heard = lambda said: err.print(f"› {clean(said)}", style="dim", markup=False)
         with _waiting(err, settings):
             episode = session.answer(question)
         quotes = episode.answer.quotes if episode.answer else ()
@@ -138,4 +140,8 @@ def _answered(episode: Episode, verdicts: Sequence[Verdict]) -> Answered:
 def _exit(episode: Episode, verdicts: Sequence[Verdict]) -> int:
     if any(not verdict.verified for verdict in verdicts):
         return UNVERIFIED
-    return {"declined": DECLINED, "no_evidence": NO_EVIDENCE}.get(episode.stop, ANSWERED)
+    if episode.stop == "no_evidence":
+        return NO_EVIDENCE
+    if episode.answer is None:
+        return NO_ANSWER
+    return DECLINED if episode.answer.declined else ANSWERED

@@ -7,9 +7,12 @@ NO_EVIDENCE = 4
 """nothing could be searched or opened; the counted reasons are on standard error"""
 UNVERIFIED = 5
 """a quote does not stand in its page"""
+NO_ANSWER = 6
+"""a model could not be asked, or said nothing that can be shown; the reasons are told"""
 # Ctrl-C gives 130 and a request to end 143, as they do everywhere.
 
 MISTAKES = frozenset(
-    ("not_found", "unreadable", "unknown_engine", "invalid_url", "unsupported_scheme")
+    "not_found unreadable unknown_engine invalid_url unsupported_scheme".split()
+    + "no_model bad_endpoint no_key no_openai".split()
 )
 """outcomes that are wrong use, and not a world that did not answer"""

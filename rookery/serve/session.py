@@ -1,6 +1,7 @@
 """One run of the command line: the store, the network, the library, the ranker, and their end."""
 
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Protocol, Self, runtime_checkable
@@ -17,7 +18,7 @@ from rookery.browse.fetch import Fetcher
 from rookery.browse.places import is_url, open_library, path_of
 from rookery.cite.rank import Similarity
 from rookery.draft.extract import ExtractSettings, extract
-from rookery.records import Episode, Failed, Failure, Library, Page, Question, Quote
+from rookery.records import Episode, Failed, Failure, Library, Page, Policy, Question, Quote
 from rookery.serve.exits import MISTAKES
 from rookery.serve.files import read_file, read_input
 from rookery.serve.terminal import clean
@@ -42,6 +43,11 @@ class Settings(msgspec.Struct, frozen=True):
     private: bool = False
     proxy: bool = False
     decline: float | None = None
+    method: str = "extract"
+    model: str = ""
+    base_url: str = ""
+    samples: int | None = None
+    """answers that a model writes to choose among; None: as the method does"""
 
 
 def data_home() -> Path:
@@ -67,6 +73,9 @@ class Session:
         self._skipped: tuple[Failure, ...] = ()
         self._similarity: Similarity | None = None
         self._similarity_tried = False
+        self._policy: Policy | None = None
+        self.heard: Callable[[str], None] = lambda said: None
+        """is told each command that a model gives the text browser"""
 
     def __enter__(self) -> Self:
         return self
@@ -108,22 +117,56 @@ class Session:
         return page
 
     def answer(self, question: Question) -> Episode:
-        """The extractive answer from the library, with all that could not be read for it.
+        """The answer from the library, with all that could not be read for it.
 
-        A library that cannot be opened is no evidence. Raises Failed where it is misnamed.
+        A library that cannot be opened is no evidence. Raises Failed where it is misnamed, and
+        where a model is and cannot be asked.
         """
-        settings = ExtractSettings()
-        if self.settings.decline is not None:
-            settings = msgspec.structs.replace(settings, decline=self.settings.decline)
+        policy = None if self.settings.method == "extract" else self._model()
         try:
             library = self.open_library()
         except Failed as failed:
             if failed.failure.outcome in MISTAKES:
                 raise
-            return Episode(question, "extract", stop="no_evidence", failures=(failed.failure,))
-        episode = extract(question, library, self._ranker(), settings)
+            method, why = self.settings.method, (failed.failure,)
+            return Episode(question, method, stop="no_evidence", failures=why)
+        if policy is None:
+            episode = extract(question, library, self._ranker(), self._extracting())
+        else:
+            episode = self._written(question, library, policy)
         failures = tuple(dict.fromkeys((*episode.failures, *self._skipped)))
         return msgspec.structs.replace(episode, failures=failures)
+
+    def _extracting(self) -> ExtractSettings:
+        decline = self.settings.decline
+        return ExtractSettings() if decline is None else ExtractSettings(decline=decline)
+
+    def _written(self, question: Question, library: Library, policy: Policy) -> Episode:
+        """The answer of a model, by the method that the settings name."""
+        from rookery.draft.gophercite import GopherCiteSettings, gophercite
+        from rookery.draft.webglm import WebglmSettings, webglm
+        from rookery.draft.webgpt import WebgptSettings, webgpt
+
+        n = self.settings.samples
+        if self.settings.method == "webgpt":
+            browsing = WebgptSettings(samples=n or WebgptSettings().samples)
+            return webgpt(question, library, policy, settings=browsing, heard=self.heard)
+        ranker = self._ranker()
+        if self.settings.method == "gophercite":
+            inline = GopherCiteSettings(samples=n or GopherCiteSettings().samples)
+            return gophercite(question, library, policy, ranker, settings=inline)
+        numbered = WebglmSettings(samples=n or WebglmSettings().samples)
+        return webglm(question, library, policy, ranker, settings=numbered)
+
+    def _model(self) -> Policy:
+        """The model that the settings name, opened at the first use."""
+        if self._policy is None:
+            from rookery.draft.endpoint import endpoint_for, key_of
+            from rookery.draft.remote import Remote
+
+            endpoint = endpoint_for("write", {}, self.settings.model, self.settings.base_url)
+            self._policy = self._open.enter_context(Remote(endpoint, key_of(endpoint)))
+        return self._policy
 
     def page(self, quote: Quote) -> Page | None:
         """The version of the page that this quote was cut from, from the archive."""

@@ -136,15 +136,29 @@ def summary(episode: Episode, verdicts: Sequence[Verdict]) -> str:
     answer = episode.answer
     parts = [f"method {episode.by}"]
     if answer is None:
-        parts.insert(0, "no evidence")
+        parts.insert(0, WITHOUT_ANSWER.get(episode.stop, f"no answer: {episode.stop}"))
     else:
         good = sum(verdict.verified for verdict in verdicts)
         quotes = f"{good} of {len(verdicts)} quote{'s' * (len(verdicts) != 1)} verified"
-        checked = [quotes, f"score {answer.score:.2f}"] if verdicts else []
-        parts = [*["declined"] * answer.declined, *checked, *parts]
+        score = [f"score {answer.score:.2f}"] if answer.score else []
+        parts = [*["declined"] * answer.declined, *[quotes, *score] * bool(verdicts), *parts]
     if episode.failures:
-        parts.append(f"not read: {', '.join(reasons(episode.failures))}")
+        noted = "noted" if episode.by in BY_MODELS else "not read"
+        parts.append(f"{noted}: {', '.join(reasons(episode.failures))}")
     return " · ".join(parts)
+
+
+BY_MODELS = ("webgpt", "gophercite", "webglm")
+WITHOUT_ANSWER = {
+    "no_evidence": "no evidence",
+    "bad_syntax": "no answer: what the model wrote cites nothing that it was shown",
+    "no_quotes": "no answer: the model quoted nothing to answer from",
+    "max_actions": "no answer: the model's actions ran out before it quoted anything",
+    "nonsense": "no answer: the model takes the question for nonsense",
+    "controversial": "no answer: the model takes the question for controversial",
+    "stuck": "no answer: the model went round in circles",
+    "policy_failed": "no answer: the model could not be asked",
+}
 
 
 def reasons(failures: Sequence[Failure]) -> list[str]:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "browse"))
+sys.path.insert(0, str(Path(__file__).parent.parent / "draft"))
 from commands import Result, Run, article, surroundings
 from stage import Said, Stage, stage
 
