@@ -16,6 +16,7 @@ DATA = {
     "sessions": "",
     "demonstrations": "squad",
     "decline": "",
+    "constraint": "squad",
     "search": "squad",
     "answers": "squad",
     "ask": "squad",
