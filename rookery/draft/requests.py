@@ -110,7 +110,7 @@ class _Asked:
     ) -> None:
         self.session = session
         self.request = request
-        self.library = library
+        self.holdings = library
         self.noted = noted
         self.until = until
         self._unanswered = threading.Lock()
@@ -131,10 +131,10 @@ class _InTime:
         self._asked = asked
 
     def search(self, query: str, k: int) -> Sequence[Hit]:
-        return self._first(partial(self._asked.library.search, query, k))
+        return self._first(partial(self._asked.holdings.search, query, k))
 
     def fetch(self, url: str) -> Page:
-        return self._first(partial(self._asked.library.fetch, url))
+        return self._first(partial(self._asked.holdings.fetch, url))
 
     def _first(self, ask: Callable[[], T]) -> T:
         try:

@@ -209,7 +209,7 @@ class _Session(NamedTuple):
     number: int
     task: Task
     flow: Flow
-    library: Library
+    holdings: Library
     noted: Noted
     name: str
     """in the recording"""
@@ -302,7 +302,7 @@ class _Run:
             if isinstance(shown, Observation):
                 self._ready[number] = shown
             else:
-                self._requests.ask(number, shown, session.library, session.noted)
+                self._requests.ask(number, shown, session.holdings, session.noted)
 
     def _finish(self, session: _Session, browsed: Browsed) -> None:
         del self._sessions[session.number]

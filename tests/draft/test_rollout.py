@@ -136,15 +136,15 @@ class Asking:
 
     def __init__(self, first: Callable[[str], object], library: Library = LIBRARY) -> None:
         self.first = first
-        self.library = library
+        self.holdings = library
 
     def search(self, query: str, k: int) -> Sequence[Hit]:
         self.first(query)
-        return self.library.search(query, k)
+        return self.holdings.search(query, k)
 
     def fetch(self, url: str) -> Page:
         self.first(url)
-        return self.library.fetch(url)
+        return self.holdings.fetch(url)
 
 
 def sampling(turns: Sequence[Turn]) -> list[Completion]:

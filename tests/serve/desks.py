@@ -23,7 +23,7 @@ class Person:
         keep: Callable[[Deed], None] = lambda deed: None,
         save: Callable[[Sitting], None] = lambda sitting: None,
     ) -> None:
-        self.library = library
+        self.holdings = library
         self.sitting = Sitting(Task(question, rules, start))
         self.desk = Desk(self.sitting, keep, save)
         self.wait()
@@ -43,4 +43,4 @@ class Person:
     def wait(self) -> None:
         """Until nothing is wanted."""
         while (request := self.desk.awaited) is not None:
-            self.desk.arrived(self.desk.errand, answered(self.library, request))
+            self.desk.arrived(self.desk.errand, answered(self.holdings, request))

@@ -106,7 +106,7 @@ def test_whatever_is_pressed_and_typed_there_is_a_screen_and_the_commands_lead_t
     for command in person.sitting.commands:
         again.say(command)
         while again.wanted is not None:
-            again.reply(answered(person.library, again.wanted))
+            again.reply(answered(person.holdings, again.wanted))
     assert again.shown == person.sitting.shown
 
 
