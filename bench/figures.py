@@ -202,7 +202,8 @@ def constraint(found: Found) -> Iterator[str]:
     steps = sum(row["steps"] for row in cells.values())
     yield (
         f"Vocabularies of 32, 50 and 150 thousand tokens, documents of 1 to 64 thousand; mask and "
-        f"advance of one step, CPU time, the quickest of three rounds, beside llguidance; {steps:,} steps "
+        "advance of one step, CPU time, the quickest of three rounds, beside llguidance; "
+        f"{steps:,} steps "
         f"against llguidance's masks, {found['brute_steps']:,} against brute force. The worst cell "
         "counts for each figure.\n"
     )
