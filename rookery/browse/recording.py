@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from sqlite3 import Connection
 from typing import Self, TypeVar
 
 import msgspec
@@ -89,9 +90,16 @@ class Recording:
         """Begins a session, in place of the one that had this name; `about` is kept as it is."""
         name = column(session)
         with self._archive.writing() as file:
-            file.execute(f"delete from calls where session = {_NUMBER}", (name,))
-            file.execute("delete from sessions where name = ?", (name,))
+            _forget(file, name)
             file.execute("insert into sessions values (null, ?, ?)", (name, about))
+
+    def rename(self, session: str, name: str) -> None:
+        """Gives a session another name, in place of the one that had it. Raises as `about` does."""
+        self.about(session)
+        with self._archive.writing() as file:
+            _forget(file, column(name))
+            rename = "update sessions set name = ? where name = ?"
+            file.execute(rename, (column(name), column(session)))
 
     def sessions(self) -> list[str]:
         """The names of all sessions, in the order in which they began."""
@@ -152,6 +160,11 @@ class Recording:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+def _forget(file: Connection, name: str | bytes) -> None:
+    file.execute(f"delete from calls where session = {_NUMBER}", (name,))
+    file.execute("delete from sessions where name = ?", (name,))
 
 
 class _Recorder:

@@ -7,7 +7,7 @@ every process can make its own.
 import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from io import FileIO
@@ -36,12 +36,14 @@ def answer_all(
     questions: Sequence[Question],
     out: Path,
     make: Callable[[], Answering],
-    processes: int,
+    workers: int,
     progress: Callable[[int], None] = lambda done: None,
+    threads: bool = False,
 ) -> int:
     """Writes one line a question to `out`; gives how many were there already.
 
-    `make` is called once in each process and must be picklable. A line is written whole or, after
+    `make` is called once in each of so many processes, and must be picklable; or once for all
+    `threads`, which suit an answering that waits for others. A line is written whole or, after
     a kill, cut off; the next run removes a cut line and goes on behind it. Raises ValueError where
     `out` holds the answers to other questions, and OSError where it cannot be written or a process
     died.
@@ -49,7 +51,7 @@ def answer_all(
     done = resume(out, questions)
     progress(done)
     with out.open("ab", buffering=0) as lines:
-        for number, line in enumerate(_lines(questions[done:], make, processes), done + 1):
+        for number, line in enumerate(_lines(questions[done:], make, workers, threads), done + 1):
             with _naming(out):
                 _write(lines, line.encode() + b"\n")
             progress(number)
@@ -109,29 +111,34 @@ def _answers(line: bytes, question: Question) -> bool:
 
 
 def _lines(
-    questions: Sequence[Question], make: Callable[[], Answering], processes: int
+    questions: Sequence[Question], make: Callable[[], Answering], workers: int, threads: bool
 ) -> Iterator[str]:
-    if processes < 2 or len(questions) < 2:
+    if workers < 2 or len(questions) < 2:
         answering = make()
         yield from (answering(question) for question in questions)
         return
     others = set(active_children())
-    with ProcessPoolExecutor(
-        processes, mp_context=get_context("spawn"), initializer=_start, initargs=(make,)
-    ) as pool:
-        waiting = iter(questions)
-        under_way = [pool.submit(_answer, q) for q in islice(waiting, processes * _AHEAD)]
-        try:
-            while under_way:
-                yield under_way.pop(0).result()
-                under_way += [pool.submit(_answer, q) for q in islice(waiting, 1)]
-        except BrokenProcessPool as error:
-            raise ChildProcessError(WORKER_DIED) from error
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            for worker in set(active_children()) - others:
-                worker.kill()  # it may be waiting for a slow server, and nobody for its answer
-            raise
+    pool: Executor = ThreadPoolExecutor(workers) if threads else _processes(make, workers)
+    answer = make() if threads else _answer
+    waiting = iter(questions)
+    under_way = [pool.submit(answer, q) for q in islice(waiting, workers * _AHEAD)]
+    try:
+        while under_way:
+            yield under_way.pop(0).result()
+            under_way += [pool.submit(answer, q) for q in islice(waiting, 1)]
+        pool.shutdown()
+    except BrokenProcessPool as error:
+        raise ChildProcessError(WORKER_DIED) from error
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        for worker in set(active_children()) - others:
+            worker.kill()  # it may be waiting for a slow server, and nobody for its answer
+        raise
+
+
+def _processes(make: Callable[[], Answering], processes: int) -> Executor:
+    spawn = get_context("spawn")
+    return ProcessPoolExecutor(processes, spawn, initializer=_start, initargs=(make,))
 
 
 def _start(make: Callable[[], Answering]) -> None:

@@ -94,33 +94,30 @@ def mean_logprob(*said: Completion) -> float:
 
 
 def choose_sequentially(
-    question: Question,
-    sample: Callable[[int], Sequence[Answer]],
-    reward: Reward,
-    settings: Stopping,
-) -> Choice[Answer]:
-    """The best of as many answers as pay: another is drawn while what it may gain exceeds its cost.
+    sample: Callable[[int], Sequence[T]], score: Callable[[T], float], settings: Stopping
+) -> Choice[T]:
+    """The best of as many candidates as pay: one more is drawn while it may gain what it costs.
 
-    `sample(n)` draws n more answers, or fewer where there are no more. The stopping rule is that
-    of search with recall (Weitzman's reservation price, looking one step ahead), with the
-    distribution of rewards learnt on the way: see `expected_gain`. Raises Failed where no answer
-    is drawn or none has a finite reward.
+    `sample(n)` draws n more, or fewer where there are no more. The stopping rule is that of search
+    with recall (Weitzman's reservation price, looking one step ahead), with the distribution of
+    scores learnt on the way: see `expected_gain`. Raises Failed (no_score) where nothing is drawn
+    or nothing has a finite score.
     """
-    answers: list[Answer] = []
+    candidates: list[T] = []
     scores: list[float] = []
     stop: Stop = "most"
-    while (left := settings.most - len(answers)) and stop == "most":
-        wanted = min(settings.batch if answers else settings.least, left)
+    while (left := settings.most - len(candidates)) and stop == "most":
+        wanted = min(settings.batch if candidates else settings.least, left)
         drawn = sample(wanted)[:wanted]
-        answers += drawn
-        scores += [reward(question, answer) for answer in drawn]
+        candidates += drawn
+        scores += map(score, drawn)
         if len(drawn) < wanted:
             stop = "exhausted"
         elif wanted < left and _gain(scores, settings) < settings.cost:
             stop = "enough"
     number = _best(scores)
-    saved = 1 - len(answers) / settings.most
-    return Choice(answers[number], number, tuple(scores), stop, saved)
+    saved = 1 - len(candidates) / settings.most
+    return Choice(candidates[number], number, tuple(scores), stop, saved)
 
 
 def _gain(scores: Sequence[float], settings: Stopping) -> float:

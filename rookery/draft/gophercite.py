@@ -3,7 +3,9 @@
 It knows neither models nor networks.
 """
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from itertools import cycle, islice
 
 import msgspec
 
@@ -14,11 +16,10 @@ from rookery.cite.rank import RankWeights, Similarity, rank
 from rookery.cite.repair import RepairSettings, repair
 from rookery.cite.syntax import parse_inline
 from rookery.draft.gather import GatherLimits, gather
-from rookery.draft.write import Draft, chosen, drafts, failed, prompt
+from rookery.draft.write import Choosing, Draft, answered, drafts, prompt
 from rookery.records import (
     Answer,
     Episode,
-    Failed,
     Failure,
     Hit,
     Library,
@@ -26,19 +27,17 @@ from rookery.records import (
     Policy,
     Question,
     Quote,
-    Reward,
 )
 
+Hold = Callable[[Sequence[tuple[str, str]]], Policy]
 BY = "gophercite"
 
 
 class GopherCiteSettings(msgspec.Struct, frozen=True):
-    """How many pages and samples, and how much of a page a prompt holds."""
+    """How many pages, and how much of a page a prompt holds."""
 
     pages: int = 4
     """K: each is shown in prompts of its own (GopherCite, section 2.3)"""
-    samples: int = 8
-    """N > K: the pages take turns"""
     budget: int = 6000
     """characters of a page in a prompt"""
     before: int = 500
@@ -54,15 +53,17 @@ def gophercite(
     library: Library,
     policy: Policy,
     similarity: Similarity | None = None,
-    reward: Reward | None = None,
-    decline: float | None = None,
+    choosing: Choosing = Choosing(samples=8),
     settings: GopherCiteSettings = GopherCiteSettings(),
+    hold: Hold | None = None,
 ) -> Episode:
     """The best of N answers, each with a quote of the one page that its prompt shows.
 
-    Without a page the policy is not asked. A sample whose syntax is bad, whose title is another
-    page's or whose quote is not on the page is no answer (GopherCite, appendix F.1); a quote that
-    is nearly the page's becomes the page's own words where nothing that matters differs.
+    The pages take turns, so that N should exceed their number. `hold` keeps the policy to words of
+    the page while it writes. Without a page the policy is not asked. A sample whose syntax is bad,
+    whose title is another page's or whose quote is not on the page is no answer (GopherCite,
+    appendix F.1); a quote that is nearly the page's becomes the page's own words where nothing
+    that matters differs.
     """
     gathered = gather(question.text, library, settings.limits)
     ranked = rank(question.text, gathered.found, similarity, settings.weights)
@@ -70,16 +71,15 @@ def gophercite(
     shown = list(reversed(places.values()))[: settings.pages]
     if not shown:
         return Episode(question, BY, stop="no_evidence", failures=gathered.failures)
-    drawn: list[Draft] = []
+    turns = cycle(range(len(shown)))
     repairs: dict[Quote, float] = {}
-    try:
-        for number, (page, hit) in enumerate(shown):
-            turns = len(range(number, settings.samples, len(shown)))
-            if turns:
-                drawn += _of_page(question, page, hit, policy, turns, settings, repairs)
-    except Failed as error:
-        return failed(question, BY, error)
-    episode = chosen(question, BY, drawn, reward, decline, gathered.failures)
+
+    def sample(n: int) -> Iterator[Draft]:
+        for number, count in sorted(Counter(islice(turns, n)).items()):
+            page, hit = shown[number]
+            yield from _of_page(question, page, hit, policy, count, settings, repairs, hold)
+
+    episode = answered(question, BY, sample, choosing, gathered.failures)
     quotes = episode.answer.quotes if episode.answer else ()
     marked = tuple(_marked(quote, repairs[quote]) for quote in quotes if quote in repairs)
     return msgspec.structs.replace(episode, failures=(*episode.failures, *marked))
@@ -98,6 +98,7 @@ def _of_page(
     n: int,
     settings: GopherCiteSettings,
     repairs: dict[Quote, float],
+    hold: Hold | None,
 ) -> list[Draft]:
     def find(page: Page, words: str) -> Quote | None:
         if settings.repair is None:
@@ -114,7 +115,8 @@ def _of_page(
     source = neutral(page.text[start:end])
     shown = f"Page: {' '.join(neutral(page.title).split())}\n{source}\n"
     asked = prompt("gophercite", pages=shown, question=question.text)
-    return drafts(policy, asked, n, read)
+    writer = hold([(page.title, page.text[start:end])]) if hold else policy
+    return drafts(writer, asked, n, read)
 
 
 def truncated(page: Page, found: int, settings: GopherCiteSettings) -> tuple[int, int]:

@@ -10,6 +10,7 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from sqlite3 import Connection
 from typing import Any, NamedTuple, Self, cast
 
 import msgspec
@@ -87,9 +88,16 @@ class Transcript:
         """Begins a session, in place of the one that had this name."""
         name = column(session)
         with self._archive.writing() as file:
-            file.execute(f"delete from said where transcript = {_NUMBER}", (name,))
-            file.execute("delete from transcripts where session = ?", (name,))
+            _forget(file, name)
             file.execute("insert into transcripts values (null, ?)", (name,))
+
+    def rename(self, session: str, name: str) -> None:
+        """Gives a session another name, in place of the one that had it. Raises as `said` does."""
+        self._require(session)
+        with self._archive.writing() as file:
+            _forget(file, column(name))
+            rename = "update transcripts set session = ? where session = ?"
+            file.execute(rename, (column(name), column(session)))
 
     def sessions(self) -> list[str]:
         """The names of all sessions, in the order in which they began."""
@@ -125,18 +133,20 @@ class Transcript:
         """A policy that says what was written down, and asks nobody.
 
         When something is asked for the n-th time, it gives the n-th answer to it. `by` is the name
-        of the policy, where the session has several. What was not asked as often raises `Failed`
-        (not_recorded); so does a session that was not begun.
+        of the policy, where the session has several or none was asked. What was not asked as often
+        raises `Failed` (not_recorded); so does a session that was not begun.
         """
         self._require(session)
-        find = f"select distinct by from said where transcript = {_NUMBER}"
-        with self._archive.reading() as file:
-            names = [string(name) for (name,) in file.execute(find, (column(session),))]
-        if by not in names and (by or len(names) != 1):
-            known = ", ".join(sorted(names)) or "none was; record it again"
-            detail = f"name one of the policies that were asked in it: {known}"
-            raise Failed(Failure(session, "not_recorded", detail))
-        return _Player(self._archive, session, by or names[0])
+        if not by:
+            find = f"select distinct by from said where transcript = {_NUMBER}"
+            with self._archive.reading() as file:
+                names = [string(name) for (name,) in file.execute(find, (column(session),))]
+            if len(names) != 1:
+                known = ", ".join(sorted(names)) or "none was; record it again"
+                detail = f"name one of the policies that were asked in it: {known}"
+                raise Failed(Failure(session, "not_recorded", detail))
+            (by,) = names
+        return _Player(self._archive, session, by)
 
     def _require(self, session: str) -> None:
         with self._archive.reading() as file:
@@ -154,6 +164,11 @@ class Transcript:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+def _forget(file: Connection, name: str | bytes) -> None:
+    file.execute(f"delete from said where transcript = {_NUMBER}", (name,))
+    file.execute("delete from transcripts where session = ?", (name,))
 
 
 def _prepare(archive: Archive) -> None:

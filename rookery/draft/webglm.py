@@ -10,8 +10,8 @@ from rookery.cite.correct import CorrectSettings, parse_correcting
 from rookery.cite.rank import RankWeights, Similarity, rank
 from rookery.cite.syntax import in_order_of_use
 from rookery.draft.gather import GatherLimits, gather
-from rookery.draft.write import chosen, drafts, failed, prompt
-from rookery.records import Answer, Episode, Failed, Library, Page, Policy, Question, Quote, Reward
+from rookery.draft.write import Choosing, Draft, answered, drafts, prompt
+from rookery.records import Answer, Episode, Library, Page, Policy, Question, Quote
 
 BY = "webglm"
 
@@ -23,7 +23,6 @@ class WebglmSettings(msgspec.Struct, frozen=True):
     """in a prompt (WebGLM, section 3.1 and appendix C)"""
     longest: int = 1200
     """characters of a reference"""
-    samples: int = 1
     correct: CorrectSettings = CorrectSettings()
     limits: GatherLimits = GatherLimits()
     weights: RankWeights = RankWeights()
@@ -34,8 +33,7 @@ def webglm(
     library: Library,
     policy: Policy,
     similarity: Similarity | None = None,
-    reward: Reward | None = None,
-    decline: float | None = None,
+    choosing: Choosing = Choosing(),
     settings: WebglmSettings = WebglmSettings(),
 ) -> Episode:
     """The policy's answer from the best passages, each citation matched to what it says.
@@ -57,11 +55,11 @@ def webglm(
         return in_order_of_use(parse_correcting(text, quotes, settings.correct))
 
     asked = prompt("webglm", references=references(quotes), question=question.text)
-    try:
-        drawn = drafts(policy, asked, settings.samples, read)
-    except Failed as error:
-        return failed(question, BY, error)
-    return chosen(question, BY, drawn, reward, decline, gathered.failures)
+
+    def sample(n: int) -> list[Draft]:
+        return drafts(policy, asked, n, read)
+
+    return answered(question, BY, sample, choosing, gathered.failures)
 
 
 def references(quotes: tuple[Quote, ...]) -> str:

@@ -14,7 +14,7 @@ from rookery.browse.observation import Observation
 from rookery.browse.rules import Rules, Task
 from rookery.cite.syntax import in_order_of_use, parse_numbered
 from rookery.draft.rollout import writable
-from rookery.draft.write import chosen, drafts, failed, prompt
+from rookery.draft.write import Choosing, Draft, answered, drafts, failed, prompt
 from rookery.records import (
     Answer,
     Completion,
@@ -24,7 +24,6 @@ from rookery.records import (
     Library,
     Policy,
     Question,
-    Reward,
     Step,
 )
 
@@ -34,11 +33,9 @@ STUCK = 5
 
 
 class WebgptSettings(msgspec.Struct, frozen=True):
-    """The browser's rules, and how many answers are written from what was quoted."""
+    """The browser's rules, and what a policy is told of them."""
 
     rules: Rules = Rules()
-    samples: int = 1
-    """answers to choose among (WebGPT, section 3.2: rejection sampling)"""
     instruct: bool = True
     """the prompt begins with what the commands are; a policy that was trained needs none"""
 
@@ -47,32 +44,35 @@ def webgpt(
     question: Question,
     library: Library,
     policy: Policy,
-    reward: Reward | None = None,
-    decline: float | None = None,
+    writer: Policy | None = None,
+    choosing: Choosing = Choosing(),
     settings: WebgptSettings = WebgptSettings(),
     heard: Callable[[str], None] = lambda said: None,
 ) -> Episode:
-    """The policy's answer from what it quoted while browsing, step by step.
+    """An answer from what the policy quoted while browsing, step by step.
 
-    `heard` is told each command as it is given. Without a quote no answer is asked for. A policy
-    that says the same thing over and over to no effect is broken off (stuck).
+    The policy writes it too, or else the `writer` does; several are written and the best chosen
+    by rejection sampling (WebGPT, section 3.2). `heard` is told each command as it is given.
+    Without a quote no answer is asked for. A policy that says the same thing over and over to no
+    effect is broken off (stuck).
     """
     steps: list[Step] = []
     flow = browse(Task(question, settings.rules), library, Views())
     try:
         shown, ended = _browsed(flow, policy, settings, steps, heard)
-        if shown is None:
-            return _without_answer(question, ended, steps)
-        drawn = drafts(
-            policy,
-            _asked("webgpt_answer", shown, settings),
-            settings.samples,
-            lambda text: _read(text, shown),
-        )
     except Failed as error:
         return failed(question, BY, error, steps)
-    failures = _ended(flow).failures
-    return chosen(question, BY, drawn, reward, decline, failures, before=steps)
+    if shown is None:
+        return _without_answer(question, ended, steps)
+    asked = _asked("webgpt_answer", shown, settings)
+
+    def read(text: str) -> Answer:
+        return in_order_of_use(parse_numbered(text, shown.quotes))
+
+    def sample(n: int) -> list[Draft]:
+        return drafts(writer or policy, asked, n, read)
+
+    return answered(question, BY, sample, choosing, _ended(flow).failures, steps)
 
 
 def _ended(flow: Generator[Observation, str, Browsed]) -> Browsed:
@@ -123,10 +123,6 @@ def _without_answer(question: Question, ended: Browsed | None, steps: list[Step]
 
 def _asked(name: str, shown: Observation, settings: WebgptSettings) -> str:
     return prompt(name, observation=shown.prompt) if settings.instruct else shown.prompt
-
-
-def _read(text: str, shown: Observation) -> Answer:
-    return in_order_of_use(parse_numbered(text, shown.quotes))
 
 
 def command_in(said: str) -> str:

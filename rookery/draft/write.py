@@ -4,7 +4,8 @@ It knows neither libraries nor how a prompt was made. Whatever cannot be shown i
 of the episode; nothing is shown whose citations point at nothing.
 """
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
 from importlib.resources import files
 from string import Template
 from typing import NamedTuple
@@ -12,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from rookery.cite.syntax import BadSyntax
-from rookery.draft.choose import best_of, mean_logprob
+from rookery.draft.choose import Choice, Stopping, choose_sequentially, mean_logprob
 from rookery.records import (
     Answer,
     Episode,
@@ -66,49 +67,98 @@ def _read(text: str, read: Read) -> tuple[Answer | None, str]:
     return answer, ""
 
 
-def chosen(
+class Choosing(msgspec.Struct, frozen=True):
+    """How many samples are drawn, which becomes the answer, and whether that is good enough."""
+
+    samples: int = 1
+    """at most (WebGPT, section 3.2; GopherCite, section 2.3: N)"""
+    reward: Reward | None = None
+    """what scores an answer; None: how likely it was, token by token"""
+    worth: float = 0.0
+    """by how much one more sample must be expected to raise the score, or no more are drawn; 0:
+    all are"""
+    decline: float | None = None
+    """the score below which an answer is declined"""
+
+    def stopping(self) -> Stopping:
+        """The same as `choose_sequentially` reads it."""
+        few = min(FEW, self.samples) if self.worth else self.samples
+        return Stopping(self.worth, self.samples, few, FEW)
+
+
+FEW = 4
+"""samples that are drawn together where they may be enough"""
+
+
+def answered(
     question: Question,
     by: str,
-    drawn: Sequence[Draft],
-    reward: Reward | None = None,
-    decline: float | None = None,
+    sample: Callable[[int], Iterable[Draft]],
+    choosing: Choosing,
     failures: Sequence[Failure] = (),
     before: Sequence[Step] = (),
 ) -> Episode:
-    """The best draft under the reward or, without one, under its likelihood; the first of equals.
+    """The best of what `sample(n)`, called once or more often, draws; the first of equals.
 
-    With `decline`, an answer that scores less is declined and keeps its quotes. Where no draft is
-    an answer, there is none (bad_syntax), and each says why among the failures. `before` are the
-    steps that led to the drafts.
+    An answer that scores too little is declined and keeps its quotes. Where no draft is an answer,
+    there is none (bad_syntax), and each says why among the failures; where the policy cannot be
+    asked, what it said before that is chosen from, or there is none (policy_failed). `before` are
+    the steps that led to the drafts.
     """
-    faults = tuple(Failure(by, "bad_syntax", draft.fault) for draft in drawn if draft.fault)
-    failures = (*failures, *dict.fromkeys(faults))
-    readable = [draft for draft in drawn if draft.answer is not None]
-    if not readable:
+    drawn: list[Draft] = []
+    broken: list[Failure] = []
+
+    def draw(n: int) -> Sequence[Draft]:
+        known = len(drawn)
+        try:
+            for draft in sample(n):
+                drawn.append(draft)  # one by one: what came before a failure is kept
+        except Failed as error:
+            broken.append(error.failure)
+        return drawn[known:]
+
+    choice = _choice(draw, question, choosing)
+    faults = (Failure(by, "bad_syntax", draft.fault) for draft in drawn if draft.fault)
+    failures = (*failures, *dict.fromkeys(faults), *broken, *_saved(by, choice, choosing))
+    best = choice.chosen if choice else next((draft for draft in drawn if draft.answer), None)
+    if best is None or best.answer is None:
         steps = (*before, *(draft.step for draft in drawn[:1]))
-        return Episode(question, by, steps, None, "bad_syntax", failures)
-    best, score = _best(question, readable, reward)
-    assert best.answer is not None  # it is readable
-    answer = msgspec.structs.replace(best.answer, score=score)
+        return Episode(
+            question, by, steps, None, "policy_failed" if broken else "bad_syntax", failures
+        )
+    answer = msgspec.structs.replace(best.answer, score=choice.score if choice else 0.0)
     stop = "end"
-    if decline is not None and score < decline:
+    if choosing.decline is not None and answer.score < choosing.decline:
         answer, stop = msgspec.structs.replace(answer, declined=True), "declined"
     return Episode(question, by, (*before, best.step), answer, stop, failures)
 
 
-def _best(
-    question: Question, readable: Sequence[Draft], reward: Reward | None
-) -> tuple[Draft, float]:
+def _choice(
+    draw: Callable[[int], Sequence[Draft]], question: Question, choosing: Choosing
+) -> Choice[Draft] | None:
+    """The draft with the highest score; none where nothing tells them apart."""
+
     def score(draft: Draft) -> float:
-        if reward is None:
+        if draft.answer is None:
+            return math.nan
+        if choosing.reward is None:
             return mean_logprob(draft.step.said)
-        return reward(question, draft.answer) if draft.answer else float("nan")
+        return choosing.reward(question, draft.answer)
 
     try:
-        choice = best_of(readable, score)
-    except Failed:  # nothing tells them apart
-        return readable[0], 0.0
-    return readable[choice.number], choice.score
+        return choose_sequentially(draw, score, choosing.stopping())
+    except Failed:
+        return None
+
+
+def _saved(by: str, choice: Choice[Draft] | None, choosing: Choosing) -> tuple[Failure, ...]:
+    if choice is None or choice.stop != "enough":
+        return ()
+    detail = (
+        f"{len(choice.scores)} of {choosing.samples} samples were drawn, {choice.saved:.0%} saved: "
+        f"another was not expected to raise the score by {choosing.worth:g}"
+    )
+    return (Failure(by, "stopped_early", detail),)
 
 
 def failed(question: Question, by: str, error: Failed, before: Sequence[Step] = ()) -> Episode:

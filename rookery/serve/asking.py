@@ -15,8 +15,9 @@ from rookery.cite.verify import Verdict, verify
 from rookery.draft.batch import Answering, answer_all, cores
 from rookery.records import Answer, Episode, Question, Record
 from rookery.serve.exits import ANSWERED, DECLINED, NO_ANSWER, NO_EVIDENCE, UNVERIFIED
+from rookery.serve.live import Live
 from rookery.serve.session import Meter, Session, Settings
-from rookery.serve.terminal import as_json, clean, show_answer, show_failures, summary
+from rookery.serve.terminal import as_json, show_answer, show_failures, summary
 
 
 class Answered(Record, frozen=True):
@@ -35,9 +36,7 @@ def ask(settings: Settings, text: str, json: bool, trace: Path | None) -> int:
     question = asked(text)
     out, err = Console(highlight=False), Console(stderr=True, highlight=False)
     with Meter(err, "reading") as meter, Session(settings, meter) as session:
-        if err.is_terminal:
-            session.heard = lambda said: err.print(f"› {clean(said)}", style="dim", markup=False)
-        with _waiting(err, settings):
+        with _waiting(err, session):
             episode = session.answer(question)
         quotes = episode.answer.quotes if episode.answer else ()
         pages = [session.page(quote) for quote in quotes]
@@ -55,11 +54,17 @@ def ask(settings: Settings, text: str, json: bool, trace: Path | None) -> int:
     return _exit(episode, verdicts)
 
 
-def _waiting(err: Console, settings: Settings) -> AbstractContextManager[object]:
-    """Something that moves while the web is searched; folders and sites have a bar of their own."""
-    if settings.places or settings.offline or not err.is_terminal:
+def _waiting(err: Console, session: Session) -> AbstractContextManager[object]:
+    """Something that moves while the web is searched or a model writes; folders and sites have a
+    bar of their own."""
+    settings = session.settings
+    near, by_model = settings.places or settings.offline, settings.method != "extract"
+    if not err.is_terminal or (near and not by_model):
         return nullcontext()
-    return err.status("searching the web")
+    live = Live(err, "thinking" if near else "searching the web")
+    if by_model:
+        session.heard, session.tell = live.heard, live.written
+    return live
 
 
 def batch(settings: Settings, questions_file: Path, out: Path) -> int:
@@ -70,15 +75,8 @@ def batch(settings: Settings, questions_file: Path, out: Path) -> int:
     err = Console(stderr=True, highlight=False)
     wanted = list(questions(questions_file))
     with Meter(err, "reading") as meter, Session(settings, meter) as session:
-        session.open_library()  # indexed once, here, before the workers open it
-    with Meter(err, "answering") as meter:
-        done = answer_all(
-            wanted,
-            out,
-            partial(_answering, settings),
-            cores(),
-            lambda number: meter(number, len(wanted)),
-        )
+        session.open_library()  # indexed once, here, before any worker opens it
+        done = _answer_all(settings, session, wanted, out, err)
     stops, failed = _tally(out)
     said = ", ".join(f"{stops[stop]} {WORDED.get(stop, stop)}" for stop in sorted(stops))
     kept = f"; {done} were there already" if done else ""
@@ -89,6 +87,21 @@ def batch(settings: Settings, questions_file: Path, out: Path) -> int:
         err.print(f"rookery: {failed} quotes NOT VERIFIED", markup=False)
         return UNVERIFIED
     return NO_EVIDENCE if wanted and stops["no_evidence"] == len(wanted) else ANSWERED
+
+
+def _answer_all(
+    settings: Settings, session: Session, wanted: Sequence[Question], out: Path, err: Console
+) -> int:
+    """By processes of their own, or, where models are waited for, by threads of one session."""
+    with Meter(err, "answering") as meter:
+
+        def progress(done: int) -> None:
+            meter(done, len(wanted))
+
+        if settings.method == "extract":
+            return answer_all(wanted, out, partial(_answering, settings), cores(), progress)
+        at_once = session.models().at_once
+        return answer_all(wanted, out, lambda: partial(_line, session), at_once, progress, True)
 
 
 WORDED = {"end": "answered", "no_evidence": "without evidence"}
@@ -115,13 +128,12 @@ def _tally(out: Path) -> tuple[Counter[str], int]:
 
 def _answering(settings: Settings) -> Answering:
     """In a worker process: a session of its own, for as long as the process lives."""
-    session = Session(settings)
+    return partial(_line, Session(settings))
 
-    def answer(question: Question) -> str:
-        episode = session.answer(question)
-        return _answered(episode, _verified(session, episode)).to_json()
 
-    return answer
+def _line(session: Session, question: Question) -> str:
+    episode = session.answer(question)
+    return _answered(episode, _verified(session, episode)).to_json()
 
 
 def _verified(session: Session, episode: Episode) -> list[Verdict]:

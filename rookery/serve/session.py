@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Protocol, Self, runtime_checkable
 
@@ -18,11 +19,14 @@ from rookery.browse.fetch import Fetcher
 from rookery.browse.places import is_url, open_library, path_of
 from rookery.cite.rank import Similarity
 from rookery.draft.extract import ExtractSettings, extract
-from rookery.records import Episode, Failed, Failure, Library, Page, Policy, Question, Quote
+from rookery.draft.write import Choosing
+from rookery.records import Episode, Failed, Failure, Library, Page, Question, Quote
 from rookery.serve.exits import MISTAKES
 from rookery.serve.files import read_file, read_input
+from rookery.serve.models import Kept, Models, ModelSettings
 from rookery.serve.terminal import clean
 
+ARCHIVE = "archive.sqlite"
 LATE = 1.0
 """seconds after which work that is still going on shows a progress bar"""
 
@@ -44,10 +48,12 @@ class Settings(msgspec.Struct, frozen=True):
     proxy: bool = False
     decline: float | None = None
     method: str = "extract"
-    model: str = ""
-    base_url: str = ""
-    samples: int | None = None
-    """answers that a model writes to choose among; None: as the method does"""
+    models: ModelSettings = ModelSettings()
+
+    def about(self) -> str:
+        """All that an answer by a model depends on, but the question and the model."""
+        here = Settings(self.places, self.engine, method=self.method)
+        return msgspec.json.encode(here).decode()
 
 
 def data_home() -> Path:
@@ -67,15 +73,17 @@ class Session:
         self.settings = settings
         self._open = ExitStack()
         self._progress = progress
-        self.archive = self._open.enter_context(Archive(data_home() / "archive.sqlite"))
+        self.archive = self._open.enter_context(Archive(data_home() / ARCHIVE))
         self._fetcher: Fetcher | None = None
         self._library: Library | None = None
         self._skipped: tuple[Failure, ...] = ()
         self._similarity: Similarity | None = None
         self._similarity_tried = False
-        self._policy: Policy | None = None
+        self._models: Models | None = None
         self.heard: Callable[[str], None] = lambda said: None
         """is told each command that a model gives the text browser"""
+        self.tell: Callable[[str], None] | None = None
+        """is told what a model writes, as far as it has come"""
 
     def __enter__(self) -> Self:
         return self
@@ -122,51 +130,49 @@ class Session:
         A library that cannot be opened is no evidence. Raises Failed where it is misnamed, and
         where a model is and cannot be asked.
         """
-        policy = None if self.settings.method == "extract" else self._model()
         try:
-            library = self.open_library()
+            episode = self._answered(question)
         except Failed as failed:
             if failed.failure.outcome in MISTAKES:
                 raise
             method, why = self.settings.method, (failed.failure,)
             return Episode(question, method, stop="no_evidence", failures=why)
-        if policy is None:
-            episode = extract(question, library, self._ranker(), self._extracting())
-        else:
-            episode = self._written(question, library, policy)
         failures = tuple(dict.fromkeys((*episode.failures, *self._skipped)))
         return msgspec.structs.replace(episode, failures=failures)
 
-    def _extracting(self) -> ExtractSettings:
-        decline = self.settings.decline
-        return ExtractSettings() if decline is None else ExtractSettings(decline=decline)
+    def _answered(self, question: Question) -> Episode:
+        if self.settings.method == "extract":
+            decline = self.settings.decline
+            settings = ExtractSettings() if decline is None else ExtractSettings(decline=decline)
+            return extract(question, self.open_library(), self._ranker(), settings)
+        about, write = self.settings.about(), partial(self._written, question)
+        return self.models().answer(question, about, self.open_library, write)
 
-    def _written(self, question: Question, library: Library, policy: Policy) -> Episode:
+    def _written(self, question: Question, kept: Kept) -> Episode:
         """The answer of a model, by the method that the settings name."""
-        from rookery.draft.gophercite import GopherCiteSettings, gophercite
-        from rookery.draft.webglm import WebglmSettings, webglm
-        from rookery.draft.webgpt import WebgptSettings, webgpt
+        from rookery.draft.gophercite import gophercite
+        from rookery.draft.webglm import webglm
+        from rookery.draft.webgpt import webgpt
 
-        n = self.settings.samples
+        library, models = kept
         if self.settings.method == "webgpt":
-            browsing = WebgptSettings(samples=n or WebgptSettings().samples)
-            return webgpt(question, library, policy, settings=browsing, heard=self.heard)
-        ranker = self._ranker()
+            choosing, browser, writer = self._choosing(1), models("browse"), models("write")
+            return webgpt(question, library, browser, writer, choosing, heard=self.heard)
         if self.settings.method == "gophercite":
-            inline = GopherCiteSettings(samples=n or GopherCiteSettings().samples)
-            return gophercite(question, library, policy, ranker, settings=inline)
-        numbered = WebglmSettings(samples=n or WebglmSettings().samples)
-        return webglm(question, library, policy, ranker, settings=numbered)
+            return gophercite(question, library, models("write"), self._ranker(), self._choosing(8))
+        return webglm(question, library, models("write"), self._ranker(), self._choosing(1))
 
-    def _model(self) -> Policy:
-        """The model that the settings name, opened at the first use."""
-        if self._policy is None:
-            from rookery.draft.endpoint import endpoint_for, key_of
-            from rookery.draft.remote import Remote
+    def _choosing(self, samples: int) -> Choosing:
+        """So many samples, where the settings do not say how many."""
+        models = self.settings.models
+        return Choosing(models.samples or samples, worth=models.worth)
 
-            endpoint = endpoint_for("write", {}, self.settings.model, self.settings.base_url)
-            self._policy = self._open.enter_context(Remote(endpoint, key_of(endpoint)))
-        return self._policy
+    def models(self) -> Models:
+        """The models that the settings name."""
+        if self._models is None:
+            s, store = self.settings, data_home() / ARCHIVE
+            self._models = self._open.enter_context(Models(s.models, store, s.offline, self.tell))
+        return self._models
 
     def page(self, quote: Quote) -> Page | None:
         """The version of the page that this quote was cut from, from the archive."""

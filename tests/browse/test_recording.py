@@ -287,6 +287,18 @@ def test_a_session_that_begins_again_takes_the_place_of_the_former(recording: Re
     assert recording.replay("b").fetch(URL) == page("of b")
 
 
+def test_a_session_takes_the_name_and_the_place_of_another(recording: Recording) -> None:
+    for name in ("old", "new"):
+        recording.begin(name, name.encode())
+        recording.record(Script([page(f"of {name}")]), name).fetch(URL)
+    recording.rename("new", "old")
+    assert (recording.sessions(), recording.about("old")) == (["old"], b"new")
+    assert recording.replay("old").fetch(URL) == page("of new")
+    with pytest.raises(Failed, match="not_recorded"):
+        recording.rename("new", "old")
+    assert recording.calls("old")
+
+
 def test_a_session_that_never_began_is_named(recording: Recording) -> None:
     ways: list[Callable[[], object]] = [
         lambda: recording.about("x"),

@@ -129,6 +129,10 @@ def test_the_expected_gain_moves_and_grows_with_the_scale(scores: list[float], b
 Source = Callable[[int], Sequence[Answer]]
 
 
+def score(answer: Answer) -> float:
+    return by_text(ASKED, answer)
+
+
 def source(scores: Sequence[float], asked: list[int]) -> Source:
     """Answers with these rewards, in order; how many were asked for at a time goes into `asked`."""
     left = saying(scores)
@@ -144,7 +148,7 @@ def source(scores: Sequence[float], asked: list[int]) -> Source:
 
 def drawn(scores: Sequence[float], settings: Stopping) -> tuple[Choice[Answer], list[int]]:
     asked: list[int] = []
-    return choose_sequentially(ASKED, source(scores, asked), by_text, settings), asked
+    return choose_sequentially(source(scores, asked), score, settings), asked
 
 
 RISING = [float(number) for number in range(20)]
@@ -180,9 +184,8 @@ def test_a_source_that_runs_dry_ends_the_search() -> None:
 
 
 def test_a_source_that_gives_too_many_is_cut_short() -> None:
-    found = choose_sequentially(
-        ASKED, lambda size: saying(RISING), by_text, Stopping(cost=0.0, most=6, least=6)
-    )
+    settings = Stopping(cost=0.0, most=6, least=6)
+    found = choose_sequentially(lambda size: saying(RISING), score, settings)
     assert (len(found.scores), found.score) == (6, 5.0)
 
 

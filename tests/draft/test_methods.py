@@ -10,8 +10,9 @@ from rookery.browse.rules import Rules
 from rookery.browse.shelf import Shelf
 from rookery.cite.verify import verify
 from rookery.draft.gophercite import GopherCiteSettings, gophercite, truncated
-from rookery.draft.webglm import WebglmSettings, webglm
+from rookery.draft.webglm import webglm
 from rookery.draft.webgpt import STUCK, WebgptSettings, command_in, webgpt
+from rookery.draft.write import Choosing
 from rookery.records import (
     Answer,
     Completion,
@@ -123,18 +124,20 @@ class TestWebglm:
     def test_the_likelier_of_two_answers_is_chosen_and_the_reward_overrules(self) -> None:
         first = "They have learned that a particular person feeds them [1]."
         second = "Nobody has tested it [1]."
-        settings = WebglmSettings(samples=2)
+        two = Choosing(samples=2)
         said = Says([first, second], [-2.0, -0.1])
-        assert verified(webglm(WHY, WEB, said, settings=settings)).text == "Nobody has tested it."
+        assert verified(webglm(WHY, WEB, said, choosing=two)).text == "Nobody has tested it."
 
         def longest(question: Question, answer: Answer) -> float:
             return len(answer.text) / 100
 
         said = Says([first, second], [-2.0, -0.1])
-        answer = verified(webglm(WHY, WEB, said, reward=longest, settings=settings))
+        by_length = Choosing(samples=2, reward=longest)
+        answer = verified(webglm(WHY, WEB, said, choosing=by_length))
         assert answer.text.startswith("They have learned")
         said = Says([first, second])
-        episode = webglm(WHY, WEB, said, reward=longest, decline=0.9, settings=settings)
+        by_length = Choosing(samples=2, reward=longest, decline=0.9)
+        episode = webglm(WHY, WEB, said, choosing=by_length)
         assert episode.stop == "declined"
         assert episode.answer is not None
         assert episode.answer.declined
@@ -151,12 +154,13 @@ class TestWebglm:
 
 
 class TestGopherCite:
-    SETTINGS = GopherCiteSettings(pages=2, samples=3)
+    SETTINGS = GopherCiteSettings(pages=2)
+    THREE = Choosing(samples=3)
 
     def test_pages_take_turns_one_in_each_prompt(self) -> None:
         """GopherCite, section 2.3."""
         policy = Says([f"%<They learned it.>%(Gifts of crows)%[{GIFTS}]%"] * 3)
-        answer = verified(gophercite(WHY, WEB, policy, settings=self.SETTINGS))
+        answer = verified(gophercite(WHY, WEB, policy, choosing=self.THREE, settings=self.SETTINGS))
         assert [prompt.count("\nPage: ") for prompt in policy.asked] == [3, 3]
         assert all(prompt.endswith(f"Question: {WHY.text}\nAnswer:") for prompt in policy.asked)
         assert answer.text == "They learned it."
@@ -177,8 +181,8 @@ class TestGopherCite:
     )
     def test_bad_syntax_is_a_worded_reason(self, said: str, why: str) -> None:
         """GopherCite, appendix F.1."""
-        settings = GopherCiteSettings(pages=1, samples=1)
-        episode = gophercite(WHY, WEB, Says([said]), settings=settings)
+        settings = GopherCiteSettings(pages=1)
+        episode = gophercite(WHY, WEB, Says([said]), choosing=Choosing(), settings=settings)
         if not why:
             assert episode.answer is None or verified(episode)
             return
@@ -188,7 +192,7 @@ class TestGopherCite:
     def test_a_quote_with_a_typing_error_becomes_the_pages_own_words_and_is_marked(self) -> None:
         typed = GIFTS.replace("particular", "particlar")
         said = Says([f"%<They learned it.>%(Gifts of crows)%[{typed}]%"] * 3)
-        episode = gophercite(WHY, WEB, said, settings=self.SETTINGS)
+        episode = gophercite(WHY, WEB, said, choosing=self.THREE, settings=self.SETTINGS)
         assert verified(episode).quotes[0].text == GIFTS
         assert episode.counts()["repaired"] == 1
 
@@ -227,7 +231,7 @@ class TestWebgpt:
         commands = ["Search gifts", "Clicked on link 0", f"Quote: {GIFTS}", "End: Answer"]
         answers = ["They do [7].", "Because they learned it [1].", "No idea [1]."]
         policy = Says([*commands, *answers], [0, 0, 0, 0, -0.1, -0.5, -0.9])
-        episode = webgpt(WHY, WEB, policy, settings=WebgptSettings(samples=3))
+        episode = webgpt(WHY, WEB, policy, choosing=Choosing(samples=3))
         assert verified(episode).text == "Because they learned it."
         assert "cites [7]" in episode.failures[-1].detail
 

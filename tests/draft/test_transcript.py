@@ -188,6 +188,16 @@ def test_a_session_begins_anew_and_leaves_the_others_alone(tmp_path: Path) -> No
         assert [each.prompt for each in transcript.said("two")] == ["two?"]
 
 
+def test_a_session_takes_the_name_and_the_place_of_another(tmp_path: Path) -> None:
+    with Transcript(tmp_path / "said.sqlite") as transcript:
+        for session, name in (("old", "first"), ("new", "second")):
+            transcript.begin(session)
+            transcript.record(Numbering(name), session).complete("Why?")
+        transcript.rename("new", "old")
+        assert transcript.sessions() == ["old"]
+        assert [said.by for said in transcript.said("old")] == ["second"]
+
+
 def test_several_policies_of_a_session_are_told_apart_by_their_names(tmp_path: Path) -> None:
     with Transcript(tmp_path / "said.sqlite") as transcript:
         transcript.begin("one")
@@ -197,7 +207,7 @@ def test_several_policies_of_a_session_are_told_apart_by_their_names(tmp_path: P
         with pytest.raises(Failed, match=r"name one of the policies .*: judge, write"):
             transcript.replay("one")
         with pytest.raises(Failed, match="not_recorded"):
-            transcript.replay("one", "browse")
+            transcript.replay("one", "browse").complete("Why?")
 
 
 class Plain:

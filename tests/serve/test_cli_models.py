@@ -1,11 +1,12 @@
 """`rookery ask` by a model: three methods over a real server, and one that misbehaves."""
 
 import json
+import threading
 from pathlib import Path
 
 import pytest
 from commands import CORVIDS, GIFTS, Run
-from models import chat, refused, said, serving
+from models import Asking, chat, refused, said, serving
 
 WORDS = "because they have learned that a particular person feeds them"
 QUOTE = f"Crows most likely bring gifts to people {WORDS}"
@@ -79,3 +80,93 @@ def test_a_batch_by_a_model(run: Run, tmp_path: Path) -> None:
         by_model = ("--method", "webglm", "--model", "tiny", "--base-url", server.base_url)
         result = run("ask", *files, *CORVIDS, *by_model)
     assert (result.code, json.loads((tmp_path / "a.jsonl").read_text())["stop"]) == (0, "end")
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_an_answer_is_repeated_offline_without_the_server(run: Run, method: str) -> None:
+    with serving(*says(*METHODS[method])) as server:
+        live = asked(run, method, server.base_url)
+        asking = len(server.asked)
+        again = asked(run, method, server.base_url, "--offline")
+        assert len(server.asked) == asking
+    assert again == live == asked(run, method, server.base_url, "--offline")
+
+
+def test_a_failed_attempt_leaves_what_was_kept_before(run: Run) -> None:
+    with serving(*says(*METHODS["webglm"]), refused("401 Unauthorized", "bad key")) as server:
+        live = asked(run, "webglm", server.base_url)
+        assert asked(run, "webglm", server.base_url)[0] == 6
+        assert asked(run, "webglm", server.base_url, "--offline") == live
+
+
+def test_what_was_never_asked_cannot_be_repeated(run: Run) -> None:
+    with serving(*says("Nothing.")) as server:
+        code, found = asked(run, "webglm", server.base_url, "--offline", "-n", "3")
+    assert (code, found["stop"], found["counts"]["not_recorded"]) == (4, "no_evidence", 1)  # type: ignore[index]
+    assert server.asked == []
+
+
+def test_each_role_has_its_endpoint(run: Run, tmp_path: Path) -> None:
+    *commands, answer = METHODS["webgpt"]
+    with serving(*says(*commands)) as browsing, serving(*says(answer)) as writing:
+        (tmp_path / "roles.toml").write_text(
+            f'[browse]\nmodel = "small"\nbase_url = "{browsing.base_url}"\n'
+            f'[default]\nmodel = "large"\nbase_url = "{writing.base_url}"\n'
+        )
+        roles = ("--endpoints", tmp_path / "roles.toml")
+        live = run("ask", GIFTS, *CORVIDS, "--json", "--method", "webgpt", *roles)
+        again = run("ask", GIFTS, *CORVIDS, "--json", "--method", "webgpt", *roles, "--offline")
+    assert [len(server.asked) for server in (browsing, writing)] == [len(commands), 1]
+    assert {asking.fields["model"] for asking in browsing.asked} == {"small"}
+    assert (live.code, again) == (0, live)
+
+
+def test_a_cap_ends_what_would_cost_more(run: Run) -> None:
+    with serving(*says(*METHODS["webglm"])) as server:
+        code, found = asked(run, "webglm", server.base_url, "--cap-tokens", "500")
+    assert (code, found["stop"], found["counts"]["spending_cap"]) == (6, "policy_failed", 1)  # type: ignore[index]
+    assert server.asked == []
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_script_is_a_model(run: Run, tmp_path: Path, method: str) -> None:
+    lines = METHODS[method] * (8 if method == "gophercite" else 1)
+    (tmp_path / "said.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    trace = tmp_path / "trace.jsonl"
+    by_script = ("--json", "--method", method, "--trace", trace, "--model")
+    first = run("ask", GIFTS, *CORVIDS, *by_script, f"script:{tmp_path / 'said.jsonl'}")
+    assert first.code == 0
+    if method != "gophercite":  # of which a trace has one sample
+        assert run("ask", GIFTS, *CORVIDS, *by_script, f"script:{trace}") == first
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [("", "script_ended"), ("{}", "line 1 is neither"), ("no json", "line 1 is neither")],
+)
+def test_a_script_that_says_nothing(run: Run, tmp_path: Path, lines: str, said: str) -> None:
+    (tmp_path / "said.jsonl").write_text(lines)
+    by_script = ("--method", "webglm", "--model", f"script:{tmp_path / 'said.jsonl'}")
+    result = run("ask", GIFTS, *CORVIDS, *by_script)
+    assert (result.code, result.out) == (6 if said == "script_ended" else 2, "")
+    assert said in result.err
+    assert run("ask", GIFTS, *CORVIDS, *by_script[:3], f"script:{tmp_path}").code == 2
+
+
+def test_a_batch_asks_for_many_answers_at_once(run: Run, tmp_path: Path) -> None:
+    both = threading.Barrier(2, timeout=20)
+
+    def together(asking: Asking) -> bytes:
+        both.wait()
+        return said(chat(METHODS["webglm"][0]))
+
+    lines = [json.dumps({"id": str(number), "text": GIFTS}) for number in range(4)]
+    (tmp_path / "q.jsonl").write_text("\n".join(lines) + "\n")
+    files = ("--batch", tmp_path / "q.jsonl", "--out", tmp_path / "a.jsonl")
+    with serving(together) as server:
+        by_model = ("--method", "webglm", "--model", "tiny", "--base-url", server.base_url)
+        assert run("ask", *files, *CORVIDS, *by_model).code == 0
+    found = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
+    assert [(line["question"]["id"], line["stop"]) for line in found] == [
+        (str(n), "end") for n in range(4)
+    ]
