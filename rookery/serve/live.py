@@ -16,8 +16,9 @@ from rookery.serve.terminal import clean
 LINES = 6
 """of the latest that are shown"""
 # A title and a quote, a command that quotes, marks of citations; each perhaps not finished yet.
+_TEXT = r"(?:[^\\]|\\.|\\\Z)*?"
 _QUOTED = re.compile(
-    r"%\((?:[^\\]|\\.)*?(?:\)%\[(?:[^\\]|\\.)*?(?:\]%|\Z)|\Z)|(?<=^Quote)[: ].*\Z|%<|>%|\[\d*\]?",
+    rf">?%\({_TEXT}(?:\)%\[{_TEXT}(?:\]%|\Z)|\Z)|(?<=^Quote)[: ].*\Z|%<|>%|\[\d*\]?",
     re.DOTALL | re.MULTILINE,
 )
 

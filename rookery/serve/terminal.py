@@ -142,6 +142,8 @@ def summary(episode: Episode, verdicts: Sequence[Verdict]) -> str:
         quotes = f"{good} of {len(verdicts)} quote{'s' * (len(verdicts) != 1)} verified"
         score = [f"score {answer.score:.2f}"] if answer.score else []
         parts = [*["declined"] * answer.declined, *[quotes, *score] * bool(verdicts), *parts]
+    early = [failure for failure in episode.failures if failure.outcome == "stopped_early"]
+    parts += [failure.detail.partition(":")[0] for failure in early]
     if episode.failures:
         noted = "noted" if episode.by in BY_MODELS else "not read"
         parts.append(f"{noted}: {', '.join(reasons(episode.failures))}")

@@ -50,13 +50,13 @@ class Says:
     asked: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._said = 0
+        self.said = 0
 
     def complete(
         self, prompt: str, n: int = 1, allow: Callable[..., object] | None = None
     ) -> list[Completion]:
         self.asked.append(prompt)
-        at, self._said = self._said, self._said + n
+        at, self.said = self.said, self.said + n
         return [
             Completion(text, logprobs=tuple(self.logprobs[number : number + 1]))
             for number, text in enumerate(self.words[at : at + n], at)
@@ -151,6 +151,32 @@ class TestWebglm:
     def test_a_policy_that_cannot_be_asked_says_why(self) -> None:
         episode = webglm(WHY, WEB, Unreachable())
         assert (episode.stop, episode.counts()) == ("policy_failed", {"model_unreachable": 1})
+
+
+class TestChoosing:
+    """What every method does with its samples."""
+
+    GOOD = "They have learned that a particular person feeds them [1]."
+
+    def test_no_more_is_drawn_than_is_worth_it(self) -> None:
+        said = Says([self.GOOD] * 64, [-0.5] * 64)
+        episode = webglm(WHY, WEB, said, choosing=Choosing(64, worth=0.01))
+        assert (episode.stop, len(said.asked), said.said) == ("end", 1, 4)
+        assert "4 of 64 samples were drawn, 94% saved" in episode.failures[-1].detail
+
+    def test_what_was_said_before_a_failure_is_chosen_from(self) -> None:
+        class Breaking(Says):
+            def complete(
+                self, prompt: str, n: int = 1, allow: Callable[..., object] | None = None
+            ) -> list[Completion]:
+                if self.asked:
+                    raise Failed(Failure("m", "model_broke_off", "ask again"))
+                return super().complete(prompt, n)
+
+        quoting = f"%<They learned it.>%(Gifts of crows)%[{GIFTS}]%"
+        episode = gophercite(WHY, WEB, Breaking([quoting] * 8))
+        assert verified(episode).text == "They learned it."
+        assert episode.counts() == {"model_broke_off": 1}
 
 
 class TestGopherCite:
