@@ -237,14 +237,19 @@ def verify(
 @app.command()
 def doctor(
     engine: Annotated[str, typer.Option(help="The search engine to try.")] = "wikipedia",
+    model: Model = "",
+    base_url: BaseUrl = "",
+    endpoints: Endpoints = "",
     as_json: AsLines = False,
     private: Private = False,
     proxy: Proxy = False,
 ) -> None:
-    """Check search, store, index and the dense ranker one by one, and say what to do."""
+    """Check search, model, store, index and ranker one by one, and say what to do."""
     from rookery.serve.doctor import examine
+    from rookery.serve.models import ModelSettings
 
-    raise typer.Exit(examine(engine, as_json, private, proxy))
+    models = ModelSettings(model, base_url, endpoints)
+    raise typer.Exit(examine(engine, models, as_json, private, proxy))
 
 
 @app.callback(invoke_without_command=True)

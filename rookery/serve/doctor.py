@@ -14,14 +14,22 @@ from rookery.browse.fetch import Fetcher, Limits
 from rookery.browse.folder import Folder
 from rookery.browse.places import bundled, engine_named
 from rookery.cite import dense
+from rookery.draft.endpoint import Endpoint
+from rookery.draft.remote import probe_grammar
 from rookery.records import Failed, Record
 from rookery.serve.exits import ANSWERED, NO_EVIDENCE
+from rookery.serve.models import Models, ModelSettings
 from rookery.serve.session import cache_home, data_home
 from rookery.serve.terminal import as_json
 
 LOW_DISK = 500_000_000
 """bytes free below which an index may not fit"""
 WITHOUT = {"search": "; without the web, name your own documents: rookery ask ... --in DIR"}
+OBEDIENCE = {
+    "obeyed": "keeps to grammars",
+    "ignored": "takes grammars and does not keep to them",
+    "refused": "refuses grammars",
+}
 GOOD, ABSENT, BAD = "ok", "optional", "failed"
 
 
@@ -34,11 +42,11 @@ class Finding(Record, frozen=True):
     detail: str
 
 
-def examine(engine: str, json: bool, private: bool, proxy: bool) -> int:
+def examine(engine: str, models: ModelSettings, json: bool, private: bool, proxy: bool) -> int:
     """Print a finding for each part; gives 4 where one that is needed failed."""
     out = Console(highlight=False)
     bad = False
-    for finding in _findings(engine, private, proxy):
+    for finding in _findings(engine, models, private, proxy):
         bad = bad or finding.state == BAD
         if json:
             sys.stdout.write(as_json(finding) + "\n")
@@ -49,11 +57,16 @@ def examine(engine: str, json: bool, private: bool, proxy: bool) -> int:
     return NO_EVIDENCE if bad else ANSWERED
 
 
-def _findings(engine: str, private: bool, proxy: bool) -> Iterator[Finding]:
+def _findings(
+    engine: str, models: ModelSettings, private: bool, proxy: bool
+) -> Iterator[Finding]:
     yield _tried("store", _store)
     yield _tried("index", _index)
     yield _tried("search", lambda: _search(engine, private, proxy))
-    yield Finding("model", GOOD, "none needed: the method extract answers without one")
+    if models:
+        yield _tried("model", lambda: _model(models))
+    else:
+        yield Finding("model", GOOD, "none needed: the method extract answers without one")
     ranker = dense.load()
     if ranker is None:
         yield Finding("ranker", ABSENT, f"words alone decide; {dense.missing()}")
@@ -87,6 +100,18 @@ def _index() -> str:
     ):
         found = folder.search("Why do crows bring gifts?", 1)
     return f"reads and finds the bundled pages (best: {found[0].title!r})"
+
+
+def _model(settings: ModelSettings) -> str:
+    """Asks it for a word, and whether it keeps to a grammar where it says that it takes one."""
+    with TemporaryDirectory() as place, Models(settings, Path(place) / "a.sqlite") as models:
+        model, endpoint = models.model("write"), models.endpoint("write")
+        said = model.complete("Reply with the word: ready")[0]
+        parts = [f"{model.name} answers"]
+        parts += ["with" if said.logprobs else "without", "log-probabilities"]
+        if isinstance(endpoint, Endpoint) and endpoint.grammars != "none":
+            parts.append(f"; it {OBEDIENCE[probe_grammar(model)]}")
+    return " ".join(parts).replace(" ;", ";")
 
 
 def _search(engine: str, private: bool, proxy: bool) -> str:

@@ -120,7 +120,7 @@ class Models:
         self._transcript.begin(new)
         library = self._recording.record(open_library(), new)
         episode = write(
-            Kept(library, lambda role: self._aloud(self._transcript.record(self._model(role), new)))
+            Kept(library, lambda role: self._aloud(self._transcript.record(self.model(role), new)))
         )
         if episode.stop != "policy_failed":
             self._recording.rename(new, name)
@@ -145,7 +145,8 @@ class Models:
             return named.model
         return Script.name if named.startswith(SCRIPT) else Path(named).name
 
-    def _model(self, role: str) -> Model:
+    def model(self, role: str) -> Model:
+        """The role's model itself, nothing of which is kept. Raises Failed."""
         named = self.endpoint(role)
         with self._turn:
             found = next((model for known, model in self._models if known == named), None)

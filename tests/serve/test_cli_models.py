@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from commands import CORVIDS, GIFTS, Run
 from models import Asking, chat, refused, said, serving
+from stage import Stage
 
 WORDS = "because they have learned that a particular person feeds them"
 QUOTE = f"Crows most likely bring gifts to people {WORDS}"
@@ -170,3 +171,18 @@ def test_a_batch_asks_for_many_answers_at_once(run: Run, tmp_path: Path) -> None
     assert [(line["question"]["id"], line["stop"]) for line in found] == [
         (str(n), "end") for n in range(4)
     ]
+
+
+def test_the_doctor_asks_the_model(run: Run, web: Stage, tmp_path: Path) -> None:
+    engine = ("--engine", f"searxng:{web.base}", "--allow-private")
+    with serving(*says("ready", "ready", "It is sunny.")) as server:
+        by_model = ("--model", "tiny", "--base-url", server.base_url)
+        assert "tiny answers without log-probabilities" in run("doctor", *engine, *by_model).out
+        (tmp_path / "e.toml").write_text(
+            f'[write]\nmodel = "tiny"\nbase_url = "{server.base_url}"\ngrammars = "vllm"\n'
+        )
+        ignoring = run("doctor", *engine, "--endpoints", tmp_path / "e.toml")
+    assert "takes grammars and does not keep to them" in ignoring.out
+    with serving(refused("401 Unauthorized", "bad key")) as server:
+        result = run("doctor", *engine, "--model", "tiny", "--base-url", server.base_url)
+    assert (result.code, "model_refused_key" in result.out) == (4, True)
