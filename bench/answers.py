@@ -16,12 +16,12 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import cache, partial
 from typing import Any, NamedTuple
 
-from bench.curve import draw
 from bench.report import ROOT, require, show, write
 from bench.squad import ARCHIVE, CACHE, DATA, VECTORS, Asked, Gold, Squad, fill
 from rookery.browse.folder import Folder
 from rookery.cite import dense
 from rookery.cite.rank import Similarity
+from rookery.draft.curve import drawn
 from rookery.draft.extract import Confidence, ExtractSettings, answer_from, weigh
 from rookery.draft.gather import Gathered, gather
 from rookery.records import Hit, Page
@@ -97,7 +97,7 @@ def outcome(arm: str, gone: bool, asked: Asked) -> Outcome:
     return Outcome(
         held[0],
         any(held),
-        answer.score,
+        answer.score or 0.0,
         any(_holds(page.text[hit.start : hit.end], asked) for page, hit in gathered.found),
         any(gold.is_hit(asked, *place) for place in places[:5]),
     )
@@ -242,7 +242,12 @@ def main() -> None:
                 refit(pool, squad, arm, options.questions)
             return
         figures = {arm: trial(pool, squad, arm, options.questions) for arm in arms}
-    draw(PICTURE, {arm: figures[arm]["curve"] for arm in arms})
+    lines = {
+        arm: [(point["answered"], point["correct"]) for point in figures[arm]["curve"]]
+        for arm in arms
+    }
+    picture = drawn(lines, "share of these whose first quote is right")
+    PICTURE.write_text(picture, encoding="utf-8")
     run = {"questions": options.questions, "targets": TARGETS, "decline": ExtractSettings().decline}
     write("answers", {**run, "arms": figures})
 

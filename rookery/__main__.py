@@ -77,6 +77,29 @@ CapTokens = Annotated[
 CapMoney = Annotated[
     float | None, typer.Option(min=0, help="The same in money, by the prices of --endpoints.")
 ]
+Decline = Annotated[
+    float | None,
+    typer.Option(
+        min=0,
+        max=1,
+        help="Least share of what is answered that is to be good: a promise, after rookery "
+        "calibrate. Of extract: decline answers less likely than this to be right.",
+    ),
+]
+Engine = Annotated[
+    str, typer.Option(help="wikipedia, wikipedia:LANGUAGE, searxng:URL, brave or google.")
+]
+Offline = Annotated[bool, typer.Option("--offline", help="Only what was opened or said before.")]
+Batch = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Answer each question of a JSONL file; - is the input."),
+]
+Out = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Where --batch writes; resumes there.")
+]
+Trace = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Append the whole episode as a JSON line.")
+]
 METHODS = ("extract", "webgpt", "gophercite", "webglm")
 
 
@@ -94,27 +117,12 @@ def ask(
     worth: Worth = 0.0,
     cap_tokens: CapTokens = None,
     cap_money: CapMoney = None,
-    decline: Annotated[
-        float | None,
-        typer.Option(min=0, max=1, help="Decline answers less likely than this to be right."),
-    ] = None,
-    engine: Annotated[
-        str,
-        typer.Option(help="wikipedia, wikipedia:LANGUAGE, searxng:URL, brave or google."),
-    ] = "wikipedia",
-    offline: Annotated[
-        bool, typer.Option("--offline", help="Only what was opened before.")
-    ] = False,
-    batch: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Answer each question of a JSONL file; - is the input."),
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Where --batch writes; resumes there.")
-    ] = None,
-    trace: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Append the whole episode as a JSON line.")
-    ] = None,
+    decline: Decline = None,
+    engine: Engine = "wikipedia",
+    offline: Offline = False,
+    batch: Batch = None,
+    out: Out = None,
+    trace: Trace = None,
     as_json: AsJson = False,
     private: Private = False,
     proxy: Proxy = False,
@@ -128,27 +136,51 @@ def ask(
         _wrong(f"there is no method {method!r}: use one of {', '.join(METHODS)}")
     models = ModelSettings(model, base_url, endpoints, samples, worth, cap_tokens, cap_money)
     if (method == "extract") == bool(models):
-        _wrong("--method webgpt, gophercite or webglm goes with --model and --base-url, or --endpoints")
-    if method != "extract" and decline is not None:
-        _wrong("--decline is for extract: a model's answers have no calibrated score yet")
+        _wrong(
+            "--method webgpt, gophercite or webglm goes with --model and --base-url, or --endpoints"
+        )
     if bool(question) == bool(batch) or bool(batch) != bool(out):
         _wrong('give one question, as in rookery ask "Why ...?", or --batch FILE with --out FILE')
     if batch and (trace or as_json):
         _wrong("--trace and --json are for one question; --batch writes JSON lines to --out")
-    settings = Settings(
-        tuple(places or ()),
-        engine,
-        offline,
-        private,
-        proxy,
-        decline,
-        method,
-        models,
-    )
+    everywhere = tuple(places or ())
+    settings = Settings(everywhere, engine, offline, private, proxy, decline, method, models)
     if batch and out:
         raise typer.Exit(asking.batch(settings, batch, out))
     text = _typed() if question == "-" else question
     raise typer.Exit(asking.ask(settings, text, as_json, trace))
+
+
+@app.command()
+def calibrate(
+    answers: Annotated[
+        Path, typer.Argument(help="What rookery ask --batch wrote; - is the input.")
+    ],
+    method: Method = "",
+    model: Model = "",
+    base_url: BaseUrl = "",
+    endpoints: Endpoints = "",
+    samples: Samples = None,
+    worth: Worth = 0.0,
+    ratings: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help='Ratings on the scale "good", in place of gold answers.'),
+    ] = None,
+    decline: Annotated[
+        float, typer.Option(help="Least share of what is answered that is to be good.")
+    ] = 0.9,
+    as_json: AsJson = False,
+) -> None:
+    """Label a model's saved answers, so that --decline keeps a promise."""
+    from rookery.serve.calibrating import calibrate_answers
+    from rookery.serve.models import ModelSettings
+    from rookery.serve.session import Settings
+
+    if method not in METHODS[1:]:
+        _wrong(f"name the answers' --method: one of {', '.join(METHODS[1:])}")
+    models = ModelSettings(model, base_url, endpoints, samples, worth)
+    settings = Settings(decline=decline, method=method, models=models)
+    raise typer.Exit(calibrate_answers(settings, answers, ratings, as_json))
 
 
 @app.command()

@@ -172,7 +172,8 @@ class Answer(Record, frozen=True):
     quotes: tuple[Quote, ...] = ()
     claims: tuple[Claim, ...] = ()
     declined: bool = False
-    score: float = 0.0
+    score: float | None = None
+    """None: nothing says how good it is"""
 
     def __post_init__(self) -> None:
         for claim in self.claims:

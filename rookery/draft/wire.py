@@ -42,6 +42,10 @@ class Asked(NamedTuple):
     stream: bool = False
 
 
+SPARED = ("stream_options", "logprobs")
+"""fields that some servers refuse, and that can be done without"""
+
+
 def body(endpoint: Endpoint, asked: Asked, remedies: frozenset[str]) -> dict[str, Any]:
     """The fields of a request. `remedies` are those that the server was found to need."""
     fields: dict[str, Any] = {"model": endpoint.model, "max_tokens": endpoint.max_tokens}
@@ -64,8 +68,8 @@ def body(endpoint: Endpoint, asked: Asked, remedies: frozenset[str]) -> dict[str
         fields |= {"stream": True, "stream_options": {"include_usage": True}}
     if "max_completion_tokens" in remedies:
         fields["max_completion_tokens"] = fields.pop("max_tokens")
-    if "stream_options" in remedies:
-        fields.pop("stream_options", None)
+    for name in remedies.intersection(SPARED):
+        fields.pop(name, None)
     return fields | _grammar(endpoint, asked.grammar) | endpoint.extra
 
 
@@ -74,8 +78,9 @@ def remedy(trouble: Trouble, fields: dict[str, Any]) -> str:
     if trouble.outcome == "model_refused":
         if "max_completion_tokens" in trouble.said and "max_tokens" in fields:
             return "max_completion_tokens"
-        if "stream_options" in trouble.said and "stream_options" in fields:
-            return "stream_options"
+        for name in SPARED:
+            if name in trouble.said and name in fields:
+                return name
     return ""
 
 

@@ -126,9 +126,10 @@ def answered(
         return Episode(
             question, by, steps, None, "policy_failed" if broken else "bad_syntax", failures
         )
-    answer = msgspec.structs.replace(best.answer, score=choice.score if choice else 0.0)
+    answer = msgspec.structs.replace(best.answer, score=choice.score if choice else None)
     stop = "end"
-    if choosing.decline is not None and answer.score < choosing.decline:
+    score = -math.inf if answer.score is None else answer.score
+    if choosing.decline is not None and score < choosing.decline:
         answer, stop = msgspec.structs.replace(answer, declined=True), "declined"
     return Episode(question, by, (*before, best.step), answer, stop, failures)
 

@@ -36,6 +36,7 @@ def ask(settings: Settings, text: str, json: bool, trace: Path | None) -> int:
     question = asked(text)
     out, err = Console(highlight=False), Console(stderr=True, highlight=False)
     with Meter(err, "reading") as meter, Session(settings, meter) as session:
+        _warn(session, err)
         with _waiting(err, session):
             episode = session.answer(question)
         quotes = episode.answer.quotes if episode.answer else ()
@@ -52,6 +53,13 @@ def ask(settings: Settings, text: str, json: bool, trace: Path | None) -> int:
         with trace.open("a", encoding="utf-8") as lines:
             lines.write(episode.to_json() + "\n")
     return _exit(episode, verdicts)
+
+
+def _warn(session: Session, err: Console) -> None:
+    """Where --decline cannot keep its promise by any threshold. Raises Failed without labels."""
+    found = session.calibration()
+    if found is not None and found.threshold is None:
+        err.print(f"every answer will be declined: {found.reason}", markup=False, soft_wrap=True)
 
 
 def _waiting(err: Console, session: Session) -> AbstractContextManager[object]:
@@ -75,6 +83,7 @@ def batch(settings: Settings, questions_file: Path, out: Path) -> int:
     err = Console(stderr=True, highlight=False)
     wanted = list(questions(questions_file))
     with Meter(err, "reading") as meter, Session(settings, meter) as session:
+        _warn(session, err)
         session.open_library()  # indexed once, here, before any worker opens it
         done = _answer_all(settings, session, wanted, out, err)
     stops, failed = _tally(out)

@@ -57,9 +57,7 @@ def examine(engine: str, models: ModelSettings, json: bool, private: bool, proxy
     return NO_EVIDENCE if bad else ANSWERED
 
 
-def _findings(
-    engine: str, models: ModelSettings, private: bool, proxy: bool
-) -> Iterator[Finding]:
+def _findings(engine: str, models: ModelSettings, private: bool, proxy: bool) -> Iterator[Finding]:
     yield _tried("store", _store)
     yield _tried("index", _index)
     yield _tried("search", lambda: _search(engine, private, proxy))

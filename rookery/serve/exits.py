@@ -13,6 +13,7 @@ NO_ANSWER = 6
 
 MISTAKES = frozenset(
     "not_found unreadable unknown_engine invalid_url unsupported_scheme".split()
-    + "no_model bad_endpoint no_key no_openai".split()
+    + "no_model bad_endpoint no_key no_openai no_torch bad_model no_device".split()
+    + "no_calibration bad_calibration not_usable no_labels unwritable".split()
 )
 """outcomes that are wrong use, and not a world that did not answer"""

@@ -9,6 +9,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple, Self
 
+import msgspec
+
 from rookery.browse.recording import Recording
 from rookery.draft.aloud import Aloud
 from rookery.draft.endpoint import Endpoint, endpoint_for, key_of, read_endpoints
@@ -94,7 +96,8 @@ class Models:
         """Where the role's model is served; or what --model says, where it is none of a server."""
         if self.settings.model.startswith((LOCAL, SCRIPT)):
             return self.settings.model
-        return endpoint_for(role, self._endpoints, self.settings.model, self.settings.base_url)
+        found = endpoint_for(role, self._endpoints, self.settings.model, self.settings.base_url)
+        return msgspec.structs.replace(found, logprobs=True) if role == "write" else found
 
     @property
     def at_once(self) -> int:
@@ -143,7 +146,11 @@ class Models:
         named = self.endpoint(role)
         if isinstance(named, Endpoint):
             return named.model
-        return Script.name if named.startswith(SCRIPT) else Path(named).name
+        return (
+            Script.name
+            if named.startswith(SCRIPT)
+            else Path(named.removeprefix(LOCAL)).resolve().name
+        )
 
     def model(self, role: str) -> Model:
         """The role's model itself, nothing of which is kept. Raises Failed."""

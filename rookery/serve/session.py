@@ -18,6 +18,8 @@ from rookery.browse.archive import Archive
 from rookery.browse.fetch import Fetcher
 from rookery.browse.places import is_url, open_library, path_of
 from rookery.cite.rank import Similarity
+from rookery.draft.calibrated import least_score, scored_by, threshold_for
+from rookery.draft.decline import Calibration
 from rookery.draft.extract import ExtractSettings, extract
 from rookery.draft.write import Choosing
 from rookery.records import Episode, Failed, Failure, Library, Page, Question, Quote
@@ -80,6 +82,7 @@ class Session:
         self._similarity: Similarity | None = None
         self._similarity_tried = False
         self._models: Models | None = None
+        self._calibration: Calibration | None = None
         self.heard: Callable[[str], None] = lambda said: None
         """is told each command that a model gives the text browser"""
         self.tell: Callable[[str], None] | None = None
@@ -164,8 +167,17 @@ class Session:
 
     def _choosing(self, samples: int) -> Choosing:
         """So many samples, where the settings do not say how many."""
-        models = self.settings.models
-        return Choosing(models.samples or samples, worth=models.worth)
+        models, found = self.settings.models, self.calibration()
+        decline = None if found is None else least_score(found)
+        return Choosing(models.samples or samples, worth=models.worth, decline=decline)
+
+    def calibration(self) -> Calibration | None:
+        """What --decline promises of a model's answers, or why it cannot. Raises Failed."""
+        s, by = self.settings, self.settings.models
+        if self._calibration is None and s.decline is not None and s.method != "extract":
+            scored = scored_by(s.method, self.models().endpoint, by.samples, by.worth)
+            self._calibration = threshold_for(scored, s.decline, data_home())
+        return self._calibration
 
     def models(self) -> Models:
         """The models that the settings name."""

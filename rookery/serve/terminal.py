@@ -140,7 +140,7 @@ def summary(episode: Episode, verdicts: Sequence[Verdict]) -> str:
     else:
         good = sum(verdict.verified for verdict in verdicts)
         quotes = f"{good} of {len(verdicts)} quote{'s' * (len(verdicts) != 1)} verified"
-        score = [f"score {answer.score:.2f}"] if answer.score else []
+        score = [f"score {answer.score:.2f}"] if answer.score is not None else []
         parts = [*["declined"] * answer.declined, *[quotes, *score] * bool(verdicts), *parts]
     early = [failure for failure in episode.failures if failure.outcome == "stopped_early"]
     parts += [failure.detail.partition(":")[0] for failure in early]

@@ -589,6 +589,13 @@ def test_a_server_that_does_not_know_stream_options_is_asked_without() -> None:
         assert ["stream_options" in asked.fields for asked in server.asked] == [True, False]
 
 
+def test_a_server_that_does_not_know_logprobs_is_asked_without() -> None:
+    refusal = refused("400 Bad Request", "logprobs is not supported")
+    with asking(refusal, FINE, logprobs=True) as (model, server):
+        assert not model.complete("Why?")[0].logprobs
+        assert ["logprobs" in asked.fields for asked in server.asked] == [True, False]
+
+
 def test_wrong_use_is_an_error_at_once() -> None:
     with asking(FINE) as (model, server):
         with pytest.raises(ValueError, match="grammar"):
