@@ -148,10 +148,10 @@ def test_offline_says_what_was_never_opened(run: Run) -> None:
         (("ask", "--batch", "q", "--out", "a", "--trace", "t"), "for one question"),
         (
             ("ask", "Why?", "--method", "webgpt"),
-            "other than extract goes with --model and --base-url",
+            "goes with --model and --base-url",
         ),
         (("ask", "Why?", "--method", "guess"), "use one of extract, webgpt"),
-        (("ask", "Why?", "--model", "m"), "other than extract goes with --model and --base-url"),
+        (("ask", "Why?", "--model", "m"), "goes with --model and --base-url"),
         (("ask", "Why?", "--in", "no/such/folder"), "no/such/folder: there is no such file"),
         (("ask", "Why?", "--in", ""), "name a folder, a file or an address"),
         (("ask", "Why?", "--engine", "altavista"), "use wikipedia"),
