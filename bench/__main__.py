@@ -16,6 +16,7 @@ DATA = {
     "sessions": "",
     "demonstrations": "squad",
     "decline": "",
+    "sides": "boolq",
     "constraint": "squad",
     "search": "squad",
     "answers": "squad",

@@ -100,6 +100,13 @@ Out = Annotated[
 Trace = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Append the whole episode as a JSON line.")
 ]
+BothSides = Annotated[
+    bool,
+    typer.Option(
+        "--both-sides",
+        help="Show apart what speaks for and against the claim that the question assumes.",
+    ),
+]
 METHODS = ("extract", "webgpt", "gophercite", "webglm")
 
 
@@ -118,6 +125,7 @@ def ask(
     cap_tokens: CapTokens = None,
     cap_money: CapMoney = None,
     decline: Decline = None,
+    both_sides: BothSides = False,
     engine: Engine = "wikipedia",
     offline: Offline = False,
     batch: Batch = None,
@@ -135,7 +143,9 @@ def ask(
     if method not in METHODS:
         _wrong(f"there is no method {method!r}: use one of {', '.join(METHODS)}")
     models = ModelSettings(model, base_url, endpoints, samples, worth, cap_tokens, cap_money)
-    if (method == "extract") == bool(models):
+    if both_sides and (method != "extract" or decline is not None):
+        _wrong("--both-sides is a method of its own: leave out --method and --decline")
+    if (method == "extract") == bool(models) and not both_sides:
         _wrong(
             "--method webgpt, gophercite or webglm goes with --model and --base-url, or --endpoints"
         )
@@ -144,6 +154,7 @@ def ask(
     if batch and (trace or as_json):
         _wrong("--trace and --json are for one question; --batch writes JSON lines to --out")
     everywhere = tuple(places or ())
+    method = "sides" if both_sides else method
     settings = Settings(everywhere, engine, offline, private, proxy, decline, method, models)
     if batch and out:
         raise typer.Exit(asking.batch(settings, batch, out))

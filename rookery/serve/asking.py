@@ -66,7 +66,7 @@ def _waiting(err: Console, session: Session) -> AbstractContextManager[object]:
     """Something that moves while the web is searched or a model writes; folders and sites have a
     bar of their own."""
     settings = session.settings
-    near, by_model = settings.places or settings.offline, settings.method != "extract"
+    near, by_model = settings.places or settings.offline, bool(settings.models)
     if not err.is_terminal or (near and not by_model):
         return nullcontext()
     live = Live(err, "thinking" if near else "searching the web")
@@ -107,7 +107,7 @@ def _answer_all(
         def progress(done: int) -> None:
             meter(done, len(wanted))
 
-        if settings.method == "extract":
+        if not settings.models:
             return answer_all(wanted, out, partial(_answering, settings), cores(), progress)
         at_once = session.models().at_once
         return answer_all(wanted, out, lambda: partial(_line, session), at_once, progress, True)

@@ -21,6 +21,8 @@ from rookery.cite.rank import Similarity
 from rookery.draft.calibrated import least_score, scored_by, threshold_for
 from rookery.draft.decline import Calibration
 from rookery.draft.extract import ExtractSettings, extract
+from rookery.draft.sides import BY as SIDES
+from rookery.draft.sides import both_sides
 from rookery.draft.write import Choosing
 from rookery.records import Episode, Failed, Failure, Library, Page, Question, Quote
 from rookery.serve.exits import MISTAKES
@@ -148,6 +150,8 @@ class Session:
             decline = self.settings.decline
             settings = ExtractSettings() if decline is None else ExtractSettings(decline=decline)
             return extract(question, self.open_library(), self._ranker(), settings)
+        if not self.settings.models:
+            return both_sides(question, self.open_library(), self._ranker())
         about, write = self.settings.about(), partial(self._written, question)
         return self.models().answer(question, about, self.open_library, write)
 
@@ -161,6 +165,8 @@ class Session:
         if self.settings.method == "webgpt":
             choosing, browser, writer = self._choosing(1), models("browse"), models("write")
             return webgpt(question, library, browser, writer, choosing, heard=self.heard)
+        if self.settings.method == SIDES:
+            return both_sides(question, library, self._ranker(), models("write"))
         if self.settings.method == "gophercite":
             return gophercite(question, library, models("write"), self._ranker(), self._choosing(8))
         return webglm(question, library, models("write"), self._ranker(), self._choosing(1))

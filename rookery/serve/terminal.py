@@ -153,6 +153,7 @@ def summary(episode: Episode, verdicts: Sequence[Verdict]) -> str:
 BY_MODELS = ("webgpt", "gophercite", "webglm")
 WITHOUT_ANSWER = {
     "no_evidence": "no evidence",
+    "no_claim": "no answer: the question assumes no claim that could be denied",
     "bad_syntax": "no answer: what the model wrote cites nothing that it was shown",
     "no_quotes": "no answer: the model quoted nothing to answer from",
     "max_actions": "no answer: the model's actions ran out before it quoted anything",
