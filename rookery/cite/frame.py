@@ -8,14 +8,14 @@ know: it stops in the state `title`, and goes on from `quoted`, after the words 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from rookery.cite.pieces import NEVER
+from rookery.cite.shape import Form
 from rookery.cite.trie import Bytes, Ints
 
-Form = Literal["claim", "answer", "quote"]
 Table = dict[str, tuple[str, dict[str, str]]]
 """of each state: the state after any other character, the states after these"""
 

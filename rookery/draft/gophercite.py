@@ -4,7 +4,7 @@ It knows neither models nor networks.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from itertools import cycle, islice
 
 import msgspec
@@ -16,6 +16,7 @@ from rookery.cite.rank import RankWeights, Similarity, rank
 from rookery.cite.repair import RepairSettings, repair
 from rookery.cite.syntax import parse_inline
 from rookery.draft.gather import GatherLimits, gather
+from rookery.draft.held import Hold
 from rookery.draft.write import Choosing, Draft, answered, drafts, prompt
 from rookery.records import (
     Answer,
@@ -29,7 +30,6 @@ from rookery.records import (
     Quote,
 )
 
-Hold = Callable[[Sequence[tuple[str, str]]], Policy]
 BY = "gophercite"
 
 
@@ -115,8 +115,8 @@ def _of_page(
     source = neutral(page.text[start:end])
     shown = f"Page: {' '.join(neutral(page.title).split())}\n{source}\n"
     asked = prompt("gophercite", pages=shown, question=question.text)
-    writer = hold([(page.title, page.text[start:end])]) if hold else policy
-    return drafts(writer, asked, n, read)
+    held = hold([(page.title, page.text[start:end])]) if hold else policy
+    return drafts(held, asked, n, read)
 
 
 def truncated(page: Page, found: int, settings: GopherCiteSettings) -> tuple[int, int]:

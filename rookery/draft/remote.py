@@ -283,6 +283,11 @@ def _say_all(say: Callable[[Turn], None], waiting: "SimpleQueue[Turn | None]") -
 
 
 PROBE = "rookery-probe-7"
+PROBE_GRAMMAR = f"""start: PROBED
+PROBED: PART & /(?s:.{{{len(PROBE)}}})/
+PART: %regex {{"substring_chars": "{PROBE}"}}
+"""
+"""needs all of the dialect that quotes need, and allows one string"""
 
 
 def probe_grammar(model: Model) -> Literal["obeyed", "ignored", "refused"]:
@@ -292,7 +297,7 @@ def probe_grammar(model: Model) -> Literal["obeyed", "ignored", "refused"]:
     and ValueError where the endpoint does not say which server it is.
     """
     try:
-        said = model.complete("What is the weather like today?", grammar=f'start: "{PROBE}"')
+        said = model.complete("What is the weather like today?", grammar=PROBE_GRAMMAR)
     except Failed as failed:
         if failed.failure.outcome == "model_refused":
             return "refused"

@@ -7,18 +7,22 @@ import threading
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import msgspec
 
 from rookery.browse.recording import Recording
 from rookery.draft.aloud import Aloud
 from rookery.draft.endpoint import Endpoint, endpoint_for, key_of, read_endpoints
+from rookery.draft.held import Holding, by_tokens, free, hold_for
 from rookery.draft.remote import Model, Remote
 from rookery.draft.script import Script
 from rookery.draft.spending import Cap, Spending
 from rookery.draft.transcript import Transcript
 from rookery.records import Episode, Failed, Failure, Library, Question, Record, digest_of
+
+if TYPE_CHECKING:
+    from rookery.cite.grammar import Grammar
 
 LOCAL, SCRIPT = "path:", "script:"
 NEW = " (under way)"
@@ -78,6 +82,7 @@ class Models:
         self._endpoints = read_endpoints(Path(settings.endpoints)) if settings.endpoints else {}
         self._models: list[tuple[Endpoint | str, Model]] = []
         self._turn = threading.Lock()
+        self._grammar: Grammar | None = None
         self._open = ExitStack()
         self._recording = self._open.enter_context(Recording(store))
         self._transcript = self._open.enter_context(Transcript(store))
@@ -138,6 +143,22 @@ class Models:
             self._recording.replay(name),
             lambda role: self._transcript.replay(name, self._name(role)),
         )
+
+    def holding(self, model: Model) -> Holding:
+        """How the model that writes is held to quotes of what it is shown. Raises Failed."""
+        named = self.endpoint("write")
+        if isinstance(named, Endpoint):
+            return hold_for(model, named)
+        if self._offline or named.startswith(SCRIPT):
+            return Holding(free(model))
+        from rookery.cite.grammar import Grammar
+        from rookery.learn.local import Local, LocalSettings
+
+        local = self.model("write")
+        assert isinstance(local, Local)
+        with self._turn:
+            self._grammar = self._grammar or Grammar(local.vocabulary)
+        return Holding(by_tokens(model, self._grammar, LocalSettings().max_tokens))
 
     def _aloud(self, model: Model) -> Model:
         return Aloud(model, self._tell) if self._tell else model

@@ -21,9 +21,13 @@ from rookery.cite.rank import Similarity
 from rookery.draft.calibrated import least_score, scored_by, threshold_for
 from rookery.draft.decline import Calibration
 from rookery.draft.extract import ExtractSettings, extract
+from rookery.draft.gophercite import gophercite
+from rookery.draft.remote import Model
 from rookery.draft.sides import BY as SIDES
 from rookery.draft.sides import both_sides
-from rookery.draft.write import Choosing
+from rookery.draft.webglm import webglm
+from rookery.draft.webgpt import webgpt
+from rookery.draft.write import Choosing, failed
 from rookery.records import Episode, Failed, Failure, Library, Page, Question, Quote
 from rookery.serve.exits import MISTAKES
 from rookery.serve.files import read_file, read_input
@@ -157,10 +161,6 @@ class Session:
 
     def _written(self, question: Question, kept: Kept) -> Episode:
         """The answer of a model, by the method that the settings name."""
-        from rookery.draft.gophercite import gophercite
-        from rookery.draft.webglm import webglm
-        from rookery.draft.webgpt import webgpt
-
         library, models = kept
         if self.settings.method == "webgpt":
             choosing, browser, writer = self._choosing(1), models("browse"), models("write")
@@ -168,8 +168,19 @@ class Session:
         if self.settings.method == SIDES:
             return both_sides(question, library, self._ranker(), models("write"))
         if self.settings.method == "gophercite":
-            return gophercite(question, library, models("write"), self._ranker(), self._choosing(8))
+            return self._quoting(question, library, models("write"))
         return webglm(question, library, models("write"), self._ranker(), self._choosing(1))
+
+    def _quoting(self, question: Question, library: Library, model: Model) -> Episode:
+        """GopherCite's answer, of a model that is held to quotes where it can be."""
+        choosing, ranker = self._choosing(8), self._ranker()
+        try:
+            hold, unheld = self.models().holding(model)
+        except Failed as error:
+            return failed(question, "gophercite", error)
+        episode = gophercite(question, library, model, ranker, choosing, hold=hold)
+        failures = (*episode.failures, *filter(None, [unheld]))
+        return msgspec.structs.replace(episode, failures=failures)
 
     def _choosing(self, samples: int) -> Choosing:
         """So many samples, where the settings do not say how many."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
-from rookery.cite.grammar import Shape
+from rookery.cite.shape import Shape
 from rookery.cite.vocabulary import Vocabulary
 
 OPENS = re.compile(rb"(?<!\\)(?:\\\\)*%<")

@@ -39,7 +39,13 @@ from rookery.browse.observation import Observation
 from rookery.browse.rules import Task
 from rookery.browse.shelf import Shelf
 from rookery.draft.endpoint import Endpoint
-from rookery.draft.remote import Remote, RemoteLimits, probe_grammar, together
+from rookery.draft.remote import (
+    PROBE_GRAMMAR,
+    Remote,
+    RemoteLimits,
+    probe_grammar,
+    together,
+)
 from rookery.draft.rollout import Turn, rollouts
 from rookery.draft.spending import Cap, Spending, Spent
 from rookery.records import Completion, Failed, Failure, Question
@@ -772,9 +778,9 @@ def test_an_episode_whose_turns_fail_is_broken_off_and_no_other() -> None:
 @pytest.mark.parametrize(
     ("grammars", "fields"),
     [
-        ("vllm", {"structured_outputs": {"grammar": 'start: "rookery-probe-7"'}}),
-        ("sglang", {"ebnf": 'start: "rookery-probe-7"'}),
-        ("llama.cpp", {"grammar": '%llguidance {}\nstart: "rookery-probe-7"'}),
+        ("vllm", {"structured_outputs": {"grammar": PROBE_GRAMMAR}}),
+        ("sglang", {"ebnf": PROBE_GRAMMAR}),
+        ("llama.cpp", {"grammar": "%llguidance {}\n" + PROBE_GRAMMAR}),
     ],
 )
 def test_a_grammar_goes_into_the_field_that_the_server_reads(

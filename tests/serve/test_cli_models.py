@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from commands import CORVIDS, GIFTS, Run
 from models import Asking, chat, refused, said, serving
+from obedient import Kind, Obedient, tokenizer
 from stage import Stage
 
 WORDS = "because they have learned that a particular person feeds them"
@@ -202,3 +203,23 @@ def test_both_sides_are_shown_apart_with_and_without_a_model(run: Run, tmp_path:
     assert "Nothing for it was found" in judged.out
     assert run("ask", "Who are you?", *CORVIDS, "--both-sides").code == 6
     assert run(*asking, "--method", "webglm").code == 2
+
+
+@pytest.mark.parametrize("kind", ["vllm", "deaf"])
+def test_a_server_that_keeps_to_grammars_quotes_word_for_word(
+    run: Run, tmp_path: Path, kind: Kind
+) -> None:
+    server_of = "vllm" if kind == "deaf" else kind
+    with serving(Obedient(kind, tokenizer())) as server:
+        (tmp_path / "e.toml").write_text(
+            f'[write]\nmodel = "tiny"\nbase_url = "{server.base_url}"\ngrammars = "{server_of}"\n'
+        )
+        by_model = ("--json", "--method", "gophercite", "--endpoints", tmp_path / "e.toml")
+        live = run("ask", GIFTS, *CORVIDS, *by_model)
+        again = run("ask", GIFTS, *CORVIDS, *by_model, "--offline")
+    found = json.loads(live.out)
+    if kind == "deaf":
+        assert (live.code, found["counts"]["grammar_ignored"]) == (6, 1)
+    else:
+        assert (live.code, found["counts"]["verified"], found["counts"]["quotes"]) == (0, 1, 1)
+    assert again.out == live.out
