@@ -73,19 +73,18 @@ class Constraint:
     ) -> Callable[[Sequence[int]], Ints]:
         """The same for a Policy: a function from the tokens so far to the ids that may follow.
 
-        It remembers what it was asked, so that each further token costs one step.
+        It remembers what it was asked, some kilobytes a token, so that each further token costs
+        one step. Make another for another question.
         """
-        seen: dict[tuple[int, ...], State] = {(): self.begin(written, budget)}
+        begun: _Asked = self.begin(written, budget), {}
 
         def allowed(tokens: Sequence[int]) -> Ints:
-            known = len(tokens)
-            while tuple(tokens[:known]) not in seen:
-                known -= 1
-            for size in range(known, len(tokens)):
-                state = seen[tuple(tokens[:size])].fork()
-                state.advance(tokens[size])
-                seen[tuple(tokens[: size + 1])] = state
-            return seen[tuple(tokens)].allowed()
+            state, onward = begun
+            for token in tokens:
+                if token not in onward:
+                    onward[token] = state.then(token), {}
+                state, onward = onward[token]
+            return state.allowed()
 
         return allowed
 
@@ -118,8 +117,8 @@ class State:
         """The ids that may come next, ascending, never none. Do not write into this array."""
         if self._allowed is None:
             threads, left, free = self._moments[-1]
-            found = [thread.ids(left, free) for thread in threads]
-            self._allowed = self._context.grammar.union(*found) if found[1:] else found[0]
+            union = self._context.grammar.union
+            self._allowed = union(*(thread.ids(left, free) for thread in threads))
         return self._allowed
 
     def bitmask(self, out: Ints) -> None:
@@ -134,12 +133,17 @@ class State:
             bits = np.zeros(-(-width // 32) * 32, bool)
             bits[ids] = True
             mask = np.packbits(bits, bitorder="little").view("<i4")
-            if any(ids is known for known in context.known.values()):  # often nearly all ids
+            if id(ids) in context.masks:
                 context.masks[id(ids)] = mask
         out[: len(mask)], out[len(mask) :] = mask, 0
 
     def advance(self, token: int) -> None:
         """Write this token. Raises ValueError where it is not allowed."""
+        self._moments += self.then(token)._moments
+
+    def then(self, token: int) -> State:
+        """What this becomes when the token is written, as a state that has no former tokens to
+        take back. Raises ValueError where it is not allowed."""
         vocabulary, ids = self._context.grammar.vocabulary, self.allowed()
         at = ids.searchsorted(token)
         if at == len(ids) or ids[at] != token:
@@ -153,8 +157,8 @@ class State:
             threads = after(threads, vocabulary.tokens[token] or b"")
             in_free_text = all(isinstance(thread, Free) for thread in threads)
             left, free = left - 1, free - 1 if in_free_text else self._context.shape.free
-        self._moments.append(Moment(threads, left, free))
-        self._allowed = None
+        self._allowed = None  # seldom asked for again, and often long
+        return State(self._context, [Moment(threads, left, free)])
 
     def rollback(self, tokens: int) -> None:
         """Take back the last tokens."""
@@ -175,3 +179,7 @@ class State:
         """
         (first, *_) = self._moments[-1].threads
         return first.written()
+
+
+_Asked = tuple[State, "dict[int, _Asked]"]
+"""a state, and what it became after each token that was asked for"""

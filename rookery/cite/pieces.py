@@ -37,7 +37,7 @@ class Longer(NamedTuple):
     rests: list[bytes]
     """how each goes on"""
     heads: Ints
-    """of each rest, the longest token that it begins with, or -1"""
+    """of each rest, an id of the longest token that it begins with, or -1"""
     whole: npt.NDArray[np.bool_]
     """whether that is all of it"""
     marked: npt.NDArray[np.bool_]
@@ -52,11 +52,8 @@ class Pieces:
 
     def __init__(self, vocabulary: Vocabulary, marks: Sequence[bytes], shortest: int) -> None:
         """`shortest`: the bytes of a quote, at least, before a mark may follow."""
-        tokens = {
-            token
-            for token in vocabulary.tokens
-            if token and not any(byte in token for byte in SEPARATORS)
-        }
+        lost, cut = SEPARATORS
+        tokens = {t for t in vocabulary.tokens if t and lost not in t and cut not in t}
         before = _before(marks, tokens)
         self.strings = sorted(tokens.union(before))
         self.trie = trie(self.strings)
@@ -75,8 +72,14 @@ class Pieces:
             places[piece]: [places[t] for t in found] for piece, found in before.items()
         }
         """of a piece, the tokens that begin with it and run into a mark"""
-        self.crosses = np.zeros(len(self.strings), bool)
-        self.crosses[list(self.crossing)] = True
+        crosses = np.zeros(len(self.strings), bool)
+        crosses[list(self.crossing)] = True
+        self.prefixes = self.trie.prefixes()
+        """of each piece, those that it begins with, itself too"""
+        self.prefix_ids = self.prefixes.through(self._ids)
+        """the ids of these"""
+        self.prefixes_crossing = self.prefixes.through(_some(crosses))
+        """those of them that have tokens in `crossing`"""
         self._marks, self._shortest = {mark[:1] for mark in marks}, shortest
         self._longer: dict[bytes, Longer] = {}
 
@@ -118,12 +121,13 @@ class Pieces:
 
     def _head(self, text: bytes) -> int:
         sizes = range(len(text), 0, -1)
-        return next((self.tokens[text[:n]] for n in sizes if text[:n] in self.tokens), -1)
+        token = next((self.tokens[text[:n]] for n in sizes if text[:n] in self.tokens), -1)
+        return int(self._ids.values[self._ids.bounds[token]]) if token >= 0 else -1
 
 
 def distinct(numbers: Ints, size: int) -> Ints:
     """These numbers below `size` in ascending order, each once."""
-    if len(numbers) > 4000:  # to mark them is quicker than to sort them
+    if 64 * len(numbers) > size:  # to mark them is quicker than to sort them
         there = np.zeros(size, bool)
         there[numbers] = True
         return np.flatnonzero(there).astype(np.int32)
@@ -131,6 +135,13 @@ def distinct(numbers: Ints, size: int) -> Ints:
     new = np.ones(len(ordered), bool)
     np.not_equal(ordered[1:], ordered[:-1], out=new[1:])
     return ordered[new]
+
+
+def numbered(numbers: Ints, size: int) -> tuple[Ints, Ints]:
+    """The same as `distinct`, and of each of the numbers which of those it is."""
+    once, place = distinct(numbers, size), np.empty(size, np.int32)
+    place[once] = np.arange(len(once), dtype=np.int32)
+    return once, place[numbers]
 
 
 def _before(marks: Sequence[bytes], tokens: set[bytes]) -> dict[bytes, list[bytes]]:
@@ -144,6 +155,12 @@ def _before(marks: Sequence[bytes], tokens: set[bytes]) -> dict[bytes, list[byte
                     found.setdefault(token[:at], []).append(token)
                 at = token.find(mark[0], at + 1)
     return found
+
+
+def _some(chosen: npt.NDArray[np.bool_]) -> Rows:
+    """For each number itself, where it is chosen."""
+    bounds = np.append(np.int32(0), chosen.cumsum(dtype=np.int32))
+    return Rows(bounds, np.flatnonzero(chosen).astype(np.int32))
 
 
 def _grouped(of_ids: Ints, size: int) -> Rows:

@@ -11,7 +11,7 @@ many tokens are `left`, and so many of them for `free` text: ascending, each onc
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +20,7 @@ import numpy.typing as npt
 from rookery.cite.grammar import Grammar
 from rookery.cite.matches import Document
 from rookery.cite.pieces import NEVER, Written
-from rookery.cite.trie import Ints
+from rookery.cite.trie import Ints, Rows
 
 
 class Source(NamedTuple):
@@ -58,12 +58,24 @@ class Context:
         """tokens from each state of the frame to the end of free text"""
         self.needs[self.done] = self.exits[self.done] = 0
         self.longest_exit = int(self.exits[self.exits < NEVER].max())
-        self.far = self.longest_exit + max((thread.far() for thread in titles), default=0)
+        threads: list[Literal | Text] = [*titles, *self.texts(())]
+        self.far = self.longest_exit + max((thread.far() for thread in threads), default=0)
         """tokens with which free text can be ended from wherever it may have come to"""
-        self.known: dict[int, Ints] = {}
-        """what may come next in a state of the frame, where the end is far"""
-        self.masks: dict[int, Ints] = {}
-        """the same as bits, by the identity of what is known"""
+        self._known: dict[tuple[int, int], Ints] = {}
+        self.masks: dict[int, Ints | None] = {}
+        """of long arrays of ids that are kept, by their identity, the bits, once they were made"""
+
+    def known(self, place: tuple[int, int], find: Callable[[], Ints]) -> Ints:
+        """What may come next at this place, if the end is far; it is found once.
+
+        A place is -1 and a state of the frame, or a document and how much of its title is written:
+        -1 where a quote begins.
+        """
+        if place not in self._known:
+            self._known[place] = ids = find()
+            if len(ids) > 1000:
+                self.masks.setdefault(id(ids))
+        return self._known[place]
 
     def titles(self, quotes: Quoted) -> Iterator[Literal]:
         """Every title that may be written, each before words of its own document."""
@@ -101,18 +113,16 @@ class Free(NamedTuple):
         return int(self.context.needs[self.at])
 
     def ids(self, left: int, free: int) -> Ints:
-        context, known = self.context, self.context.known
-        far = left > context.far and free > context.longest_exit
-        if far and self.at in known:
-            return known[self.at]
+        if left > self.context.far and free > self.context.longest_exit:
+            return self.context.known((-1, self.at), lambda: self.found(left, free))
+        return self.found(left, free)
+
+    def found(self, left: int, free: int) -> Ints:
+        """The same, however far the end is."""
+        context = self.context
         ids, after, entering = context.grammar.free(self.at)
-        if not far:
-            ids = ids[((context.needs < left) & (context.exits < free))[after]]
-        if len(entering):
-            ids = context.grammar.union(ids, self.entering(entering, left))
-        if far:
-            known[self.at] = ids
-        return ids
+        ids = ids[((context.needs < left) & (context.exits < free))[after]]
+        return context.grammar.union(ids, self.entering(entering, left))
 
     def entering(self, ids: Ints, left: int) -> Ints:
         """Of these ids, which go on into a title, those that a title allows."""
@@ -144,9 +154,16 @@ class Literal(NamedTuple):
 
     def far(self) -> int:
         """Tokens to the end of the answer at most, by the shortest way, from here or further on."""
-        return max(self.words.costs) + self.then.document.far + self.then.context.close
+        return max(self.words.costs) + self.then.far()
 
     def ids(self, left: int, free: int) -> Ints:
+        context = self.then.context
+        if left > context.far and not self.then.floor:
+            return context.known((self.then.number, self.at), lambda: self.found(left))
+        return self.found(left)
+
+    def found(self, left: int) -> Ints:
+        """The same, however far the end is."""
         pieces, need = self.then.context.pieces, self.then.need()
         rest = self.words.text[self.at : self.at + pieces.widest]
         costs = self.words.costs[self.at :]
@@ -237,6 +254,10 @@ class Text(NamedTuple):
             ways = self.document.ways[:1]
         return int(ways.min(initial=NEVER)) + self.context.close
 
+    def far(self) -> int:
+        """Tokens to the end of the answer at most, by the shortest way, from here or further on."""
+        return self.document.far + self.context.close
+
     def ways(self, positions: Ints, chars: Ints | int) -> Ints:
         """Bytes from each of these positions to where the quote can end."""
         shape = self.context.shape
@@ -248,59 +269,75 @@ class Text(NamedTuple):
 
     def tight(self, left: int) -> bool:
         """Whether the end may be so near that not all that stands here may be written."""
-        far = self.document.far
-        chars = self.spent + self.chars + self.context.pieces.widest + far
-        return left <= far + self.context.close or chars > self.context.shape.longest
+        chars = self.spent + self.chars + self.context.pieces.widest + self.document.far
+        return left <= self.far() or chars > self.context.shape.longest
 
     def ids(self, left: int, free: int) -> Ints:
-        known, tight = self.context.pieces, self.tight(left)
-        if not self.size and not tight:
-            return self.opening(left)
-        rows, positions = self.document.rows, self.positions if self.size else self.begins()
-        pieces = rows.of(positions)
-        doubtful = np.flatnonzero(known.crosses[pieces] | tight)
-        if len(doubtful):
-            places = rows.owners(positions, doubtful)
-            crossing = self.crossing(pieces[doubtful], places, left)
-            if tight:
-                ways = self.ways(*self.ends(pieces, places))
-                pieces = pieces[ways + self.context.close < left]
-            pieces = np.append(pieces, crossing)
-        ids, closing = known.ids_of(pieces), [thread.ids(left, free) for thread in self.closing()]
-        return self.context.grammar.union(ids, *closing) if closing else ids
+        if left > self.context.far and not (self.size or self.floor):
+            return self.context.known((self.number, -1), lambda: self.found(left, free))
+        return self.found(left, free)
 
-    def opening(self, left: int) -> Ints:
-        """The ids that a fragment may begin with, where its end is far."""
-        known, pieces, places = self.context.pieces, self.document.kinds, self.document.last
-        if self.floor:
-            pieces, places = pieces[places >= self.floor], places[places >= self.floor]
-        ids = known.ids_of(pieces) if self.floor else self.document.opening
-        crossing = self.crossing(pieces, places, left)
-        return self.context.grammar.union(ids, known.ids_of(crossing)) if len(crossing) else ids
+    def found(self, left: int, free: int) -> Ints:
+        """The same, however far the end is."""
+        tight = self.tight(left)
+        which, places = self.standing(tight)
+        found = [thread.ids(left, free) for thread in self.closing()]
+        found.append(self.near(which, places, left) if tight else self.onward(which))
+        marked = self.document.marked[which]
+        if marked.any():
+            found.append(self.crossing(which[marked], places[marked], left))
+        return self.context.grammar.union(*found)
 
-    def ends(self, pieces: Ints, places: Ints) -> tuple[Ints, Ints]:
-        """Where these pieces end, and how many characters this fragment has there."""
-        ends, chars = places + self.context.pieces.sizes[pieces], self.document.tape.chars
-        return ends, self.chars + chars[ends] - chars[places]
+    def standing(self, tight: bool) -> tuple[Ints, Ints]:
+        """Which of the document's pieces may be next, and where each stands; where the end is far,
+        one place of each will do."""
+        document, last = self.document, self.document.last
+        if self.size or tight:
+            positions = self.positions if self.size else self.begins()
+            which = document.longest[positions]
+            if tight or len(positions) < 100:
+                return which, positions
+            last = np.full_like(last, -1)
+            last[which] = positions
+        which = np.flatnonzero(last >= self.floor).astype(np.int32)
+        return which, last[which]
 
-    def crossing(self, pieces: Ints, places: Ints, left: int) -> Ints:
-        """The tokens that begin with one of these pieces and run into a mark that may follow."""
+    def onward(self, which: Ints) -> Ints:
+        """The ids of words, where these pieces may be next and the end is far."""
+        anywhere = not (self.size or self.floor)
+        return self.document.opening if anywhere else self.document.ids_of(which)
+
+    def near(self, which: Ints, places: Ints, left: int) -> Ints:
+        """The ids of words after which the quote can still be ended in time."""
+        pieces, ends, chars = self.begun(self.context.pieces.prefixes, which, places)
+        ways = self.ways(ends, chars)
+        return self.context.pieces.ids_of(pieces[ways + self.context.close < left])
+
+    def begun(self, prefixes: Rows, which: Ints, places: Ints) -> tuple[Ints, Ints, Ints]:
+        """Those that these pieces begin with, where each ends, and how many characters this
+        fragment has there."""
+        longest, chars = self.document.pieces[which], self.document.tape.chars
+        pieces, places = prefixes.of(longest), places.repeat(prefixes.sizes(longest))
+        ends = places + self.context.pieces.sizes[pieces]
+        return pieces, ends, self.chars + chars[ends] - chars[places]
+
+    def crossing(self, which: Ints, places: Ints, left: int) -> Ints:
+        """The ids that begin as these pieces do and run into a mark that may follow."""
         known, end = self.context.pieces, self.context.grammar.end.text
-        crosses = known.crosses[pieces]
-        pieces, places = pieces[crosses], places[crosses]
+        pieces, ends, chars = self.begun(known.prefixes_crossing, which, places)
         sure, found = not self.tight(left), []
-        for piece in set(pieces[self.may_end(*self.ends(pieces, places))].tolist()):
+        for piece in set(pieces[self.may_end(ends, chars)].tolist()):
             for number in known.crossing[piece]:
                 token = known.strings[number]
                 ending = sure and end.startswith(token[known.sizes[piece] :])
                 if ending or leads(self, token, left):
                     found.append(number)
-        return np.array(found, np.int32)
+        return known.ids_of(found)
 
     def opened(self, start: bytes, left: int) -> list[int]:
         """The pieces that begin with `start` and go on with words that may be written here."""
-        longer = self.context.pieces.longer(start)
-        begins = self.document.begins(longer.heads, self.floor)
+        longer, ids = self.context.pieces.longer(start), self.onward(self.standing(False)[0])
+        begins = ids.take(ids.searchsorted(longer.heads), mode="clip") == longer.heads
         good = begins & longer.whole & (not self.tight(left))
         for at in np.flatnonzero((begins | longer.marked) & ~good):
             good[at] = leads(self, longer.rests[at], left)

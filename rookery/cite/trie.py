@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -26,14 +26,24 @@ class Rows(NamedTuple):
         """The values of these lists."""
         if len(lists) == 1:
             return self.values[self.bounds[lists[0]] : self.bounds[lists[0] + 1]]
-        starts, sizes = self.bounds[lists], self.bounds[lists + 1] - self.bounds[lists]
-        first = np.repeat(starts - sizes.cumsum(dtype=np.int32) + sizes, sizes)
+        sizes = self.sizes(lists)
+        first = np.repeat(self.bounds[lists] - sizes.cumsum(dtype=np.int32) + sizes, sizes)
         return self.values.take(first + np.arange(len(first), dtype=np.int32))
 
-    def owners(self, lists: Ints, chosen: npt.NDArray[np.integer[Any]]) -> Ints:
-        """Of which of these lists each chosen one of their values is."""
-        ends = (self.bounds[lists + 1] - self.bounds[lists]).cumsum()
-        return lists[ends.searchsorted(chosen, side="right")]
+    def sizes(self, lists: Ints) -> Ints:
+        """How many values each of these lists has."""
+        sizes: Ints = self.bounds[lists + 1] - self.bounds[lists]
+        return sizes
+
+    def only(self, lists: Ints) -> Rows:
+        """These lists."""
+        ends = self.sizes(lists).cumsum(dtype=np.int32)
+        return Rows(np.append(np.int32(0), ends), self.of(lists))
+
+    def through(self, other: Rows) -> Rows:
+        """The same lists, in the place of each value its list among the others."""
+        bounds, values = other.only(self.values)
+        return Rows(bounds[self.bounds], values)
 
 
 class Trie(NamedTuple):
@@ -45,23 +55,41 @@ class Trie(NamedTuple):
     """of each node: the number of the string that ends there, or -1"""
     levels: tuple[int, ...]
     """the first node of each depth from 1 on, and at last the number of nodes"""
+    size: int
+    """how many strings there are"""
 
-    def matches(self, text: Bytes) -> Rows:
-        """For each place in a text, the strings that stand there, the shortest first.
+    def longest(self, text: Bytes) -> Ints:
+        """For each place in a text, the longest string that stands there; `size` for none.
 
         The text must end with a byte that no string has.
         """
-        places = np.arange(len(text), dtype=np.int32)
-        nodes = np.zeros(len(text), np.int32)
-        found: list[tuple[Ints, Ints]] = []
-        while len(places):
-            keys = nodes << 8 | text[places + len(found)]
-            nodes = self.keys.searchsorted(keys).astype(np.int32)
-            there = self.keys.take(nodes, mode="clip") == keys
-            places, nodes = places[there], nodes[there] + 1
+        found = np.full(len(text), self.size, np.int32)
+        places, nodes = _alike_together(text), np.zeros(len(text), np.int32)
+        for depth, (low, high) in enumerate(pairwise(self.levels)):
+            if not len(places):
+                break
+            keys, known = nodes << 8 | text[places + depth], self.keys[low - 1 : high - 1]
+            at = known.searchsorted(keys)
+            there = known.take(at, mode="clip") == keys
+            places, nodes = places[there], at[there].astype(np.int32) + np.int32(low)
             ends = self.ends[nodes]
-            found.append((places[ends >= 0], ends[ends >= 0]))
-        return _by_place(found, len(text))
+            found[places[ends >= 0]] = ends[ends >= 0]
+        return found
+
+    def prefixes(self) -> Rows:
+        """Of each string, those that it begins with, itself the first; of `size`, none."""
+        on_the_way, above = self.ends.copy(), np.full(self.size, -1, np.int32)
+        for low, high in pairwise(self.levels):
+            before, ends = on_the_way[self.keys[low - 1 : high - 1] >> 8], self.ends[low:high]
+            above[ends[ends >= 0]] = before[ends >= 0]
+            on_the_way[low:high] = np.where(ends >= 0, ends, before)
+        strings = prefixes = np.arange(self.size, dtype=np.int32)
+        found = []
+        while len(strings):
+            found.append((strings, prefixes))
+            prefixes = above[prefixes]
+            strings, prefixes = strings[prefixes >= 0], prefixes[prefixes >= 0]
+        return _by_place(found, self.size + 1)
 
     def led_to(self, step: Bytes) -> Bytes:
         """Where each string leads an automaton: states × 256 bytes -> states × strings."""
@@ -93,7 +121,15 @@ def trie(strings: Sequence[bytes]) -> Trie:
         ends[-1][nodes[done] - levels[-1]] = numbers[done]
         levels.append(levels[-1] + len(keys[-1]))
         numbers, nodes = numbers[~done], nodes[~done]
-    return Trie(np.concatenate(keys), np.concatenate(ends), tuple(levels))
+    return Trie(np.concatenate(keys), np.concatenate(ends), tuple(levels), len(strings))
+
+
+def _alike_together(text: Bytes) -> Ints:
+    """All places in the order of the four bytes there: what is looked up in order is found
+    sooner."""
+    ahead = np.append(text, np.zeros(3, np.uint8)).astype(np.uint32)
+    four = ahead[:-3] << 24 | ahead[1:-2] << 16 | ahead[2:-1] << 8 | ahead[3:]
+    return four.argsort().astype(np.int32)
 
 
 def _by_place(found: Sequence[tuple[Ints, Ints]], size: int) -> Rows:

@@ -1,7 +1,33 @@
-"""The verbatim constraint, against quotes written out by brute force and against llguidance."""
+"""The verbatim constraint, against quotes written out by brute force and against llguidance.
 
-import pickle
-from collections.abc import Callable, Sequence
+The correctness list of verbatim quotes, and where each of its items is held:
+
+ 1 brute force at every step             test_every_step_allows_what_brute_force_finds
+ 2 llguidance's masks                    test_the_masks_are_those_of_llguidance
+ 3 random answers parse and verify       test_random_answers_parse_and_their_quotes_verify
+ 4 any words in any tokens               test_any_words_can_be_written_in_any_tokens
+ 5 first, last, whole, short, repeated   test_constraint_texts
+ 6 never across two documents            test_constraint_texts
+ 7 marks and special tokens in a text    test_constraint_texts, and here the special tokens
+ 8 titles                                test_constraint_texts
+ 9 characters                            test_constraint_texts
+10 tokens across marks                   test_constraint_limits
+11 never an empty mask                   test_constraint_limits; lacking bytes: _texts
+12 lengths and budgets                   test_constraint_limits
+13 the order of fragments, start and end test_constraint_limits
+14 taking back and forking               test_taking_back_and_forking_are_as_writing_anew
+15 many at once                          test_many_states_side_by_side_are_as_one_alone
+16 bytes of tokens, padding of logits    test_vocabulary, and the padding here
+17 servers: probe, ignored, too long     draft/test_remote, test_lark
+18 repair                                test_repair
+19 time, as a ratio                      test_it_takes_less_time_than_a_general_engine
+
+`python -m bench constraint` holds 1, 2, 3 and 19 with large vocabularies and many more steps.
+"""
+
+import time
+import tracemalloc
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from random import Random
 from typing import Any
@@ -9,55 +35,31 @@ from typing import Any
 import numpy as np
 import pytest
 import tokenizers
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from llguidance import LLMatcher, LLParserLimits, LLTokenizer
+from llguidance.numpy import allocate_token_bitmask, fill_next_token_bitmask
+from verbatim_cases import (
+    CROWS,
+    DOCUMENTS,
+    END,
+    KINDS,
+    MARKS,
+    SHAPES,
+    TINY,
+    chosen,
+    lines,
+    may,
+    plain,
+    walk,
+)
 from verbatim_oracle import Oracle, escaped, in_lark, trained
 
-from rookery.browse.find import Finder
-from rookery.browse.quoting import find_quote
 from rookery.cite.constraint import Constraint, State
-from rookery.cite.grammar import Grammar, Shape
-from rookery.cite.matches import Document, index
+from rookery.cite.grammar import Grammar
+from rookery.cite.shape import Shape
 from rookery.cite.syntax import parse_inline
 from rookery.cite.verify import verify
 from rookery.cite.vocabulary import Vocabulary, read_vocabulary
 from rookery.records import Page
-
-END = "<|endoftext|>"
-KINDS = ["gpt2", "llama3", "greedy", "sentencepiece"]
-Documents = Sequence[tuple[str, str]]
-
-CROWS = "Crows are clever. The crow]% says “krähe”, [...] 100 % sure.\r\n"
-ODD = "naïve 👩‍👩‍👧 e\u0301 é\u00a0x\u200b العربية 日本\u2028\x00\ufeff \\"
-MARKS = r"C:\dir\]% %<z>%(t)%[q]% ::= %ignore <|endoftext|> end\\"
-RUN = "aaaaaaaaaaa []]% aa"
-DOCUMENTS = (
-    ("Crows", CROWS),
-    ("Crows (birds)", ODD),
-    ("a)%[b\\", MARKS),
-    ("Crows", RUN),
-    ("Void", ""),
-    ("Short", "abcd"),
-)
-TINY = (*((title, text[:13]) for title, text in DOCUMENTS), ("J", "ab[...]cd%e━f"))
-SHAPES = {
-    "claim": Shape(),
-    "short quotes": Shape(shortest=1, longest=12),
-    "answer": Shape(form="answer", shortest=3, longest=40),
-    "quote": Shape(form="quote"),
-    "joined claim": Shape(shortest=2, longest=7, fragments=2),
-    "joined answer": Shape(form="answer", shortest=2, longest=7, fragments=3),
-    "start and end": Shape(form="quote", shortest=2, longest=8, fragments=2, join="━"),
-}
-
-
-def lines() -> list[str]:
-    """What the vocabularies are made from: much of it inline answers, so that tokens run across
-    marks."""
-    made = ["[The [Crows (Crows", "foo]%bar [x]% ]] .[", "foo[...]bar", "a━b ━c"]
-    for title, text in DOCUMENTS * 3:
-        made += [text, f"%<{text[:9]}.>%({title})%[{text[3:17]}.]%", f"{title} said.", text[2:]]
-    return made
 
 
 @pytest.fixture(scope="module")
@@ -70,49 +72,10 @@ def words(vocabularies: dict[str, str]) -> dict[str, Vocabulary]:
     return {kind: read_vocabulary(made, END) for kind, made in vocabularies.items()}
 
 
-def plain(*tokens: bytes, without: str = "") -> Vocabulary:
-    """All bytes but some, these tokens, and an end."""
-    lacking = without.encode()
-    single = [bytes([byte]) for byte in range(256) if byte not in lacking]
-    return Vocabulary((*single, *tokens, None), len(single) + len(tokens), 400)
-
-
-def chosen(state: State, vocabulary: Vocabulary, random: Random) -> int:
-    """A random token, more often than not one that comes to an end some time."""
-    ids: list[int] = state.allowed().tolist()
-    if vocabulary.end in ids and random.random() < 0.3:
-        return vocabulary.end
-    marks = [n for n in ids if set(vocabulary.tokens[n] or b"") & set(b">%()[]\\<")]
-    return random.choice(marks if marks and random.random() < 0.3 else ids)
-
-
-def walk(state: State, vocabulary: Vocabulary, random: Random) -> bytes:
-    """One answer, written at random."""
-    said = []
-    while not state.done:
-        said.append(chosen(state, vocabulary, random))
-        state.advance(said[-1])
-    return vocabulary.spelt(said)
-
-
 def bits(state: State, vocabulary: Vocabulary) -> list[int]:
     out = np.full(-(-vocabulary.width // 32), -1, np.int32)
     state.bitmask(out)
     return [int(n) for n in np.flatnonzero(np.unpackbits(out.view(np.uint8), bitorder="little"))]
-
-
-def tokens(state: State, vocabulary: Vocabulary) -> set[bytes]:
-    """What may come next, in bytes."""
-    return {vocabulary.tokens[n] or END.encode() for n in state.allowed().tolist()}
-
-
-def may(grammar: Grammar, documents: Documents, said: str) -> bool:
-    """Whether this may be written and be whole."""
-    try:
-        state = Constraint(grammar, documents).begin(said)
-    except ValueError:
-        return False
-    return grammar.vocabulary.end in state.allowed()
 
 
 @pytest.mark.parametrize("name", SHAPES)
@@ -138,26 +101,36 @@ def test_every_step_allows_what_brute_force_finds(
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_masks_are_those_of_llguidance(kind: str, vocabularies: dict[str, str]) -> None:
-    llguidance = pytest.importorskip("llguidance", reason="llguidance is not installed")
-    theirs = pytest.importorskip("llguidance.numpy")
-    vocabulary, documents = read_vocabulary(vocabularies[kind], END), DOCUMENTS[:4]
-    tokenizer = llguidance.LLTokenizer(vocabularies[kind], eos_token=vocabulary.end)
     random = Random(kind)
+    long = "".join(random.choices("ab]%é", k=700))  # many places for what is short
+    vocabulary, documents = read_vocabulary(vocabularies[kind], END), (*DOCUMENTS[:4], ("L", long))
+    tokenizer = LLTokenizer(vocabularies[kind], eos_token=vocabulary.end)
     for shape in (SHAPES["claim"], SHAPES["short quotes"]):
-        grammar = llguidance.LLMatcher.grammar_from_lark(in_lark(documents, shape))
+        grammar = in_lark(documents, shape)
         constraint = Constraint(Grammar(vocabulary, shape), documents)
-        for _ in range(4):
-            matcher = llguidance.LLMatcher(tokenizer, grammar, log_level=0)
-            state = constraint.begin("%<x>%(")
-            mask = theirs.allocate_token_bitmask(1, vocabulary.width)
+        for title in ("", "", "", "", "L)%[", "L)%["):
+            matcher, state = matching(tokenizer, grammar), constraint.begin("%<x>%(")
+            for byte in title.encode():
+                state.advance(vocabulary.tokens.index(bytes([byte])))
+                assert matcher.consume_token(vocabulary.tokens.index(bytes([byte])))
+            mask = allocate_token_bitmask(1, vocabulary.width)
             while not state.done:
-                theirs.fill_next_token_bitmask(matcher, mask)
+                fill_next_token_bitmask(matcher, mask)
                 ours = np.zeros_like(mask[0])
                 state.bitmask(ours)
+                assert not matcher.is_error(), matcher.get_error()
                 assert (ours == mask[0]).all(), state.sources()
                 token = random.choice(state.allowed().tolist())
                 state.advance(token)
                 assert state.done or matcher.consume_token(token)
+
+
+def matching(tokenizer: LLTokenizer, grammar: str) -> LLMatcher:
+    """llguidance's engine at the beginning of what this grammar allows."""
+    fuel = 2 * 10**9
+    limits = LLParserLimits(initial_lexer_fuel=fuel, step_lexer_fuel=fuel, max_lexer_states=10**7)
+    source = LLMatcher.grammar_from_lark(grammar)
+    return LLMatcher(tokenizer, source, limits=limits, log_level=0)
 
 
 @pytest.mark.parametrize("name", ["claim", "short quotes", "answer"])
@@ -175,10 +148,12 @@ def test_random_answers_parse_and_their_quotes_verify(
         answer = parse_inline(walk(state, words[kind], random).decode(), pages)
         verdicts = verify(answer, lambda digest, _: kept.get(digest))
         assert answer.claims
+        assert name == "answer" or len(answer.quotes) == len(answer.claims) == 1
         assert all(claim.start < claim.end for claim in answer.claims)
         assert all(verdict.verified for verdict in verdicts)
         quotes = {(quote.title, quote.text) for quote in answer.quotes}
         assert all(SHAPES[name].shortest <= len(text) for _, text in quotes)
+        assert not any("]%" in text for _, text in quotes)
         assert {
             (DOCUMENTS[n][0], DOCUMENTS[n][1][start:end]) for ((n, start, end),) in state.sources()
         } == quotes
@@ -232,68 +207,6 @@ def cut_at_random(said: str, vocabulary: Vocabulary, random: Random) -> list[int
     return ids
 
 
-def test_a_quote_may_begin_and_end_anywhere_in_its_document() -> None:
-    grammar, text = Grammar(plain()), "naïve crows 日"
-    for start in range(len(text)):
-        for end in range(start + 1, len(text) + 1):
-            said = f"%<x>%(Crows)%[{text[start:end]}]%"
-            assert may(grammar, [("Crows", text)], said) == (end - start >= 5)
-
-
-def test_documents_that_cannot_be_quoted_are_passed_over() -> None:
-    documents = [("Void", ""), ("Short", "abcd"), ("Long", "abcde"), ("Long", "abcde"), ("V", "\\")]
-    state = Constraint(Grammar(plain()), documents).begin("%<x>%(")
-    assert tokens(state, plain()) == {b"L"}
-    whole = Constraint(Grammar(plain()), documents).begin("%<x>%(Long)%[abcde]%")
-    assert whole.sources() == (((2, 0, 5),),)
-    with pytest.raises(ValueError, match="none of the 2 documents has 5 characters"):
-        Constraint(Grammar(plain()), documents[:2]).begin()
-    with pytest.raises(ValueError, match="none of the 0 documents"):
-        Constraint(Grammar(plain()), []).begin()
-
-
-def test_a_run_of_one_letter_is_its_first_occurrence() -> None:
-    constraint = Constraint(Grammar(plain(b"aa", b"aaa")), [("R", "b" + "a" * 50)])
-    state = constraint.begin("%<x>%(R)%[" + "a" * 49)
-    assert state.sources() == (((0, 1, 50),),)
-    assert tokens(state, plain(b"aa", b"aaa")) == {b"a", b"]"}
-
-
-@pytest.mark.parametrize("titles", [("A", "A"), ("A", "B")])
-@pytest.mark.parametrize("form", ["claim", "quote"])
-def test_no_quote_runs_from_one_document_into_the_next(form: Any, titles: tuple[str, str]) -> None:
-    documents = list(zip(titles, ["The crows are", " clever birds"], strict=True))
-    grammar = Grammar(plain(b"e c", b"are clever"), Shape(form=form))
-    lead, close = ("%<x>%(A)%[", "]%") if form == "claim" else ("", "")
-    assert may(grammar, documents, f"{lead}crows are{close}")
-    assert may(grammar, documents, f"{lead} clever{close}") == (form == "quote" or titles[1] == "A")
-    assert not may(grammar, documents, f"{lead}are clever{close}")
-    assert not may(grammar, documents, f"{lead}are c{close}")
-
-
-@pytest.mark.parametrize(
-    "words", "] ; )%[ ; >%( ; %< ; [...] ; ::= ; %ignore ; <|endoftext|>".split(" ; ")
-)
-def test_marks_within_a_text_are_text(words: str) -> None:
-    grammar, documents = Grammar(plain()), [("T", f"before {words} after")]
-    for quote in (f"before {words}", f"{words} after", f"before {words} after"):
-        said = f"%<x>%(T)%[{quote}]%"
-        assert may(grammar, documents, said)
-        page = Page("https://t.example/", *documents[0])
-        assert parse_inline(said, [page]).quotes[0].text == quote
-
-
-def test_a_quote_does_not_hold_its_own_end() -> None:
-    grammar, documents = Grammar(plain()), [("T", "before]%after, C:\\dir\\]%x and end\\\\")]
-    for quote in ("before", "before]", "%after", "efore]", "C:\\di", "%x and end"):
-        assert may(grammar, documents, f"%<x>%(T)%[{quote}]%")
-    for quote in ("before]%", "before]%after", "C:\\dir\\", "x and end\\", "x and end\\\\"):
-        assert not may(grammar, documents, f"%<x>%(T)%[{quote}]%")
-    constraint = Constraint(Grammar(plain(b"dir\\", b"end\\")), documents)
-    state = constraint.begin("%<x>%(T)%[x and ")
-    assert tokens(state, plain(b"dir\\", b"end\\")) == {b"e", b"]"}
-
-
 def test_only_ordinary_bytes_spell_a_special_token(words: dict[str, Vocabulary]) -> None:
     for vocabulary in words.values():
         state = Constraint(Grammar(vocabulary), [("T", MARKS)]).begin("%<x>%(T)%[gnore ")
@@ -301,168 +214,6 @@ def test_only_ordinary_bytes_spell_a_special_token(words: dict[str, Vocabulary])
         for byte in b"<|endoftext|>":
             state.advance(vocabulary.tokens.index(bytes([byte])))
         assert vocabulary.end not in state.allowed()
-
-
-def test_a_title_leads_to_its_own_document_only() -> None:
-    names = ["Crows", "Crows (birds)", "Crows)", "a)%[b", "a)%[", "%[", "\\", "a\\)%[b", "", ")%"]
-    documents = [(name, f"words of number {n}.") for n, name in enumerate(names)]
-    grammar = Grammar(plain(b"s)%[wor", b"s)", b" (b", b"\\\\"))
-    for n, name in enumerate(names):
-        for other in range(len(names)):
-            said = f"%<x>%({escaped(name)})%[number {other}]%"
-            assert may(grammar, documents, said) == (n == other)
-    assert not may(grammar, documents, "%<x>%(Crow)%[number 0]%")
-
-
-def test_documents_of_one_title_are_all_quoted_under_it() -> None:
-    documents = [("Crows", "They are clever."), ("Jays", "They hide nuts."), ("Crows", "They fly.")]
-    constraint = Constraint(Grammar(plain()), documents)
-    state = constraint.begin("%<x>%(Crows)%[They ")
-    assert tokens(state, plain()) == {b"a", b"f", b"]"}
-    assert constraint.begin("%<x>%(Crows)%[ fly.").sources() == (((2, 4, 9),),)
-    assert state.sources() == (((0, 0, 5),),)
-
-
-STRANGE = (
-    *(
-        "👩\u200d👩\u200d👧 family",
-        "e\u0301 and \u00e9",
-        "no\u00a0break\u200b",
-        "\u202bالعربية\u202c",
-    ),
-    *("日本語の鴉", "line\r\nline\ttab", "nul\x00nul", "a\u2028b\u2029c", "\ufeffmark of order"),
-)
-
-
-@pytest.mark.parametrize("text", STRANGE)
-def test_a_character_is_never_cut(text: str) -> None:
-    vocabulary = plain(
-        "é".encode()[:1] + b"x", "👩".encode()[:3], "日".encode()[1:], "本語".encode()[:4]
-    )
-    constraint = Constraint(Grammar(vocabulary, Shape(shortest=1)), [("T", text)])
-    state, data = constraint.begin("%<x>%(T)%["), text.encode()
-    for size in range(1, len(data) + 1):
-        state.advance(vocabulary.tokens.index(data[size - 1 : size]))
-        whole = data[:size].decode(errors="ignore").encode() == data[:size]
-        assert (b"]" in tokens(state, vocabulary)) == whole
-    assert tokens(state, vocabulary) == {b"]"}
-    assert state.sources() == (((0, 0, len(text)),),)
-
-
-def test_half_of_a_surrogate_pair_is_not_quoted() -> None:
-    grammar, documents = Grammar(plain()), [("T", "before\ud83dafter\udcff."), ("\udcfe", "words")]
-    assert may(grammar, documents, "%<x>%(T)%[before]%")
-    assert may(grammar, documents, "%<x>%(T)%[after]%")
-    state = Constraint(grammar, documents).begin("%<x>%(T)%[after")
-    assert tokens(state, plain()) == {b"]"}
-    assert state.sources() == (((0, 7, 12),),)
-    assert tokens(Constraint(grammar, documents).begin("%<x>%("), plain()) == {b"T"}
-
-
-CROSSING = [
-    ("%", b"<C"),
-    ("%<A bird", b".>%(Cr"),
-    ("%<A bird.>%", b"(Crows)%[Cro"),
-    ("%<A bird.>%(Crow", b"s)"),
-    ("%<A bird.>%(Crow", b"s)%[are"),
-    ("%<A bird.>%(Crows)", b"%[Crows"),
-    ("%<A bird.>%(Crows)%", b"[are c"),
-    ("%<A bird.>%(Crows)%", b"[Crows]"),
-    ("%<A bird.>%(Crows)%[are cleve", b"r.]"),
-    ("%<A bird.>%(Crows)%[are cleve", b"r.]%"),
-    ("%<A bird.>%(Crows)%[are clever", b".]%"),
-    ("", b"%<A>%(Crows)%[are clever.]%"),
-]
-
-
-@pytest.mark.parametrize(("said", "token"), CROSSING)
-def test_a_token_may_run_across_a_mark(said: str, token: bytes) -> None:
-    strays = [token[:-1] + b"#", b"r.]#", b"x" + token]
-    vocabulary = plain(token, token[1:], *strays)
-    found = tokens(Constraint(Grammar(vocabulary), [("Crows", CROWS)]).begin(said), vocabulary)
-    assert token in found
-    assert (strays[0] in found) == (said == "%")  # where it goes on within a claim
-
-
-def test_a_token_may_run_from_one_quote_into_another() -> None:
-    fit = {
-        b"r.]%%(Crows)%[says",
-        b"r.]% %<x",
-        b"r.]%%(C",
-        b"[...]crow",
-        b"r[...]The",
-        b"r",
-        b"]",
-        b"[",
-    }
-    vocabulary = plain(*fit, b"r.]%%(J", b"r.]#", b"[...]cl", b"r[...]Thy", b"[...]so.")
-    grammar = Grammar(vocabulary, Shape(form="answer", fragments=2, shortest=2))
-    documents = [("Crows", "clever. The crow says so")]
-    state = Constraint(grammar, documents).begin("%<x>%(Crows)%[cleve")
-    assert tokens(state, vocabulary) == fit
-
-
-@settings(max_examples=80, deadline=None)
-@given(
-    texts=st.lists(st.text("ab]%[.\\é日 ", max_size=30), min_size=1, max_size=3),
-    without=st.text("ab\\é日", max_size=3),
-    pairs=st.lists(st.binary(min_size=2, max_size=3), max_size=20),
-    shape=st.builds(
-        Shape,
-        form=st.sampled_from(["claim", "answer", "quote"]),
-        shortest=st.integers(1, 6),
-        longest=st.integers(6, 20),
-        fragments=st.integers(1, 3),
-        free=st.integers(16, 30),
-    ),
-    seed=st.integers(0, 9),
-)
-def test_there_is_always_a_token_and_the_budget_is_kept(
-    texts: list[str], without: str, pairs: list[bytes], shape: Shape, seed: int
-) -> None:
-    vocabulary = plain(*pairs, without=without)
-    grammar, random, budget = Grammar(vocabulary, shape), Random(seed), Random(seed).randint(1, 60)
-    try:
-        state = Constraint(grammar, [("T.", text) for text in texts]).begin(budget=budget)
-    except ValueError:  # nothing to quote, or too few tokens
-        return
-    said = []
-    while not state.done:
-        ids = state.allowed()
-        assert len(ids)
-        assert (np.diff(ids) > 0).all()
-        said.append(random.choice(ids.tolist()))
-        state.advance(said[-1])
-    assert len(said) <= budget
-    text = vocabulary.spelt(said).decode()
-    assert shape.form == "quote" or text.count("%<") > 0
-    for quote in state.sources():
-        parts = [texts[n][start:end] for n, start, end in quote]
-        assert shape.join.join(parts) + ("" if shape.form == "quote" else "]%") in text
-        assert all(len(part) >= shape.shortest for part in parts)
-        assert sum(map(len, parts)) <= shape.longest
-        assert len({n for n, _, _ in quote}) == 1
-        assert all(a.end <= b.start for a, b in pairwise(quote))
-
-
-@pytest.mark.parametrize("name", ["claim", "short quotes", "quote"])
-def test_with_a_budget_all_is_allowed_that_can_still_be_ended(name: str) -> None:
-    vocabulary, shape, random = plain(), SHAPES[name], Random(name)
-    documents = [("a)%", MARKS[:11]), ("Crows", ODD[-12:]), ("Short", "abcd")]
-    constraint, oracle = Constraint(Grammar(vocabulary, shape), documents), Oracle(documents, shape)
-    least = oracle.missing(b"") + 1
-    with pytest.raises(ValueError, match=f"an answer may take {least}"):
-        constraint.begin(budget=least - 1)
-    for budget in (least, least + 1, least + 9):
-        state, said = constraint.begin(budget=budget), b""
-        for left in range(budget, 0, -1):
-            assert state.allowed().tolist() == oracle.allowed(said, vocabulary, left), (said, left)
-            token = chosen(state, vocabulary, random)
-            state.advance(token)
-            said += vocabulary.tokens[token] or b""
-            if state.done:
-                break
-        assert state.done
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -478,98 +229,6 @@ def test_an_answer_ends_within_its_budget(kind: str, words: dict[str, Vocabulary
             if not state.done:
                 state.advance(random.choice(state.allowed().tolist()))
         assert state.done
-
-
-def test_free_text_ends_in_time() -> None:
-    vocabulary, random = plain(), Random(1)
-    constraint = Constraint(Grammar(vocabulary, Shape(free=16)), [("Crows", CROWS)])
-    sizes = {walk(constraint.begin(), vocabulary, random).index(b">%(") for _ in range(40)}
-    assert max(sizes) == 13  # 16 with the marks
-
-
-@pytest.mark.parametrize("shortest", [1, 5, 12])
-def test_quotes_keep_their_lengths(shortest: int) -> None:
-    grammar = Grammar(plain(), Shape(form="quote", shortest=shortest, longest=12))
-    for start in range(20):
-        for end in range(start + 1, min(start + 16, 30)):
-            assert may(grammar, [("", ODD)], ODD[start:end]) == (shortest <= end - start <= 12)
-
-
-def test_a_token_into_a_mark_keeps_the_length_and_the_budget() -> None:
-    vocabulary = plain(b"e]", b"ef]", b"ef]%", b"g]", b"gh]", b"gh]%")
-    constraint = Constraint(Grammar(vocabulary, Shape(longest=6)), [("T", "abcdefgh]x]")])
-    state = constraint.begin("%<x>%(T)%[abcd")
-    assert tokens(state, vocabulary) == {b"e", b"e]", b"ef]", b"ef]%"}
-    state = constraint.begin("%<x>%(T)%[bcdef")
-    assert tokens(state, vocabulary) == {b"g", b"g]", b"]"}
-    vocabulary = plain(b"x]")
-    state = Constraint(Grammar(vocabulary), [("T", "words]x]")]).begin("%<x>%(T)%[words]", 2)
-    assert tokens(state, vocabulary) == {b"%"}
-
-
-def test_documents_that_say_the_same_do_not_multiply() -> None:
-    constraint = Constraint(Grammar(plain(), Shape(form="answer")), [("Crows", CROWS)] * 3)
-    state = constraint.begin("%<x>" + "%(Crows)%[Crows]%" * 6)
-    assert state.sources() == (((0, 0, 5),),) * 6
-    assert len(state._moments[-1].threads) == 1
-
-
-def test_what_cannot_be_spelt_byte_by_byte_is_not_quoted() -> None:
-    vocabulary = plain("é".encode(), "naïve".encode(), without="é日")
-    documents = [("T", "naïve crows, 日 and jays: évier"), ("日", "crows and jays")]
-    constraint = Constraint(Grammar(vocabulary), documents)
-    assert tokens(constraint.begin("%<x>%("), vocabulary) == {b"T"}
-    for said in ("ve crow", " and ", "jays:"):
-        constraint.begin(f"%<x>%(T)%[{said}")
-    for said in ("na", "日", "vier", "s: "):
-        with pytest.raises(ValueError, match="is not the beginning"):
-            constraint.begin(f"%<x>%(T)%[{said}")
-    single = [bytes([byte]) for byte in range(128)]
-    vocabulary = Vocabulary((*single, b"\xc3", "é".encode(), None), 130, 131)
-    state = Constraint(Grammar(vocabulary), documents).begin("%<x")
-    assert tokens(state, vocabulary) == {*single, "é".encode()}
-
-
-def test_a_vocabulary_that_cannot_spell_the_marks_is_refused() -> None:
-    with pytest.raises(ValueError, match="no tokens that spell '%'"):
-        Grammar(plain(without="%"))
-    with pytest.raises(ValueError, match="no tokens that spell '━'"):
-        Grammar(plain(without="━"), Shape(form="quote", fragments=2, join="━"))
-    assert may(Grammar(plain(without="%"), Shape(form="quote")), [("T", "5 % of")], "5 %") is False
-    assert may(Grammar(plain(without="%"), Shape(form="quote")), [("T", "5 % of it")], " of it")
-
-
-def test_fragments_keep_the_order_of_their_document() -> None:
-    grammar = Grammar(plain(), Shape(shortest=3, fragments=3))
-    documents = [("T", "one two three [...] %four"), ("T", "five one"), ("U", "six one")]
-    good = "one[...]two; two[...]thr; one two[...]three; one[...] two[...] th"
-    bad = (
-        "two[...]one; one[...]five; one[...]six; one[...]on; one two[...]two; one[...]; [...]two; "
-    )
-    bad += "three [...] ; one[...]%fo; one[...]two[...]thr[...]fou"
-    for quotes, possible in ((good, True), (bad, False)):
-        for quote in quotes.split("; "):
-            assert may(grammar, documents, f"%<x>%(T)%[{quote}]%") == possible, quote
-    state = Constraint(grammar, documents).begin("%<x>%(T)%[one[...]three[...]four]%")
-    assert state.sources() == (((0, 0, 3), (0, 8, 13), (0, 21, 25)),)
-
-
-def test_start_and_end_are_a_span_of_the_page() -> None:
-    page = Page("https://t.example/", "T", CROWS * 2)
-    shape, random = Shape(form="quote", fragments=2, join="━", shortest=3, longest=30), Random(3)
-    constraint, joined = Constraint(Grammar(plain(), shape), [(page.title, page.text)]), 0
-    for _ in range(60):
-        state = constraint.begin(budget=40)
-        said = walk(state, plain(), random).decode()
-        (places,) = state.sources()
-        span = find_quote(Finder(page.text), said, 0)
-        assert span is not None
-        words = page.text[span[0] : span[1]].lower()
-        assert words.startswith(said.split("━")[0].lower().strip())
-        assert words.endswith(said.split("━")[-1].lower().strip())
-        joined += len(places) == 2
-    assert joined > 10
-    assert not may(Grammar(plain(), shape), [("T", CROWS)], "Crows━are━clever")
 
 
 @pytest.mark.parametrize("name", SHAPES)
@@ -624,18 +283,6 @@ def test_a_policy_asks_by_the_tokens_so_far() -> None:
         fresh([vocabulary.end])
 
 
-def test_a_document_is_kept_for_other_questions() -> None:
-    grammar, shape = Grammar(plain()), Shape(shortest=4)
-    document = pickle.loads(pickle.dumps(index(grammar, "Crows", CROWS)))
-    assert isinstance(document, Document)
-    again = Grammar(plain())
-    state = Constraint(again, [("Jays", "Jays hide nuts."), document]).begin("%<x>%(Crows)%[are c")
-    assert state.sources() == (((1, 6, 11),),)
-    for other in (Grammar(plain(b"ab")), Grammar(plain(), shape)):
-        with pytest.raises(ValueError, match="document 0 was indexed for another"):
-            Constraint(other, [document])
-
-
 def test_wrong_use_is_said_in_words() -> None:
     vocabulary = plain()
     constraint = Constraint(Grammar(vocabulary), [("Crows", CROWS)])
@@ -666,3 +313,73 @@ def test_after_the_end_only_the_end_may_come() -> None:
         assert state.allowed().tolist() == [vocabulary.end]
         state.advance(vocabulary.end)
         assert state.done
+
+
+def test_ids_that_only_pad_the_logits_are_never_allowed() -> None:
+    vocabulary = plain()
+    state = Constraint(Grammar(vocabulary), DOCUMENTS).begin("%<x")
+    assert vocabulary.width > len(vocabulary.tokens)
+    assert bits(state, vocabulary) == state.allowed().tolist()
+    assert state.allowed()[-1] < len(vocabulary.tokens)
+
+
+def test_what_a_policy_asked_is_remembered_in_little_room() -> None:
+    letters = [bytes([byte]) for byte in b"abcdefghijklmnop"]
+    vocabulary = plain(*(a + b + c for a in letters for b in letters for c in letters))
+    grammar, random = Grammar(vocabulary, Shape(form="answer", free=16)), Random(2)
+    samples = [list[int]() for _ in range(12)]
+    allow, written = Constraint(grammar, [("T", CROWS)]).allow(budget=300), 0
+    tracemalloc.start()
+    for _ in range(300):
+        for ids in samples:
+            if vocabulary.end not in ids:
+                ids.append(int(random.choice(allow(ids))))
+                written += 1
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert written > 200
+    assert kept / written < 3000  # bytes, though what may be written often takes 16,000
+
+
+def test_it_takes_less_time_than_a_general_engine() -> None:
+    random = Random(1)
+    stems = ["".join(random.choices("abcdefghiklmnoprstuvwy", k=2 + n % 6)) for n in range(800)]
+    text = " ".join(random.choices(stems, k=2500))
+    made = trained("gpt2", [*lines(), text], 3000)
+    vocabulary, engine = read_vocabulary(made, END), tokenizers.Tokenizer.from_str(made)
+    grammar, tokenizer = Grammar(vocabulary), LLTokenizer(made, eos_token=vocabulary.end)
+    starts = [random.randrange(len(text) - 100) for _ in range(12)]
+    said = [engine.encode(f"T)%[{text[start : start + 80]}]%").ids for start in starts]
+    mask = allocate_token_bitmask(1, vocabulary.width)
+
+    def ours() -> Iterator[None]:
+        constraint = Constraint(grammar, [("T", text)])
+        yield
+        for ids in said:
+            state = constraint.begin("%<x>%(")
+            for token in ids:
+                state.bitmask(mask[0])
+                state.advance(token)
+        yield
+
+    def theirs() -> Iterator[None]:
+        matcher = matching(tokenizer, in_lark([("T", text)], grammar.shape))
+        yield
+        for ids in said:
+            copy = matcher.deep_copy()
+            for token in ids:
+                fill_next_token_bitmask(copy, mask)
+                assert copy.consume_token(token)
+        yield
+
+    rounds = [[seconds(ours()), seconds(theirs())] for _ in range(3)]
+    (our_setup, our_steps), (their_setup, their_steps) = np.min(rounds, axis=0)
+    assert our_setup < their_setup / 3
+    assert our_steps < their_steps
+
+
+def seconds(parts: Iterator[None]) -> list[float]:
+    """CPU time of this thread in each part."""
+    taken = [time.thread_time()]
+    taken += [time.thread_time() for _ in parts]
+    return [after - before for before, after in pairwise(taken)]
