@@ -18,6 +18,7 @@ DATA = {
     "decline": "",
     "sides": "boolq",
     "constraint": "squad",
+    "local": "",
     "search": "squad",
     "answers": "squad",
     "ask": "squad",

@@ -390,13 +390,45 @@ def dense(found: Found) -> Iterator[str]:
     yield from systems({"": found["speed"]}, ".0f")
 
 
+def sides(found: Found) -> Iterator[str]:
+    yield (
+        "Sentences that are called for or against a claim by words alone, against the labels of "
+        "BoolQ's questions and of Climate-FEVER; `denies` takes any sentence that shares the "
+        "claim's words, and a negation anywhere in it as against.\n"
+    )
+    rows = {
+        f"{name}, {rule}": row
+        for name, rules in found["sets"].items()
+        for rule, row in rules.items()
+    }
+    yield from systems(rows, ".3g")
+
+
+def local(found: Found) -> Iterator[str]:
+    yield (
+        "64 samples of 64 tokens for a 4,000-token prompt, by a random model of 4 layers, 256 wide, on "
+        "one thread; and 10,000 answers of a random model under the verbatim constraint.\n"
+    )
+    targets = found["targets"]
+    yield from goals(
+        [
+            at_least("best of 64, times as fast as 64 calls", targets["speedup"], found["speedup"]),
+            at_least("share of answers that parse", targets["parsed"], found["parsed"]),
+            at_least("share of their quotes that verify", targets["verified"], found["verified"]),
+        ]
+    )
+    yield from systems(found["samples"], ".4g")
+
+
 SECTIONS: tuple[tuple[str, str, Callable[[Found], Iterator[str]]], ...] = (
     ("pages", "Page simplification", pages),
     ("browser", "The text browser", browser),
     ("sessions", "Many sessions at once", sessions),
     ("demonstrations", "Demonstrations by script", demonstrations),
     ("decline", "Declining with a promise", decline),
+    ("sides", "Both sides, by words alone", sides),
     ("constraint", "The verbatim constraint", constraint),
+    ("local", "A model on this machine", local),
     ("search", "Search", search),
     ("answers", "The extractive answer, and declining", answers),
     ("ask", "Asking in a new process", ask),

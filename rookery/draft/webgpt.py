@@ -30,6 +30,8 @@ from rookery.records import (
 BY = "webgpt"
 STUCK = 5
 """times in a row that the same thing is said to no effect before browsing is broken off"""
+HOPELESS = 15
+"""the same, where it is something else each time"""
 
 
 class WebgptSettings(msgspec.Struct, frozen=True):
@@ -93,20 +95,20 @@ def _browsed(
     heard: Callable[[str], None],
 ) -> tuple[Observation | None, Browsed | None]:
     """The observation that asks for the answer; or what came of browsing without one."""
-    shown, idle = next(flow), 0
+    shown, idle, same = next(flow), 0, 0
     while not shown.answering:
         asked = _asked("webgpt", shown, settings)
         said = policy.complete(asked, 1)[0]
         command = writable(command_in(said.text))
         heard(command)
-        same = bool(steps) and steps[-1].said.text == command
+        same = same + 1 if steps and steps[-1].said.text == command else 0
         steps.append(Step(asked, said if said.text == command else Completion(command)))
         try:
             following = flow.send(command)
         except StopIteration as ended:
             return None, ended.value
-        idle = idle + 1 if same and following.note else 0
-        if idle >= STUCK:
+        idle = idle + 1 if following.note else 0
+        if idle >= HOPELESS or min(idle, same) >= STUCK:
             return None, Browsed(following.quotes, "stuck")
         shown = following
     return shown, None
@@ -117,7 +119,8 @@ def _without_answer(question: Question, ended: Browsed | None, steps: list[Step]
     failures = ended.failures
     if ended.stop == "stuck":
         said = steps[-1].said.text[:80]
-        failures = (Failure(BY, "stuck", f"it said {said!r} {STUCK} times to no effect"),)
+        detail = f"it went on to no effect; last it said {said!r}"
+        failures = (Failure(BY, "stuck", detail),)
     return Episode(question, BY, tuple(steps), None, ended.stop, failures)
 
 

@@ -1,1 +1,13 @@
-"""Rewards, policies and rankers, learnt: the only room with torch. Nothing here yet."""
+"""Rewards, policies and rankers, learnt: the only room with torch.
+
+Importing it raises Failed (no_torch) where torch or transformers is not installed.
+"""
+
+from importlib.util import find_spec
+
+from rookery.records import Failed, Failure
+
+for _name in ("torch", "transformers"):
+    if find_spec(_name) is None:
+        _detail = f"{_name} is not installed: pip install 'rookery[learn]'"
+        raise Failed(Failure("rookery.learn", "no_torch", _detail))

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 LOCAL, SCRIPT = "path:", "script:"
 NEW = " (under way)"
 """of a recording, until what was asked is answered"""
+HELD = 512
+"""tokens of an answer that is held to quotes, so that it is ended in time"""
 AT_ONCE = 16
 """questions of a batch that wait for a server together"""
 
@@ -152,13 +154,13 @@ class Models:
         if self._offline or named.startswith(SCRIPT):
             return Holding(free(model))
         from rookery.cite.grammar import Grammar
-        from rookery.learn.local import Local, LocalSettings
+        from rookery.learn.local import Local
 
         local = self.model("write")
         assert isinstance(local, Local)
         with self._turn:
             self._grammar = self._grammar or Grammar(local.vocabulary)
-        return Holding(by_tokens(model, self._grammar, LocalSettings().max_tokens))
+        return Holding(by_tokens(model, self._grammar, HELD))
 
     def _aloud(self, model: Model) -> Model:
         return Aloud(model, self._tell) if self._tell else model

@@ -11,7 +11,7 @@ from rookery.browse.shelf import Shelf
 from rookery.cite.verify import verify
 from rookery.draft.gophercite import GopherCiteSettings, gophercite, truncated
 from rookery.draft.webglm import webglm
-from rookery.draft.webgpt import STUCK, WebgptSettings, command_in, webgpt
+from rookery.draft.webgpt import HOPELESS, STUCK, WebgptSettings, command_in, webgpt
 from rookery.draft.write import Choosing
 from rookery.records import (
     Answer,
@@ -269,6 +269,10 @@ class TestWebgpt:
         episode = webgpt(WHY, WEB, Says(["Clicked on link 7"] * 100))
         assert (episode.stop, len(episode.steps)) == ("stuck", STUCK + 1)
         assert episode.failures[-1].outcome == "stuck"
+
+    def test_nonsense_without_end_is_broken_off(self) -> None:
+        episode = webgpt(WHY, WEB, Says([f"blah {number}" for number in range(100)]))
+        assert (episode.stop, len(episode.steps)) == ("stuck", HOPELESS)
 
     def test_actions_run_out(self) -> None:
         settings = WebgptSettings(Rules(actions=3))

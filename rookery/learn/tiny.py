@@ -1,0 +1,106 @@
+"""A tiny random language model with a tokenizer of its own: the fake that stands for a real one.
+
+It speaks nonsense, but it is loaded, asked, trained and served like any other. It knows nothing of
+what it is used for.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from transformers import (
+    GenerationConfig,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedTokenizerBase,
+    PreTrainedTokenizerFast,
+)
+
+BEGIN, END, PAD = "<|begin|>", "<|end|>", "<|pad|>"
+CHAT = (
+    "{{ bos_token }}{% for message in messages %}"
+    "{{ message['role'] }}:\n{{ message['content'] }}{{ eos_token }}\n"
+    "{% endfor %}{% if add_generation_prompt %}assistant:\n{% endif %}"
+)
+
+
+def write_tiny(
+    folder: Path,
+    texts: Sequence[str],
+    vocabulary: int = 1000,
+    context: int = 8192,
+    seed: int = 0,
+) -> None:
+    """Write a causal language model into a folder, as `from_pretrained` reads it.
+
+    It is a Llama of 2 layers, 64 wide, with random weights that depend on the seed alone. Its
+    byte-level BPE tokenizer has all 256 bytes, a chat template, and up to `vocabulary` tokens
+    learnt from the texts. `context` is how many tokens a prompt and what follows may have. What
+    lies in the folder under the same names is replaced. Raises ValueError for a vocabulary that
+    has no room for the bytes and the three special tokens.
+    """
+    if vocabulary < 259:
+        raise ValueError("a vocabulary must have at least 259 tokens: 256 bytes and 3 special ones")
+    tokenizer = _tokenizer(texts, vocabulary, context)
+    model = _model(tokenizer, context, seed)
+    folder.mkdir(parents=True, exist_ok=True)
+    tokenizer.save_pretrained(folder)
+    model.config.save_pretrained(folder)
+    model.generation_config.save_pretrained(folder)
+    save_file(model.state_dict(), folder / "model.safetensors", {"format": "pt"})
+
+
+def _tokenizer(texts: Sequence[str], vocabulary: int, context: int) -> PreTrainedTokenizerFast:
+    made = Tokenizer(models.BPE())
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary,
+        special_tokens=[BEGIN, END, PAD],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    made.train_from_iterator(texts, trainer)
+    begin = (BEGIN, made.token_to_id(BEGIN))
+    made.post_processor = processors.TemplateProcessing(
+        single=f"{BEGIN} $A", pair=f"{BEGIN} $A $B", special_tokens=[begin]
+    )
+    return PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
+        tokenizer_object=made,
+        bos_token=BEGIN,
+        eos_token=END,
+        pad_token=PAD,
+        chat_template=CHAT,
+        model_max_length=context,
+        clean_up_tokenization_spaces=False,
+    )
+
+
+def _model(tokenizer: PreTrainedTokenizerBase, context: int, seed: int) -> LlamaForCausalLM:
+    special = {
+        "bos_token_id": tokenizer.bos_token_id,
+        "eos_token_id": tokenizer.eos_token_id,
+        "pad_token_id": tokenizer.pad_token_id,
+    }
+    config = LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=64,
+        intermediate_size=128,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=context,
+        initializer_range=0.1,  # so that its tokens are not all equally likely
+        dtype="float32",
+        architectures=["LlamaForCausalLM"],
+        **special,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = LlamaForCausalLM(config)
+    model.generation_config = GenerationConfig(  # type: ignore[no-untyped-call]
+        do_sample=True, **special
+    )
+    return model

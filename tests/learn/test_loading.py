@@ -1,0 +1,154 @@
+"""Folders that hold no model, or a broken one: each is told in a sentence."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from small import TEXTS
+from transformers import MambaConfig, MambaForCausalLM
+
+from rookery.learn.loading import load
+from rookery.learn.local import Local, LocalSettings
+from rookery.learn.tiny import write_tiny
+from rookery.records import Failed, Failure
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_tiny(tmp_path / "model", TEXTS, vocabulary=300)
+    return tmp_path / "model"
+
+
+def failure(work: Callable[[], object]) -> Failure:
+    with pytest.raises(Failed) as caught:
+        work()
+    assert caught.value.failure.detail
+    return caught.value.failure
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "model.safetensors"])
+def test_what_a_folder_lacks_is_named(folder: Path, name: str) -> None:
+    (folder / name).unlink()
+    found = failure(lambda: load(folder))
+    assert (found.what, found.outcome) == (str(folder), "no_model")
+    assert name.removeprefix("model") in found.detail
+
+
+def test_a_folder_that_is_none_is_not_looked_for_elsewhere(tmp_path: Path) -> None:
+    assert failure(lambda: load(tmp_path / "gpt2")).outcome == "no_model"
+    (tmp_path / "file").write_text("x")
+    assert failure(lambda: load(tmp_path / "file")).outcome == "no_model"
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def blacken(path: Path) -> None:
+    path.write_bytes(bytes(path.stat().st_size))
+
+
+def forget(path: Path) -> None:
+    weights = load_file(path)
+    del weights["lm_head.weight"]
+    save_file(weights, path, {"format": "pt"})
+
+
+def shrink(path: Path) -> None:
+    weights = load_file(path)
+    weights["lm_head.weight"] = weights["lm_head.weight"][:7].clone()
+    save_file(weights, path, {"format": "pt"})
+
+
+def misname(path: Path) -> None:
+    path.write_text(json.dumps({**json.loads(path.read_text()), "model_type": "crow"}))
+
+
+def without_end(path: Path) -> None:
+    fields = json.loads(path.read_text())
+    del fields["eos_token"]
+    path.write_text(json.dumps(fields))
+    for name in ("generation_config.json", "config.json"):
+        settings = json.loads((path.parent / name).read_text())
+        del settings["eos_token_id"]
+        (path.parent / name).write_text(json.dumps(settings | {"eos_token_id": None}))
+
+
+@pytest.mark.parametrize(
+    ("name", "spoil"),
+    [
+        ("model.safetensors", cut),
+        ("model.safetensors", blacken),
+        ("model.safetensors", forget),
+        ("model.safetensors", shrink),
+        ("config.json", cut),
+        ("config.json", misname),
+        ("config.json", blacken),
+        ("tokenizer.json", cut),
+        ("tokenizer_config.json", cut),
+        ("tokenizer_config.json", without_end),
+    ],
+)
+def test_a_broken_file_is_a_bad_model(
+    folder: Path, name: str, spoil: Callable[[Path], None]
+) -> None:
+    spoil(folder / name)
+    found = failure(lambda: load(folder))
+    assert (found.what, found.outcome) == (str(folder), "bad_model")
+
+
+def test_a_model_that_keeps_no_keys_is_refused(folder: Path) -> None:
+    config = MambaConfig(vocab_size=300, hidden_size=16, num_hidden_layers=1, state_size=4)
+    MambaForCausalLM(config).save_pretrained(folder)
+    assert "keeps no keys" in failure(lambda: load(folder)).detail
+
+
+def test_weights_that_are_no_numbers_are_noticed_when_it_speaks(folder: Path) -> None:
+    weights = load_file(folder / "model.safetensors")
+    weights["model.norm.weight"][3] = torch.nan
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    model = Local(folder)
+    assert failure(lambda: model.complete("Crows?")).outcome == "bad_model"
+    assert failure(lambda: model.complete("Crows?", allow=lambda _: [5, 6])).outcome == "bad_model"
+
+
+def test_a_device_that_is_not_there_is_named(folder: Path) -> None:
+    for device in ("cuda:77", "crow"):
+        found = failure(partial(Local, folder, LocalSettings(device=device)))
+        assert (found.what, found.outcome) == (device, "no_device")
+
+
+def test_a_chat_needs_a_template(folder: Path) -> None:
+    (folder / "chat_template.jinja").unlink()
+    assert Local(folder).prompt_tokens("Crows?")[0] == 0
+    found = failure(lambda: Local(folder, LocalSettings(chat=True)))
+    assert "no chat template" in found.detail
+
+
+def test_weights_are_used_in_the_type_that_was_asked_for(folder: Path) -> None:
+    assert load(folder).model.dtype == torch.float32
+    assert load(folder, dtype="bfloat16").model.dtype == torch.bfloat16
+    said = Local(folder, LocalSettings(dtype="bfloat16", max_tokens=5)).complete("Crows?", n=2)
+    assert [len(one.tokens) for one in said] == [5, 5]
+
+
+@pytest.mark.parametrize("missing", ["torch", "transformers"])
+def test_without_torch_the_room_says_what_to_install(missing: str) -> None:
+    code = f"""
+import sys
+sys.modules[{missing!r}] = None
+from rookery.records import Failed
+try:
+    import rookery.learn.local
+except Failed as failed:
+    print(failed.failure.outcome, failed.failure.detail)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith(f"no_torch {missing}")
+    assert "pip install 'rookery[learn]'" in done.stdout
