@@ -406,8 +406,8 @@ def sides(found: Found) -> Iterator[str]:
 
 def local(found: Found) -> Iterator[str]:
     yield (
-        "64 samples of 64 tokens for a 4,000-token prompt, by a random model of 4 layers, 256 wide, on "
-        "one thread; and 10,000 answers of a random model under the verbatim constraint.\n"
+        "64 samples of 64 tokens for a 4,000-token prompt, by a random model (4 layers, 256 "
+        "wide) on one thread; and 10,000 answers of a random model under the verbatim constraint.\n"
     )
     targets = found["targets"]
     yield from goals(

@@ -17,6 +17,7 @@ from rookery.draft.connection import Connection
 from rookery.draft.endpoint import Endpoint
 from rookery.draft.rollout import Act, Turn, writable
 from rookery.draft.spending import Spending, Spent, cost, most
+from rookery.draft.stops import certain, cut
 from rookery.draft.trouble import Trouble
 from rookery.draft.wire import Asked, Heard, Streamed, Whole, body, remedy
 from rookery.records import Completion, Failed, Failure
@@ -123,9 +124,16 @@ class Remote:
         )
         heard.add_done_callback(lambda _: pieces.put(None))
         try:
+            text, given = "", 0
             while (piece := pieces.get()) is not None:
-                yield piece
-            return self._connection.wait(heard).completions[0]
+                text += piece
+                start, given = given, certain(text, self._endpoint.stop)
+                if start < given:
+                    yield text[start:given]
+            said = cut(self._connection.wait(heard).completions[0], self._endpoint.stop)
+            if said.text[given:]:
+                yield said.text[given:]
+            return said
         finally:
             heard.cancel()
 
@@ -156,7 +164,8 @@ class Remote:
         more = await _together(self._insist(one, self._whole) for one in rest)
         if asked.n > 1 and (first is None or first.choices == 1):
             self._remedies |= {"single"}
-        return [*got, *(heard.completions[0] for heard in more)][: asked.n]
+        every = [*got, *(heard.completions[0] for heard in more)][: asked.n]
+        return [cut(said, self._endpoint.stop) for said in every]
 
     def _whole(self) -> Whole:
         return Whole(self._endpoint)

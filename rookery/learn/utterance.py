@@ -7,6 +7,7 @@ import codecs
 from collections.abc import Collection, Sequence
 
 from rookery.cite.vocabulary import Vocabulary
+from rookery.draft.stops import certain
 from rookery.records import Completion
 
 
@@ -58,11 +59,4 @@ class Utterance:
 
     def _certain(self) -> int:
         """How much of the text will stay, whatever follows."""
-        size = len(self._text)
-        begun = [
-            part
-            for stop in self._stops
-            for part in range(1, min(len(stop), size + 1))
-            if self._text.endswith(stop[:part])
-        ]
-        return size if self.stop else size - max(begun, default=0)
+        return len(self._text) if self.stop else certain(self._text, self._stops)

@@ -595,6 +595,17 @@ def test_a_server_that_does_not_know_stream_options_is_asked_without() -> None:
         assert ["stream_options" in asked.fields for asked in server.asked] == [True, False]
 
 
+@pytest.mark.parametrize("size", [1, 2, 5, 40])
+@pytest.mark.parametrize("stop", [" particular", "particular person", "ticular", "never"])
+def test_a_stop_string_that_a_server_leaves_in_is_cut(stop: str, size: int) -> None:
+    text = "They know a part, and a particular person feeds them."
+    *first, last = [text[at : at + size] for at in range(0, len(text), size)]
+    stream = streamed(*map(event, first), event(last, "stop"), DONE)
+    with asking(said(chat(text)), stream, stop=(stop,)) as (model, _):
+        assert model.complete("Why?")[0].text == text.partition(stop)[0]
+        assert heard(model)[1].text == text.partition(stop)[0]
+
+
 def test_a_server_that_does_not_know_logprobs_is_asked_without() -> None:
     refusal = refused("400 Bad Request", "logprobs is not supported")
     with asking(refusal, FINE, logprobs=True) as (model, server):
