@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from commands import CORVIDS, GIFTS, Run
-from models import Asking, chat, refused, said, serving
+from models import Asking, chat, refused, reply, said, serving
 from obedient import Kind, Obedient, tokenizer
 from stage import Stage
 
@@ -223,3 +223,42 @@ def test_a_server_that_keeps_to_grammars_quotes_word_for_word(
     else:
         assert (live.code, found["counts"]["verified"], found["counts"]["quotes"]) == (0, 1, 1)
     assert again.out == live.out
+
+
+def dropped(asking: Asking) -> None:
+    """Ends the connection in the middle of an answer."""
+    asking.send(said(chat("They bring"))[:-9])
+
+
+ENDLESS = said(chat("They bring them. " * 1_100_000))
+BRIEFLY = {
+    "busy": refused("429 Too Many Requests", "slow down"),
+    "broken": refused("500 Internal Server Error", "oops"),
+    "dropped": dropped,
+}
+FOR_GOOD = {
+    "half JSON": reply(b'{"choices": [{"message": {"content": "They'),
+    "a web page": reply(b"<h1>Welcome</h1>", kind="text/html"),
+    "other JSON": reply(b'{"answer": 42}'),
+    "endless": ENDLESS,
+    "no such model": refused("404 Not Found", "no such model"),
+}
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("trouble", BRIEFLY)
+def test_what_passes_is_tried_again(run: Run, method: str, trouble: str) -> None:
+    with serving(BRIEFLY[trouble], *says(*METHODS[method])) as server:
+        code, found = asked(run, method, server.base_url)
+        assert len(server.asked) > 1
+    assert (code, found["counts"]["verified"]) == (0, found["counts"]["quotes"])  # type: ignore[index]
+
+
+@pytest.mark.parametrize("trouble", FOR_GOOD)
+def test_what_does_not_pass_is_a_sentence(run: Run, trouble: str) -> None:
+    by_model = ("--method", "webglm", "--model", "tiny", "--base-url")
+    with serving(FOR_GOOD[trouble]) as server:
+        result = run("ask", GIFTS, *CORVIDS, *by_model, server.base_url)
+    assert (result.code, result.out.strip()) == (6, "")
+    assert "no answer: the model could not be asked" in result.err
+    assert "Traceback" not in result.err
