@@ -5,10 +5,10 @@ The lexical ranking alone, so that the result does not depend on what else is in
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
+from rookery.ask.load import bundled_questions
 from rookery.browse.archive import Archive
 from rookery.browse.folder import Folder
 from rookery.browse.places import bundled
@@ -16,7 +16,7 @@ from rookery.cite.verify import verify
 from rookery.draft.extract import extract
 from rookery.records import Answer, Question
 
-ASKED = Path(__file__).parent / "browse" / "corvid_questions.jsonl"
+ASKED = bundled_questions()
 QUESTIONS = [json.loads(line) for line in ASKED.read_text(encoding="utf-8").splitlines()]
 
 

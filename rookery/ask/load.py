@@ -28,6 +28,11 @@ def asked(text: str, identity: str = "1") -> Question:
     return Question(identity, text)
 
 
+def bundled_questions() -> Path:
+    """Questions to the bundled little web, most with gold answers and the file they stand in."""
+    return Path(__file__).parent / "corvids.jsonl"
+
+
 def questions(path: Path) -> Iterator[Question]:
     """One question a line of a JSONL file: `id`, `text`, and any other field of a Question.
 

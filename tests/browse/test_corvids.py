@@ -14,6 +14,7 @@ import pypdfium2
 import pytest
 from corvid_features import FEATURES, RIGHT, SITE
 
+from rookery.ask.load import bundled_questions
 from rookery.browse.readers import TYPES
 from rookery.records import Page
 
@@ -23,11 +24,7 @@ ENCODINGS = {"names.html": "iso-8859-1", "rookery-notes.html": "windows-1252"}
 INLINE = frozenset("a abbr b cite dfn em font i rb rp rt ruby span strong sub sup time".split())
 SENTENCE_END = re.compile(r"(?<=[.!?]) (?=[A-Z“])")
 QUESTIONS = [
-    json.loads(line)
-    for line in Path(__file__)
-    .with_name("corvid_questions.jsonl")
-    .read_text(encoding="utf-8")
-    .splitlines()
+    json.loads(line) for line in bundled_questions().read_text(encoding="utf-8").splitlines()
 ]
 
 
@@ -338,7 +335,7 @@ def test_a_missing_answer_is_missing_everywhere() -> None:
 
 @pytest.mark.parametrize("question", [q for q in QUESTIONS if q["gold"]], ids=lambda q: q["id"])
 def test_each_answer_stands_in_a_sentence_of_its_page(question: dict[str, object]) -> None:
-    gold, page = question["gold"], str(question["page"])
+    gold, page = question["gold"], str(question["source"])
     assert isinstance(gold, list)
     for answer in gold:
         lengths = [len(s.split()) for s in sentences(page) if answer in s]
@@ -361,7 +358,7 @@ def page_of(name: str) -> Page:
 
 @pytest.mark.parametrize("question", [q for q in QUESTIONS if q["gold"]], ids=lambda q: q["id"])
 def test_the_reader_keeps_each_answer_in_the_article(question: dict[str, object]) -> None:
-    page = page_of(str(question["page"]))
+    page = page_of(str(question["source"]))
     article = [words(page.text[block.start : block.end]) for block in page.article()]
     gold = question["gold"]
     assert isinstance(gold, list)

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rookery.ask.load import bundled_questions
 from rookery.ask.squad import Article, pages
 from rookery.browse.archive import Archive
 from rookery.browse.browser import browse
@@ -44,7 +45,7 @@ from rookery.records import (
     Step,
 )
 
-ASKED = Path(__file__).parent.parent / "browse" / "corvid_questions.jsonl"
+ASKED = bundled_questions()
 FREE = Rules(overlap=0)
 PLAIN = Habits(0, 0, 0, 0, 0, 0, QuoteHabits(0, 0, 0), 0, 0)
 """the shortest way"""
@@ -111,7 +112,7 @@ def corvids(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Folder]:
 def corvid_tasks() -> list[Task]:
     rows = map(json.loads, ASKED.read_text(encoding="utf-8").splitlines())
     return [
-        Task(Question(row["id"], row["text"], gold=tuple(row["gold"]), source=row["page"]), FREE)
+        Task(Question(row["id"], row["text"], gold=tuple(row["gold"]), source=row["source"]), FREE)
         for row in rows
     ]
 

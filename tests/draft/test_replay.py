@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from itertools import cycle, islice
 from pathlib import Path
 
+from rookery.ask.load import bundled_questions
 from rookery.browse.archive import Archive
 from rookery.browse.browser import Views
 from rookery.browse.folder import Folder
@@ -16,14 +17,14 @@ from rookery.draft.rollout import replayed, without_prompts
 from rookery.records import Episode, Question
 
 EPISODES = 1000
-ASKED = Path(__file__).parent.parent / "browse" / "corvid_questions.jsonl"
+ASKED = bundled_questions()
 
 
 def tasks() -> Iterator[Task]:
     """The questions about the bundled web, again and again; each time in another way."""
     lines = map(json.loads, ASKED.read_text(encoding="utf-8").splitlines())
     known = [
-        Question(line["id"], line["text"], (), tuple(line["gold"]), line["page"])
+        Question(line["id"], line["text"], (), tuple(line["gold"]), line["source"])
         for line in lines
         if line.get("page")
     ]

@@ -679,7 +679,8 @@ def test_closing_early_ends_all_threads_and_asks_for_nothing_more() -> None:
 
 
 INTERRUPTED = """
-import sys, threading, time
+import signal, sys, threading, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background it is ignored
 sys.path.insert(0, sys.argv[1])
 from test_rollout import *
 hang = threading.Event().wait

@@ -8,8 +8,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from rookery.ask.load import bundled_questions
+
 ROOT = str(Path(__file__).parent.parent.parent)
-QUESTIONS = Path(__file__).parent.parent / "browse" / "corvid_questions.jsonl"
+QUESTIONS = bundled_questions()
 GIFTS = "Why do crows bring gifts to people?"
 CORVIDS = ("--in", "rookery:corvids")
 NOWHERE = "searxng:http://127.0.0.1:9"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from commands import CORVIDS, GIFTS, Run
-from models import Asking, chat, refused, reply, said, serving
+from models import Answer, Asking, chat, refused, reply, said, serving
 from obedient import Kind, Obedient, tokenizer
 from stage import Stage
 
@@ -231,7 +231,7 @@ def dropped(asking: Asking) -> None:
 
 
 ENDLESS = said(chat("They bring them. " * 1_100_000))
-BRIEFLY = {
+BRIEFLY: dict[str, Answer] = {
     "busy": refused("429 Too Many Requests", "slow down"),
     "broken": refused("500 Internal Server Error", "oops"),
     "dropped": dropped,
