@@ -24,6 +24,8 @@ DATA = {
     "ask": "squad",
     "cranfield": "cranfield",
     "dense": "squad",
+    "retrieve": "squad",
+    "optimum": "",
 }
 """each bench and the folder of ../shared/data that it reads, if any"""
 

@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+from collections.abc import Callable
 from errno import EDQUOT, EFBIG, ENOSPC
 from io import TextIOWrapper
 from pathlib import Path
@@ -13,6 +14,32 @@ import typer
 from rookery import __version__
 from rookery.records import Failed
 from rookery.serve.exits import ANSWERED, MISTAKES, NO_EVIDENCE, USAGE
+from rookery.serve.options import (
+    AsJson,
+    AsLines,
+    BaseUrl,
+    Batch,
+    Board,
+    BothSides,
+    CapMoney,
+    CapTokens,
+    Config,
+    Decline,
+    Endpoints,
+    Engine,
+    Method,
+    Model,
+    Offline,
+    Out,
+    Places,
+    Private,
+    Proxy,
+    Ranker,
+    RunFolder,
+    Samples,
+    Trace,
+    Worth,
+)
 
 if TYPE_CHECKING:
     from rookery.serve.session import Settings
@@ -24,89 +51,9 @@ app = typer.Typer(
 )
 cite = typer.Typer(help="Quotes: check those of saved answers.", no_args_is_help=True)
 app.add_typer(cite, name="cite")
+learn = typer.Typer(help="Train policies, reward models and rankers.", no_args_is_help=True)
+app.add_typer(learn, name="learn")
 
-Places = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--in",
-        metavar="PATH_OR_URL",
-        help="A folder, a file, a site (https://host/prefix/) or rookery:corvids; may be repeated. "
-        "Without it the web is searched.",
-    ),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-AsLines = Annotated[bool, typer.Option("--json", help="Print JSON objects, one a line.")]
-Private = Annotated[
-    bool, typer.Option("--allow-private", help="Also open addresses of this machine or network.")
-]
-Proxy = Annotated[bool, typer.Option("--proxy", help="Use the proxy that the environment names.")]
-
-
-Method = Annotated[
-    str, typer.Option(help="How to answer: extract, or by a model: webgpt, gophercite, webglm.")
-]
-Model = Annotated[
-    str,
-    typer.Option(
-        metavar="NAME",
-        help="The model of an OpenAI-compatible server; path:DIR, one on this machine; script:FILE,"
-        " what a file says.",
-    ),
-]
-BaseUrl = Annotated[
-    str, typer.Option(metavar="URL", help="Where it is served; the key is in OPENAI_API_KEY.")
-]
-Samples = Annotated[
-    int | None, typer.Option("-n", min=1, help="Answers that a model writes to choose among.")
-]
-Endpoints = Annotated[
-    str,
-    typer.Option(
-        metavar="FILE", help="Tables [browse], [write], [default]: a model for each role."
-    ),
-]
-Worth = Annotated[
-    float,
-    typer.Option(
-        min=0, help="Draw fewer than -n where one more is not expected to add this to the score."
-    ),
-]
-CapTokens = Annotated[
-    int | None, typer.Option(min=0, help="Tokens that models may take in all, prompts included.")
-]
-CapMoney = Annotated[
-    float | None, typer.Option(min=0, help="The same in money, by the prices of --endpoints.")
-]
-Decline = Annotated[
-    float | None,
-    typer.Option(
-        min=0,
-        max=1,
-        help="Least share of what is answered that is to be good: a promise, after rookery "
-        "calibrate. Of extract: decline answers less likely than this to be right.",
-    ),
-]
-Engine = Annotated[
-    str, typer.Option(help="wikipedia, wikipedia:LANGUAGE, searxng:URL, brave or google.")
-]
-Offline = Annotated[bool, typer.Option("--offline", help="Only what was opened or said before.")]
-Batch = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="Answer each question of a JSONL file; - is the input."),
-]
-Out = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Where --batch writes; resumes there.")
-]
-Trace = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Append the whole episode as a JSON line.")
-]
-BothSides = Annotated[
-    bool,
-    typer.Option(
-        "--both-sides",
-        help="Show apart what speaks for and against the claim that the question assumes.",
-    ),
-]
 METHODS = ("extract", "webgpt", "gophercite", "webglm")
 
 
@@ -127,6 +74,7 @@ def ask(
     decline: Decline = None,
     both_sides: BothSides = False,
     engine: Engine = "wikipedia",
+    ranker: Ranker = "",
     offline: Offline = False,
     batch: Batch = None,
     out: Out = None,
@@ -155,7 +103,8 @@ def ask(
         _wrong("--trace and --json are for one question; --batch writes JSON lines to --out")
     everywhere = tuple(places or ())
     method = "sides" if both_sides else method
-    settings = Settings(everywhere, engine, offline, private, proxy, decline, method, models)
+    named = (everywhere, engine, offline, private, proxy, decline, method, models, ranker)
+    settings = Settings(*named)
     if batch and out:
         raise typer.Exit(asking.batch(settings, batch, out))
     text = _typed() if question == "-" else question
@@ -275,6 +224,38 @@ def verify(
 
     settings = Settings(private=private, proxy=proxy)
     raise typer.Exit(check(file, path_of(pages) if pages else None, fetch, as_json, settings))
+
+
+def _learn(what: str) -> Callable[[Path, Path | None, bool, bool], None]:
+    def command(
+        config: Config, out: RunFolder = None, as_json: AsJson = False, board: Board = False
+    ) -> None:
+        from rookery.serve.learning import learn
+
+        raise typer.Exit(learn(what, config, out, as_json, board))
+
+    return command
+
+
+LESSONS = {
+    "imitate": "Learn to say what was said in chosen episodes.",
+    "prefer": "Learn a reward model from comparisons.",
+    "reinforce": "Learn a policy from the rewards of a reward model.",
+    "retrieve": "Learn an encoder that ranks what answers will say.",
+}
+for _what, _help in LESSONS.items():
+    learn.command(_what, help=_help)(_learn(_what))
+
+
+@learn.command()
+def example(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where it is written.")],
+) -> None:
+    """Write a tiny model, data of the bundled pages, and a file for each way to learn."""
+    from rookery.serve.example import write_example
+
+    for config in write_example(folder):
+        typer.echo(f"rookery learn {config.stem} --config {config}")
 
 
 @app.command()

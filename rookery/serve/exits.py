@@ -9,6 +9,8 @@ UNVERIFIED = 5
 """a quote does not stand in its page"""
 NO_ANSWER = 6
 """a model could not be asked, or said nothing that can be shown; the reasons are told"""
+STOPPED = 7
+"""the cord of a training run was pulled"""
 # Ctrl-C gives 130 and a request to end 143, as they do everywhere.
 
 MISTAKES = frozenset(

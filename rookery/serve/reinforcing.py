@@ -1,0 +1,121 @@
+"""`rookery learn reinforce`: the world that a TOML file names, tried before and after."""
+
+from pathlib import Path
+from random import Random
+from typing import Any, Literal
+
+import msgspec
+
+from rookery.ask.load import questions
+from rookery.draft.gophercite import GopherCiteSettings
+from rookery.draft.webglm import WebglmSettings
+from rookery.learn.config import over, settings_of
+from rookery.learn.models import Trained
+from rookery.learn.played import World
+from rookery.learn.reinforce import Reinforced, reinforce
+from rookery.learn.rules import ReinforceSettings, a2c, ppo, rloo, webgpt
+from rookery.learn.run import Told
+from rookery.learn.scorer import Scorer
+from rookery.learn.tried import mean_reward
+from rookery.learn.worlds import BrowserWorld, Browsing
+from rookery.learn.worlds_pages import quote_world, reference_world
+from rookery.learn.worlds_speech import Speech, speech_of
+from rookery.records import Library, Question
+from rookery.serve.session import Session, Settings
+
+PAPERS = {"ppo": ppo, "webgpt": webgpt, "a2c": a2c, "rloo": rloo}
+
+
+class WorldSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is asked, what it is answered from, and what an answer is worth."""
+
+    kind: Literal["browser", "quotes", "references"]
+    """the text browser (WebGPT), one page a prompt (GopherCite), or five passages (WebGLM)"""
+    questions: str
+    """a JSONL file of Questions"""
+    places: tuple[str, ...] = msgspec.field(default=(), name="in")
+    """as `--in` of `rookery ask` names them; none: the web"""
+    engine: str = "wikipedia"
+    reward: str
+    """the folder of a reward model"""
+    group: int = 1
+    """episodes of one question in a row; 2 or more for rloo"""
+    held_out: float = 0.1
+    """share of the questions on which the policy is tried before and after, and not trained"""
+    tried: int = 64
+    """episodes of such a trial"""
+    browser: Browsing = Browsing()
+    quotes: GopherCiteSettings = GopherCiteSettings()
+    references: WebglmSettings = WebglmSettings()
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A file for `rookery learn reinforce`, but for where the run is kept."""
+
+    world: WorldSettings
+    settings: dict[str, Any]
+    """as in ReinforceSettings, over those of the paper"""
+    paper: Literal["ppo", "webgpt", "a2c", "rloo"] = "ppo"
+
+
+class Tried(msgspec.Struct, frozen=True):
+    """What came of it, and what the policy earned on questions that were held out."""
+
+    reinforced: Reinforced
+    before: float
+    after: float
+
+
+def reinforced(table: dict[str, Any], path: Path, out: Path, told: Told) -> Tried:
+    """Trains as the table of the file `path` says. Raises Failed (bad_config) and as it goes."""
+    config = settings_of(table, Config, path)
+    settings = settings_of(_over_the_papers(config), ReinforceSettings, path)
+    speech = speech_of(Path(settings.policy.model), settings.sampling.tokens)
+    named = list(questions(Path(config.world.questions)))
+    kept, held = _split(named, config.world.held_out, settings.seed)
+    scorer = Scorer(Path(config.world.reward))
+    with Session(Settings(config.world.places, config.world.engine)) as session:
+        library = session.open_library()
+        trial = _world(config.world, held or kept, library, scorer, speech)
+
+        def tried(folder: str) -> float:
+            count, no_answer = config.world.tried, settings.no_answer
+            return mean_reward(Path(folder), trial, count, settings.sampling, no_answer)
+
+        before = tried(settings.policy.model)
+        world = _world(config.world, kept, library, scorer, speech)
+        found = reinforce(settings, world, out, told)
+        return Tried(found, before, tried(found.model))
+
+
+def _split(asked: list[Question], share: float, seed: int) -> tuple[list[Question], list[Question]]:
+    """Those that are trained on, and those that are not: none, or at least one of each."""
+    size = min(max(round(share * len(asked)), 1), len(asked) - 1) if share and asked else 0
+    held = set(Random(f"{seed} held out").sample(range(len(asked)), size))
+    return (
+        [one for number, one in enumerate(asked) if number not in held],
+        [one for number, one in enumerate(asked) if number in held],
+    )
+
+
+def _over_the_papers(config: Config) -> dict[str, Any]:
+    """What the file says, and what the paper's settings say where it does not."""
+    least = ReinforceSettings(policy=Trained(""), steps=1)
+    return over(PAPERS[config.paper](least), config.settings)
+
+
+def _world(
+    settings: WorldSettings,
+    asked: list[Question],
+    library: Library,
+    scorer: Scorer,
+    speech: Speech,
+) -> World:
+    if settings.kind == "browser":
+        browsing = msgspec.structs.replace(settings.browser, group=settings.group)
+        return BrowserWorld(asked, library, scorer.scores, speech, browsing)
+    if settings.kind == "quotes":
+        quoting, group = settings.quotes, settings.group
+        return quote_world(asked, library, scorer.scores, speech, quoting, group=group)
+    shown, group = settings.references, settings.group
+    return reference_world(asked, library, scorer.scores, speech, shown, group=group)

@@ -1,0 +1,46 @@
+"""Two steps of each recipe in the browsing world, in as many processes as torchrun starts.
+
+torchrun --nproc_per_node 2 reinforce_run.py MODEL OUT
+"""
+
+import sys
+from pathlib import Path
+
+import msgspec
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from enumerable import Browsing
+
+from rookery.learn.models import Trained
+from rookery.learn.optimise import Optimising
+from rookery.learn.reinforce import ReinforceSettings, a2c, ppo, reinforce, rloo
+from rookery.learn.sample import Sampling
+
+
+def in_two(settings: ReinforceSettings) -> ReinforceSettings:
+    """PPO with two minibatches."""
+    return msgspec.structs.replace(ppo(settings), epochs=2, minibatches=2)
+
+
+RECIPES = {"ppo": in_two, "a2c": a2c, "rloo": rloo}
+
+
+def settings(model: str) -> ReinforceSettings:
+    """With pieces that do not fit, and episodes that cannot be halved."""
+    return ReinforceSettings(
+        policy=Trained(model),
+        steps=2,
+        episodes=17,
+        piece=5,
+        optimising=Optimising(rate=1e-3),
+        sampling=Sampling(tokens=4),
+        value_width=16,
+        target=1.0,
+        every=1,
+    )
+
+
+if __name__ == "__main__":
+    for name, recipe in RECIPES.items():
+        reinforce(recipe(settings(sys.argv[1])), Browsing(0), Path(sys.argv[2]) / name)

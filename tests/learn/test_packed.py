@@ -1,0 +1,122 @@
+"""Rows packed: each means what it means alone, whatever stands beside it."""
+
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from transformers import (
+    BloomConfig,
+    BloomForCausalLM,
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+    PreTrainedModel,
+)
+
+from rookery.learn.packed import beside, can_pack, cut, pack, packed_logits, padding, predicted
+from rookery.learn.rows import Row
+
+ENDS: dict[str, Any] = {"vocab_size": 64, "bos_token_id": 0, "eos_token_id": 1}
+SMALL: dict[str, Any] = ENDS | {
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "initializer_range": 0.3,
+}
+OLDER: dict[str, Any] = ENDS | {"n_layer": 2, "n_head": 4, "initializer_range": 0.3}
+
+
+def model_named(name: str) -> PreTrainedModel:
+    torch.manual_seed(0)
+    makes: dict[str, Any] = {
+        "sdpa": lambda: LlamaForCausalLM(LlamaConfig(**SMALL, attn_implementation="sdpa")),  # type: ignore[call-arg]
+        "eager": lambda: LlamaForCausalLM(LlamaConfig(**SMALL, attn_implementation="eager")),  # type: ignore[call-arg]
+        "windowed": lambda: MistralForCausalLM(MistralConfig(**SMALL, sliding_window=8)),
+        "gpt2": lambda: GPT2LMHeadModel(GPT2Config(**OLDER, n_embd=32)),
+        "bloom": lambda: BloomForCausalLM(BloomConfig(**OLDER, hidden_size=32)),
+    }
+    model: PreTrainedModel = makes[name]().train(False)
+    return model
+
+
+@pytest.fixture(scope="module")
+def llama() -> Iterator[PreTrainedModel]:
+    with torch.inference_mode():
+        yield model_named("sdpa")
+
+
+def drawn(random: Random, count: int = 12) -> list[Row]:
+    def tokens(most: int) -> list[int]:
+        return [random.randrange(64) for _ in range(random.randint(1, most))]
+
+    return [Row(tokens(40), tokens(9)) for _ in range(count)]
+
+
+@torch.inference_mode()
+def test_rows_side_by_side_have_the_losses_that_they_have_alone(llama: PreTrainedModel) -> None:
+    rows = drawn(Random(2))
+    alone = [predicted(llama, [row], 0, False) for row in rows]
+    together_A, hits_A = predicted(llama, rows, 0, False)
+    torch.testing.assert_close(
+        together_A, torch.cat([each for each, _ in alone]), atol=1e-5, rtol=0
+    )
+    assert hits_A.tolist() == [hit for _, hits in alone for hit in hits.tolist()]
+    # Rows of one length need no padding, whatever share of each is its action.
+    batch = beside([Row([1] * 5, [2]), Row([1], [2, 3, 4, 5, 6])], 0)
+    assert batch.tokens_BT.tolist() == [[1, 1, 1, 1, 1, 2], [1, 2, 3, 4, 5, 6]]
+    assert batch.said_BA.tolist() == [[False] * 4 + [True], [True] * 5]
+
+
+@pytest.mark.parametrize("name", ["sdpa", "eager", "windowed", "gpt2"])
+@torch.inference_mode()
+def test_packed_rows_have_the_losses_that_they_have_alone(name: str) -> None:
+    model = model_named(name)
+    rows = drawn(Random(1))
+    alone_A = torch.cat([predicted(model, [row], 0, False)[0] for row in rows])
+    packed_A, hits_A = predicted(model, rows, 0, True)
+    torch.testing.assert_close(packed_A, alone_A, atol=1e-5, rtol=0)
+    assert can_pack(model)
+    assert hits_A.tolist() == [
+        hit for row in rows for hit in predicted(model, [row], 0, False)[1].tolist()
+    ]
+
+
+def test_a_model_that_mixes_rows_is_found_out() -> None:
+    # It counts positions by its mask, and takes none.
+    assert not can_pack(model_named("bloom"))
+
+
+def test_a_row_is_deaf_to_the_row_before(llama: PreTrainedModel) -> None:
+    row, size = Row([7, 7, 3], [5, 4]), 6
+    logits = [
+        packed_logits(llama, pack([Row([token] * size, [token]), row]))[-2:] for token in (9, 30)
+    ]
+    assert torch.equal(*logits)
+    # The planted fault: positions that run on let it listen.
+    packed = [pack([Row([token] * size, [token]), row]) for token in (9, 30)]
+    run_on = torch.arange(packed[0].tokens_1R.shape[1])[None]
+    heard = [packed_logits(llama, each._replace(positions_1R=run_on))[-2:] for each in packed]
+    assert (heard[0] - heard[1]).abs().max() > 0.01
+
+
+@given(st.lists(st.tuples(st.integers(1, 30), st.integers(1, 9)), min_size=1), st.booleans())
+def test_every_row_is_in_one_piece_and_no_piece_is_too_large(
+    sizes: list[tuple[int, int]], packing: bool
+) -> None:
+    rows = [Row([n] * before, [n] * after) for n, (before, after) in enumerate(sizes)]
+    pieces = cut(rows, 60, packing)
+    assert sorted(row.context[0] for piece in pieces for row in piece) == list(range(len(rows)))
+    for piece in pieces:
+        sizes_of = [len(row.context) + len(row.action) for row in piece]
+        size = sum(sizes_of) if packing else len(piece) * max(sizes_of)
+        assert size <= 60
+        assert padding([piece], packing) == pytest.approx(1 - sum(sizes_of) / size)

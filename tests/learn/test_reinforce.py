@@ -1,0 +1,415 @@
+"""The loop of PPO, A2C and RLOO: it learns from what was drawn, and can be gone on with."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+import torch
+from accelerate import Accelerator
+from enumerable import ENDS, Browsing, Rule, write_listed
+from reinforce_run import RECIPES
+from reinforce_run import settings as two_steps
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM
+
+from rookery.learn.actor import make
+from rookery.learn.lesson import Teacher
+from rookery.learn.models import Lora, Trained
+from rookery.learn.optimise import Learner, Optimising
+from rookery.learn.played import Played, Prompts, Sampler
+from rookery.learn.reinforce import ReinforceSettings, a2c, ppo, reinforce, rloo, webgpt
+from rookery.learn.rows import Row, action_logits, collate, logprobs
+from rookery.learn.sample import Sampled, Sampling, sample
+from rookery.records import Failed
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return write_listed(tmp_path_factory.mktemp("listed") / "model", 0)
+
+
+def settings(model: str, **changes: Any) -> ReinforceSettings:
+    usual = ReinforceSettings(
+        policy=Trained(model),
+        steps=3,
+        episodes=16,
+        epochs=2,
+        optimising=Optimising(rate=1e-3),
+        sampling=Sampling(tokens=4),
+        value_width=16,
+    )
+    return msgspec.structs.replace(usual, **changes)
+
+
+def metrics(out: Path) -> list[dict[str, float]]:
+    return [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+
+
+def weights(out: Path) -> dict[str, torch.Tensor]:
+    return load_file(out / "model" / "model.safetensors")
+
+
+def apart(one: Path, other: Path) -> float:
+    """The largest difference between the weights of two runs."""
+    pairs = zip(weights(one).values(), weights(other).values(), strict=True)
+    return max((first - second).abs().max().item() for first, second in pairs)
+
+
+# What was drawn
+
+
+@pytest.mark.parametrize("warmth", [1.0, 0.7])
+def test_log_probabilities_are_the_same_when_drawn_and_when_read(model: str, warmth: float) -> None:
+    """With a cache, padding on both sides, rows that end early, and a constraint on some."""
+    policy = AutoModelForCausalLM.from_pretrained(model)
+    contexts = [[1 + (at * step) % 9 for at in range(1 + step % 7)] for step in range(40)]
+    free = np.arange(10, dtype=np.int32)
+
+    def odd(tokens: Sequence[int]) -> Any:
+        return free if len(tokens) == 1 else [1, 3, 5, 0]
+
+    allow = [odd if number % 3 == 0 else None for number in range(40)]
+    how = Sampling(tokens=6, temperature=warmth, rows=16)
+    said = sample(policy, contexts, range(40), ENDS, how, allow)
+    batch = collate([one.row for one in said], 0)
+    with torch.no_grad():
+        read_BA = logprobs(action_logits(policy, batch, warmth), batch)
+    drawn = torch.tensor([value for one in said for value in one.logprobs])
+    assert (read_BA[batch.said_BA] - drawn).abs().max() < 1e-5
+    assert {len(one.row.action) for one in said} >= {1, 2, 6}
+    assert all(token in (1, 3, 5, 0) for one in said[::3] for token in one.row.action[:1])
+
+
+def test_a_set_of_ids_that_many_tokens_have_is_kept_once() -> None:
+    free, few = np.arange(10, dtype=np.int32), np.array([3], np.int32)
+    batch = collate([Row([1], [2, 3, 4], [free, few, free]), Row([1, 2], [5])], 0)
+    assert batch.allowed is not None
+    assert batch.allowed.sets_BA.tolist() == [[1, 2, 1], [0, 0, 0]]
+    assert (batch.allowed.size, len(batch.allowed.ids_N)) == (3, 11)
+
+
+@pytest.mark.parametrize("recipe", [ppo, webgpt, a2c, rloo])
+def test_in_the_first_epoch_the_ratio_is_1(model: str, tmp_path: Path, recipe: Any) -> None:
+    rules = recipe(settings(model, sampling=Sampling(tokens=4, temperature=0.8)))
+    rules = msgspec.structs.replace(rules, minibatches=min(rules.minibatches, 3), piece=7)
+    reinforce(rules, Browsing(0), tmp_path)
+    found = metrics(tmp_path)
+    assert [line["ratio"] for line in found] == [0.0, 0.0, 0.0]
+    assert max(line["mismatch"] for line in found) < 1e-5
+    assert min(line["kl_token"] for line in found) >= 0
+    assert found[0]["kl"] == pytest.approx(0, abs=1e-5)
+    if rules.epochs == rules.minibatches == 1:
+        assert max(line["approxkl"] for line in found) == 0
+
+
+def test_a_sampler_at_another_temperature_is_found_out(model: str, tmp_path: Path) -> None:
+    class Warmer:
+        def play(self, sample: Sampler, episodes: Sequence[int], seed: int) -> list[Played]:
+            policy = AutoModelForCausalLM.from_pretrained(model)
+            warm = Sampling(tokens=4, temperature=2.0)
+            prompts = [Rule(0).prompts[episode % 8] for episode in episodes]
+            said = sample_with(policy, prompts, episodes, ENDS, warm)
+            return [
+                Played(episode, [one], 1.0 * episode, 0)
+                for episode, one in zip(episodes, said, strict=True)
+            ]
+
+    sample_with = sample
+    reached = reinforce(settings(model), Warmer(), tmp_path)
+    assert any("the ratio is not 1 in the first epoch" in fault for fault in reached.faults)
+
+
+# What is done with it
+
+
+def test_rloo_has_the_advantages_and_the_gradient_of_trl(model: str, tmp_path: Path) -> None:
+    """On a batch that TRL drew, with a policy that has left its reference."""
+    place = tmp_path / "trl.pt"
+    offline = {"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, str(HERE / "rloo_trl.py"), model, str(place)]
+    ran = subprocess.run(
+        command, env={**os.environ, **offline}, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    theirs = torch.load(place, weights_only=True)
+    made = make(Trained(model), "none", "", 0, "", 0)
+    made.actor.policy.load_state_dict(theirs["policy"])
+    rows = [Row(*pair) for pair in zip(theirs["contexts"], theirs["actions"], strict=True)]
+    batch = collate(rows, 0)
+    with torch.no_grad():
+        said_BA = logprobs(action_logits(made.actor.policy, batch), batch)
+    rule = Rule(0)
+    played = [
+        Played(
+            number,
+            [Sampled(row, said_BA[number, : len(row.action)].tolist(), True)],
+            rule.reward(row.context, row.action),
+            number // 4,
+        )
+        for number, row in enumerate(rows)
+    ]
+    gradients = {}
+    for name, weight in made.actor.policy.named_parameters():
+        weight.register_post_accumulate_grad_hook(
+            lambda found, name=name: gradients.update({name: found.grad.clone()})
+        )
+    rules = rloo(settings(model, beta=0.2))
+    learner = Learner(made.actor, Optimising(clip=None), 1, Accelerator(cpu=True))
+    teacher = Teacher(rules, made, learner, 0)
+    lesson = teacher.read(played, 0)
+    teacher.learn(lesson, 0, rules.beta)
+    starts = torch.tensor([len(row.action) for row in rows]).cumsum(0) - 1
+    advantages = lesson.tokens.advantages_N[starts]
+    assert abs(lesson.kl) > 0.01
+    torch.testing.assert_close(advantages, theirs["advantages"], atol=1e-6, rtol=0)
+    for name, gradient in theirs["gradients"].items():
+        torch.testing.assert_close(gradients[name], gradient, atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("recipe", [ppo, a2c, rloo])
+def test_pieces_of_any_size_learn_the_same(model: str, tmp_path: Path, recipe: Any) -> None:
+    rules = msgspec.structs.replace(recipe(settings(model)), minibatches=2)
+    for piece in (64, 3):
+        changed = msgspec.structs.replace(rules, piece=piece)
+        reinforce(changed, Browsing(0), tmp_path / str(piece))
+    assert apart(tmp_path / "64", tmp_path / "3") < 1e-5
+    first, second = metrics(tmp_path / "64"), metrics(tmp_path / "3")
+    for one, other in zip(first, second, strict=True):
+        assert one == pytest.approx(other, rel=1e-3, abs=1e-4)
+
+
+def test_an_action_in_parts_is_the_same_to_tokens_and_not_to_actions(
+    model: str, tmp_path: Path
+) -> None:
+    """Where discount and trace count tokens, it does not matter where an action is cut."""
+    for count in ("token", "action"):
+        for chunk in (None, 2):
+            rules = settings(model, chunk=chunk, count=count, trace=0.5)
+            reinforce(rules, Rule(0).world(), tmp_path / f"{count} {chunk}")
+    assert apart(tmp_path / "token None", tmp_path / "token 2") < 1e-5
+    assert apart(tmp_path / "action None", tmp_path / "action 2") > 1e-4
+
+
+def test_the_kl_in_the_loss_holds_the_policy_back(model: str, tmp_path: Path) -> None:
+    listing = Rule(0).listing(AutoModelForCausalLM.from_pretrained(model))
+    kls = []
+    for alpha in (0.0, 0.9, 1.0):
+        rules = msgspec.structs.replace(a2c(settings(model, steps=12, episodes=32)), alpha=alpha)
+        reached = reinforce(rules, Rule(0).world(), tmp_path / str(alpha))
+        kls.append(listing.reached(AutoModelForCausalLM.from_pretrained(reached.model)).kl)
+    assert kls[0] > 2 * kls[1] > 0
+    assert kls[2] < 0.01  # Adam takes what rounding leaves of a gradient for one
+
+
+def test_beta_follows_the_kl_of_the_run(model: str, tmp_path: Path) -> None:
+    reinforce(settings(model, target=1.0, gain=0.1, beta=0.3, steps=4), Rule(0).world(), tmp_path)
+    beta = 0.3
+    for line in metrics(tmp_path):
+        assert line["beta"] == pytest.approx(beta, rel=1e-12)
+        beta *= 1 + 0.1 * min(max(line["kl"] - 1, -0.2), 0.2)
+
+
+def test_training_ends_within_one_step_of_its_budget(model: str, tmp_path: Path) -> None:
+    rules = settings(model, steps=40, beta=0.0, budget=0.5, optimising=Optimising(rate=3e-3))
+    reached = reinforce(rules, Rule(0).world(), tmp_path)
+    assert 0 < reached.steps < 40
+    assert "is above 0.5" in reached.ended
+    assert all(line["kl"] <= 0.5 for line in metrics(tmp_path))
+    listing = Rule(0).listing(AutoModelForCausalLM.from_pretrained(model))
+    assert listing.reached(AutoModelForCausalLM.from_pretrained(reached.model)).kl > 0.3
+
+
+@pytest.mark.parametrize("lora", [None, Lora(rank=2)])
+def test_the_reference_is_not_changed(model: str, tmp_path: Path, lora: Lora | None) -> None:
+    """A model of its own, or the policy without its LoRA: to the last bit."""
+    before = (Path(model) / "model.safetensors").read_bytes()
+    policy = Trained(model, lora=lora)
+    made = make(policy, "separate", "", 0, "", 0)
+    frozen = made.actor.policy if made.reference is None else made.reference
+    kept = {
+        name: value.clone() for name, value in frozen.state_dict().items() if "lora" not in name
+    }
+    rules = settings(model, policy=policy)
+    teacher = Teacher(rules, made, Learner(made.actor, rules.optimising, 99), 0)
+    for step in range(3):
+        said = sample(made.actor.policy, Rule(0).prompts, range(8), ENDS, rules.sampling)
+        played = [Played(n, [one], float(n), n) for n, one in enumerate(said)]
+        teacher.learn(teacher.read(played, step), step, 0.1)
+    assert all(torch.equal(frozen.state_dict()[name], value) for name, value in kept.items())
+    assert (made.reference is None) == (lora is not None)
+    reinforce(rules, Rule(0).world(), tmp_path)
+    assert (Path(model) / "model.safetensors").read_bytes() == before
+    assert metrics(tmp_path)[0]["kl"] == pytest.approx(0, abs=1e-5)
+    assert metrics(tmp_path)[-1]["kl_token"] > 0
+
+
+def test_no_answer_has_the_reward_of_the_settings(model: str, tmp_path: Path) -> None:
+    def ended(_: Sequence[int], said: Sequence[Sequence[int]]) -> list[float | None]:
+        return [2.0 if tokens[-1] == 0 else None for tokens in said]
+
+    world = Prompts(Rule(0).prompts, ended)
+    reinforce(settings(model, no_answer=-3.0), world, tmp_path)
+    line = metrics(tmp_path)[0]
+    assert 0 < line["answered"] < 1
+    assert line["reward"] == pytest.approx(5 * line["answered"] - 3)
+
+
+class WithExtras:
+    """Each episode twice more, as WebGPT's answers from the same quotes."""
+
+    def play(self, sample: Sampler, episodes: Sequence[int], seed: int) -> list[Played]:
+        found = []
+        for one in Browsing(0).play(sample, episodes, seed):
+            again = sample([one.rows[1].row.context] * 2, [f"{one.episode} {n}" for n in (1, 2)])
+            found.append(one)
+            found += [Played(one.episode, [each], 9.0, "same", extra=True) for each in again]
+        return found
+
+
+def test_extra_answers_are_learnt_from_and_not_counted(model: str, tmp_path: Path) -> None:
+    reinforce(settings(model), WithExtras(), tmp_path / "extras")
+    reinforce(settings(model), Browsing(0), tmp_path / "plain")
+    with_them, without = metrics(tmp_path / "extras")[0], metrics(tmp_path / "plain")[0]
+    assert (with_them["episodes"], without["episodes"]) == (48, 16)
+    assert all(with_them[name] == without[name] for name in ("reward", "kl", "length"))
+    assert apart(tmp_path / "extras", tmp_path / "plain") > 1e-4
+
+
+# What is done again
+
+
+class Breaks(Exception):
+    pass
+
+
+@pytest.mark.parametrize("recipe", [ppo, a2c, rloo])
+def test_a_run_that_broke_off_goes_on_to_the_last_bit(
+    model: str, tmp_path: Path, recipe: Any
+) -> None:
+    rules = recipe(settings(model, steps=6))
+    rules = msgspec.structs.replace(rules, every=2, target=1.0, minibatches=2, shown=1)
+
+    def stop(step: int, _: int, __: dict[str, float]) -> None:
+        if step == 3:
+            raise Breaks
+
+    reinforce(rules, Browsing(0), tmp_path / "whole")
+    with pytest.raises(Breaks):
+        reinforce(rules, Browsing(0), tmp_path / "broken", stop)
+    assert len(metrics(tmp_path / "broken")) == 3
+    reached = reinforce(rules, Browsing(0), tmp_path / "broken")
+    assert apart(tmp_path / "whole", tmp_path / "broken") == 0
+    for name in ("metrics.jsonl", "samples.jsonl"):
+        assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "broken" / name).read_bytes()
+    assert reached == reinforce(rules, Browsing(0), tmp_path / "broken")
+
+
+class Pulls(WithExtras):
+    """Someone pulls the cord while the third batch is played."""
+
+    def __init__(self, cord: Path) -> None:
+        self.cord, self.batches = cord, 0
+
+    def play(self, sample: Sampler, episodes: Sequence[int], seed: int) -> list[Played]:
+        self.batches += 1
+        if self.batches == 3:
+            self.cord.write_text("it flatters")
+        return super().play(sample, episodes, seed)
+
+
+def test_the_cord_stops_a_run_before_the_next_step_of_the_optimiser(
+    model: str, tmp_path: Path
+) -> None:
+    with pytest.raises(Failed, match="it flatters"):
+        reinforce(settings(model, every=1), Pulls(tmp_path / "cord"), tmp_path)
+    assert len(metrics(tmp_path)) == 2
+    (tmp_path / "cord").unlink()
+    assert reinforce(settings(model, every=1), WithExtras(), tmp_path).steps == 3
+
+
+def test_two_processes_learn_what_one_learns(model: str, tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2"]
+    command += ["--master_addr", "127.0.0.1", "--master_port", str(port)]
+    command += [str(HERE / "reinforce_run.py"), model, str(tmp_path / "two")]
+    ran = subprocess.run(
+        command,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    for name, recipe in RECIPES.items():
+        one, two = tmp_path / "one" / name, tmp_path / "two" / name
+        reinforce(recipe(two_steps(model)), Browsing(0), one)
+        assert apart(one, two) < 1e-5
+        for ours, theirs in zip(metrics(one), metrics(two), strict=True):
+            assert ours == pytest.approx(theirs, rel=1e-3, abs=1e-5)
+
+
+# What is wrong
+
+
+def test_a_reward_that_is_no_number_is_refused(model: str, tmp_path: Path) -> None:
+    world = Prompts(Rule(0).prompts, lambda numbers, _: [float("nan")] * len(numbers))
+    with pytest.raises(Failed, match="give a number, or None") as caught:
+        reinforce(settings(model), world, tmp_path)
+    assert caught.value.failure.outcome == "not_a_number"
+
+
+def test_a_world_in_which_nothing_is_said_is_refused(model: str, tmp_path: Path) -> None:
+    class Silent:
+        def play(self, sample: Sampler, episodes: Sequence[int], seed: int) -> list[Played]:
+            return [Played(episode, [], None, 0) for episode in episodes]
+
+    with pytest.raises(Failed, match="no episode of the batch has an action"):
+        reinforce(settings(model), Silent(), tmp_path)
+
+
+def test_silent_episodes_stand_beside_others(model: str, tmp_path: Path) -> None:
+    class Shy:
+        def play(self, sample: Sampler, episodes: Sequence[int], seed: int) -> list[Played]:
+            found = Browsing(0).play(sample, episodes, seed)
+            return [
+                Played(one.episode, [], None, one.group) if one.episode % 3 else one
+                for one in found
+            ]
+
+    for advantage in ("gae", "rloo"):
+        rules = settings(model, advantage=advantage)
+        reached = reinforce(rules, Shy(), tmp_path / advantage)
+        assert reached.steps == 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"episodes": 0}, "1 at least"),
+        ({"sampling": {"temperature": 0.0}}, "nothing is tried out"),
+        ({"target": 0.0}, "more than 0 nats"),
+        ({"alpha": 1.5}, "a share"),
+        ({"epoch": 1}, "unknown field `epoch`"),
+    ],
+)
+def test_settings_that_cannot_be_meant_are_refused(changes: dict[str, Any], words: str) -> None:
+    given = {"policy": {"model": "folder"}, "steps": 1, **changes}
+    with pytest.raises(msgspec.ValidationError, match=words):
+        msgspec.convert(given, ReinforceSettings)
+
+
+def test_lambda_is_called_by_its_name() -> None:
+    given = {"policy": {"model": "folder"}, "steps": 1, "lambda": 0.5}
+    assert msgspec.convert(given, ReinforceSettings).trace == 0.5
