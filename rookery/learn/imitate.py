@@ -32,7 +32,7 @@ from rookery.learn.examples import (
 )
 from rookery.learn.loading import Loaded, load
 from rookery.learn.models import Trained, read_model, write_model
-from rookery.learn.optimise import Learner, Optimising
+from rookery.learn.optimise import Learner, Optimising, workers
 from rookery.learn.packed import can_pack, cut, padding, predicted
 from rookery.learn.rows import Row
 from rookery.learn.run import Run, Told
@@ -123,9 +123,8 @@ def imitate(settings: ImitateSettings, out: Path, told: Told | None = None) -> I
     not_found, bad_line, no_prompts, nothing_chosen, one_question, no_commands, cannot_pack,
     run_in_use, other_run, stopped, not_a_number.
     """
-    # Several processes of a machine without an accelerator find each other only if told so.
-    accelerator = Accelerator(cpu=not torch.accelerator.is_available())
-    with Run(out, settings, accelerator.is_main_process) as run:
+    accelerator = workers(settings.trained.dtype)
+    with Run(out, settings, accelerator) as run:
         loaded = load(Path(settings.trained.model), "cpu")
         data = _read(settings, loaded)
         learner = Learner(
@@ -266,13 +265,10 @@ class _State:
 
     def save(self, folder: Path) -> None:
         """Writes all that `load` needs."""
-        accelerator = self._learner.accelerator
-        accelerator.wait_for_everyone()  # the main process has made the folder anew
         self._learner.save(folder)
-        if accelerator.is_main_process:
+        if self._learner.accelerator.is_main_process:
             said = (self.step, self.last, self._worse, self.measured)
             (folder / "best.json").write_bytes(msgspec.json.encode(said))
-        accelerator.wait_for_everyone()
 
     def load(self, folder: Path) -> None:
         """Goes on from what `save` wrote."""

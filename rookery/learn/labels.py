@@ -14,17 +14,17 @@ from random import Random
 from typing import Any, Protocol
 
 import msgspec
-import torch
 from accelerate import Accelerator
 from accelerate.utils import gather_object
 
 from rookery.learn.labels_kept import Asked, Kept, Request, Round, write_lines
 from rookery.learn.models import Trained, read_model, tokenizer_of
+from rookery.learn.optimise import workers
 from rookery.learn.played import Played, Sampler, World
 from rookery.learn.prefer import PreferSettings, prefer
 from rookery.learn.reinforce import Reinforced, reinforce
 from rookery.learn.rules import ReinforceSettings
-from rookery.learn.run import Run, Told
+from rookery.learn.run import Run, Told, pulled
 from rookery.learn.sample import Sampled, sample
 from rookery.learn.scorer import Scorer
 from rookery.learn.worlds import Scores
@@ -153,9 +153,9 @@ def learn_with_labels(
     kind, playing, and asking. Raises Failed: stopped, no_answers, and as `prefer` and `reinforce`
     do.
     """
-    accelerator = Accelerator(cpu=not torch.accelerator.is_available())
+    accelerator = workers(settings.reinforce.policy.dtype)
     main = bool(accelerator.is_main_process)
-    with Run(out / "labels", settings, main) as run:
+    with Run(out / "labels", settings, accelerator) as run:
         with accelerator.main_process_first():
             kept = Kept(run.folder, main)
         asking = _Asking(settings, world, labeller, kept, out, accelerator)
@@ -334,9 +334,7 @@ class _Asking:
 
     def _stop_if_pulled(self) -> None:
         """Raises Failed (stopped) where somebody pulled the cord."""
-        place = self._out / "cord"
-        if place.exists():
-            why = place.read_text("utf-8").strip() or "the cord was pulled"
+        if why := pulled(self._out):
             raise Failed(Failure(str(self._out), "stopped", why))
 
 

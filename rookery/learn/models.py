@@ -61,6 +61,7 @@ class Trained(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     (GopherCite, appendix F: 60 %)"""
     lora: Lora | None = None
     dtype: Literal["float32", "bfloat16"] = "float32"
+    """what is computed in; the weights are kept as float32, or small steps would be lost"""
     recompute: bool = False
     """gradient checkpointing: less memory, more time"""
 
@@ -92,7 +93,7 @@ def read_model(trained: Trained, head: Head = "language", outputs: int = 1) -> P
     0. The folder may hold a model with any head. Raises Failed: no_model, bad_model, no_peft.
     """
     folder = Path(trained.model)
-    model, missing = model_of(folder, head, trained.dtype, outputs)
+    model, missing = model_of(folder, head, "float32", outputs)
     if missing:
         with _worded(folder):
             _begin(head_of(model), head)

@@ -87,10 +87,19 @@ class TFAdam(torch.optim.Optimizer):
                 weight.addcdiv_(state["mean"], root, value=-rate)
 
 
+def workers(dtype: str = "float32") -> Accelerator:
+    """The processes that share the work, and what they compute on: as torchrun or accelerate begun
+    them, or this one alone. With bfloat16 they compute in it, and keep weights in float32."""
+    # Several processes of a machine without an accelerator find each other only if told so.
+    lone = not torch.accelerator.is_available()
+    return Accelerator(cpu=lone, mixed_precision="bf16" if dtype == "bfloat16" else "no")
+
+
 class Learner:
     """A model, its optimiser, and the processes that share the work.
 
-    `pulled` is asked before every step and says why nothing more may be learnt; empty: go on.
+    `pulled` is asked at the beginning of every step, and again before a weight is changed: it says
+    why nothing more may be learnt; empty: go on.
     """
 
     def __init__(
@@ -101,7 +110,7 @@ class Learner:
         accelerator: Accelerator | None = None,
         pulled: Callable[[], str] = str,
     ) -> None:
-        self.accelerator = accelerator or Accelerator()
+        self.accelerator = accelerator or workers()
         self.settings = settings
         self._steps = steps
         self._pulled = pulled
@@ -128,8 +137,7 @@ class Learner:
         batch. Then it does not matter how many pieces or processes there are. Each process must
         have as many pieces. Raises Failed: stopped, or not_a_number before any weight is changed.
         """
-        if why := self._pulled():
-            raise Failed(Failure("training", "stopped", why))
+        self._stop_if_pulled()
         for group in self._optimiser.param_groups:
             group["lr"] = self.settings.rate * self.settings.share(number, self._steps)
         for count, piece in enumerate(pieces, 1):
@@ -144,11 +152,17 @@ class Learner:
                 "the gradient is no number: lower the rate, or look for what is wrong in the data"
             )
             raise Failed(Failure(f"step {number}", "not_a_number", detail))
+        self._stop_if_pulled()
         self._optimiser.step()
         self._optimiser.zero_grad()
         if self.averages is not None:
             self.averages.update_parameters(self.bare)
         return length
+
+    def _stop_if_pulled(self) -> None:
+        if why := self._pulled():
+            self._optimiser.zero_grad()
+            raise Failed(Failure("training", "stopped", why))
 
     def _clipped(self) -> float:
         longest = math.inf if self.settings.clip is None else self.settings.clip

@@ -12,7 +12,6 @@ from typing import Literal, NamedTuple
 import msgspec
 import numpy as np
 import torch
-from accelerate import Accelerator
 from accelerate.utils import gather_object
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
@@ -21,7 +20,7 @@ from transformers import PreTrainedModel
 from rookery.learn.agreement import Agreement, Foretold, Judged, agreement, foretold, steepness
 from rookery.learn.compared import Item, Items, batches, comparisons, goodness, items, pairs
 from rookery.learn.models import Trained, read_model, tokenizer_of
-from rookery.learn.optimise import Learner, Optimising
+from rookery.learn.optimise import Learner, Optimising, workers
 from rookery.learn.preference import preference_loss, rating_loss, spread
 from rookery.learn.rows import Ids
 from rookery.learn.run import Run, Told
@@ -126,9 +125,8 @@ def prefer(settings: PreferSettings, out: Path, told: Told | None = None) -> Pre
     no_model and bad_model; run_in_use, other_run; stopped and not_a_number, after which the last
     checkpoint is as it was.
     """
-    # Several processes of a machine without an accelerator find each other only if told so.
-    accelerator = Accelerator(cpu=not torch.accelerator.is_available())
-    with Run(out, settings, accelerator.is_main_process) as run:
+    accelerator = workers(settings.trained.dtype)
+    with Run(out, settings, accelerator) as run:
         showing, model = _begun(settings)
         data = _data(settings, showing)
         steps = batches(len(data.training), settings.batch, settings.epochs, settings.seed)
@@ -304,11 +302,9 @@ class Training:
 
     def save(self, folder: Path) -> None:
         """Writes all that `load` needs to go on as if nothing had been."""
-        self._learner.accelerator.wait_for_everyone()  # one makes the folder
         self._learner.save(folder)
         if self.is_main:
             (folder / "training.json").write_bytes(msgspec.json.encode((self.made, self.best)))
-        self._learner.accelerator.wait_for_everyone()  # one says that it is whole
 
     def load(self, folder: Path) -> None:
         """Goes on from what `save` wrote."""

@@ -6,21 +6,19 @@ that is a `World`'s.
 """
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import torch
 from accelerate import Accelerator
-from accelerate.utils import gather_object
 
 from rookery.learn.actor import Made, Value, make
 from rookery.learn.controller import Controller
 from rookery.learn.diagnose import diagnose
 from rookery.learn.lesson import Teacher
 from rookery.learn.models import tokenizer_of, write_model
-from rookery.learn.optimise import Learner
+from rookery.learn.optimise import Learner, workers
 from rookery.learn.played import Played, World, chunked
 from rookery.learn.rules import ReinforceSettings, a2c, ppo, rloo, webgpt
 from rookery.learn.run import Run, Saved, Told
@@ -61,7 +59,7 @@ def reinforce(
     at before each batch is played and before each step of the optimiser. Raises Failed: stopped,
     not_a_number, run_in_use, other_run, nothing_said, and as `read_model` does.
     """
-    accelerator = Accelerator(cpu=not torch.accelerator.is_available())
+    accelerator = workers(settings.policy.dtype)
     tokenizer, ends, pad = tokenizer_of(Path(settings.policy.model))
     value: Value = "none" if settings.advantage == "rloo" else settings.value
     made = make(
@@ -73,18 +71,16 @@ def reinforce(
         settings.seed,
     )
     ended = ""
-    with Run(out, settings, accelerator.is_main_process) as run:
-        pulled = partial(_pulled, run, accelerator)
+    with Run(out, settings, accelerator) as run:
         updates = settings.steps * settings.epochs * settings.minibatches
-        learner = Learner(made.actor, settings.optimising, updates, accelerator, pulled)
+        learner = Learner(made.actor, settings.optimising, updates, accelerator, run.pulled)
         if made.reference is not None:
             made.reference.to(accelerator.device)
         controller = Controller(settings.beta, settings.target, settings.gain)
-        state = _State(accelerator, learner, controller, *also)
+        state = _State(learner, controller, *also)
         teacher = Teacher(settings, made, learner, pad)
         for step in run.steps(settings.steps, state, settings.every, told):
-            with accelerator.autocast():
-                played = _play(settings, world, made, ends, accelerator, step)
+            played = _play(settings, world, made, ends, accelerator, step)
             lesson = teacher.read(played, step)
             if settings.budget is not None and lesson.kl > settings.budget:
                 ended = f"the KL of an episode, {lesson.kl:.3g} nats, is above {settings.budget:g}"
@@ -102,28 +98,18 @@ def reinforce(
 
 
 class _State:
-    """All that a checkpoint has, written when every process is there."""
+    """All that a checkpoint has."""
 
-    def __init__(self, accelerator: Accelerator, *parts: Saved) -> None:
-        self._accelerator = accelerator
+    def __init__(self, *parts: Saved) -> None:
         self._parts = parts
 
     def save(self, folder: Path) -> None:
-        self._accelerator.wait_for_everyone()
         for part in self._parts:
             part.save(folder)
-        self._accelerator.wait_for_everyone()
 
     def load(self, folder: Path) -> None:
         for part in self._parts:
             part.load(folder)
-
-
-def _pulled(run: Run, accelerator: Accelerator) -> str:
-    """Why to stop, as any of the processes sees it: none may wait for another that has gone."""
-    if accelerator.num_processes == 1:
-        return run.pulled()
-    return next(filter(None, gather_object([run.pulled()])), "")
 
 
 def _play(
@@ -139,7 +125,8 @@ def _play(
     def sampler(
         contexts: Sequence[Sequence[int]], seeds: Sequence[str], allow: Any = None
     ) -> list[Sampled]:
-        return sample(made.actor.policy, contexts, seeds, ends, settings.sampling, allow)
+        with accelerator.autocast():
+            return sample(made.actor.policy, contexts, seeds, ends, settings.sampling, allow)
 
     first = step * settings.episodes
     batch = range(first, first + settings.episodes)

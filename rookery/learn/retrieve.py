@@ -19,7 +19,7 @@ from torch import Tensor
 from rookery.learn import ordered
 from rookery.learn.encoder import MINILM, Encoder, read_encoder
 from rookery.learn.models import freeze
-from rookery.learn.optimise import Learner, Optimising
+from rookery.learn.optimise import Learner, Optimising, workers
 from rookery.learn.referred import (
     Dealt,
     Drawing,
@@ -117,8 +117,8 @@ def retrieve(settings: RetrieveSettings, out: Path, told: Told | None = None) ->
     bad_line, bad_squad, nothing_chosen, nothing_to_learn, one_question, run_in_use, other_run,
     stopped, not_a_number.
     """
-    accelerator = Accelerator(cpu=not torch.accelerator.is_available())
-    with Run(out, settings, accelerator.is_main_process) as run:
+    accelerator = workers()
+    with Run(out, settings, accelerator) as run:
         encoder = _encoder(settings)
         data = _Data(*read_weighed(settings.sources, settings.seed), settings)
         learner = Learner(encoder, settings.optimising, data.steps, accelerator, run.pulled)
@@ -213,13 +213,10 @@ class _State:
 
     def save(self, folder: Path) -> None:
         """Writes all that `load` needs."""
-        accelerator = self.learner.accelerator
-        accelerator.wait_for_everyone()  # the main process has made the folder anew
         self.learner.save(folder)
-        if accelerator.is_main_process:
+        if self.learner.accelerator.is_main_process:
             kept = {name: value for name, value in vars(self).items() if name != "learner"}
             (folder / "retrieve.json").write_bytes(msgspec.json.encode(kept))
-        accelerator.wait_for_everyone()
 
     def load(self, folder: Path) -> None:
         """Goes on from what `save` wrote."""

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 import msgspec
+from accelerate import Accelerator
+from accelerate.utils import gather_object
 
 from rookery.records import Failed, Failure
 
@@ -44,12 +46,15 @@ class Run:
     a run that was begun otherwise, and OSError where it cannot be written.
     """
 
-    def __init__(self, folder: Path, config: msgspec.Struct, main: bool = True) -> None:
+    def __init__(
+        self, folder: Path, config: msgspec.Struct, accelerator: Accelerator | None = None
+    ) -> None:
         self.folder = folder
         self.config = config
-        self._main = main
+        self._accelerator = accelerator
+        self._main = accelerator is None or bool(accelerator.is_main_process)
         """whether this process writes: one of several that share the work does"""
-        if main:
+        if self._main:
             folder.mkdir(parents=True, exist_ok=True)
             self._lock = (folder / "lock").open("w")
             self._take()
@@ -79,11 +84,14 @@ class Run:
             self._lock.close()
 
     def pulled(self) -> str:
-        """Why the run must stop, as whoever pulled the cord wrote; empty where nobody did."""
-        try:
-            return (self.folder / "cord").read_text("utf-8").strip() or "the cord was pulled"
-        except FileNotFoundError:
-            return ""
+        """Why the run must stop, as whoever pulled the cord wrote; empty where nobody did.
+
+        Processes that share the work must all ask: none goes on where one has seen it.
+        """
+        why = pulled(self.folder)
+        if self._accelerator is None or self._accelerator.num_processes == 1:
+            return why
+        return next(filter(None, gather_object([why])), "")
 
     def steps(
         self, count: int, state: Saved, every: int, told: Told | None = None
@@ -127,7 +135,9 @@ class Run:
         if self._main:
             shutil.rmtree(new, ignore_errors=True)
             new.mkdir(parents=True)
+        self._wait()
         state.save(new)
+        self._wait()
         if not self._main:
             return
         sizes = {
@@ -142,6 +152,10 @@ class Run:
         _sync(here)
         for old in sorted(here.glob("[0-9]*"))[:-KEPT]:
             shutil.rmtree(old)
+
+    def _wait(self) -> None:
+        if self._accelerator is not None:
+            self._accelerator.wait_for_everyone()
 
     def _restore(self, state: Saved) -> int:
         """Loads the last whole checkpoint; gives how many steps it has seen."""
@@ -158,6 +172,14 @@ class Run:
         for name in _LINES if self._main else ():
             _cut(self.folder / name, 0)
         return 0
+
+
+def pulled(folder: Path) -> str:
+    """Why the run of this folder must stop; empty where nobody pulled its cord."""
+    try:
+        return (folder / "cord").read_text("utf-8").strip() or "the cord was pulled"
+    except FileNotFoundError:
+        return ""
 
 
 def measured(folder: Path) -> list[dict[str, float]]:

