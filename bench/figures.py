@@ -420,6 +420,32 @@ def local(found: Found) -> Iterator[str]:
     yield from systems(found["samples"], ".4g")
 
 
+def retrieve(found: Found) -> Iterator[str]:
+    yield (
+        f"{found['within']} questions of {found['held_out_articles']} SQuAD articles held out, "
+        f"among the paragraphs of their article, and {found['ranked']} by `cite.rank` in the "
+        "whole library, before and after MiniLM was trained on the words of answers. Its own "
+        "training set holds SQuAD, which flatters what was there before.\n"
+    )
+    yield from systems(found["rows"], ".3f")
+    yield "\nWhat the training saw of its own validation questions.\n"
+    yield from systems(found["training"], ".3g")
+
+
+def optimum(found: Found) -> Iterator[str]:
+    yield (
+        "A world whose every response can be listed, so that the best possible trade of reward "
+        f"against KL is known exactly: how far below it training ends after {found['episodes']:,} "
+        f"against KL is known exactly: how far below it training ends after {found['episodes']:,} "
+        "steps the first action decides what can be quoted in the second.\n"
+    )
+    runs, targets = found["runs"], found["targets"]
+    yield from goals(
+        [at_most(name, target, runs[name]["gap"], "", ".3f") for name, target in targets.items()]
+    )
+    yield from systems(runs, ".3g")
+
+
 SECTIONS: tuple[tuple[str, str, Callable[[Found], Iterator[str]]], ...] = (
     ("pages", "Page simplification", pages),
     ("browser", "The text browser", browser),
@@ -434,4 +460,6 @@ SECTIONS: tuple[tuple[str, str, Callable[[Found], Iterator[str]]], ...] = (
     ("ask", "Asking in a new process", ask),
     ("cranfield", "Search in other text: Cranfield", cranfield),
     ("dense", "The dense ranker by itself", dense),
+    ("retrieve", "The dense ranker, trained", retrieve),
+    ("optimum", "Learning against a known optimum", optimum),
 )

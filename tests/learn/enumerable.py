@@ -148,7 +148,10 @@ EPISODES = 12_800
 
 
 def trial(recipe: Recipe, world: "Rule | Browsing", seed: int, out: Path) -> Trial:
-    """Trains a random model of this seed in this world with 12,800 episodes."""
+    """Trains a random model of this seed in this world with 12,800 episodes.
+
+    What learns from a batch once has twice the batches.
+    """
     model = write_listed(out / "begun", seed)
     listing = world.listing(AutoModelForCausalLM.from_pretrained(model))
     watch = Watch(listing, model)
@@ -163,10 +166,12 @@ def trial(recipe: Recipe, world: "Rule | Browsing", seed: int, out: Path) -> Tri
             value_width=64,
             beta=BETA,
             seed=seed,
-            every=10,
+            every=20,
             shown=0,
         )
     )
+    if settings.epochs == 1:
+        settings = msgspec.structs.replace(settings, steps=EPISODES // 64, episodes=64)
     played = world.world(8 if settings.advantage == "rloo" else 1)
     reached = reinforce(settings, played, out / "run", also=[watch])
     return Trial(
