@@ -435,8 +435,9 @@ def retrieve(found: Found) -> Iterator[str]:
 def optimum(found: Found) -> Iterator[str]:
     yield (
         "A world whose every response can be listed, so that the best possible trade of reward "
-        f"against KL is known exactly: how far below it training ends after {found['episodes']:,} "
-        f"episodes, with beta {found['beta']:g}: the mean of {found['seeds']} seeds. In the world of "
+        "against KL is known exactly: how far below it training ends after "
+        f"{found['episodes']:,} episodes, with beta {found['beta']:g}: the mean of "
+        f"{found['seeds']} seeds. In the world of "
         "two steps the first action decides what can be quoted in the second. `below`: share of the "
         "runs that lie below the best possible, as they must.\n"
     )
