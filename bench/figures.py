@@ -437,9 +437,9 @@ def optimum(found: Found) -> Iterator[str]:
         "A world whose every response can be listed, so that the best possible trade of reward "
         "against KL is known exactly: how far below it training ends after "
         f"{found['episodes']:,} episodes, with beta {found['beta']:g}: the mean of "
-        f"{found['seeds']} seeds. In the world of "
-        "two steps the first action decides what can be quoted in the second. `below`: share of the "
-        "runs that lie below the best possible, as they must.\n"
+        f"{found['seeds']} seeds. In the world of two steps the first action decides what can be "
+        "quoted in the second. `below`: share of the runs that lie below the best possible, as "
+        "they must.\n"
     )
     runs, targets = found["runs"], found["targets"]
     yield from goals(
