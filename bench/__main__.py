@@ -26,6 +26,7 @@ DATA = {
     "dense": "squad",
     "retrieve": "squad",
     "optimum": "",
+    "learning": "",
 }
 """each bench and the folder of ../shared/data that it reads, if any"""
 

@@ -448,6 +448,46 @@ def optimum(found: Found) -> Iterator[str]:
     yield from systems(runs, ".3g")
 
 
+def learning(found: Found) -> Iterator[str]:
+    runs, targets = found["runs"], found["targets"]
+    sizes = ", ".join(f"{name} {count:,}" for name, count in found["weights"].items())
+    yield (
+        f"Weights: {sizes}; random Llamas in float32. Each side has a process of its own with one "
+        f"thread; they take {found['rounds']} turns on the same batches, and a ratio is the median "
+        "of CPU times turn by turn. The reward model reads a batch of 16 pairs (16 to 96 tokens) "
+        "at once as TRL does, or in pieces of 4 pairs of like length. `but garbage`: without the "
+        "time in which TRL has Python collect its garbage. Memory is beyond the imports.\n"
+    )
+    yield from goals(
+        at_least(f"{name}, times as fast as TRL", targets[kind], row["ratio"], ".2f")
+        for name, row in runs.items()
+        for kind in targets
+        if name.startswith(kind)
+    )
+    measures = {
+        "steps/s": "ours",
+        "TRL steps/s": "theirs",
+        "tokens/s": "tokens",
+        "TRL tokens/s": "theirs_tokens",
+        "ratio": "ratio",
+        "but garbage": "but_garbage",
+        "wall": "wall_ratio",
+        "MiB": "memory_mib",
+        "TRL MiB": "theirs_mib",
+    }
+    yield from systems(
+        {name: {shown: row[key] for shown, key in measures.items()} for name, row in runs.items()},
+        ".4g",
+    )
+    yield "\nShares of a step of ours (the reward model of PPO counts as scoring):\n"
+    yield from systems({name: row["shares"] for name, row in runs.items() if row["shares"]})
+    yield (
+        "\nA training step of a policy on 16 rows of 112 + 16 tokens, with logits where there is "
+        "something to learn or everywhere, and with the lower layers frozen; `as it is` being 1:\n"
+    )
+    yield from systems(found["steps"], ".3g")
+
+
 SECTIONS: tuple[tuple[str, str, Callable[[Found], Iterator[str]]], ...] = (
     ("pages", "Page simplification", pages),
     ("browser", "The text browser", browser),
@@ -464,4 +504,5 @@ SECTIONS: tuple[tuple[str, str, Callable[[Found], Iterator[str]]], ...] = (
     ("dense", "The dense ranker by itself", dense),
     ("retrieve", "The dense ranker, trained", retrieve),
     ("optimum", "Learning against a known optimum", optimum),
+    ("learning", "The trainers beside TRL", learning),
 )

@@ -149,6 +149,35 @@ def test_only_keys_are_read_from_the_environment() -> None:
     assert all("KEY" in read or "key" in read or "ID" in read for read in reads), reads
 
 
+def unread_settings(texts: Iterable[tuple[str, str]]) -> list[str]:
+    """Fields with a default, of structs that refuse unknown fields, that no code ever reads."""
+    trees = [ast.parse(text) for _, text in texts]
+    read = {
+        node.attr for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Attribute)
+    }
+    return [
+        f"{node.name}.{field.target.id}"
+        for tree in trees
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+        and any(keyword.arg == "forbid_unknown_fields" for keyword in node.keywords)
+        for field in node.body
+        if isinstance(field, ast.AnnAssign)
+        and field.value is not None  # what must be given is a result's
+        and isinstance(field.target, ast.Name)
+        and field.target.id not in read
+    ]
+
+
+def test_every_setting_is_read() -> None:
+    assert unread_settings(named_sources()) == []
+
+
+def test_a_planted_setting_that_nobody_reads_is_seen() -> None:
+    planted = "class S(Struct, forbid_unknown_fields=True):\n    never_read_by_anybody: int = 1\n"
+    assert unread_settings([*named_sources(), ("s.py", planted)]) == ["S.never_read_by_anybody"]
+
+
 def test_library_code_never_prints() -> None:
     printing = [
         p

@@ -186,5 +186,5 @@ def _optimiser(weights: Sequence[Tensor], settings: Optimising) -> torch.optim.O
     if settings.adam == "tf":
         return TFAdam(weights, settings.rate, settings.betas, settings.epsilon)
     return torch.optim.AdamW(
-        weights, settings.rate, settings.betas, settings.epsilon, settings.decay
+        weights, settings.rate, settings.betas, settings.epsilon, settings.decay, fused=True
     )

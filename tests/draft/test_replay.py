@@ -26,7 +26,7 @@ def tasks() -> Iterator[Task]:
     known = [
         Question(line["id"], line["text"], (), tuple(line["gold"]), line["source"])
         for line in lines
-        if line.get("page")
+        if line.get("source")
     ]
     return (Task(question, Rules(overlap=0)) for question in islice(cycle(known), EPISODES))
 
