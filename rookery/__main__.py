@@ -1,6 +1,7 @@
 """The command line: `rookery ask|browse|cite|doctor`. Everything heavy is imported when used."""
 
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Callable
@@ -232,7 +233,11 @@ def _learn(what: str) -> Callable[[Path, Path | None, bool, bool], None]:
     ) -> None:
         from rookery.serve.learning import learn
 
-        raise typer.Exit(learn(what, config, out, as_json, board))
+        try:
+            code = learn(what, config, out, as_json, board)
+        except Failed as failed:  # the file, the data, the model or the machine is to be mended
+            _wrong(_told(failed))
+        raise typer.Exit(code)
 
     return command
 
@@ -254,8 +259,12 @@ def example(
     """Write a tiny model, data of the bundled pages, and a file for each way to learn."""
     from rookery.serve.example import write_example
 
-    for config in write_example(folder):
-        typer.echo(f"rookery learn {config.stem} --config {config}")
+    try:
+        written = write_example(folder)
+    except Failed as failed:
+        _wrong(_told(failed))
+    for config in written:
+        typer.echo(shlex.join(["rookery", "learn", config.stem, "--config", str(config)]))
 
 
 @app.command()
@@ -288,6 +297,10 @@ def _typed() -> str:
     return sys.stdin.buffer.read(1_000_000).decode("utf-8", "replace")
 
 
+def _told(failed: Failed) -> str:
+    return f"{failed.failure.what}: {failed.failure.detail or failed.failure.outcome}"
+
+
 def _wrong(sentence: str) -> NoReturn:
     _say(sentence)
     raise typer.Exit(USAGE)
@@ -310,7 +323,7 @@ def main() -> None:
     try:
         _flushing_output()
     except Failed as failed:
-        _say(f"{failed.failure.what}: {failed.failure.detail or failed.failure.outcome}")
+        _say(_told(failed))
         sys.exit(USAGE if failed.failure.outcome in MISTAKES else NO_EVIDENCE)
     except BrokenPipeError:
         _forget_output()

@@ -32,13 +32,8 @@ def settings_of(table: dict[str, Any], kind: type[S], path: Path) -> S:
         raise Failed(Failure(str(path), "bad_config", f"correct it: {error}")) from None
 
 
-def over(settings: msgspec.Struct, table: dict[str, Any]) -> dict[str, Any]:
-    """The settings as a table, with what the other table says in their place."""
-    both: dict[str, Any] = _merged(msgspec.to_builtins(settings), table)
-    return both
-
-
-def _merged(below: Any, above: Any) -> Any:
+def over(below: Any, above: Any) -> Any:
+    """What the first table says where the other one does not, tables within them alike."""
     if not (isinstance(below, dict) and isinstance(above, dict)):
         return above
-    return below | {name: _merged(below.get(name), value) for name, value in above.items()}
+    return below | {name: over(below.get(name), value) for name, value in above.items()}

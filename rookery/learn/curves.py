@@ -49,6 +49,6 @@ def _panel(name: str, points: Sequence[tuple[float, float]]) -> list[str]:
         f'<polyline points="{line}" fill="none" stroke="{INK}" stroke-width="1.5"/>',
         f'<text x="{MARGIN}" y="{MARGIN - 16}" font-weight="bold">{escape(name)}</text>',
         f'<text x="{MARGIN}" y="{MARGIN - 4}">{high:.4g}</text>',
-        f'<text x="{MARGIN + 3}" y="{bottom - 3}">{low:.4g}</text>',
+        f'<text x="{MARGIN}" y="{bottom + 13}">{low:.4g}</text>',
         f'<text x="{right}" y="{bottom + 13}" text-anchor="end">step {max(steps):g}</text>',
     ]

@@ -111,6 +111,8 @@ class Imitated(msgspec.Struct, frozen=True):
     """whether it ended early, for want of anything better"""
     best_step: int
     """after how many steps the model was written; 0: it was not validated"""
+    before: dict[str, float]
+    """the same of the model as it began"""
     measured: dict[str, float]
     """at that validation"""
 
@@ -137,6 +139,8 @@ def imitate(settings: ImitateSettings, out: Path, told: Told | None = None) -> I
         for step in run.steps(data.steps, state, settings.every, told):
             if state.is_over:
                 break
+            if step == 0 and data.validation:
+                state.before = _measured(learner, data, speech, settings)[0]
             measured = _learn(learner, data.batch(step), step, speech, settings.piece)
             measured["rate"] = settings.optimising.rate * settings.optimising.share(
                 step, data.steps
@@ -162,6 +166,7 @@ def _imitated(out: Path, data: "_Data", state: "_State") -> Imitated:
         steps=steps,
         stopped=steps < data.steps,
         best_step=state.step,
+        before=state.before,
         measured=state.measured,
     )
 
@@ -241,6 +246,7 @@ class _State:
     """All that a checkpoint keeps: the learner, and which validation was the best so far."""
 
     def __init__(self, learner: Learner, patience: int | None) -> None:
+        self.before: dict[str, float] = {}
         self.measured: dict[str, float] = {}
         self.step = 0
         self.last = 0
@@ -267,15 +273,15 @@ class _State:
         """Writes all that `load` needs."""
         self._learner.save(folder)
         if self._learner.accelerator.is_main_process:
-            said = (self.step, self.last, self._worse, self.measured)
+            said = (self.step, self.last, self._worse, self.before, self.measured)
             (folder / "best.json").write_bytes(msgspec.json.encode(said))
 
     def load(self, folder: Path) -> None:
         """Goes on from what `save` wrote."""
         self._learner.load(folder)
-        kept = tuple[int, int, int, dict[str, float]]
+        kept = tuple[int, int, int, dict[str, float], dict[str, float]]
         said = msgspec.json.decode((folder / "best.json").read_bytes(), type=kept)
-        self.step, self.last, self._worse, self.measured = said
+        self.step, self.last, self._worse, self.before, self.measured = said
 
 
 def _worth(measured: dict[str, float], best: Score) -> float:
@@ -332,12 +338,20 @@ def _best_model(learner: Learner) -> Any:
 def _validate(
     learner: Learner, data: _Data, speech: Speech, settings: ImitateSettings, run: Run, step: int
 ) -> dict[str, float]:
-    model = _best_model(learner)
-    measured = validated(model, data.validation, speech, settings.piece, learner.accelerator)
-    said = answers(model, data.asked, speech, settings.tokens)
+    measured, said = _measured(learner, data, speech, settings)
     for each in said:
         run.sample(step=step, **each)
-    return measured | agreement(said)
+    return measured
+
+
+def _measured(
+    learner: Learner, data: _Data, speech: Speech, settings: ImitateSettings
+) -> tuple[dict[str, float], list[dict[str, Any]]]:
+    """Of the validation's examples; and what is answered to some."""
+    model = _best_model(learner)
+    found = validated(model, data.validation, speech, settings.piece, learner.accelerator)
+    said = answers(model, data.asked, speech, settings.tokens)
+    return found | agreement(said), said
 
 
 def _write(learner: Learner, speech: Speech, out: Path) -> None:

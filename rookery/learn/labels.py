@@ -155,7 +155,7 @@ def learn_with_labels(
     """
     accelerator = workers(settings.reinforce.policy.dtype)
     main = bool(accelerator.is_main_process)
-    with Run(out / "labels", settings, accelerator) as run:
+    with Run(out / "labels", settings, accelerator, "requests.jsonl") as run:
         with accelerator.main_process_first():
             kept = Kept(run.folder, main)
         asking = _Asking(settings, world, labeller, kept, out, accelerator)

@@ -291,6 +291,9 @@ def _cosines(learner: Learner, lessons: Sequence[Lesson]) -> list[list[float]]:
     """Of each question with each of its references, by the model that would be written."""
     sizes = [len(lesson.references) for lesson in lessons]
     products_P = _products(_best_model(learner), lessons)
+    if not products_P.isfinite().all():
+        detail = "its inner products are no numbers: lower the rate, or begin as another encoder"
+        raise Failed(Failure("encoder", "not_a_number", detail))
     return [part.tolist() for part in torch.split(products_P, sizes)]
 
 

@@ -17,6 +17,7 @@ from typing import Any, Protocol, Self
 import msgspec
 from accelerate import Accelerator
 from accelerate.utils import gather_object
+from safetensors import SafetensorError
 
 from rookery.records import Failed, Failure
 
@@ -42,12 +43,17 @@ class Run:
 
     `config.json` holds what the run was begun with, `metrics.jsonl` a line for each step,
     `samples.jsonl` what was said, `checkpoints/` the last states. Writing a reason into `cord`
-    stops the run before its next step. Raises Failed: run_in_use, other_run where the folder holds
-    a run that was begun otherwise, and OSError where it cannot be written.
+    stops the run before its next step. `kept` is what there is to go on from. Raises Failed:
+    run_in_use, other_run where the folder holds a run that was begun otherwise, and OSError where
+    it cannot be written.
     """
 
     def __init__(
-        self, folder: Path, config: msgspec.Struct, accelerator: Accelerator | None = None
+        self,
+        folder: Path,
+        config: msgspec.Struct,
+        accelerator: Accelerator | None = None,
+        kept: str = "checkpoints",
     ) -> None:
         self.folder = folder
         self.config = config
@@ -57,21 +63,25 @@ class Run:
         if self._main:
             folder.mkdir(parents=True, exist_ok=True)
             self._lock = (folder / "lock").open("w")
-            self._take()
-            self._begin(msgspec.json.encode(config))
+            try:
+                self._take()
+                self._begin(msgspec.json.encode(config), kept)
+            except BaseException:
+                self._lock.close()
+                raise
 
     def _take(self) -> None:
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            self._lock.close()
             detail = "another process trains here: wait for it, or name another folder"
             raise Failed(Failure(str(self.folder), "run_in_use", detail)) from None
 
-    def _begin(self, config: bytes) -> None:
+    def _begin(self, config: bytes, kept: str) -> None:
+        """Until there is something to go on from, a configuration may still be corrected."""
         place = self.folder / "config.json"
-        if place.exists() and place.read_bytes() != config:
-            self._lock.close()
+        begun = (self.folder / kept).exists()
+        if begun and place.exists() and place.read_bytes() != config:
             detail = "it holds a run with another configuration: name another folder for this one"
             raise Failed(Failure(str(self.folder), "other_run", detail))
         _write(place, config)
@@ -136,7 +146,11 @@ class Run:
             shutil.rmtree(new, ignore_errors=True)
             new.mkdir(parents=True)
         self._wait()
-        state.save(new)
+        try:
+            state.save(new)
+        except (RuntimeError, SafetensorError) as error:  # torch's full disk is no OSError
+            detail = f"it cannot be written ({error}): make room and run the same command again"
+            raise Failed(Failure(str(new), "unwritable", detail)) from error
         self._wait()
         if not self._main:
             return

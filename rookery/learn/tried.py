@@ -13,10 +13,10 @@ from rookery.learn.played import World
 from rookery.learn.sample import Sampled, Sampling, sample
 
 
-def mean_reward(
+def tried(
     folder: Path, world: World, episodes: int, sampling: Sampling, no_answer: float, seed: int = 0
-) -> float:
-    """The mean reward of so many episodes of the policy in this folder.
+) -> dict[str, float]:
+    """Of so many episodes of the policy in this folder the mean `reward`, and the share `answered`.
 
     `no_answer` is what an episode without an answer counts. Raises Failed as `load` does.
     """
@@ -29,5 +29,8 @@ def mean_reward(
     ) -> list[Sampled]:
         return sample(loaded.model, contexts, seeds, loaded.ends, sampling, allow)
 
-    played = world.play(sampler, range(episodes), seed)
-    return fmean(no_answer if one.reward is None else one.reward for one in played if not one.extra)
+    played = [one for one in world.play(sampler, range(episodes), seed) if not one.extra]
+    return {
+        "reward": fmean(no_answer if one.reward is None else one.reward for one in played),
+        "answered": fmean(one.reward is not None for one in played),
+    }

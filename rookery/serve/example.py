@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from random import Random
 
+import msgspec
+
 from rookery.ask.load import bundled_questions, questions
 from rookery.browse.archive import Archive
 from rookery.browse.folder import Folder
@@ -77,7 +79,8 @@ def _write(path: Path, records: Iterable[Record]) -> None:
 
 def _config(folder: Path, name: str, text: str) -> Path:
     path = folder / f"{name}.toml"
-    path.write_text(text.replace("HERE", str(folder)), encoding="utf-8")
+    here = msgspec.json.encode(str(folder.resolve())).decode()[1:-1]
+    path.write_text(text.replace("HERE", here), encoding="utf-8")
     return path
 
 
@@ -134,7 +137,7 @@ CONFIGS = {
 out = "HERE/runs/imitate"
 episodes = ["HERE/episodes.jsonl"]
 rows = 16
-epochs = 3
+epochs = 1
 piece = 8192
 validation = 0.15
 check = 20

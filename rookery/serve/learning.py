@@ -1,10 +1,10 @@
 """`rookery learn`: a TOML file says what is learnt; progress and what was reached are shown."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from rich.console import Console
@@ -17,8 +17,60 @@ from rookery.serve.terminal import clean
 Train = Callable[[dict[str, Any], Path, Path, "Told"], msgspec.Struct]
 """from a table, the file it stands in, the run's folder and who is told, to what was reached"""
 Told = Callable[[int, int, dict[str, float]], None]
-SHOWN = 4
+SHOWN = 3
 """measures beside the progress bar"""
+SAID = 160
+"""characters of a sample that is shown as training goes"""
+
+
+class Summary(NamedTuple):
+    """How a person is told what came of a lesson, in words that its record's fields complete."""
+
+    learnt: str
+    measured: str
+    """on what, before and after"""
+    measures: Mapping[str, str]
+    """those that are shown, and what they are"""
+
+
+SUMMARIES = {
+    "imitate": Summary(
+        "learnt from {rows} steps of episodes; kept: the model after step {best_step} of {steps}",
+        "{validation_rows} steps of episodes that were held out",
+        {
+            "validation_loss": "nats a token; less is better",
+            "accuracy": "share of tokens that are the likeliest",
+            "valid": "share of sampled answers that are commands, where one is wanted",
+        },
+    ),
+    "prefer": Summary(
+        "learnt from {comparisons} comparisons; kept: the model after step {best_step} of {steps}",
+        "{after[comparisons]} comparisons that were held out",
+        {
+            "loss": "nats; 0.693 for pairs is knowing nothing, less is better",
+            "accuracy": "share in which the preferred answer has the highest reward",
+            "error": "calibration error; less is better",
+        },
+    ),
+    "reinforce": Summary(
+        "learnt in {reinforced[steps]} batches of episodes; the last is {reinforced[kl]:.3g} nats "
+        "an episode from the reference",
+        "{asked}",
+        {
+            "reward": "mean of an episode",
+            "answered": "share of the episodes with an answer",
+        },
+    ),
+    "retrieve": Summary(
+        "learnt from {questions} questions; kept: the encoder after step {best_step} of {steps}",
+        "{validation_questions} questions that were held out",
+        {
+            "mse": "squared error of foretold worths; less is better",
+            "accuracy": "share of pairs of references in the right order",
+            "ndcg": "how good the order of references is; 1 is the best",
+        },
+    ),
+}
 
 
 def learn(what: str, config: Path, out: Path | None, json: bool, board: bool) -> int:
@@ -27,29 +79,44 @@ def learn(what: str, config: Path, out: Path | None, json: bool, board: bool) ->
     Gives the exit code: STOPPED where the cord of the run was pulled. Raises Failed for what is
     wrong with the file, the data or the model.
     """
+    from safetensors import SafetensorError
+
     from rookery.learn.config import read_table
 
     table = read_table(config)
-    said = table.pop("out", "")
-    folder = out or Path(said)
-    if not said and out is None:
-        detail = 'say where the run is kept: a line out = "runs/first", or --out DIR'
-        raise Failed(Failure(str(config), "bad_config", detail))
+    folder = out or _folder(table, config)
+    table.pop("out", None)
+    main = _main_process()
     err = Console(stderr=True, highlight=False)
-    with _Progress(err, folder, board) as progress:
+    with _Progress(err, folder, main, board) as progress:
         try:
             reached = TRAINERS[what](table, config, folder, progress.told)
         except Failed as failed:
             if failed.failure.outcome != "stopped":
                 raise
-            err.print(f"stopped: {clean(failed.failure.detail)}", markup=False, soft_wrap=True)
+            why = f"stopped: {clean(failed.failure.detail)}; to go on, delete {folder / 'cord'}"
+            err.print(f"{why} and run the same command again", markup=False, soft_wrap=True)
             return STOPPED
-    if _main_process():
-        _show(reached, folder, json, err)
+        except SafetensorError as error:  # is no OSError, as it is where others write
+            detail = (
+                f"weights cannot be written ({error}): make room and run the same command again"
+            )
+            raise Failed(Failure(str(folder), "unwritable", detail)) from error
+    if main:
+        _show(what, reached, folder, json, err)
     return ANSWERED
 
 
-def _show(reached: msgspec.Struct, folder: Path, json: bool, err: Console) -> None:
+def _folder(table: dict[str, Any], config: Path) -> Path:
+    """Where the run is kept, as the file says."""
+    said = table.get("out")
+    if not isinstance(said, str) or not said:
+        detail = 'say where the run is kept: a line out = "runs/first", or --out DIR'
+        raise Failed(Failure(str(config), "bad_config", detail))
+    return Path(said)
+
+
+def _show(what: str, reached: msgspec.Struct, folder: Path, json: bool, err: Console) -> None:
     from rookery.learn.curves import curves
     from rookery.learn.run import measured
 
@@ -57,54 +124,89 @@ def _show(reached: msgspec.Struct, folder: Path, json: bool, err: Console) -> No
     if json:
         sys.stdout.write(msgspec.json.encode(reached).decode() + "\n")
         return
-    for name, value in msgspec.to_builtins(reached).items():
-        if words := _plain(value):
-            sys.stdout.write(f"{name}: {clean(words)}\n")
-    err.print(f"curves are drawn in {folder / 'curves.svg'}", style="dim", markup=False)
+    for line in _summary(SUMMARIES[what], msgspec.to_builtins(reached)):
+        sys.stdout.write(clean(line) + "\n")
+    sys.stdout.write(clean(f"model: {folder / 'model'}; curves: {folder / 'curves.svg'}") + "\n")
 
 
-def _plain(value: Any) -> str:
-    """As a person reads it: tables within tables are for --json."""
-    if isinstance(value, dict):
-        said = ((name, _plain(each)) for name, each in value.items())
-        return ", ".join(f"{name} {words}" for name, words in said if words)
-    if isinstance(value, list | tuple):
-        return "; ".join(_plain(each) for each in value if not isinstance(each, dict))
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    return "" if value is None else str(value)
+def _summary(summary: Summary, reached: dict[str, Any]) -> Iterator[str]:
+    yield summary.learnt.format_map(reached)
+    before = reached.get("before") or {}
+    after = reached.get("after") or reached.get("measured") or {}
+    if after:
+        yield f"on {summary.measured.format_map(reached)}, before -> after:"
+        yield from _measures(summary.measures, before, after)
+    else:
+        yield "nothing was held out, so nothing says how good it is"
+    if reached.get("left_out"):
+        yield f"left out: {reached['left_out']}"
+    if too_long := reached.get("too_long"):
+        yield f"left out: {too_long} comparisons and ratings that are too long for the model"
+    learnt = reached.get("reinforced") or {}
+    if learnt.get("ended"):
+        yield f"ended early: {learnt['ended']}"
+    yield from (f"look at this: {fault}" for fault in learnt.get("faults", ()))
+
+
+def _measures(
+    shown: Mapping[str, str], before: Mapping[str, Any], after: Mapping[str, Any]
+) -> Iterator[str]:
+    """One a line, as far as they were measured."""
+    for name, meaning in shown.items():
+        values = [each[name] for each in (before, after) if each.get(name) is not None]
+        if values:
+            change = " -> ".join(f"{value:.4g}" for value in values)
+            yield f"  {name:<16}{change:<20}  {meaning}"
 
 
 def _main_process() -> bool:
     """Of several that share the work, one speaks."""
+    import torch
     from accelerate import PartialState
 
-    return bool(PartialState().is_main_process)
+    # Several processes of a machine without an accelerator find each other only if told so.
+    return bool(PartialState(cpu=not torch.accelerator.is_available()).is_main_process)
 
 
 class _Progress:
-    """A bar on standard error, and, where it is wanted, TensorBoard's files."""
+    """A bar on standard error, what the model says above it, and TensorBoard's files on request."""
 
-    def __init__(self, err: Console, folder: Path, board: bool) -> None:
+    def __init__(self, err: Console, folder: Path, main: bool, board: bool) -> None:
         columns = (
             TextColumn("{task.description}"),
-            BarColumn(),
+            BarColumn(bar_width=20),
             MofNCompleteColumn(),
-            TimeRemainingColumn(),
+            TimeRemainingColumn(compact=True),
             TextColumn("{task.fields[measured]}"),
         )
-        self._bar = Progress(*columns, console=err, disable=not err.is_terminal)
-        self._task = self._bar.add_task("learning", total=None, measured="")
-        self._board: Any = _writer(folder) if board and _main_process() else None
+        self._bar = Progress(*columns, console=err, disable=not (main and err.is_terminal))
+        self._task = self._bar.add_task("reading", total=None, measured="")
+        self._samples = folder / "samples.jsonl"
+        self._read = 0
+        self._board: Any = _writer(folder) if main and board else None
 
     def told(self, step: int, count: int, measured: dict[str, float]) -> None:
         """Shows what was measured."""
         first = list(measured.items())[:SHOWN]
         words = "  ".join(f"{name} {value:.3g}" for name, value in first)
-        self._bar.update(self._task, completed=step, total=count, measured=words)
+        self._bar.update(
+            self._task, description="learning", completed=step, total=count, measured=words
+        )
+        if not self._bar.disable:
+            self._say(step)
         if self._board is not None:
             for name, value in measured.items():
                 self._board.add_scalar(name, value, step)
+
+    def _say(self, step: int) -> None:
+        """The last of what was said in this step."""
+        lines = self._samples.read_bytes()[self._read :] if self._samples.exists() else b""
+        self._read += len(lines)
+        for line in lines.splitlines()[-1:]:
+            words = clean(_said(msgspec.json.decode(line)))
+            if words:
+                text = f"step {step}: {words[:SAID]}"
+                self._bar.console.print(text, style="dim", markup=False)
 
     def __enter__(self) -> "_Progress":
         self._bar.start()
@@ -115,6 +217,14 @@ class _Progress:
         if self._board:
             with suppress(OSError):
                 self._board.close()
+
+
+def _said(sample: Mapping[str, Any]) -> str:
+    """A sample of any lesson in a line."""
+    rows = sample.get("rows") or [{}]
+    words = sample.get("said") or sample.get("first") or rows[-1].get("action", "")
+    asked = f"{sample['question']} -> " if sample.get("question") else ""
+    return " ".join(f"{asked}{words}".split()) if words else ""
 
 
 def _writer(folder: Path) -> Any:

@@ -16,7 +16,7 @@ from rookery.learn.reinforce import Reinforced, reinforce
 from rookery.learn.rules import ReinforceSettings, a2c, ppo, rloo, webgpt
 from rookery.learn.run import Told
 from rookery.learn.scorer import Scorer
-from rookery.learn.tried import mean_reward
+from rookery.learn.tried import tried
 from rookery.learn.worlds import BrowserWorld, Browsing
 from rookery.learn.worlds_pages import quote_world, reference_world
 from rookery.learn.worlds_speech import Speech, speech_of
@@ -48,44 +48,58 @@ class WorldSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     quotes: GopherCiteSettings = GopherCiteSettings()
     references: WebglmSettings = WebglmSettings()
 
+    def __post_init__(self) -> None:
+        if not 0 <= self.held_out < 1 or min(self.group, self.tried) < 1:
+            raise ValueError("held_out is a share below 1; group and tried are 1 or more")
+
+
+class Paper(msgspec.Struct, frozen=True):
+    """The part of such a file that is read first."""
+
+    paper: Literal["ppo", "webgpt", "a2c", "rloo"] = "ppo"
+    """whose settings count where the file says nothing"""
+
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A file for `rookery learn reinforce`, but for where the run is kept."""
+    """A file for `rookery learn reinforce`, but for the paper and where the run is kept."""
 
     world: WorldSettings
-    settings: dict[str, Any]
-    """as in ReinforceSettings, over those of the paper"""
-    paper: Literal["ppo", "webgpt", "a2c", "rloo"] = "ppo"
+    settings: ReinforceSettings
+    """what the file does not say is as in the paper"""
 
 
 class Tried(msgspec.Struct, frozen=True):
-    """What came of it, and what the policy earned on questions that were held out."""
+    """What came of it, and what the policy earned in a trial before and after."""
 
     reinforced: Reinforced
-    before: float
-    after: float
+    asked: str
+    """in that trial"""
+    before: dict[str, float]
+    """`reward`, the mean of its episodes, and the share that was `answered`"""
+    after: dict[str, float]
 
 
 def reinforced(table: dict[str, Any], path: Path, out: Path, told: Told) -> Tried:
     """Trains as the table of the file `path` says. Raises Failed (bad_config) and as it goes."""
-    config = settings_of(table, Config, path)
-    settings = settings_of(_over_the_papers(config), ReinforceSettings, path)
-    speech = speech_of(Path(settings.policy.model), settings.sampling.tokens)
-    named = list(questions(Path(config.world.questions)))
-    kept, held = _split(named, config.world.held_out, settings.seed)
-    scorer = Scorer(Path(config.world.reward))
-    with Session(Settings(config.world.places, config.world.engine)) as session:
+    config = settings_of(_over_the_papers(table, path), Config, path)
+    named, settings, said = config.world, config.settings, config.settings.policy.model
+    speech = speech_of(Path(said), settings.sampling.tokens)
+    kept, held = _split(list(questions(Path(named.questions))), named.held_out, settings.seed)
+    scorer = Scorer(Path(named.reward))
+    with Session(Settings(named.places, named.engine)) as session:
         library = session.open_library()
-        trial = _world(config.world, held or kept, library, scorer, speech)
+        world = _world(named, kept, library, scorer, speech)
+        trial = _world(named, held, library, scorer, speech) if held else world
 
-        def tried(folder: str) -> float:
-            count, no_answer = config.world.tried, settings.no_answer
-            return mean_reward(Path(folder), trial, count, settings.sampling, no_answer)
+        def earned(folder: str) -> dict[str, float]:
+            count, no_answer = named.tried, settings.no_answer
+            return tried(Path(folder), trial, count, settings.sampling, no_answer)
 
-        before = tried(settings.policy.model)
-        world = _world(config.world, kept, library, scorer, speech)
+        before = earned(said)
         found = reinforce(settings, world, out, told)
-        return Tried(found, before, tried(found.model))
+        held_out = f"{len(held)} questions that were held out"
+        asked = held_out if held else f"the {len(kept)} questions that it learnt from"
+        return Tried(found, asked, before, earned(found.model))
 
 
 def _split(asked: list[Question], share: float, seed: int) -> tuple[list[Question], list[Question]]:
@@ -98,10 +112,13 @@ def _split(asked: list[Question], share: float, seed: int) -> tuple[list[Questio
     )
 
 
-def _over_the_papers(config: Config) -> dict[str, Any]:
+def _over_the_papers(table: dict[str, Any], path: Path) -> dict[str, Any]:
     """What the file says, and what the paper's settings say where it does not."""
-    least = ReinforceSettings(policy=Trained(""), steps=1)
-    return over(PAPERS[config.paper](least), config.settings)
+    recipe = PAPERS[settings_of(table, Paper, path).paper]
+    below = msgspec.to_builtins(recipe(ReinforceSettings(policy=Trained(""), steps=1)))
+    del below["policy"], below["steps"]
+    rest = {name: value for name, value in table.items() if name != "paper"}
+    return rest | {"settings": over(below, rest["settings"])} if "settings" in rest else rest
 
 
 def _world(

@@ -1,0 +1,359 @@
+"""Runs and their steps: resumed to the last bit, hand-worked rates, and batches cut in any way."""
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+import torch
+from accelerate import Accelerator
+from torch import Tensor, nn
+
+from rookery.learn.optimise import Learner, Optimising, TFAdam
+from rookery.learn.run import Run
+from rookery.records import Failed
+
+STEPS, EVERY = 7, 2
+TF = Optimising(0.1, "cosine", 0.3, adam="tf", epsilon=1e-3, average=0.9)
+TORCH = Optimising(0.1, "linear", decay=0.01)
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """Of the runs here."""
+
+    optimising: Optimising = TF
+    seed: int = 0
+
+
+def data(step: int) -> tuple[Tensor, Tensor]:
+    """Eight rows, by the number of the step alone."""
+    chance = torch.Generator().manual_seed(step)
+    return torch.randn(8, 3, generator=chance), torch.randn(8, 1, generator=chance)
+
+
+def network() -> nn.Module:
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        return nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
+
+
+def learner(settings: Optimising, model: nn.Module | None = None, steps: int = STEPS) -> Learner:
+    return Learner(model or network(), settings, steps, Accelerator(cpu=True))
+
+
+def squares(learner: Learner, step: int, sizes: Sequence[int] = (8,)) -> float:
+    """One step of least squares, its batch cut into pieces of these sizes."""
+    inputs, wanted = data(step)
+    parts = torch.split(inputs, list(sizes)), torch.split(wanted, list(sizes))
+    pieces = list(zip(*parts, strict=True))
+
+    def loss(piece: tuple[Tensor, Tensor]) -> Tensor:
+        found: Tensor = (learner.model(piece[0]) - piece[1]).square().sum() / 8
+        return found
+
+    return learner.step(step, pieces, loss)
+
+
+def train(folder: Path, stop: int = STEPS, settings: Settings = Settings()) -> Learner:
+    """Goes on in the folder until just before this step's line is written, as a kill would."""
+    with Run(folder, settings) as run:
+        taught = learner(settings.optimising)
+        for step in run.steps(STEPS, taught, EVERY):
+            length = squares(taught, step)
+            run.sample(step=step, said="words" * step)
+            if step == stop:
+                break
+            run.note(gradient=length)
+    return taught
+
+
+def weights(taught: Learner) -> list[Tensor]:
+    found = list(taught.bare.state_dict().values())
+    return found + (list(taught.averages.state_dict().values()) if taught.averages else [])
+
+
+def lines(folder: Path) -> tuple[bytes, bytes]:
+    return (folder / "metrics.jsonl").read_bytes(), (folder / "samples.jsonl").read_bytes()
+
+
+def checkpoints(folder: Path) -> list[str]:
+    return sorted(path.name for path in (folder / "checkpoints").iterdir())
+
+
+def same(ours: Learner, others: Learner) -> bool:
+    return all(map(torch.equal, weights(ours), weights(others)))
+
+
+# Resume
+
+
+@pytest.mark.parametrize("settings", [TF, TORCH])
+@pytest.mark.parametrize("stops", [(0,), (1, 3), (4, 4, 6)])
+def test_a_run_that_was_broken_off_goes_on_to_the_last_bit(
+    tmp_path: Path, stops: tuple[int, ...], settings: Optimising
+) -> None:
+    whole = train(tmp_path / "whole", settings=Settings(settings))
+    for stop in stops:
+        train(tmp_path / "broken", stop, Settings(settings))
+    resumed = train(tmp_path / "broken", settings=Settings(settings))
+    assert same(resumed, whole)
+    assert lines(tmp_path / "broken") == lines(tmp_path / "whole")
+    begun = network().state_dict().values()
+    assert not any(map(torch.equal, weights(whole), begun))
+
+
+def test_a_run_that_is_done_learns_nothing_more(tmp_path: Path) -> None:
+    whole = train(tmp_path)
+    before = lines(tmp_path)
+    assert same(train(tmp_path), whole)
+    assert lines(tmp_path) == before
+
+
+def test_the_last_two_checkpoints_are_kept(tmp_path: Path) -> None:
+    train(tmp_path, 5)
+    assert checkpoints(tmp_path) == ["00000002", "00000004"]
+    train(tmp_path)
+    assert checkpoints(tmp_path) == ["00000006", "00000007"]
+
+
+@pytest.mark.parametrize("damage", ["cut", "changed", "lost", "empty", "added"])
+def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(
+    tmp_path: Path, damage: str
+) -> None:
+    whole = train(tmp_path / "whole")
+    train(tmp_path / "broken", 5)
+    newest = tmp_path / "broken" / "checkpoints" / "00000004"
+    file = newest / ("whole.json" if damage == "empty" else "model.safetensors")
+    held = file.read_bytes()
+    if damage == "cut":
+        file.write_bytes(held[:-9])
+    elif damage == "changed":
+        file.write_bytes(held[:-1] + bytes([held[-1] ^ 1]))
+    elif damage == "lost":
+        file.unlink()
+    elif damage == "empty":
+        file.write_bytes(b"")
+    else:
+        (newest / "other").touch()
+    with Run(tmp_path / "broken", Settings()) as run:
+        assert next(run.steps(STEPS, learner(TF), EVERY)) == 2
+    assert same(train(tmp_path / "broken"), whole)
+    assert lines(tmp_path / "broken") == lines(tmp_path / "whole")
+
+
+def test_all_checkpoints_damaged_is_a_run_from_its_beginning(tmp_path: Path) -> None:
+    train(tmp_path / "broken", 5)
+    for file in (tmp_path / "broken" / "checkpoints").glob("*/whole.json"):
+        file.write_bytes(file.read_bytes()[:10])
+    whole = train(tmp_path / "whole")
+    assert same(train(tmp_path / "broken"), whole)
+    assert lines(tmp_path / "broken") == lines(tmp_path / "whole")
+
+
+def test_lines_after_the_checkpoint_are_cut_back_even_half_a_line(tmp_path: Path) -> None:
+    train(tmp_path, 5)
+    with (tmp_path / "metrics.jsonl").open("ab") as file:
+        file.write(b'{"step": 5, "grad')
+    train(tmp_path)
+    with Run(tmp_path, Settings()) as run:
+        assert [line["step"] for line in run.metrics()] == list(range(STEPS))
+    said = (tmp_path / "samples.jsonl").read_text().splitlines()
+    assert [json.loads(line)["step"] for line in said] == list(range(STEPS))
+
+
+def test_a_disk_that_fills_while_saving_leaves_the_checkpoints_there_were(tmp_path: Path) -> None:
+    class Full:
+        """Writes a part, and finds no room for the rest."""
+
+        def save(self, folder: Path) -> None:
+            (folder / "model.safetensors").write_bytes(b"half")
+            raise OSError(28, "No space left on device")
+
+        def load(self, folder: Path) -> None: ...
+
+    whole = train(tmp_path / "whole")
+    train(tmp_path / "full", 5)
+    kept = checkpoints(tmp_path / "full")
+    with Run(tmp_path / "full", Settings()) as run, pytest.raises(OSError, match="No space"):
+        list(run.steps(STEPS, Full(), 1))
+    assert [name for name in checkpoints(tmp_path / "full") if name.isdigit()] == kept
+    assert same(train(tmp_path / "full"), whole)
+    assert lines(tmp_path / "full") == lines(tmp_path / "whole")
+
+
+# What stops a run
+
+
+def test_the_cord_stops_a_run_before_its_next_step(tmp_path: Path) -> None:
+    made = []
+    with Run(tmp_path, Settings()) as run:
+        steps = run.steps(STEPS, learner(TF), EVERY)
+        made += [next(steps), next(steps), next(steps)]
+        (tmp_path / "cord").write_text("  It learns to shout.\n")
+        with pytest.raises(Failed) as failed:
+            next(steps)
+    assert failed.value.failure.outcome == "stopped"
+    assert failed.value.failure.detail == "It learns to shout."
+    assert made == [0, 1, 2]
+    (tmp_path / "cord").write_text("")
+    with Run(tmp_path, Settings()) as run:
+        assert run.pulled() == "the cord was pulled"
+        (tmp_path / "cord").unlink()
+        assert run.pulled() == ""
+
+
+def test_the_cord_is_looked_at_before_each_step_of_the_optimiser() -> None:
+    reasons = iter(["", "It learns to shout."])
+    taught = Learner(network(), TORCH, STEPS, Accelerator(cpu=True), lambda: next(reasons, "none"))
+    begun = [weight.clone() for weight in weights(taught)]
+    with pytest.raises(Failed, match="It learns to shout"):
+        squares(taught, 0)
+    assert all(map(torch.equal, weights(taught), begun))
+
+
+def test_two_runs_do_not_share_a_folder(tmp_path: Path) -> None:
+    with Run(tmp_path, Settings()):
+        with pytest.raises(Failed) as failed:
+            Run(tmp_path, Settings())
+        assert failed.value.failure.outcome == "run_in_use"
+    with Run(tmp_path, Settings()) as run:
+        assert run.metrics() == []
+
+
+def test_a_folder_keeps_to_the_configuration_it_was_begun_with(tmp_path: Path) -> None:
+    train(tmp_path, 3)
+    before = lines(tmp_path)
+    with pytest.raises(Failed) as failed:
+        Run(tmp_path, Settings(seed=1))
+    assert failed.value.failure.outcome == "other_run"
+    assert lines(tmp_path) == before
+    assert same(train(tmp_path), train(tmp_path / "whole"))  # the folder is free again
+
+
+def test_before_the_first_checkpoint_a_configuration_may_be_corrected(tmp_path: Path) -> None:
+    train(tmp_path, 1, Settings(seed=1))
+    train(tmp_path)
+    assert json.loads((tmp_path / "config.json").read_bytes())["seed"] == 0
+
+
+def test_a_folder_is_free_again_after_an_error(tmp_path: Path) -> None:
+    (tmp_path / "config.json").mkdir()
+    with pytest.raises(OSError):
+        Run(tmp_path, Settings())
+    (tmp_path / "config.json").rmdir()
+    train(tmp_path)
+
+
+def test_a_gradient_that_is_no_number_changes_nothing() -> None:
+    taught = learner(TF)
+    squares(taught, 0)
+    before = [weight.clone() for weight in weights(taught)]
+    for bad in (math.nan, math.inf):
+        with pytest.raises(Failed) as failed:
+            taught.step(1, [bad], lambda value: taught.model(data(1)[0]).sum() * value)
+        assert failed.value.failure.outcome == "not_a_number"
+        assert all(map(torch.equal, weights(taught), before))
+    fresh = learner(TF)
+    for step in (0, 1):
+        squares(fresh, step)
+    squares(taught, 1)
+    assert same(taught, fresh)  # nothing of the bad gradients was left
+
+
+def test_what_is_no_number_is_null_in_the_metrics(tmp_path: Path) -> None:
+    with Run(tmp_path, Settings()) as run:
+        for _ in run.steps(1, learner(TF), EVERY):
+            run.note(loss=math.nan, reward=-math.inf, kl=0.5)
+    line = (tmp_path / "metrics.jsonl").read_text()
+    assert json.loads(line) == {"step": 0, "loss": None, "reward": None, "kl": 0.5}
+
+
+def test_nothing_to_learn_is_said() -> None:
+    with pytest.raises(ValueError, match="freeze fewer layers"):
+        learner(TF, network().requires_grad_(False))
+
+
+# Rates and steps, worked by hand
+
+
+@pytest.mark.parametrize(
+    ("schedule", "warmup", "shares"),
+    [
+        ("constant", 0.0, [1, 1, 1, 1]),
+        ("linear", 0.0, [1, 0.75, 0.5, 0.25]),
+        ("cosine", 0.0, [1, 0.5 + 2**0.5 / 4, 0.5, 0.5 - 2**0.5 / 4]),
+        ("constant", 0.5, [1 / 3, 2 / 3, 1, 1]),
+        ("linear", 0.5, [1 / 3, 2 / 3, 1, 0.5]),
+        ("cosine", 0.25, [0.5, 1, 0.75, 0.25]),
+        ("linear", 1.0, [0.2, 0.4, 0.6, 0.8]),
+    ],
+)
+def test_shares_of_the_highest_rate(schedule: str, warmup: float, shares: list[float]) -> None:
+    settings = msgspec.convert({"schedule": schedule, "warmup": warmup}, Optimising)
+    assert [settings.share(step, 4) for step in range(4)] == pytest.approx(shares, abs=1e-12)
+
+
+def test_each_step_follows_its_share_of_the_rate() -> None:
+    weight = nn.Linear(1, 1, bias=False)
+    nn.init.constant_(weight.weight, 1.0)
+    settings = Optimising(0.1, "linear", epsilon=0.0, betas=(0.0, 0.0), clip=None)
+    taught = learner(settings, weight, steps=4)
+    found = []
+    for step in range(4):  # without memory, Adam follows the sign of the gradient
+        taught.step(step, [2.0], lambda slope: weight.weight.sum() * slope)
+        found.append(weight.weight.item())
+    assert found == pytest.approx([0.9, 0.825, 0.775, 0.75], abs=1e-6)
+
+
+def test_two_steps_of_adam_as_tensorflow_has_it() -> None:
+    """Means 0.2 and 0.08, squares 0.04 and 0.0496; the rates are 0.1·√0.01/0.1 = 0.1, and
+    0.1·√0.0199/0.19 = 0.0742460; epsilon, 1, is added to the roots 0.2 and 0.2227106."""
+    weight = torch.tensor([1.0], requires_grad=True)
+    adam = TFAdam([weight], 0.1, (0.9, 0.99), 1.0)
+    found = []
+    for gradient in (2.0, -1.0):
+        weight.grad = torch.tensor([gradient])
+        adam.step()
+        found.append(weight.item())
+    assert found[0] == pytest.approx(1 - 0.1 * 0.2 / 1.2, abs=1e-7)
+    assert found[1] == pytest.approx(1 - 0.1 * 0.2 / 1.2 - 0.0742460 * 0.08 / 1.2227106, abs=1e-7)
+
+
+def test_without_epsilon_both_adams_are_one() -> None:
+    models = [network(), network()]
+    ours = TFAdam(models[0].parameters(), 0.1, (0.9, 0.999), 0.0)
+    theirs = torch.optim.Adam(models[1].parameters(), 0.1, (0.9, 0.999), 0.0)
+    for step in range(5):
+        inputs, wanted = data(step)
+        for model, adam in zip(models, (ours, theirs), strict=True):
+            adam.zero_grad()
+            (model(inputs) - wanted).square().sum().backward()
+            adam.step()
+    pairs = zip(models[0].parameters(), models[1].parameters(), strict=True)
+    assert all(torch.allclose(mine, other, atol=1e-6, rtol=0) for mine, other in pairs)
+
+
+def test_the_average_keeps_its_share_of_the_past() -> None:
+    taught = learner(TF)
+    found: list[Tensor] = []
+    for step in range(3):
+        squares(taught, step)
+        weight = taught.bare.state_dict()["0.weight"]
+        found.append(weight if not found else 0.9 * found[-1] + 0.1 * weight)
+        found[-1] = found[-1].clone()
+    assert taught.averages is not None
+    averaged = taught.averages.module.state_dict()["0.weight"]
+    assert torch.allclose(averaged, found[-1], atol=1e-7, rtol=0)
+
+
+@pytest.mark.parametrize("sizes", [(3, 5), (1,) * 8, (7, 1)])
+@pytest.mark.parametrize("settings", [TF, TORCH])
+def test_pieces_of_a_batch_are_the_batch(settings: Optimising, sizes: tuple[int, ...]) -> None:
+    whole, cut = learner(settings), learner(settings)
+    for step in range(3):
+        lengths = squares(whole, step), squares(cut, step, sizes)
+        assert lengths[0] == pytest.approx(lengths[1], rel=1e-5)
+    for one, other in zip(weights(whole), weights(cut), strict=True):
+        assert torch.allclose(one, other, atol=1e-6, rtol=0)
