@@ -143,7 +143,7 @@ class BrowserWorld:
                 for session, words in sent
                 if (request := session.go_on(words, self._speech)) is not None
             ]
-            replies = pool.map(lambda one: answered(one[0].library, one[1]), asked)
+            replies = pool.map(lambda one: answered(one[0].holdings, one[1]), asked)
             sent = [(session, reply) for (session, _), reply in zip(asked, replies, strict=True)]
 
     def _extras(
@@ -182,7 +182,7 @@ class _Session:
 
     def __init__(self, episode: int, task: Task, library: Library, views: Views) -> None:
         self.episode = episode
-        self.library = library
+        self.holdings = library
         self.rows: list[Sampled] = []
         self.context: list[int] = []
         """the prompt that waits for something to be said"""
