@@ -176,6 +176,14 @@ def test_rloo_has_the_advantages_and_the_gradient_of_trl(model: str, tmp_path: P
         torch.testing.assert_close(gradients[name], gradient, atol=1e-6, rtol=1e-5)
 
 
+def assert_alike(one: dict[str, float], other: dict[str, float], within: float) -> None:
+    """But for rounding, by which one token that is at the very edge may be clipped or not."""
+    token = 1 / (one["episodes"] * one["length"])
+    for name, value in one.items():
+        edge = token if name in ("clipped", "value_clipped") else 0.0
+        assert value == pytest.approx(other[name], rel=1e-3, abs=within + edge), name
+
+
 @pytest.mark.parametrize("recipe", [ppo, a2c, rloo])
 def test_pieces_of_any_size_learn_the_same(model: str, tmp_path: Path, recipe: Any) -> None:
     rules = msgspec.structs.replace(recipe(settings(model)), minibatches=2)
@@ -185,7 +193,7 @@ def test_pieces_of_any_size_learn_the_same(model: str, tmp_path: Path, recipe: A
     assert apart(tmp_path / "64", tmp_path / "3") < 1e-5
     first, second = metrics(tmp_path / "64"), metrics(tmp_path / "3")
     for one, other in zip(first, second, strict=True):
-        assert one == pytest.approx(other, rel=1e-3, abs=1e-4)
+        assert_alike(one, other, 1e-4)
 
 
 def test_an_action_in_parts_is_the_same_to_tokens_and_not_to_actions(
@@ -357,7 +365,7 @@ def test_two_processes_learn_what_one_learns(model: str, tmp_path: Path) -> None
         reinforce(recipe(two_steps(model)), Browsing(0), one)
         assert apart(one, two) < 1e-5
         for ours, theirs in zip(metrics(one), metrics(two), strict=True):
-            assert ours == pytest.approx(theirs, rel=1e-3, abs=1e-5)
+            assert_alike(ours, theirs, 1e-5)
 
 
 # What is wrong
