@@ -225,15 +225,19 @@ def merged(model: nn.Module) -> nn.Module:
 
 
 def write_model(model: nn.Module, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
-    """Writes a model as `from_pretrained` reads it: all of it is there, or what was there before.
+    """Writes a model as `from_pretrained` reads it, in place of what is there.
 
-    What LoRA changed is put into the weights first.
+    What LoRA changed is put into the weights first. The old model is deleted once the new one is
+    in its place: a kill between the two leaves it beside, as `.NAME.old`.
     """
-    new = folder.with_name(f".{folder.name}.new")
+    new, old = (folder.with_name(f".{folder.name}.{age}") for age in ("new", "old"))
     shutil.rmtree(new, ignore_errors=True)
     whole: Any = merged(model)
     with _silently():
         whole.save_pretrained(new)
         tokenizer.save_pretrained(new)
-    shutil.rmtree(folder, ignore_errors=True)
+    if folder.exists():
+        shutil.rmtree(old, ignore_errors=True)
+        folder.rename(old)
     new.rename(folder)
+    shutil.rmtree(old, ignore_errors=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from commands import CORVIDS, GIFTS, ROOT, Run, article, batch_file, started
+from models import Asking, serving
 
 from rookery.browse.places import bundled
 from rookery.serve.asking import Answered
@@ -142,3 +143,20 @@ def test_the_wheel_holds_the_bundled_pages_and_the_marker_of_types() -> None:
     pages = {path for path in bundled().rglob("*") if path.is_file()}
     assert {str(path.relative_to(ROOT)) for path in pages} | {"rookery/py.typed"} <= held
     assert not any(name.startswith(("tests", "bench", "docs")) for name in held)
+
+
+def test_ctrl_c_ends_a_batch_in_which_every_model_hangs(home: Path, tmp_path: Path) -> None:
+    def hang(asking: Asking) -> None:
+        asking.server.closing.wait(60)
+
+    files = ("--batch", batch_file(tmp_path, 20), "--out", tmp_path / "a.jsonl")
+    with serving(hang) as server:
+        by_model = ("--method", "webglm", "--model", "tiny", "--base-url", server.base_url)
+        asking = started(home, "ask", *files, *CORVIDS, *by_model)
+        until = time.monotonic() + 30
+        while len(server.asked) < 2 and time.monotonic() < until:
+            time.sleep(0.05)
+        os.killpg(asking.pid, signal.SIGINT)
+        _, said = asking.communicate(timeout=15)
+    assert (asking.returncode, len(server.asked) > 1) == (130, True)
+    assert b"the same command goes on from there" in said
