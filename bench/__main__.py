@@ -15,6 +15,7 @@ DATA = {
     "browser": "readability",
     "sessions": "",
     "demonstrations": "squad",
+    "desk": "",
     "decline": "",
     "sides": "boolq",
     "constraint": "squad",

@@ -45,8 +45,8 @@ from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 from bench import report
 from rookery.browse.places import bundled
 from rookery.browse.read import read
+from rookery.learn import actor, rows
 from rookery.learn import reinforce as reinforcing
-from rookery.learn import rows
 from rookery.learn.compared import Item, Items
 from rookery.learn.lesson import Teacher
 from rookery.learn.models import Trained, model_of, read_model, tokenizer_of, write_model
@@ -69,6 +69,9 @@ PROMPT, NEW, GROUP = 32, 16, 4
 """tokens of a prompt, tokens said at most, and episodes of one prompt in RLOO"""
 BEFORE, ROWS = 112, 16
 """tokens of a context, and rows, where logits and frozen layers are tried"""
+FROZEN = 2 / 3
+"""of the layers, from the first on, and the embeddings, where something is frozen: as one does with
+a policy that begins as a good model, and the same on both sides"""
 TARGETS = {"reward model": 1.3, "RLOO": 1.3, "PPO": 2.5}
 
 
@@ -99,6 +102,8 @@ class Work(NamedTuple):
     steps: int
     each: int
     """steps in a turn"""
+    frozen: float
+    """share of the layers of policy and value network"""
     prompts: Sequence[str]
     pairs: Sequence[tuple[list[int], list[int]]]
 
@@ -222,9 +227,14 @@ def alternated(sides: Mapping[str, Side], work: Work, rounds: int) -> dict[str, 
 # Ours
 
 
-def ours(pipe: Connection, work: Work, piece: int = PAIRS) -> None:
-    """One of our trainers, as it comes; comparisons are read so many at once."""
+def ours(pipe: Connection, work: Work, piece: int = PAIRS, shared: bool = True) -> None:
+    """One of our trainers, as it comes; comparisons are read so many at once.
+
+    `shared` False: what is frozen is computed in every pass, by each of the networks.
+    """
     torch.set_num_threads(1)
+    if not shared:
+        actor.trunk_of = lambda *_: None  # type: ignore[attr-defined]
     shares: dict[str, float] = {}
     turns = Turns(pipe, work.each, shares)
     with tempfile.TemporaryDirectory() as out:
@@ -261,7 +271,7 @@ def _reinforce(work: Work, out: Path, turns: Turns, shares: dict[str, float]) ->
         setattr(Teacher, name, timed(label, getattr(Teacher, name)))
     rate = Optimising(RATE, clip=None if work.trainer == "PPO" else 1.0)
     settings = ReinforceSettings(
-        policy=Trained(str(work.folder)),
+        policy=Trained(str(work.folder), work.frozen),
         steps=work.steps,
         optimising=rate,
         sampling=Sampling(tokens=NEW),
@@ -357,7 +367,7 @@ def theirs(pipe: Connection, work: Work) -> None:
         peer.rloo(trl, work.folder, work.prompts, worth, work.steps, settings, turns.step)
     else:
         settings |= {"response_length": NEW, "kl_coef": BETA, "whiten_rewards": True}
-        peer.ppo(trl, work.folder, work.prompts, work.steps, settings, turns.step)
+        peer.ppo(trl, work.folder, work.prompts, work.steps, work.frozen, settings, turns.step)
 
 
 # Ways of one training step
@@ -372,7 +382,7 @@ def full_logits(model: Any, batch: Batch) -> Tensor:
 WAYS: dict[str, tuple[Callable[[Any, Batch], Tensor], float]] = {
     "as it is": (action_logits, 0.0),
     "logits of all positions": (full_logits, 0.0),
-    "lower two thirds frozen": (action_logits, 2 / 3),
+    "lower two thirds frozen": (action_logits, FROZEN),
 }
 
 
@@ -425,7 +435,7 @@ def compared(
 
 def ways(found: Mapping[str, Sequence[Turn]], each: int) -> dict[str, dict[str, float]]:
     """Of each way of a step: its time, that of the first being 1, and its memory."""
-    plain = found["as it is"]
+    plain = next(iter(found.values()))
     return {
         way: {
             "ms": 1e3 * statistics.median(turn.cpu for turn in turns) / each,
@@ -433,6 +443,7 @@ def ways(found: Mapping[str, Sequence[Turn]], each: int) -> dict[str, dict[str, 
                 turn.cpu / one.cpu for turn, one in zip(turns, plain, strict=True)
             ),
             "memory_mib": turns[-1].memory,
+            "memory_times": turns[-1].memory / plain[-1].memory,
         }
         for way, turns in found.items()
     }
@@ -448,23 +459,71 @@ def trainers() -> list[str]:
     return [name for name in TARGETS if name != "PPO"]
 
 
-def measured(
-    size: str, texts: Sequence[str], names: Sequence[str], rounds: int
-) -> tuple[dict[str, Any], dict[str, dict[str, float]], int]:
-    """Of one model: its trainers beside TRL's, the ways of a step, and its weights."""
-    made, folder, found = SIZES[size], SCRATCH / size, dict[str, Any]()
+class Measured(NamedTuple):
+    """Of one model."""
+
+    runs: dict[str, dict[str, Any]]
+    """trainers beside TRL's"""
+    trunk: dict[str, dict[str, float]]
+    """PPO with frozen layers that are computed once, or in every pass"""
+    steps: dict[str, dict[str, float]]
+    """ways of a step of a policy"""
+    weights: int
+
+
+def measured(size: str, texts: Sequence[str], names: Sequence[str], rounds: int) -> Measured:
+    """One model."""
+    made, folder = SIZES[size], SCRATCH / size
     write_models(made, folder, texts)
     weights = sum(each.numel() for each in read_model(Trained(str(folder))).parameters())
     prompts, pairs = data(folder, texts)
 
-    def turns(name: str, sides: Mapping[str, Side]) -> dict[str, list[Turn]]:
+    def turns(name: str, sides: Mapping[str, Side], frozen: float = 0.0) -> dict[str, list[Turn]]:
         print(f"{name}, {size} ...", flush=True)
         each = made.steps[name]
         steps = each * (rounds + 2)
-        return alternated(
-            sides, Work(name, folder, made.episodes, steps, each, prompts, pairs), rounds
-        )
+        work = Work(name, folder, made.episodes, steps, each, frozen, prompts, pairs)
+        return alternated(sides, work, rounds)
 
+    found = _beside(made, pairs, names, turns)
+    trunk: dict[str, dict[str, float]] = {}
+    if "PPO" in names:
+        apart = partial(ours, shared=False)
+        seen = turns("PPO", {"ours": ours, "apart": apart, "theirs": theirs}, FROZEN)
+        tokens = made.episodes * (PROMPT + NEW)
+        found["PPO frozen"] = compared(seen, "ours", made.steps["PPO"], tokens)
+        both = {"in every pass": seen["apart"], "computed once": seen["ours"]}
+        trunk = ways(both, made.steps["PPO"])
+        for row, held in zip(trunk.values(), held_weights(folder), strict=True):
+            row["weights_mib"] = held
+    steps = ways(turns("step", {way: partial(step, way) for way in WAYS}), made.steps["step"])
+    return Measured(found, trunk, steps, weights)
+
+
+def held_weights(folder: Path) -> tuple[float, float]:
+    """MiB of the weights of policy, value network and reference with frozen layers: were they all
+    apart, and as they are.
+
+    The peaks of whole processes do not show them, since weights that nobody changes are pages of
+    the file that they were read from.
+    """
+    made = actor.make(Trained(str(folder), FROZEN), "separate", str(folder / "reward"), 0, "", 0)
+    networks = (made.actor.policy, made.actor.critic, made.reference)
+    every = [weight for network in networks for weight in network.parameters()]
+    apart, shared = (
+        sum(weight.nbytes for weight in some) / 2**20
+        for some in (every, {id(weight): weight for weight in every}.values())
+    )
+    return apart, shared
+
+
+def _beside(
+    made: Size,
+    pairs: Sequence[tuple[list[int], list[int]]],
+    names: Sequence[str],
+    turns: Callable[[str, Mapping[str, Side]], dict[str, list[Turn]]],
+) -> dict[str, dict[str, Any]]:
+    found = {}
     answers = PAIRS * sum(len(one) + len(two) for one, two in pairs) / len(pairs)
     for name in names:
         preferring = name == "reward model"
@@ -473,9 +532,8 @@ def measured(
         tokens = answers if preferring else made.episodes * (PROMPT + NEW)
         for side in ("ours", *pieces):
             label = name if side == "ours" else f"{name} {side}"
-            found[f"{label}, {size}"] = compared(seen, side, made.steps[name], tokens)
-    steps = turns("step", {way: partial(step, way) for way in WAYS})
-    return found, ways(steps, made.steps["step"]), weights
+            found[label] = compared(seen, side, made.steps[name], tokens)
+    return found
 
 
 def main() -> None:
@@ -489,32 +547,36 @@ def main() -> None:
         read(path.read_bytes(), path.as_uri(), "text/html").text
         for path in sorted(bundled().glob("*.html"))
     ]
-    found: dict[str, Any] = {}
-    steps: dict[str, dict[str, float]] = {}
-    weights: dict[str, int] = {}
-    for size in SIZES:
-        seen, tried, weights[size] = measured(size, texts, names, rounds)
-        found |= seen
-        steps |= {f"{way}, {size}": row for way, row in tried.items()}
-    show(found, steps)
-    figures = {"rounds": rounds, "weights": weights, "runs": found, "steps": steps}
-    report.write("learning", {**figures, "targets": TARGETS})
+    found = {size: measured(size, texts, names, rounds) for size in SIZES}
+    tables: dict[str, dict[str, Any]] = {
+        name: {
+            f"{row}, {size}": value
+            for size, one in found.items()
+            for row, value in getattr(one, name).items()
+        }
+        for name in ("runs", "trunk", "steps")
+    }
+    show(**tables)
+    weights = {size: one.weights for size, one in found.items()}
+    report.write("learning", {"rounds": rounds, "weights": weights, **tables, "targets": TARGETS})
 
 
-def show(found: Mapping[str, Any], steps: Mapping[str, Mapping[str, float]]) -> None:
+def show(runs: Mapping[str, Any], trunk: Mapping[str, Any], steps: Mapping[str, Any]) -> None:
     """What was measured, as tables."""
     print("steps and tokens a second of CPU time, ours beside theirs; memory beyond the imports")
-    some = next(iter(found.values()))
-    report.show([name for name, value in some.items() if isinstance(value, float)], found)
+    some = next(iter(runs.values()))
+    report.show([name for name, value in some.items() if isinstance(value, float)], runs)
     print("how many times as fast, turn by turn")
-    for name, row in found.items():
+    for name, row in runs.items():
         print(f"{name}: {' '.join(f'{ratio:.2f}' for ratio in row['ratios'])}")
-    shares = {name: row["shares"] for name, row in found.items() if row["shares"]}
+    shares = {name: row["shares"] for name, row in runs.items() if row["shares"]}
     if shares:
         print("shares of a step of ours")
         report.show(list(next(iter(shares.values()))), shares)
-    print("a training step of a policy")
-    report.show(["ms", "times", "memory_mib"], steps)
+    for title, seen in (("frozen layers of PPO", trunk), ("a training step of a policy", steps)):
+        if seen:
+            print(title)
+            report.show(list(next(iter(seen.values()))), seen)
 
 
 if __name__ == "__main__":

@@ -107,11 +107,12 @@ def ppo(
     folder: Path,
     prompts: Sequence[str],
     steps: int,
+    frozen: float,
     settings: dict[str, Any],
     told: Callable[[], None],
 ) -> None:
     """The PPOTrainer of its wheels 1.10 to 1.12. Rewards and first values are those of the model in
-    `folder`/reward."""
+    `folder`/reward; this share of the lower layers learns nothing."""
     tokenizer = AutoTokenizer.from_pretrained(folder, padding_side="left")
     size = settings["per_device_train_batch_size"]
     args = experimental.PPOConfig(
@@ -130,6 +131,10 @@ def ppo(
         AutoModelForSequenceClassification.from_pretrained(folder / "reward", num_labels=1)
         for _ in range(2)
     )
+    for model in (policy, value) if frozen else ():
+        layers: Any = model.base_model.layers
+        for part in (model.get_input_embeddings(), *layers[: round(frozen * len(layers))]):
+            part.requires_grad_(False)
     rows = Dataset.from_list([{"input_ids": tokenizer(prompt)["input_ids"]} for prompt in prompts])
     trainer = experimental.PPOTrainer(
         args=args,

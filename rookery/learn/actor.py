@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from rookery.learn.models import Trained, read_model
 from rookery.learn.rows import Batch, action_logits, action_logits_and_states, action_values
+from rookery.learn.trunk import Trunk, trunk_of
 
 Value = Literal["separate", "shared", "none"]
 
@@ -45,6 +46,8 @@ class Made(NamedTuple):
     actor: Actor
     reference: Any
     """a model of its own; None: the policy without what LoRA added"""
+    trunk: Trunk | None = None
+    """the frozen layers that they have in common"""
 
 
 def make(
@@ -53,7 +56,8 @@ def make(
     """Reads the networks. What is new in them depends on the seed alone.
 
     A shared value network has two hidden layers of `value_width` (GopherCite, appendix F.1); all
-    values are 0 at first. Raises Failed as `read_model` does.
+    values are 0 at first. Where the policy's lower layers are frozen, a reference and a separate
+    value network that begin with the same ones share them. Raises Failed as `read_model` does.
     """
     with _seeded(seed):
         speaker: Any = read_model(policy)
@@ -69,7 +73,9 @@ def make(
             frozen.requires_grad_(False).eval()
     actor = Actor(speaker, critic, value == "shared")
     # Nothing is dropped out either way; transformers recompute in training mode alone.
-    return Made(actor.train(policy.recompute), frozen)
+    actor.train(policy.recompute)
+    beside = [frozen, critic if value == "separate" else None]
+    return Made(actor, frozen, trunk_of(speaker, [each for each in beside if each is not None]))
 
 
 def reference_logits(made: Made, batch: Batch, temperature: float) -> Tensor:

@@ -24,7 +24,7 @@ from rookery.learn.played import Played, Sampler, World
 from rookery.learn.prefer import PreferSettings, prefer
 from rookery.learn.reinforce import Reinforced, reinforce
 from rookery.learn.rules import ReinforceSettings
-from rookery.learn.run import Run, Told, pulled
+from rookery.learn.run import Cord, Run, Told, pulled
 from rookery.learn.sample import Sampled, sample
 from rookery.learn.scorer import Scorer
 from rookery.learn.worlds import Scores
@@ -133,6 +133,8 @@ class Labelled(msgspec.Struct, frozen=True):
     """What a run has reached."""
 
     reinforced: Reinforced
+    reward: str
+    """the folder of the last reward model"""
     labels: int
     better: float | None
     """share of the last validation labels, 100 at most, in which the policy was preferred to its
@@ -145,24 +147,30 @@ def learn_with_labels(
     labeller: Labeller,
     out: Path,
     told: Told | None = None,
+    cord: Cord = str,
 ) -> Labelled:
     """Trains a policy in `out`, and its reward models in `out`/labels, from people's comparisons.
 
     Goes on where a run was stopped or killed, to the last bit, and asks nobody again what it has
-    heard. Whoever writes a reason into the file `cord` in `out` stops all of it: learning of either
-    kind, playing, and asking. Raises Failed: stopped, no_answers, and as `prefer` and `reinforce`
-    do.
+    heard. Whoever writes a reason into the file `cord` in `out`, or lets the function `cord` give
+    one, stops all of it: learning of either kind, playing, and asking. Raises Failed: stopped,
+    no_answers, and as `prefer` and `reinforce` do.
     """
     accelerator = workers(settings.reinforce.policy.dtype)
+
+    def why() -> str:
+        return pulled(out) or cord()
+
     main = bool(accelerator.is_main_process)
     with Run(out / "labels", settings, accelerator, "requests.jsonl") as run:
         with accelerator.main_process_first():
             kept = Kept(run.folder, main)
-        asking = _Asking(settings, world, labeller, kept, out, accelerator)
-        reached = reinforce(settings.reinforce, asking, out, told)
+        asking = _Asking(settings, world, labeller, kept, out, accelerator, why)
+        reached = reinforce(settings.reinforce, asking, out, told, cord=cord)
         recent = kept.wins()[-RECENT:]
         better = sum(recent) / len(recent) if recent else None
-        return Labelled(reached, len(kept.labels), better)
+        reward = max((run.folder / "rewards").glob("*/model"))
+        return Labelled(reached, str(reward), len(kept.labels), better)
 
 
 class _Asking:
@@ -180,6 +188,7 @@ class _Asking:
         kept: Kept,
         out: Path,
         accelerator: Accelerator,
+        cord: Cord,
     ) -> None:
         self._settings = settings
         self._world = world(lambda pairs: self._scores(pairs), settings.group)
@@ -188,6 +197,7 @@ class _Asking:
         self._kept = kept
         self._out = out
         self._accelerator = accelerator
+        self._cord = cord
         self._drawn: list[Pair] = []
         self._scores: Scores
         self._training: int | None = None
@@ -316,7 +326,7 @@ class _Asking:
             seed=self._settings.prefer.seed + number,
         )
         self._stop_if_pulled()
-        prefer(settings, place, lambda *_: self._stop_if_pulled())
+        prefer(settings, place, cord=self._cord)
         if self._accelerator.is_main_process:
             shutil.rmtree(place / "checkpoints", ignore_errors=True)  # twenty would fill a disk
 
@@ -334,7 +344,7 @@ class _Asking:
 
     def _stop_if_pulled(self) -> None:
         """Raises Failed (stopped) where somebody pulled the cord."""
-        if why := pulled(self._out):
+        if why := self._cord():
             raise Failed(Failure(str(self._out), "stopped", why))
 
 

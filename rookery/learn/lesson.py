@@ -30,6 +30,7 @@ from rookery.learn.portions import Minibatch, Piece, Place, Portions
 from rookery.learn.rows import action_values, entropies, logprobs
 from rookery.learn.rules import ReinforceSettings
 from rookery.learn.surrogate import policy_loss, value_loss, whole_kl
+from rookery.learn.trunk import Kept
 from rookery.records import Failed, Failure
 
 
@@ -76,6 +77,8 @@ class Lesson(NamedTuple):
     begun: Sequence[Minibatch]
     """of the first epoch"""
     tokens: Tokens
+    kept: Kept
+    """of the frozen layers, which no epoch computes again"""
     accounts: Sequence[Account]
     """of all processes"""
 
@@ -137,10 +140,10 @@ class Teacher:
             raise Failed(Failure(f"step {step}", "nothing_said", detail))
         portions = Portions(rows, order, process, self._rules.piece, self._pad, device)
         begun = portions.minibatches(self._rules.minibatches, self._shuffle(step, 0))
-        tokens = _tokens(played, device)
-        self._score(begun, tokens)
+        tokens, kept = _tokens(played, device), Kept(self._made.trunk)
+        self._score(begun, tokens, kept)
         accounts = gather_object(self._accounts(played, tokens))
-        return Lesson(portions, begun, tokens, accounts)
+        return Lesson(portions, begun, tokens, kept, accounts)
 
     def learn(self, lesson: Lesson, step: int, beta: float) -> dict[str, float]:
         """Follows a batch for some epochs; gives what was measured.
@@ -170,7 +173,7 @@ class Teacher:
                     count = len(lesson.accounts) * minibatch.share
                 loss = partial(
                     self._loss,
-                    lesson.tokens,
+                    lesson,
                     tally,
                     1 / max(count, 1e-9),
                     epoch,
@@ -189,14 +192,14 @@ class Teacher:
         return f"{self._rules.seed} minibatches {step} {epoch}"
 
     @torch.no_grad()
-    def _score(self, minibatches: Sequence[Minibatch], tokens: Tokens) -> None:
+    def _score(self, minibatches: Sequence[Minibatch], tokens: Tokens, kept: Kept) -> None:
         """What the reference and the value network say; and the policy, where the pass that learns
         comes too late to ask it."""
         actor, warmth = self._made.actor, self._rules.sampling.temperature
         ahead = len(minibatches) > 1 or actor.shared
         for piece in (piece for minibatch in minibatches for piece in minibatch.pieces):
             batch, at_N, said_BA = piece.batch, piece.tokens_N, piece.batch.said_BA
-            with self._accelerator.autocast():
+            with self._accelerator.autocast(), kept.under(piece):
                 found_BA = logprobs(reference_logits(self._made, batch, warmth), batch)
                 tokens.reference_N[at_N] = found_BA[said_BA]
                 values_BA = None
@@ -271,12 +274,13 @@ class Teacher:
         tokens.returns_N = tokens.advantages_N + tokens.values_N
 
     def _loss(
-        self, tokens: Tokens, tally: Tally, scale: float, epoch: int, first: bool, piece: Piece
+        self, lesson: Lesson, tally: Tally, scale: float, epoch: int, first: bool, piece: Piece
     ) -> Tensor:
         """Of a piece: its part of the minibatch's."""
         rules, batch, at_N = self._rules, piece.batch, piece.tokens_N
-        said_BA, warmth = batch.said_BA, rules.sampling.temperature
-        logits_BAV, values_BA = self._learner.model(batch, warmth)
+        tokens, said_BA, warmth = lesson.tokens, batch.said_BA, rules.sampling.temperature
+        with lesson.kept.under(piece):
+            logits_BAV, values_BA = self._learner.model(batch, warmth)
         new_BA = logprobs(logits_BAV, batch)
         if first:  # nothing has been learnt from this batch yet
             tokens.old_N[at_N] = new_BA.detach()[said_BA]
@@ -301,7 +305,7 @@ class Teacher:
             loss = loss + rules.value_weight * fits_BA.sum()
             tally.add(value_loss=fits_BA, value_clipped=held_BA & said_BA)
         if rules.kl == "loss":
-            with self._accelerator.autocast():
+            with self._accelerator.autocast(), lesson.kept.under(piece):
                 reference_BAV = reference_logits(self._made, batch, warmth)
             kl_BA = whole_kl(logits_BAV, reference_BAV).masked_fill(~said_BA, 0.0)
             loss = (1 - rules.alpha) * loss + rules.alpha * kl_BA.sum()

@@ -58,7 +58,8 @@ class Trained(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """a folder that save_pretrained wrote"""
     frozen: float = 0.0
     """share of the layers, from the first on, that learn nothing, and the embeddings with them
-    (GopherCite, appendix F: 60 %)"""
+    (GopherCite, appendix F: 60 %); LoRA leaves them alone too. `reinforce` computes what comes out
+    of them once for each batch of episodes, for policy, reference and value network together"""
     lora: Lora | None = None
     dtype: Literal["float32", "bfloat16"] = "float32"
     """what is computed in; the weights are kept as float32, or small steps would be lost"""
@@ -90,7 +91,8 @@ def read_model(trained: Trained, head: Head = "language", outputs: int = 1) -> P
 
     A head that the folder does not have is new: its weights are drawn from N(0, 1/(d+1)), where d
     is the width of the model (Ziegler, section 2.1), after torch's seed, and a "token" head's are
-    0. The folder may hold a model with any head. Raises Failed: no_model, bad_model, no_peft.
+    0. The folder may hold a model with any head. Raises Failed: no_model, bad_model, no_peft,
+    no_targets.
     """
     folder = Path(trained.model)
     model, missing = model_of(folder, head, "float32", outputs)
@@ -99,10 +101,13 @@ def read_model(trained: Trained, head: Head = "language", outputs: int = 1) -> P
             _begin(head_of(model), head)
     _forbid_dropout(model)
     freeze(model, trained.frozen)
+    if trained.frozen:
+        for each in embeddings_of(model).values():
+            each.requires_grad_(False)
     if trained.recompute:
         model.activation_checkpointing_enable({"use_reentrant": False})
         model.train()  # in evaluation, transformers recompute nothing
-    return _with_lora(model, trained.lora) if trained.lora else model
+    return _with_lora(model, trained.lora, trained.frozen) if trained.lora else model
 
 
 def model_of(
@@ -185,33 +190,59 @@ def _forbid_dropout(model: PreTrainedModel) -> None:
 
 
 def freeze(model: PreTrainedModel, share: float) -> None:
-    """Lets the embeddings and this share of the layers, from the first on, learn nothing."""
+    """Lets the words' embeddings and this share of the layers, from the first on, learn nothing."""
     if not share:
         return
-    layers = max(
-        (module for module in model.base_model.modules() if isinstance(module, nn.ModuleList)),
-        key=len,
-    )
     model.get_input_embeddings().requires_grad_(False)
-    for layer in layers[: round(share * len(layers))]:
+    for layer in _lower(model, share):
         layer.requires_grad_(False)
 
 
-def _with_lora(model: PreTrainedModel, lora: Lora) -> PreTrainedModel:
+def decoder_of(model: Any) -> nn.Module:
+    """The model without its head, and without what LoRA wraps round it."""
+    plain = model.get_base_model() if hasattr(model, "get_base_model") else model
+    found: nn.Module = plain.base_model
+    return found
+
+
+def layers_of(model: nn.Module) -> nn.ModuleList:
+    """The layers of a model, from the first on."""
+    lists = (each for each in decoder_of(model).modules() if isinstance(each, nn.ModuleList))
+    return max(lists, key=len)
+
+
+def embeddings_of(model: nn.Module) -> dict[str, nn.Embedding]:
+    """Those of words, and of positions where they are learnt, by name."""
+    named = decoder_of(model).named_modules()
+    return {name: each for name, each in named if isinstance(each, nn.Embedding)}
+
+
+def _lower(model: nn.Module, share: float) -> list[nn.Module]:
+    layers = layers_of(model)
+    return list(layers[: round(share * len(layers))])
+
+
+def _with_lora(model: PreTrainedModel, lora: Lora, frozen: float) -> PreTrainedModel:
     try:
         from peft import LoraConfig, get_peft_model
     except ImportError as error:
         detail = "peft is not installed: pip install 'rookery[learn]'"
         raise Failed(Failure("lora", "no_peft", detail)) from error
+    still = {each for layer in _lower(model, frozen) for each in layer.modules()}
     config = LoraConfig(
         r=lora.rank,
         lora_alpha=lora.alpha,
         target_modules=list(lora.targets),
+        exclude_modules=[name for name, each in model.named_modules() if each in still] or None,
         modules_to_save=[name for name in _HEAD_NAMES if hasattr(model, name)],
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # peft asks transformers by an old name
-        wrapped: Any = get_peft_model(model, config)
+        try:
+            wrapped: Any = get_peft_model(model, config)
+        except ValueError as error:
+            detail = "no layer that may learn has such modules: name others, or freeze fewer layers"
+            raise Failed(Failure(", ".join(lora.targets), "no_targets", detail)) from error
     return wrapped  # type: ignore[no-any-return]
 
 

@@ -123,6 +123,7 @@ class Learner:
         if settings.average:
             kept = get_ema_multi_avg_fn(settings.average)  # type: ignore[no-untyped-call]
             self.averages = AveragedModel(self.bare, multi_avg_fn=kept)
+        self.accelerator.register_save_state_pre_hook(_once)
 
     @property
     def bare(self) -> nn.Module:
@@ -180,6 +181,18 @@ class Learner:
         self.accelerator.load_state(str(folder))
         if self.averages is not None:
             self.averages.load_state_dict(torch.load(folder / "averages.pt", weights_only=True))
+
+
+def _once(_: object, states: list[dict[str, Tensor]], __: str) -> None:
+    """Weights that networks share are saved under one name: accelerate would do it too, and tell
+    the log of each."""
+    for state in states:
+        seen = set()
+        for name, weight in list(state.items()):
+            place = weight.data_ptr(), weight.shape
+            if weight.numel() and place in seen:
+                del state[name]
+            seen.add(place)
 
 
 def _optimiser(weights: Sequence[Tensor], settings: Optimising) -> torch.optim.Optimizer:

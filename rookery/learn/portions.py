@@ -29,6 +29,8 @@ class Piece(NamedTuple):
     """Rows that a model is given at once."""
 
     batch: Batch
+    rows: Sequence[int]
+    """their numbers among those of this process"""
     tokens_N: Tensor
     """of the tokens of its actions, row by row, the places among all of this process"""
 
@@ -99,10 +101,10 @@ class Portions:
             return self._nothing()
         batch = collate([self._rows[number] for number in numbers], self._pad, self._device)
         tokens_N = torch.cat([self._ranges[number] for number in numbers])
-        return Piece(batch, tokens_N.to(self._device))
+        return Piece(batch, numbers, tokens_N.to(self._device))
 
     def _nothing(self) -> Piece:
         """For a process that has no row left while others have: it must still meet them."""
         batch = collate([Row([self._pad], [self._pad])], self._pad, self._device)
         unsaid = batch._replace(said_BA=torch.zeros_like(batch.said_BA))
-        return Piece(unsaid, torch.empty(0, dtype=torch.long, device=self._device))
+        return Piece(unsaid, (), torch.empty(0, dtype=torch.long, device=self._device))

@@ -23,7 +23,7 @@ from rookery.learn.models import Trained, read_model, tokenizer_of
 from rookery.learn.optimise import Learner, Optimising, workers
 from rookery.learn.preference import preference_loss, rating_loss, spread
 from rookery.learn.rows import Ids
-from rookery.learn.run import Run, Told
+from rookery.learn.run import Cord, Run, Told
 from rookery.learn.scorer import Scale, outputs, score_rows, showing_of, write_scorer
 from rookery.learn.shown import Showing
 from rookery.records import Failed, Failure
@@ -117,7 +117,9 @@ class Preferred(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """how many answers these are"""
 
 
-def prefer(settings: PreferSettings, out: Path, told: Told | None = None) -> Preferred:
+def prefer(
+    settings: PreferSettings, out: Path, told: Told | None = None, cord: Cord = str
+) -> Preferred:
     """Learns a reward model and writes it to `out`/model; goes on where an earlier call was broken
     off.
 
@@ -126,7 +128,7 @@ def prefer(settings: PreferSettings, out: Path, told: Told | None = None) -> Pre
     checkpoint is as it was.
     """
     accelerator = workers(settings.trained.dtype)
-    with Run(out, settings, accelerator) as run:
+    with Run(out, settings, accelerator, cord=cord) as run:
         showing, model = _begun(settings)
         data = _data(settings, showing)
         steps = batches(len(data.training), settings.batch, settings.epochs, settings.seed)

@@ -6,6 +6,7 @@ that is a `World`'s.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,11 @@ from rookery.learn.diagnose import diagnose
 from rookery.learn.lesson import Teacher
 from rookery.learn.models import tokenizer_of, write_model
 from rookery.learn.optimise import Learner, workers
-from rookery.learn.played import Played, World, chunked
+from rookery.learn.played import Played, Sampler, World, chunked
 from rookery.learn.rules import ReinforceSettings, a2c, ppo, rloo, webgpt
-from rookery.learn.run import Run, Saved, Told
+from rookery.learn.run import Cord, Run, Saved, Told
 from rookery.learn.sample import Sampled, sample
+from rookery.learn.served import Served
 from rookery.records import Failed, Failure
 
 __all__ = ["ReinforceSettings", "Reinforced", "a2c", "ppo", "reinforce", "rloo", "webgpt"]
@@ -50,17 +52,22 @@ def reinforce(
     out: Path,
     told: Told | None = None,
     also: Sequence[Saved] = (),
+    cord: Cord = str,
 ) -> Reinforced:
     """Trains the policy in this world; writes it to `out`/model.
 
-    Goes on where a run with these settings in `out` was stopped, to the last bit. `also` is saved
+    Goes on where a run with these settings in `out` was stopped, to the last bit; with a server
+    that samples, from the same weights, and wherever the server is now. `also` is saved
     and restored with each checkpoint, after the networks: what the world must remember. What is
-    measured at each step is told by `Teacher.learn`. The cord of the run is looked
-    at before each batch is played and before each step of the optimiser. Raises Failed: stopped,
-    not_a_number, run_in_use, other_run, nothing_said, and as `read_model` does.
+    measured at each step is told by `Teacher.learn`. Before each batch is played and each step of
+    the optimiser is made, the run's file of that name and `cord` are asked. Raises Failed: stopped,
+    not_a_number, run_in_use, other_run, nothing_said, and as `read_model` and `Served` do.
     """
     accelerator = workers(settings.policy.dtype)
     tokenizer, ends, pad = tokenizer_of(Path(settings.policy.model))
+    server: Served | None = None
+    if settings.server:
+        server = Served(settings.server, out / "served", tokenizer, ends, settings.sampling)
     value: Value = "none" if settings.advantage == "rloo" else settings.value
     made = make(
         settings.policy,
@@ -71,7 +78,8 @@ def reinforce(
         settings.seed,
     )
     ended = ""
-    with Run(out, settings, accelerator) as run:
+    anywhere = msgspec.structs.replace(settings, server="")
+    with Run(out, anywhere, accelerator, cord=cord) as run:
         updates = settings.steps * settings.epochs * settings.minibatches
         learner = Learner(made.actor, settings.optimising, updates, accelerator, run.pulled)
         if made.reference is not None:
@@ -80,7 +88,8 @@ def reinforce(
         state = _State(learner, controller, *also)
         teacher = Teacher(settings, made, learner, pad)
         for step in run.steps(settings.steps, state, settings.every, told):
-            played = _play(settings, world, made, ends, accelerator, step)
+            sampler = _sampler(settings, made, ends, accelerator, server, step)
+            played = _play(settings, world, sampler, accelerator, step)
             lesson = teacher.read(played, step)
             if settings.budget is not None and lesson.kl > settings.budget:
                 ended = f"the KL of an episode, {lesson.kl:.3g} nats, is above {settings.budget:g}"
@@ -112,15 +121,20 @@ class _State:
             part.load(folder)
 
 
-def _play(
+def _sampler(
     settings: ReinforceSettings,
-    world: World,
     made: Made,
     ends: frozenset[int],
     accelerator: Accelerator,
+    server: Served | None,
     step: int,
-) -> list[Played]:
-    """This process's share of the batch."""
+) -> Sampler:
+    """The policy as it is now, here or in a server."""
+    if server is not None:
+        if accelerator.is_main_process:
+            server.tell(made.actor.policy, step)
+        accelerator.wait_for_everyone()
+        return partial(server.sample, step)
 
     def sampler(
         contexts: Sequence[Sequence[int]], seeds: Sequence[str], allow: Any = None
@@ -128,6 +142,17 @@ def _play(
         with accelerator.autocast():
             return sample(made.actor.policy, contexts, seeds, ends, settings.sampling, allow)
 
+    return sampler
+
+
+def _play(
+    settings: ReinforceSettings,
+    world: World,
+    sampler: Sampler,
+    accelerator: Accelerator,
+    step: int,
+) -> list[Played]:
+    """This process's share of the batch."""
     first = step * settings.episodes
     batch = range(first, first + settings.episodes)
     mine = batch[accelerator.process_index :: accelerator.num_processes]

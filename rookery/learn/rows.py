@@ -130,14 +130,18 @@ def _width(batch: Batch) -> int:
     return batch.actions_BA.shape[1] + 1
 
 
+def inputs(batch: Batch) -> dict[str, Any]:
+    """What a model is called with, to read a batch."""
+    return {
+        "input_ids": batch.tokens_BT,
+        "attention_mask": batch.seen_BT.long(),
+        "position_ids": batch.positions_BT,
+        "use_cache": False,
+    }
+
+
 def _read(model: Any, batch: Batch, **more: Any) -> Any:
-    return model(
-        input_ids=batch.tokens_BT,
-        attention_mask=batch.seen_BT.long(),
-        position_ids=batch.positions_BT,
-        use_cache=False,
-        **more,
-    )
+    return model(**inputs(batch), **more)
 
 
 def _as_drawn(logits_BTV: Tensor, batch: Batch, temperature: float) -> Tensor:

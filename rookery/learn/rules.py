@@ -4,6 +4,7 @@ It knows nothing of how they are followed.
 """
 
 from typing import Literal
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -25,6 +26,9 @@ class ReinforceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     """its steps are `epochs` times `minibatches` for each batch of episodes"""
     sampling: Sampling = Sampling()
     """the temperature divides the logits of the policy and of the reference everywhere"""
+    server: str = ""
+    """the address of a vLLM that samples, such as http://127.0.0.1:8000 (see `learn.served`);
+    empty: this process does"""
     episodes: int = 512
     """in a batch"""
     epochs: int = 4
@@ -88,6 +92,10 @@ class ReinforceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
             raise ValueError("target is a KL of more than 0 nats; leave it out for a fixed beta")
         if not 0 <= self.alpha <= 1:
             raise ValueError("alpha is a share from 0 to 1")
+        parts = urlsplit(self.server)
+        known = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        if self.server and not (known and self.server.isascii()):
+            raise ValueError("server must be an address such as http://127.0.0.1:8000")
 
 
 def ppo(settings: ReinforceSettings) -> ReinforceSettings:

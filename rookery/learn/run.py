@@ -36,6 +36,8 @@ class Saved(Protocol):
 
 Told = Callable[[int, int, dict[str, float]], None]
 """is told the step, how many there are, and what was measured"""
+Cord = Callable[[], str]
+"""says why nothing more may be learnt; empty: go on"""
 
 
 class Run:
@@ -43,9 +45,9 @@ class Run:
 
     `config.json` holds what the run was begun with, `metrics.jsonl` a line for each step,
     `samples.jsonl` what was said, `checkpoints/` the last states. Writing a reason into `cord`
-    stops the run before its next step. `kept` is what there is to go on from. Raises Failed:
-    run_in_use, other_run where the folder holds a run that was begun otherwise, and OSError where
-    it cannot be written.
+    stops the run before its next step, and so does a reason that the function `cord` gives. `kept`
+    is what there is to go on from. Raises Failed: run_in_use, other_run where the folder holds a
+    run that was begun otherwise, and OSError where it cannot be written.
     """
 
     def __init__(
@@ -54,10 +56,12 @@ class Run:
         config: msgspec.Struct,
         accelerator: Accelerator | None = None,
         kept: str = "checkpoints",
+        cord: Cord = str,
     ) -> None:
         self.folder = folder
         self.config = config
         self._accelerator = accelerator
+        self._cord = cord
         self._main = accelerator is None or bool(accelerator.is_main_process)
         """whether this process writes: one of several that share the work does"""
         if self._main:
@@ -98,7 +102,7 @@ class Run:
 
         Processes that share the work must all ask: none goes on where one has seen it.
         """
-        why = pulled(self.folder)
+        why = pulled(self.folder) or self._cord()
         if self._accelerator is None or self._accelerator.num_processes == 1:
             return why
         return next(filter(None, gather_object([why])), "")
@@ -194,6 +198,12 @@ def pulled(folder: Path) -> str:
         return (folder / "cord").read_text("utf-8").strip() or "the cord was pulled"
     except FileNotFoundError:
         return ""
+
+
+def reached(folder: Path) -> int:
+    """After how many steps the last checkpoint of this folder was made; 0: there is none."""
+    made = (folder / "checkpoints").glob("[0-9]*")
+    return max((int(place.name) for place in made), default=0)
 
 
 def measured(folder: Path) -> list[dict[str, float]]:

@@ -1,0 +1,354 @@
+"""Frozen layers that are computed once, beside models that compute them every time."""
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import torch
+import transformers
+from enumerable import ENDS, Browsing, write_listed
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+from transformers import AutoModelForCausalLM, PreTrainedConfig
+from trunk_run import apart, in_two, metrics, settings
+
+from rookery.learn import actor
+from rookery.learn.actor import Made, make, reference_logits
+from rookery.learn.lesson import Teacher
+from rookery.learn.models import Lora, Trained, decoder_of, head_of, layers_of, read_model
+from rookery.learn.optimise import Learner
+from rookery.learn.played import Played
+from rookery.learn.portions import Piece, Place, Portions
+from rookery.learn.reinforce import a2c, reinforce, rloo
+from rookery.learn.rows import Row
+from rookery.learn.sample import Sampling, sample
+from rookery.learn.trunk import Kept, trunk_of
+from rookery.records import Failed
+
+HERE = Path(__file__).parent
+LAYERS, FROZEN = 3, 2
+WIDTHS: dict[str, Any] = {
+    "vocab_size": 40,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": LAYERS,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 64,
+    "initializer_range": 0.1,
+    "bos_token_id": None,
+    "eos_token_id": 0,
+    "pad_token_id": 0,
+}
+GPT2: dict[str, Any] = {**WIDTHS, "n_embd": 32, "n_layer": LAYERS, "n_head": 4}
+MODELS: dict[str, PreTrainedConfig] = {
+    "Llama": transformers.LlamaConfig(**WIDTHS),
+    "tied": transformers.Qwen3Config(**WIDTHS, head_dim=8, tie_word_embeddings=True),
+    "learnt positions": transformers.GPT2Config(**GPT2),
+    "scaled, some windows": transformers.Gemma2Config(**WIDTHS, head_dim=8, sliding_window=3),
+}
+
+
+def write(folder: Path, config: PreTrainedConfig, seed: int = 0) -> str:
+    write_listed(folder, 0)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        made: Any = AutoModelForCausalLM.from_config(config)  # type: ignore[no-untyped-call]
+        made.save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    config = transformers.LlamaConfig(**{**WIDTHS, "vocab_size": 10})
+    return write(tmp_path_factory.mktemp("deep") / "model", config)
+
+
+def half(model: str, **changes: Any) -> Trained:
+    return Trained(model, frozen=FROZEN / LAYERS, **changes)
+
+
+def begun(policy: Trained, reference: str = "", value_model: str = "") -> Made:
+    return make(policy, "separate", value_model, 0, reference, 0)
+
+
+def pieces() -> tuple[list[Piece], list[Piece]]:
+    """The same rows twice, with other rows beside them and so with other padding."""
+    rows = [
+        Row([1 + (7 * row + at) % 39 for at in range(1 + row % 5)], [row, *range(row % 4)])
+        for row in range(9)
+    ]
+    order = [Place(0, number, len(row.action)) for number, row in enumerate(rows)]
+    portions = Portions(rows, order, 0, 4, 0)
+    [first] = portions.minibatches(1, "")
+    second, third = portions.minibatches(2, "other")
+    return list(first.pieces), [*second.pieces, *third.pieces]
+
+
+def told(made: Made, piece: Piece) -> list[Tensor]:
+    """Logits, values, and what the reference says, where there are actions."""
+    logits_BAV, values_BA = made.actor(piece.batch, 1.0)
+    said_BA = piece.batch.said_BA
+    return [
+        logits_BAV[said_BA],
+        values_BA[said_BA],
+        reference_logits(made, piece.batch, 1.0)[said_BA],
+    ]
+
+
+def gradients(made: Made, found: Sequence[Tensor]) -> dict[str, Tensor]:
+    made.actor.zero_grad()
+    (found[0].log_softmax(-1)[:, 0].sum() + (found[1] ** 2).sum()).backward()  # type: ignore[no-untyped-call]
+    named = made.actor.named_parameters()
+    return {name: weight.grad.clone() for name, weight in named if weight.grad is not None}
+
+
+def assert_close(found: Tensor, expected: Tensor) -> None:
+    """To a millionth of the largest number."""
+    atol = 1e-6 * max(float(expected.detach().abs().max()), 1.0)
+    torch.testing.assert_close(found, expected, atol=atol, rtol=0)
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("recompute", [False, True])
+def test_above_the_trunk_all_is_as_in_a_whole_pass(
+    tmp_path: Path, name: str, recompute: bool
+) -> None:
+    """Values and gradients, of pieces that the trunk was computed for and of other ones."""
+    made = begun(half(write(tmp_path / "model", MODELS[name]), recompute=recompute))
+    head_of(made.actor.critic).weight.data += torch.linspace(-0.1, 0.1, 32)
+    kept, (first, others) = Kept(made.trunk), pieces()
+    assert made.trunk is not None
+    for piece in [*first, *others]:
+        whole = told(made, piece)
+        expected = gradients(made, whole)
+        with kept.under(piece):
+            above = told(made, piece)
+        found = gradients(made, above)
+        for one, other in zip(whole, above, strict=True):
+            assert_close(one, other)
+        assert found.keys() == expected.keys()
+        for weight, gradient in found.items():
+            assert_close(gradient, expected[weight])
+
+
+def test_what_fills_up_for_a_process_without_rows_is_read_too(model: str) -> None:
+    made = begun(half(model))
+    [minibatch] = Portions([], [Place(1, 0, 2)], 0, 4, 0).minibatches(1, "")
+    [piece] = minibatch.pieces
+    whole = made.actor(piece.batch, 1.0)
+    for _ in range(2):
+        with Kept(made.trunk).under(piece):
+            for one, found in zip(whole, made.actor(piece.batch, 1.0), strict=True):
+                assert_close(found, one)
+
+
+def lower(model: Any) -> list[torch.nn.Parameter]:
+    decoder: Any = decoder_of(model)
+    return [decoder.get_input_embeddings().weight, *layers_of(model)[:FROZEN].parameters()]
+
+
+def shares(made: Made, model: Any) -> bool:
+    """Whether a model's lower weights are the policy's, and not a copy of them."""
+    pairs = list(zip(lower(made.actor.policy), lower(model), strict=True))
+    assert len({one is other for one, other in pairs}) == 1
+    return pairs[0][0] is pairs[0][1]
+
+
+@pytest.mark.parametrize("name", ["Llama", "tied"])
+def test_the_lower_weights_are_kept_once(tmp_path: Path, name: str) -> None:
+    made = begun(half(write(tmp_path / "model", MODELS[name])))
+    policy, reference = made.actor.policy, made.reference
+    assert shares(made, reference)
+    assert shares(made, made.actor.critic)
+    assert (policy.lm_head.weight is policy.get_input_embeddings().weight) == (name == "tied")
+    assert (reference.lm_head.weight is policy.lm_head.weight) == (name == "tied")
+    above = [layers_of(each)[FROZEN:].parameters() for each in (policy, reference)]
+    assert not any(one is other for one, other in zip(*above, strict=True))
+
+
+@pytest.mark.parametrize("changed", ["embed_tokens", "layers.1.mlp.up_proj"])
+def test_a_model_with_other_lower_weights_keeps_its_own(
+    model: str, tmp_path: Path, changed: str
+) -> None:
+    """Were it one word's embedding by which they differ."""
+    other = write(tmp_path / "other", transformers.AutoConfig.from_pretrained(model))
+    weights = load_file(Path(other) / "model.safetensors")
+    weights[f"model.{changed}.weight"][9, 0] += 1
+    save_file(weights, Path(other) / "model.safetensors", {"format": "pt"})
+    made = begun(half(model), reference=other)
+    assert not shares(made, made.reference)
+    assert shares(made, made.actor.critic)
+    made = begun(half(model), value_model=other)
+    assert shares(made, made.reference)
+    assert not shares(made, made.actor.critic)
+    _, (piece, *_) = pieces()
+    piece = piece._replace(batch=piece.batch._replace(tokens_BT=piece.batch.tokens_BT % 10))
+    whole = told(made, piece)
+    with Kept(made.trunk).under(piece):
+        for one, found in zip(whole, told(made, piece), strict=True):
+            assert_close(one, found)
+
+
+def test_nothing_is_shared_where_something_below_learns(model: str, tmp_path: Path) -> None:
+    policy: Any = read_model(half(model))
+    assert trunk_of(policy, []) is not None
+    policy.get_input_embeddings().requires_grad_(True)
+    assert trunk_of(policy, []) is None
+    assert trunk_of(read_model(Trained(model)), []) is None
+    assert trunk_of(read_model(Trained(model, lora=Lora(rank=2))), []) is None
+    positions: Any = read_model(half(write(tmp_path / "gpt2", MODELS["learnt positions"])))
+    assert trunk_of(positions, []) is not None
+    positions.transformer.wpe.requires_grad_(True)
+    assert trunk_of(positions, []) is None
+
+
+def test_models_that_are_built_otherwise_are_read_as_a_whole(tmp_path: Path) -> None:
+    """BLOOM's layers give more than states; no other error than slowness may come of that."""
+    config = transformers.BloomConfig(vocab_size=40, hidden_size=32, n_layer=LAYERS, n_head=4)
+    made = begun(half(write(tmp_path / "model", config)))
+    assert made.trunk is None
+    assert "forward" not in {name for layer in layers_of(made.actor.policy) for name in vars(layer)}
+
+
+def test_lora_leaves_frozen_layers_alone(model: str) -> None:
+    made = begun(half(model, lora=Lora(rank=2)))
+    assert made.reference is None
+    assert shares(made, made.actor.critic)
+    learning = {name for name, weight in made.actor.named_parameters() if weight.requires_grad}
+    assert any("layers.2" in name and "lora" in name for name in learning)
+    assert not any(f"layers.{number}." in name for name in learning for number in range(FROZEN))
+    assert made.trunk is not None
+
+
+@pytest.mark.parametrize(
+    "trained",
+    [
+        Trained("", frozen=1.0, lora=Lora()),
+        Trained("", lora=Lora(targets=("query",))),
+    ],
+)
+def test_lora_that_finds_nothing_to_change_is_refused(model: str, trained: Trained) -> None:
+    with pytest.raises(Failed, match="name others, or freeze fewer layers"):
+        read_model(msgspec.structs.replace(trained, model=model))
+
+
+def without(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(actor, "trunk_of", lambda *_: None)
+
+
+@pytest.mark.parametrize("recipe", [in_two, a2c, rloo])
+@pytest.mark.parametrize("lora", [None, Lora(rank=2)])
+def test_a_run_learns_the_same_with_and_without(
+    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recipe: Any, lora: Lora | None
+) -> None:
+    rules = recipe(msgspec.structs.replace(settings(model), steps=3, every=3))
+    rules = msgspec.structs.replace(rules, policy=half(model, lora=lora))
+    reinforce(rules, Browsing(0), tmp_path / "shared")
+    without(monkeypatch)
+    reinforce(rules, Browsing(0), tmp_path / "whole")
+    assert apart(tmp_path / "shared", tmp_path / "whole") < 1e-5
+    assert [line["ratio"] for line in metrics(tmp_path / "shared")] == [0.0, 0.0, 0.0]
+    before, after = load_file(Path(model) / "model.safetensors"), metrics(tmp_path / "shared")[-1]
+    moved = load_file(tmp_path / "shared" / "model" / "model.safetensors")
+    still = {name for name in before if torch.equal(before[name], moved[name])}
+    assert {name for name in before if ".0." in name or ".1." in name or "embed" in name} <= still
+    assert after["kl_token"] > 0
+
+
+class Counted:
+    """How many rows a layer did its work on."""
+
+    def __init__(self, layer: Any) -> None:
+        self.rows = 0
+        layer.mlp.register_forward_hook(self._count)
+
+    def _count(self, _: Any, __: Any, output: Tensor) -> None:
+        self.rows += len(output)
+
+
+def test_the_trunk_is_computed_once_for_each_row_of_a_batch(model: str) -> None:
+    made, rules = begun(half(model)), in_two(settings(model))
+    prompts = [[1 + number % 9] * (1 + number % 3) for number in range(13)]
+    said = sample(made.actor.policy, prompts, range(13), ENDS, Sampling(tokens=4))
+    played = [Played(n, [one], float(n), n) for n, one in enumerate(said)]
+    models = (made.actor.policy, made.actor.critic, made.reference)
+    below, above = ([Counted(layers_of(each)[at]) for each in models] for at in (0, FROZEN))
+    teacher = Teacher(rules, made, Learner(made.actor, rules.optimising, 99), 0)
+    for step in range(2):
+        teacher.learn(teacher.read(played, step), step, 0.1)
+    assert [each.rows for each in below] == [26, 0, 0]
+    read = 26 * (1 + rules.epochs)
+    assert [each.rows for each in above] == [read, read, 26]
+
+
+def test_the_reference_says_the_same_after_training(model: str) -> None:
+    """Read as a whole, which is more than the part of it that is its own."""
+    made, rules = begun(half(model)), in_two(settings(model))
+    (piece, *_), _ = pieces()
+    piece = piece._replace(batch=piece.batch._replace(tokens_BT=piece.batch.tokens_BT % 10))
+    before = told(made, piece)
+    teacher = Teacher(rules, made, Learner(made.actor, rules.optimising, 99), 0)
+    for step in range(3):
+        said = sample(made.actor.policy, [[1], [2, 3]] * 4, range(8), ENDS, rules.sampling)
+        played = [Played(n, [one], float(n), n) for n, one in enumerate(said)]
+        teacher.learn(teacher.read(played, step), step, 0.1)
+    logits, values, reference = told(made, piece)
+    assert torch.equal(reference, before[2])
+    assert not torch.allclose(logits, before[0], atol=1e-3)
+    assert not torch.allclose(values, before[1], atol=1e-3)
+    with Kept(made.trunk).under(piece):
+        assert_close(told(made, piece)[2], reference)
+
+
+class Breaks(Exception):
+    pass
+
+
+def test_a_run_with_a_trunk_goes_on_to_the_last_bit(
+    model: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rules = in_two(msgspec.structs.replace(settings(model), steps=4, every=2, policy=half(model)))
+
+    def stop(step: int, _: int, __: dict[str, float]) -> None:
+        if step == 2:
+            raise Breaks
+
+    reinforce(rules, Browsing(0), tmp_path / "whole")
+    with pytest.raises(Breaks):
+        reinforce(rules, Browsing(0), tmp_path / "broken", stop)
+    reinforce(rules, Browsing(0), tmp_path / "broken")
+    assert apart(tmp_path / "whole", tmp_path / "broken") == 0
+    whole, broken = (tmp_path / name / "metrics.jsonl" for name in ("whole", "broken"))
+    assert whole.read_bytes() == broken.read_bytes()
+    assert "shared tensor" not in caplog.text  # weights that networks share are saved once
+
+
+def test_two_processes_with_a_trunk_learn_what_one_learns(model: str, tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2"]
+    command += ["--master_addr", "127.0.0.1", "--master_port", str(port)]
+    command += [str(HERE / "trunk_run.py"), model, str(tmp_path / "two")]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    reinforce(in_two(settings(model)), Browsing(0), tmp_path / "one")
+    assert apart(tmp_path / "one", tmp_path / "two") < 1e-5
+    for one, two in zip(metrics(tmp_path / "one"), metrics(tmp_path / "two"), strict=True):
+        assert one["kl"] == pytest.approx(two["kl"], abs=1e-5)
+        assert one["value_loss"] == pytest.approx(two["value_loss"], rel=1e-4)
+
+
+def test_pieces_of_any_size_learn_the_same(model: str, tmp_path: Path) -> None:
+    for piece in (64, 3):
+        rules = in_two(msgspec.structs.replace(settings(model), piece=piece))
+        reinforce(rules, Browsing(0), tmp_path / str(piece))
+    assert apart(tmp_path / "64", tmp_path / "3") < 1e-5
