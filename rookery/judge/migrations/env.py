@@ -1,0 +1,13 @@
+"""Runs migrations on the connection that `store` hands over."""
+
+from alembic import context
+
+from rookery.judge.tables import metadata
+
+context.configure(
+    connection=context.config.attributes["connection"],
+    target_metadata=metadata,
+    render_as_batch=True,  # SQLite changes a table only by copying it
+    transactional_ddl=True,
+)
+context.run_migrations()

@@ -1,0 +1,247 @@
+"""The tables of the desk (SQLAlchemy Core), alike in SQLite and PostgreSQL.
+
+Times are seconds since 1970 in UTC. Bodies are records as JSON. Judgements, leases, events,
+exclusions, pulls, releases and audits are only ever added. It knows nothing of what is done with
+them.
+"""
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Double,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+Number = BigInteger().with_variant(Integer, "sqlite")
+"""SQLite counts up by itself only in a column of this type"""
+
+people = Table(
+    "people",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("role", Text, nullable=False),
+    Column("made", Double, nullable=False),
+    Column("gone", Double),  # when the person was shut out; their work stays
+)
+
+invites = Table(
+    "invites",
+    metadata,
+    Column("token", Text, primary_key=True),  # its SHA-256
+    Column("person", Text, ForeignKey("people.name"), nullable=False),
+    Column("until", Double, nullable=False),
+    Column("used", Double),
+)
+
+sessions = Table(
+    "sessions",
+    metadata,
+    Column("token", Text, primary_key=True),  # its SHA-256
+    Column("person", Text, ForeignKey("people.name"), nullable=False),
+    Column("began", Double, nullable=False),
+    Column("seen", Double, nullable=False),
+    Column("ended", Double),
+)
+
+pages = Table(
+    "pages",
+    metadata,
+    Column("key", Text, primary_key=True),  # the SHA-256 of the body
+    Column("digest", Text, nullable=False, index=True),
+    Column("url", Text, nullable=False),
+    Column("body", Text, nullable=False),
+)
+
+items = Table(
+    "items",
+    metadata,
+    Column("id", Text, primary_key=True),  # a digest of batch and body
+    Column("number", Number, nullable=False, unique=True),  # in order of arrival
+    Column("batch", Text, nullable=False),
+    Column("form", Text, nullable=False),
+    Column("body", Text, nullable=False),
+    Column("wanted", Integer, nullable=False),  # k: by how many people
+    Column("priority", Integer, nullable=False),
+    Column("gold", Boolean, nullable=False),
+    Column("prelude", Boolean, nullable=False),  # handed out before all others of its batch
+    Column("policy", Integer),  # the step of the training run that wrote the answers
+    Column("made", Double, nullable=False),
+    Column("retired", Double),
+    Column("why", Text),
+    Index("ix_items_batch", "batch", "prelude"),
+)
+
+slots = Table(
+    "slots",
+    metadata,
+    Column("item", Text, ForeignKey("items.id"), primary_key=True),
+    Column("number", Integer, primary_key=True),  # from 0 to k - 1
+    Column("person", Text, ForeignKey("people.name")),  # None: nobody's
+    Column("token", Text),
+    Column("began", Double),
+    Column("until", Double),  # of a lease; past it, the slot is anybody's
+    Column("done", Boolean, nullable=False),
+    # The item's, so that one index holds the slots in the order in which they are handed out.
+    Column("retired", Boolean, nullable=False),
+    Column("form", Text, nullable=False),
+    Column("rank", Integer, nullable=False),  # less its priority: low first
+    Column("arrival", Number, nullable=False),  # its number
+    # Of two who take two places for one person, one fails here.
+    UniqueConstraint("person", "item"),
+)
+OPEN = ~slots.c.done & ~slots.c.retired
+Index(
+    "ix_slots_next",
+    *(slots.c.rank, slots.c.number, slots.c.arrival),
+    sqlite_where=OPEN,
+    postgresql_where=OPEN,
+)
+Index(
+    "ix_slots_next_of_form",
+    *(slots.c.form, slots.c.rank, slots.c.number, slots.c.arrival),
+    sqlite_where=OPEN,
+    postgresql_where=OPEN,
+)
+Index("ix_slots_held", slots.c.person, sqlite_where=~slots.c.done, postgresql_where=~slots.c.done)
+
+leases = Table(
+    "leases",
+    metadata,
+    Column("token", Text, primary_key=True),
+    Column("item", Text, ForeignKey("items.id"), nullable=False),
+    Column("person", Text, ForeignKey("people.name"), nullable=False),
+    Column("began", Double, nullable=False),
+)
+
+drafts = Table(
+    "drafts",
+    metadata,
+    Column("item", Text, ForeignKey("items.id"), primary_key=True),
+    Column("person", Text, ForeignKey("people.name"), primary_key=True),
+    Column("body", Text, nullable=False),  # the form as far as it is filled in
+    Column("saved", Double, nullable=False),
+)
+
+judgements = Table(
+    "judgements",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("number", Number, nullable=False, unique=True),
+    Column("item", Text, ForeignKey("items.id"), nullable=False, index=True),
+    Column("person", Text, ForeignKey("people.name"), nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("body", Text, nullable=False),
+    Column("ended", Double, nullable=False),
+    Column("supersedes", Text, ForeignKey("judgements.id"), unique=True),
+    Index("ix_judgements_person", "person", "item"),
+)
+
+events = Table(
+    "events",
+    metadata,
+    Column("stream", Text, primary_key=True),  # demonstration:ITEM:PERSON
+    Column("number", Integer, primary_key=True),  # from 0 on, without a gap
+    Column("person", Text, nullable=False),
+    Column("body", Text, nullable=False),
+    Column("at", Double, nullable=False),
+    Column("chain", Text, nullable=False),  # SHA-256 of the one before and of this
+)
+
+exclusions = Table(
+    "exclusions",
+    metadata,
+    Column("number", Number, primary_key=True, autoincrement=True),
+    Column("what", Text, nullable=False),  # person or judgement
+    Column("which", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("by", Text, nullable=False),
+    Column("at", Double, nullable=False),
+    Column("lifts", Number, ForeignKey("exclusions.number"), unique=True),
+)
+
+guides = Table(
+    "guides",
+    metadata,
+    Column("form", Text, primary_key=True),
+    Column("version", Integer, primary_key=True),
+    Column("text", Text, nullable=False),
+    Column("by", Text, nullable=False),
+    Column("at", Double, nullable=False),
+)
+
+runs = Table(
+    "runs",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("began", Double, nullable=False),
+    Column("seen", Double, nullable=False),
+    Column("step", Integer, nullable=False),
+    Column("ended", Text),  # how
+)
+
+samples = Table(
+    "samples",
+    metadata,
+    Column("number", Number, primary_key=True, autoincrement=True),
+    Column("run", Text, ForeignKey("runs.name"), nullable=False, index=True),
+    Column("step", Integer, nullable=False),
+    Column("shown", Text, nullable=False),  # what the policy was shown
+    Column("said", Text, nullable=False),
+    Column("reward", Double),
+    Column("at", Double, nullable=False),
+)
+
+pulls = Table(
+    "pulls",
+    metadata,
+    Column("number", Number, primary_key=True, autoincrement=True),
+    Column("run", Text, ForeignKey("runs.name"), nullable=False, index=True),
+    Column("person", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("at", Double, nullable=False),
+)
+
+releases = Table(
+    "releases",
+    metadata,
+    Column("pull", Number, ForeignKey("pulls.number"), primary_key=True),
+    Column("person", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("at", Double, nullable=False),
+)
+
+snapshots = Table(
+    "snapshots",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("body", Text, nullable=False),  # what was asked for, and the ids that it gave
+    Column("digest", Text, nullable=False),
+    Column("by", Text, nullable=False),
+    Column("at", Double, nullable=False),
+)
+
+audits = Table(
+    "audits",
+    metadata,
+    Column("number", Number, primary_key=True, autoincrement=False),  # without a gap
+    Column("person", Text, nullable=False),
+    Column("action", Text, nullable=False),
+    Column("what", Text, nullable=False),
+    Column("at", Double, nullable=False),
+    Column("chain", Text, nullable=False),
+)

@@ -1,0 +1,633 @@
+"""Who gets what next, and what becomes of what is handed in: by hand, and against a plain model."""
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from sqlalchemy import select
+from sqlalchemy.exc import IntegrityError
+from stores import Clock, emptied
+
+from rookery.judge import handing_in, handout, people, tables
+from rookery.judge.handing_in import correct, judged, submit
+from rookery.judge.handout import LEASE, add, claim, order_of, whole_of
+from rookery.judge.store import Store
+from rookery.judge.work import Gold, Item, Judgement, Lease
+from rookery.records import Failed, Question
+
+NAMES = ("Ada", "Ben", "Cyd", "Dov")
+FORMS = ("compare", "thumbs")
+
+
+def item(text: str, form: str = "compare") -> Item:
+    return Item(form, Question(text, f"{text}?"))
+
+
+def work(overall: int = 1) -> Judgement:
+    return Judgement("", "", "", "done", {"overall": overall}, "v1", 1, (1, 0), False, 10.0, 20.0)
+
+
+def put(store: Store, *texts: str, wanted: int = 1, batch: str = "first", **more: Any) -> None:
+    add(store, [item(text) for text in texts], batch, wanted, **more)
+
+
+def given(store: Store, person: str, **more: Any) -> Lease:
+    lease = claim(store, person, **more)
+    assert lease is not None
+    return lease
+
+
+def named(store: Store, person: str, **more: Any) -> str | None:
+    """Which item the person gets."""
+    lease = claim(store, person, **more)
+    return lease.item.question.id if lease else None
+
+
+def hand_in(store: Store, lease: Lease, overall: int = 1) -> str:
+    return submit(store, lease.token, lease.person, work(overall))
+
+
+def kinds(store: Store) -> Counter[tuple[str, str]]:
+    """All judgements, by person and kind."""
+    query = select(tables.judgements.c.person, tables.judgements.c.kind)
+    with store.reading() as connection:
+        return Counter((person, kind) for person, kind in connection.execute(query))
+
+
+def outcome(what: Any, *arguments: Any) -> str:
+    with pytest.raises(Failed) as failed:
+        what(*arguments)
+    return failed.value.failure.outcome
+
+
+@pytest.fixture
+def desk(store: Store) -> Store:
+    """A store with four people."""
+    for name in NAMES:
+        people.add_person(store, name, "labeller")
+    return store
+
+
+def test_the_same_items_are_added_once(desk: Store) -> None:
+    assert add(desk, map(item, "abcb"), "first", 2) == (3, 0)
+    assert add(desk, map(item, "bcd"), "first", 2) == (1, 2)
+    assert add(desk, map(item, "a"), "second", 2) == (1, 0)
+    assert handout.waiting(desk, "Ada") == {"compare": 5}
+    assert handout.item(desk, given(desk, "Ada").item_id) == item("a")
+
+
+def test_an_item_wanted_of_nobody_is_refused(desk: Store) -> None:
+    with pytest.raises(ValueError, match="1 person"):
+        put(desk, "a", wanted=0)
+
+
+def test_no_item_gets_more_people_than_it_is_wanted_of(desk: Store) -> None:
+    put(desk, "a", wanted=2)
+    assert [named(desk, name) for name in NAMES] == ["a", "a", None, None]
+
+
+def test_every_item_has_its_first_judgement_before_any_has_its_second(desk: Store) -> None:
+    put(desk, "a", "b", wanted=2)
+    assert [named(desk, name) for name in NAMES] == ["a", "b", "a", "b"]
+
+
+def test_a_reload_and_a_second_tab_give_the_same_lease_until_later(
+    desk: Store, clock: Clock
+) -> None:
+    put(desk, "a", "b")
+    first = given(desk, "Ada")
+    clock.pass_by(100)
+    assert given(desk, "Ada") == msgspec.structs.replace(first, until=first.until + 100)
+
+
+def test_what_comes_first_is_what_is_most_urgent(desk: Store) -> None:
+    put(desk, "a")
+    put(desk, "b", "c", priority=5)
+    put(desk, "d", priority=-1)
+    assert [named(desk, name) for name in NAMES] == ["b", "c", "a", "d"]
+
+
+def test_a_batch_begins_with_its_prelude(desk: Store) -> None:
+    put(desk, "a", priority=5)
+    put(desk, "b", batch="other")
+    put(desk, "p", "q", wanted=4, prelude=True)
+    seen = []
+    for _ in range(4):
+        lease = given(desk, "Ada")
+        seen.append(lease.item.question.id)
+        hand_in(desk, lease)
+    assert seen == ["p", "q", "a", "b"]
+    assert (named(desk, "Ada"), named(desk, "Ben")) == (None, "p")
+
+
+def test_a_prelude_is_not_got_around(desk: Store) -> None:
+    put(desk, "a")
+    add(desk, [item("p", "thumbs")], "first", 4, prelude=True)
+    with desk.reading() as connection:
+        rows = connection.execute(select(tables.items.c.form, tables.items.c.id))
+        keys = {form: key for form, key in rows}  # noqa: C416
+    assert claim(desk, "Ada", item=keys["compare"]) is None
+    assert named(desk, "Ada", only_form="compare") == "p"
+    assert named(desk, "Ada", only_form="compare") == "p"
+    hand_in(desk, given(desk, "Ada"))
+    assert named(desk, "Ada", item=keys["compare"]) == "a"
+    assert handout.is_prelude(desk, keys["thumbs"])
+    assert not handout.is_prelude(desk, keys["compare"])
+
+
+def test_a_form_may_be_asked_for(desk: Store) -> None:
+    put(desk, "a")
+    add(desk, [item("t", "thumbs")], "first", 1)
+    assert named(desk, "Ada", only_form="thumbs") == "t"
+    assert named(desk, "Ben", only_form="thumbs") is None
+    assert handout.waiting(desk, "Ada") == {"compare": 1, "thumbs": 1}
+    assert handout.waiting(desk, "Ben") == {"compare": 1}
+
+
+def test_what_is_waiting_is_counted_no_further_than_asked(desk: Store) -> None:
+    put(desk, *"abcdef", wanted=3)
+    assert handout.waiting(desk, "Ada", most=4) == {"compare": 4}
+
+
+def test_work_that_was_walked_away_from_comes_back(desk: Store, clock: Clock) -> None:
+    put(desk, "a")
+    given(desk, "Ada")
+    clock.pass_by(LEASE)
+    assert named(desk, "Ben") is None
+    clock.pass_by(0.5)
+    assert named(desk, "Ben") == "a"
+    assert named(desk, "Ada") is None
+
+
+def test_a_beat_puts_a_lease_off_until_the_place_is_another_s(desk: Store, clock: Clock) -> None:
+    put(desk, "a")
+    lease = given(desk, "Ada")
+    for _ in range(3):
+        clock.pass_by(LEASE - 1)
+        assert handout.beat(desk, lease.token) == clock.now + LEASE
+        assert named(desk, "Ben") is None
+    clock.pass_by(LEASE + 1)  # late, but nobody came
+    assert handout.beat(desk, lease.token) == clock.now + LEASE
+    clock.pass_by(LEASE + 1)
+    other = given(desk, "Ben")
+    assert handout.beat(desk, lease.token) is None
+    hand_in(desk, other)
+    assert handout.beat(desk, other.token) is None
+    assert handout.beat(desk, "no such token") is None
+
+
+def test_who_comes_back_late_has_the_work_still_where_nobody_took_it(
+    desk: Store, clock: Clock
+) -> None:
+    put(desk, "a")
+    lease = given(desk, "Ada")
+    clock.pass_by(10 * LEASE)
+    assert given(desk, "Ada").token == lease.token
+    assert named(desk, "Ben") is None
+
+
+def test_late_work_fills_its_place_where_nobody_took_it(desk: Store, clock: Clock) -> None:
+    put(desk, "a")
+    lease = given(desk, "Ada")
+    clock.pass_by(10 * LEASE)
+    assert hand_in(desk, lease) == "done"
+    assert named(desk, "Ben") is None
+
+
+def test_late_work_is_an_extra_where_another_took_its_place(desk: Store, clock: Clock) -> None:
+    put(desk, "a")
+    late = given(desk, "Ada")
+    handing_in.save_draft(desk, late.item_id, "Ada", {"overall": 1})
+    clock.pass_by(LEASE + 1)
+    other = given(desk, "Ben")
+    assert hand_in(desk, late) == "extra"
+    assert hand_in(desk, other) == "done"
+    assert kinds(desk) == {("Ada", "extra"): 1, ("Ben", "done"): 1}
+    assert handing_in.draft(desk, late.item_id, "Ada") is None
+
+
+def test_late_work_takes_another_place_that_is_free(desk: Store, clock: Clock) -> None:
+    put(desk, "a", wanted=2)
+    late = given(desk, "Ada")
+    clock.pass_by(LEASE + 1)
+    given(desk, "Ben")
+    assert hand_in(desk, late) == "done"
+    assert named(desk, "Cyd") is None
+
+
+def test_late_work_takes_the_place_of_one_who_is_late_too(desk: Store, clock: Clock) -> None:
+    put(desk, "a")
+    first = given(desk, "Ada")
+    clock.pass_by(LEASE + 1)
+    second = given(desk, "Ben")
+    clock.pass_by(LEASE + 1)
+    assert [hand_in(desk, first), hand_in(desk, second)] == ["done", "extra"]
+
+
+def test_an_old_tab_hands_in_for_the_lease_that_came_after_it(desk: Store, clock: Clock) -> None:
+    put(desk, "a", wanted=2)
+    old = given(desk, "Ada")
+    clock.pass_by(LEASE + 1)
+    given(desk, "Ben")
+    new = given(desk, "Ada")
+    assert new.token != old.token
+    assert hand_in(desk, old) == "done"
+    assert outcome(hand_in, desk, new) == "already"
+    assert kinds(desk) == {("Ada", "done"): 1}
+
+
+def test_a_double_click_hands_in_once(desk: Store) -> None:
+    put(desk, "a", "b")
+    lease = given(desk, "Ada")
+    assert [hand_in(desk, lease), hand_in(desk, lease)] == ["done", "done"]
+    assert outcome(hand_in, desk, lease, 2) == "already"
+    assert kinds(desk) == {("Ada", "done"): 1}
+    [kept] = judged(desk, "Ada", 9)
+    assert msgspec.structs.replace(kept, id="", item="", by="") == work()
+    assert (kept.item, kept.by) == (lease.item_id, "Ada")
+
+
+def test_nobody_hands_in_what_was_not_theirs_to_do(desk: Store) -> None:
+    put(desk, "a", wanted=2)
+    lease = given(desk, "Ada")
+    assert outcome(submit, desk, lease.token, "Ben", work()) == "no_lease"
+    assert outcome(submit, desk, "made up", "Ben", work()) == "no_lease"
+    assert outcome(handing_in.skip, desk, lease.token, "Ben", "") == "no_lease"
+    assert not kinds(desk)
+
+
+@pytest.mark.parametrize("way", ["skip", "flag"])
+def test_what_is_given_back_goes_to_others_and_never_comes_again(desk: Store, way: str) -> None:
+    put(desk, "a")
+    lease = given(desk, "Ada")
+    give_back = {"skip": handing_in.skip, "flag": handing_in.flag}[way]
+    for _ in range(2):  # a double click
+        give_back(desk, lease.token, "Ada", "too hard")
+    assert outcome(give_back, desk, lease.token, "Ada", "something else") == "already"
+    assert (named(desk, "Ada"), named(desk, "Ben")) == (None, "a")
+    [kept] = judged(desk, "Ada", 9)
+    assert (kept.kind, kept.filled) == (
+        {"skip": "skipped", "flag": "flagged"}[way],
+        {"reason": "too hard"},
+    )
+    assert outcome(hand_in, desk, lease) == "already"
+
+
+def test_what_was_handed_in_cannot_be_skipped(desk: Store, clock: Clock) -> None:
+    put(desk, "a", wanted=2)
+    old = given(desk, "Ada")
+    clock.pass_by(LEASE + 1)
+    given(desk, "Ben")
+    hand_in(desk, given(desk, "Ada"))
+    assert outcome(handing_in.skip, desk, old.token, "Ada", "") == "already"
+
+
+def test_a_draft_is_kept_over_a_reload_and_goes_when_it_is_handed_in(desk: Store) -> None:
+    put(desk, "a")
+    lease = given(desk, "Ada")
+    assert handing_in.draft(desk, lease.item_id, "Ada") is None
+    for filled in ({"overall": 2}, {"overall": 1, "claims": [{"start": 3}]}):
+        handing_in.save_draft(desk, lease.item_id, "Ada", filled)
+        assert handing_in.draft(desk, lease.item_id, "Ada") == filled
+    hand_in(desk, lease)
+    assert handing_in.draft(desk, lease.item_id, "Ada") is None
+
+
+def test_retired_items_are_handed_out_no_more_and_work_on_them_is_taken(
+    desk: Store, clock: Clock
+) -> None:
+    put(desk, "a", "b", wanted=2, policy=3)
+    put(desk, "c", batch="second", policy=4)
+    put(desk, "d")
+    lease = given(desk, "Ada")
+    assert handout.retire(desk, "an old policy", policy_before=4) == 2
+    assert handout.retire(desk, "an old policy", policy_before=4) == 0
+    assert given(desk, "Ada").token == lease.token
+    assert named(desk, "Ben") == "c"
+    assert hand_in(desk, lease) == "done"
+    assert handout.retire(desk, "all of it", batch="first") == 1
+    assert named(desk, "Ada") is None
+    assert handout.retire(desk, "by name", some=[given(desk, "Ben").item_id]) == 1
+    clock.pass_by(LEASE + 1)
+    assert [named(desk, name) for name in NAMES] == [None] * 4
+    with pytest.raises(ValueError, match="which items"):
+        handout.retire(desk, "nothing said")
+
+
+def test_a_correction_takes_the_place_of_what_it_corrects(desk: Store) -> None:
+    put(desk, "a", "b")
+    hand_in(desk, given(desk, "Ada"))
+    [first] = judged(desk, "Ada", 9)
+    change = msgspec.structs.replace(work(2), by="Ada", supersedes=first.id)
+    second = correct(desk, change)
+    assert correct(desk, change) == second  # a double click
+    assert judged(desk, "Ada", 9) == [second]
+    assert (second.item, second.kind, second.filled) == (first.item, "done", {"overall": 2})
+    assert outcome(correct, desk, msgspec.structs.replace(change, filled={})) == "already"
+    third = msgspec.structs.replace(work(3), supersedes=second.id)
+    assert submit(desk, "any", "Ada", third) == "done"
+    assert [one.filled for one in judged(desk, "Ada", 9)] == [{"overall": 3}]
+    assert kinds(desk) == {("Ada", "done"): 3}
+
+
+def test_nobody_corrects_another_s_work(desk: Store) -> None:
+    put(desk, "a", "b")
+    hand_in(desk, given(desk, "Ada"))
+    handing_in.skip(desk, given(desk, "Ada").token, "Ada", "")
+    skipped, first = judged(desk, "Ada", 9)
+    for who, which in (("Ben", first.id), ("Ada", skipped.id), ("Ada", "nothing")):
+        change = msgspec.structs.replace(work(2), by=who, supersedes=which)
+        assert outcome(correct, desk, change) == "no_judgement"
+
+
+def test_the_database_itself_refuses_one_person_two_places(desk: Store) -> None:
+    put(desk, "a", wanted=2)
+    with pytest.raises(IntegrityError), desk.writing() as connection:
+        connection.execute(tables.slots.update().values(person="Ada"))
+
+
+def test_who_comes_back_while_another_takes_over_does_not_take_it_away_again(
+    desk: Store, clock: Clock
+) -> None:
+    put(desk, "a")
+    given(desk, "Ada")
+    clock.pass_by(LEASE + 1)
+    with ThreadPoolExecutor(1) as other:
+        with desk.writing() as connection:
+            taken = {"person": "Ben", "token": "his", "until": None, "done": True}
+            connection.execute(tables.slots.update().values(taken))
+            back = other.submit(claim, desk, "Ada")
+            time.sleep(0.2)
+        assert back.result() is None
+
+
+def test_judgements_are_taken_in_from_elsewhere(desk: Store, fresh: Callable[[str], str]) -> None:
+    put(desk, "a", "b", wanted=2)
+    hand_in(desk, given(desk, "Ada"))
+    [first] = judged(desk, "Ada", 9)
+    second = correct(desk, msgspec.structs.replace(work(2), by="Ada", supersedes=first.id))
+    with Store(fresh("sqlite")) as other:
+        people.add_person(other, "Ada", "labeller")
+        put(other, "a", "b", wanted=2)
+        assert handing_in.restore(other, [first, second]) == 2
+        assert handing_in.restore(other, [first, second]) == 0
+        assert judged(other, "Ada", 9) == [second]
+        assert named(other, "Ada") == "b"
+
+
+def test_answers_are_shown_in_every_order_equally_often_and_always_the_same() -> None:
+    orders = Counter(order_of(str(number), "Ada", 3) for number in range(6000))
+    assert len(orders) == 6
+    assert max(abs(count - 1000) for count in orders.values()) < 150
+    assert order_of("7", "Ada", 3) == order_of("7", "Ada", 3) != order_of("7", "Ben", 3)
+    assert (order_of("7", "Ada", 1), order_of("7", "Ada", 0)) == ((0,), ())
+
+
+def test_one_item_in_ten_is_to_be_filled_in_whole() -> None:
+    assert abs(sum(whole_of(str(number), "Ada") for number in range(10_000)) - 1000) < 150
+    assert (whole_of("7", "Ada", 0.0), whole_of("7", "Ada", 1.0)) == (False, True)
+
+
+def test_an_item_with_gold_is_known_as_one(desk: Store) -> None:
+    checked = Item("compare", Question("g", "?"), gold=Gold({"overall": 1}, "because"))
+    add(desk, [checked, item("a")], "first", 1)
+    with desk.reading() as connection:
+        rows = connection.execute(select(tables.items.c.gold, tables.items.c.body))
+        assert all(gold == (Item.from_json(body).gold is not None) for gold, body in rows)
+    assert outcome(handout.item, desk, "nothing") == "no_item"
+
+
+class Place:
+    """One place of one item, in the model."""
+
+    def __init__(self) -> None:
+        self.person: str | None = None
+        self.until = 0.0
+        self.done = False
+
+
+class Work(NamedTuple):
+    """One item, in the model."""
+
+    number: int
+    text: str
+    form: str
+    batch: str
+    priority: int
+    prelude: bool
+    places: list[Place]
+    judged: dict[str, str]
+    """person to kind"""
+
+
+class Plain:
+    """The hand-out as one would write it for a single process, without a database."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.items: list[Work] = []
+        self.retired: set[int] = set()
+
+    def own(self, one: Work, person: str) -> Place | None:
+        mine = [place for place in one.places if place.person == person]
+        return mine[0] if mine else None
+
+    def free(self, one: Work) -> list[tuple[int, Place]]:
+        return [
+            (number, place)
+            for number, place in enumerate(one.places)
+            if not place.done and (place.person is None or place.until < self.clock.now)
+        ]
+
+    def held(self, person: str, form: str | None) -> list[tuple[float, int, Work]]:
+        return sorted(
+            (-place.until, one.number, one)
+            for one in self.items
+            if (place := self.own(one, person)) and not place.done and form in (None, one.form)
+            if place.until >= self.clock.now or one.number not in self.retired
+        )
+
+    def open(self, person: str) -> list[Work]:
+        return [
+            one
+            for one in self.items
+            if one.number not in self.retired and person not in one.judged
+            if not self.own(one, person) and self.free(one)
+        ]
+
+    def claim(self, person: str, form: str | None) -> tuple[Work, int] | None:
+        if held := self.held(person, form):
+            one = held[0][2]
+        else:
+            ranked = [
+                (-one.priority, self.free(one)[0][0], one.number, one)
+                for one in self.open(person)
+                if form in (None, one.form)
+            ]
+            if not ranked:
+                return None
+            one = self.prelude(person, min(ranked)[3])
+        place = self.own(one, person) or self.free(one)[0][1]
+        place.person, place.until = person, self.clock.now + LEASE
+        return one, one.places.index(place)
+
+    def prelude(self, person: str, best: Work) -> Work:
+        mine = [work for _, _, work in self.held(person, None) if work.number not in self.retired]
+        first = [
+            (-one.priority, one.number, one)
+            for one in self.open(person) + mine
+            if one.prelude and one.batch == best.batch
+        ]
+        return min(first)[2] if first else best
+
+    def submit(self, one: Work, person: str) -> str:
+        place = self.own(one, person)
+        if place is None:
+            places = self.free(one)
+            place = places[0][1] if places else None
+        if place:
+            place.person, place.done = person, True
+        one.judged[person] = "done" if place else "extra"
+        return one.judged[person]
+
+
+PEOPLE = st.sampled_from(NAMES[:3])
+
+
+class Desk(RuleBasedStateMachine):
+    """The store beside the model, step by step."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        super().__init__()
+        self.clock, self.plain = clock, Plain(clock)
+        self.store = emptied(store)
+        for name in NAMES:
+            people.add_person(self.store, name, "labeller")
+        self.leases: list[tuple[Lease, Work]] = []
+        self.handed_in: dict[str, int] = {}
+
+    @initialize()
+    def opens(self) -> None:
+        for number in range(3):
+            self.arrives("compare", "first", priority=0, wanted=1 + number % 2, prelude=False)
+
+    @rule(
+        form=st.sampled_from(FORMS),
+        batch=st.sampled_from(["first", "second"]),
+        priority=st.integers(-1, 1),
+        wanted=st.integers(1, 3),
+        prelude=st.booleans(),
+    )
+    def arrives(self, form: str, batch: str, priority: int, wanted: int, prelude: bool) -> None:
+        number = len(self.plain.items) + 1
+        found = [item(str(number), form)]
+        assert add(self.store, found, batch, wanted, priority, prelude) == (1, 0)
+        places = [Place() for _ in range(wanted)]
+        one = Work(number, str(number), form, batch, priority, prelude, places, {})
+        self.plain.items.append(one)
+
+    @rule(person=PEOPLE, form=st.sampled_from([None, None, *FORMS]))
+    def claims(self, person: str, form: str | None) -> None:
+        expected = self.plain.claim(person, form)
+        lease = claim(self.store, person, only_form=form)
+        if expected is None:
+            assert lease is None
+            return
+        assert lease is not None
+        assert (lease.item.question.id, lease.slot) == (expected[0].text, expected[1])
+        assert lease.until == self.clock.now + LEASE
+        self.leases.append((lease, expected[0]))
+
+    @precondition(lambda self: self.leases)
+    @rule(data=st.data(), overall=st.integers(0, 1))
+    def hands_in(self, data: st.DataObject, overall: int) -> None:
+        lease, one = data.draw(st.sampled_from(self.leases))
+        before = one.judged.get(lease.person)
+        if before is None:
+            assert hand_in(self.store, lease, overall) == self.plain.submit(one, lease.person)
+            self.handed_in[lease.token] = overall
+        elif self.handed_in.get(lease.token) == overall:
+            assert hand_in(self.store, lease, overall) == before
+        else:
+            assert outcome(hand_in, self.store, lease, overall) == "already"
+
+    @precondition(lambda self: self.leases)
+    @rule(data=st.data())
+    def skips(self, data: st.DataObject) -> None:
+        lease, one = data.draw(st.sampled_from(self.leases))
+        if lease.person in one.judged:
+            return
+        handing_in.skip(self.store, lease.token, lease.person, "no")
+        one.judged[lease.person] = "skipped"
+        if place := self.plain.own(one, lease.person):
+            place.person = None
+
+    @precondition(lambda self: self.leases)
+    @rule(data=st.data())
+    def beats(self, data: st.DataObject) -> None:
+        lease, one = data.draw(st.sampled_from(self.leases))
+        place = self.plain.own(one, lease.person)
+        newest = [old for old, same in self.leases if same is one and old.person == lease.person]
+        until = handout.beat(self.store, lease.token)
+        if place and not place.done and newest[-1].token == lease.token:
+            place.until = self.clock.now + LEASE
+            assert until == place.until
+        else:
+            assert until is None
+
+    @rule(seconds=st.sampled_from([1.0, LEASE + 1]))
+    def time_passes(self, seconds: float) -> None:
+        self.clock.pass_by(seconds)
+
+    @rule(data=st.data())
+    def retires(self, data: st.DataObject) -> None:
+        one = data.draw(st.sampled_from(self.plain.items))
+        query = select(tables.items.c.id).where(tables.items.c.number == one.number)
+        with self.store.reading() as connection:
+            key = str(connection.scalar(query))
+        fresh = one.number not in self.plain.retired
+        assert handout.retire(self.store, "old", some=[key]) == fresh
+        self.plain.retired.add(one.number)
+
+    @invariant()
+    def nothing_is_lost_and_nothing_is_given_too_often(self) -> None:
+        query = select(
+            tables.items.c.number, tables.judgements.c.person, tables.judgements.c.kind
+        ).join_from(tables.judgements, tables.items)
+        with self.store.reading() as connection:
+            kept = sorted(tuple(row) for row in connection.execute(query))
+        assert kept == sorted(
+            (one.number, person, kind)
+            for one in self.plain.items
+            for person, kind in one.judged.items()
+        )
+        done = Counter(number for number, _, kind in kept if kind == "done")
+        assert all(done[one.number] <= len(one.places) for one in self.plain.items)
+
+    @invariant()
+    def what_is_waiting_is_what_could_be_had(self) -> None:
+        mine = [one for _, _, one in self.plain.held("Ada", None)]
+        there = [one for one in mine if one.number not in self.plain.retired]
+        expected = Counter(one.form for one in self.plain.open("Ada") + there)
+        assert handout.waiting(self.store, "Ada") == expected
+
+
+def test_the_store_and_the_model_do_the_same_whatever_happens(store: Store, clock: Clock) -> None:
+    machine: Any = partial(Desk, store, clock)
+    some = settings(max_examples=15, stateful_step_count=30, deadline=None)
+    run_state_machine_as_test(machine, settings=some)
