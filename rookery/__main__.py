@@ -15,9 +15,11 @@ import typer
 from rookery import __version__
 from rookery.records import Failed
 from rookery.serve.exits import ANSWERED, MISTAKES, NO_EVIDENCE, USAGE
+from rookery.serve.judging import judge
 from rookery.serve.options import (
     AsJson,
     AsLines,
+    AtDesk,
     BaseUrl,
     Batch,
     Board,
@@ -41,6 +43,7 @@ from rookery.serve.options import (
     Trace,
     Worth,
 )
+from rookery.serve.serving import serve
 
 if TYPE_CHECKING:
     from rookery.serve.session import Settings
@@ -52,8 +55,10 @@ app = typer.Typer(
 )
 cite = typer.Typer(help="Quotes: check those of saved answers.", no_args_is_help=True)
 app.add_typer(cite, name="cite")
+app.add_typer(judge, name="judge")
 learn = typer.Typer(help="Train policies, reward models and rankers.", no_args_is_help=True)
 app.add_typer(learn, name="learn")
+app.add_typer(serve, name="serve")
 
 METHODS = ("extract", "webgpt", "gophercite", "webglm")
 
@@ -231,25 +236,42 @@ def _learn(what: str) -> Callable[[Path, Path | None, bool, bool], None]:
     def command(
         config: Config, out: RunFolder = None, as_json: AsJson = False, board: Board = False
     ) -> None:
-        from rookery.serve.learning import learn
-
-        try:
-            code = learn(what, config, out, as_json, board)
-        except Failed as failed:  # the file, the data, the model or the machine is to be mended
-            _wrong(_told(failed))
-        raise typer.Exit(code)
+        _lesson(what, config, out, as_json, board)
 
     return command
+
+
+def _lesson(
+    what: str, config: Path, out: Path | None, as_json: bool, board: bool, desk: str = ""
+) -> NoReturn:
+    from rookery.serve.learning import learn
+
+    try:
+        code = learn(what, config, out, as_json, board, desk)
+    except Failed as failed:  # the file, the data, the model or the machine is to be mended
+        _wrong(_told(failed))
+    raise typer.Exit(code)
 
 
 LESSONS = {
     "imitate": "Learn to say what was said in chosen episodes.",
     "prefer": "Learn a reward model from comparisons.",
-    "reinforce": "Learn a policy from the rewards of a reward model.",
     "retrieve": "Learn an encoder that ranks what answers will say.",
 }
 for _what, _help in LESSONS.items():
     learn.command(_what, help=_help)(_learn(_what))
+
+
+@learn.command()
+def reinforce(
+    config: Config,
+    out: RunFolder = None,
+    desk: AtDesk = "",
+    as_json: AsJson = False,
+    board: Board = False,
+) -> None:
+    """Learn a policy from the rewards of a reward model, or from people at a desk."""
+    _lesson("reinforce", config, out, as_json, board, desk)
 
 
 @learn.command()

@@ -47,6 +47,15 @@ class Piece(NamedTuple):
     stop: int
 
 
+class Part(NamedTuple):
+    """What a window shows of text[start:end] of a page: of nothing, where it puts something in."""
+
+    text: str
+    start: int
+    end: int
+    block: Block
+
+
 class View:
     """The article view of a page, or with `full` all that it shows; `blocked` domains unlinked."""
 
@@ -155,29 +164,56 @@ class View:
             top = block.start
         return top
 
+    def parts(self, top: int) -> Iterator[Part]:
+        """The same window part by part; joined, they read as it does, but for its last white
+        space."""
+        pieces = list(self._pieces(top))
+        text = self._neutral(pieces)
+        for piece, gap, marks in self._marked(pieces):
+            if gap:
+                yield Part(gap, piece.start, piece.start, piece.block)
+            for start, end, mark in _between(marks, piece):
+                if start < end:
+                    first = pieces[0].start
+                    yield Part(text[start - first : end - first], start, end, piece.block)
+                if mark:
+                    yield Part(mark, end, end, piece.block)
+
     def _drawn(self, top: int) -> Window:
         pieces = list(self._pieces(top))
         if not pieces:
             return Window("", top, top)
-        start, end = pieces[0].start, pieces[-1].end
-        text = neutral(self.page.text[start:end])
-        links, found = self.page.links, self.page.marks
-        link, mark = self._first_link(start), bisect_left(found, start, key=_start)
+        first = pieces[0].start
+        text = self._neutral(pieces)
         shown: list[str] = []
+        for piece, gap, marks in self._marked(pieces):
+            shown.append(gap)
+            for start, end, mark in _between(marks, piece):
+                shown += (text[start - first : end - first], mark)
+        return Window("".join(shown).rstrip(), first, pieces[-1].end)
+
+    def _neutral(self, pieces: list[Piece]) -> str:
+        return neutral(self.page.text[pieces[0].start : pieces[-1].end]) if pieces else ""
+
+    def _marked(self, pieces: list[Piece]) -> Iterator[tuple[Piece, str, list[Inserted]]]:
+        """Each piece with what stands before it and what is put into it."""
+        if not pieces:
+            return
+        links, found = self.page.links, self.page.marks
+        start = pieces[0].start
+        link, mark = self._first_link(start), bisect_left(found, start, key=_start)
         before: Block | None = None
         for piece in pieces:
+            gap = ""
             if before is not None:
-                gap = self.page.text[before.end : piece.block.start]
-                shown.append(between(gap, before, piece.block))
+                gap = between(self.page.text[before.end : piece.block.start], before, piece.block)
             before = piece.block
             marks: list[Inserted] = []
             if link < len(links) and links[link].start < piece.stop:
                 link = self._add_links(marks, piece, link)
             if mark < len(found) and found[mark].start < piece.stop:
                 mark = self._add_marks(marks, piece, mark)
-            words = text[piece.start - start : piece.end - start]
-            shown.append(_with(marks, words, piece.start) if marks else words)
-        return Window("".join(shown).rstrip(), start, end)
+            yield piece, gap, marks
 
     def _pieces(self, top: int) -> Iterator[Piece]:
         """Whole blocks from `top` on, as many as a window holds; one that is longer is cut."""
@@ -263,15 +299,14 @@ class View:
         return f"{' ' * before}{image}{' ' * after}"
 
 
-def _with(marks: list[Inserted], words: str, start: int) -> str:
-    """Words that stand at the place `start`, with what is put in between them."""
-    shown: list[str] = []
-    done = 0
+def _between(marks: list[Inserted], piece: Piece) -> Iterator[tuple[int, int, str]]:
+    """A piece cut where something is put in: from where to where, and what is put in there."""
+    done = piece.start
     for place, _, mark in sorted(marks):
-        at = min(place - start, len(words))
-        shown += (words[done:at], mark)
+        at = max(min(place, piece.end), done)
+        yield done, at, mark
         done = at
-    return "".join(shown) + words[done:]
+    yield done, piece.end, ""
 
 
 def _image(words: str) -> str:

@@ -24,6 +24,7 @@ from rookery.browse.web import Web
 from rookery.cite.verify import verify
 from rookery.records import Episode, Failed, Failure, Hit, Library, Page, Question
 from rookery.serve import demonstrations
+from rookery.serve.beside import Beside
 from rookery.serve.desk import Desk
 from rookery.serve.exits import ANSWERED
 from rookery.serve.files import read_file
@@ -168,25 +169,6 @@ def _choice(sitting: Sitting) -> str:
             return choice
 
 
-class _Beside:
-    """A library, and beside it another one for what the first does not show."""
-
-    def __init__(self, library: Library, beside: Library) -> None:
-        self._library = library
-        self._beside = beside
-
-    def search(self, query: str, k: int) -> list[Hit]:
-        return list(self._library.search(query, k))
-
-    def fetch(self, url: str) -> Page:
-        try:
-            return self._library.fetch(url)
-        except Failed as failed:
-            if failed.failure.outcome != "url_not_shown":
-                raise
-        return self._beside.fetch(url)
-
-
 class _Nearby:
     """The files in the folder of one file, and below: what its links can lead to."""
 
@@ -218,7 +200,7 @@ def _library(session: Session, sitting: Sitting) -> Library:
             web.allow(url)
     nearby = _Nearby(start, session.archive) if start and not is_url(start) else None
     beside = nearby or web
-    return library if beside in (None, library) else _Beside(library, beside)
+    return library if beside in (None, library) else Beside(library, beside)
 
 
 def _path(url: str) -> Path:

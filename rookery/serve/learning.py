@@ -14,8 +14,9 @@ from rookery.records import Failed, Failure
 from rookery.serve.exits import ANSWERED, STOPPED
 from rookery.serve.terminal import clean
 
-Train = Callable[[dict[str, Any], Path, Path, "Told"], msgspec.Struct]
-"""from a table, the file it stands in, the run's folder and who is told, to what was reached"""
+Train = Callable[[dict[str, Any], Path, Path, "Told", str, bool], msgspec.Struct]
+"""from a table, the file it stands in, the run's folder, who is told, the store of a desk, and
+whether this process speaks, to what was reached"""
 Told = Callable[[int, int, dict[str, float]], None]
 SHOWN = 3
 """measures beside the progress bar"""
@@ -73,7 +74,9 @@ SUMMARIES = {
 }
 
 
-def learn(what: str, config: Path, out: Path | None, json: bool, board: bool) -> int:
+def learn(
+    what: str, config: Path, out: Path | None, json: bool, board: bool, desk: str = ""
+) -> int:
     """Trains what a file says; goes on where the same command was stopped or killed.
 
     Gives the exit code: STOPPED where the cord of the run was pulled. Raises Failed for what is
@@ -90,12 +93,11 @@ def learn(what: str, config: Path, out: Path | None, json: bool, board: bool) ->
     err = Console(stderr=True, highlight=False)
     with _Progress(err, folder, main, board) as progress:
         try:
-            reached = TRAINERS[what](table, config, folder, progress.told)
+            reached = TRAINERS[what](table, config, folder, progress.told, desk, main)
         except Failed as failed:
             if failed.failure.outcome != "stopped":
                 raise
-            why = f"stopped: {clean(failed.failure.detail)}; to go on, delete {folder / 'cord'}"
-            err.print(f"{why} and run the same command again", markup=False, soft_wrap=True)
+            err.print(_why(failed.failure, folder), markup=False, soft_wrap=True)
             return STOPPED
         except SafetensorError as error:  # is no OSError, as it is where others write
             detail = (
@@ -105,6 +107,17 @@ def learn(what: str, config: Path, out: Path | None, json: bool, board: bool) ->
     if main:
         _show(what, reached, folder, json, err)
     return ANSWERED
+
+
+def _why(stopped: Failure, folder: Path) -> str:
+    """What stopped a run, and what to do so that it goes on."""
+    cord = folder / "cord"
+    first = (
+        f"delete {cord} and"
+        if cord.exists()
+        else "let a second person release it at the desk, or bring the desk back, and"
+    )
+    return f"stopped: {clean(stopped.detail)}; to go on, {first} run the same command again"
 
 
 def _folder(table: dict[str, Any], config: Path) -> Path:
@@ -143,9 +156,17 @@ def _summary(summary: Summary, reached: dict[str, Any]) -> Iterator[str]:
     if too_long := reached.get("too_long"):
         yield f"left out: {too_long} comparisons and ratings that are too long for the model"
     learnt = reached.get("reinforced") or {}
+    if labelled := reached.get("labelled"):
+        yield from _labelled(labelled)
     if learnt.get("ended"):
         yield f"ended early: {learnt['ended']}"
     yield from (f"look at this: {fault}" for fault in learnt.get("faults", ()))
+
+
+def _labelled(reached: Mapping[str, Any]) -> Iterator[str]:
+    yield f"people compared {reached['labels']} times; reward model: {reached['reward']}"
+    if reached["better"] is not None:
+        yield f"of the last times, they preferred it to its reference in {reached['better']:.0%}"
 
 
 def _measures(
@@ -236,31 +257,39 @@ def _writer(folder: Path) -> Any:
     return SummaryWriter(str(folder / "board"))
 
 
-def _imitate(table: dict[str, Any], config: Path, out: Path, told: Told) -> msgspec.Struct:
+def _imitate(
+    table: dict[str, Any], config: Path, out: Path, told: Told, *_: object
+) -> msgspec.Struct:
     from rookery.learn.config import settings_of
     from rookery.learn.imitate import ImitateSettings, imitate
 
     return imitate(settings_of(table, ImitateSettings, config), out, told)
 
 
-def _prefer(table: dict[str, Any], config: Path, out: Path, told: Told) -> msgspec.Struct:
+def _prefer(
+    table: dict[str, Any], config: Path, out: Path, told: Told, *_: object
+) -> msgspec.Struct:
     from rookery.learn.config import settings_of
     from rookery.learn.prefer import PreferSettings, prefer
 
     return prefer(settings_of(table, PreferSettings, config), out, told)
 
 
-def _retrieve(table: dict[str, Any], config: Path, out: Path, told: Told) -> msgspec.Struct:
+def _retrieve(
+    table: dict[str, Any], config: Path, out: Path, told: Told, *_: object
+) -> msgspec.Struct:
     from rookery.learn.config import settings_of
     from rookery.learn.retrieve import RetrieveSettings, retrieve
 
     return retrieve(settings_of(table, RetrieveSettings, config), out, told)
 
 
-def _reinforce(table: dict[str, Any], config: Path, out: Path, told: Told) -> msgspec.Struct:
+def _reinforce(
+    table: dict[str, Any], config: Path, out: Path, told: Told, desk: str, main: bool
+) -> msgspec.Struct:
     from rookery.serve.reinforcing import reinforced
 
-    return reinforced(table, config, out, told)
+    return reinforced(table, config, out, told, desk, main)
 
 
 TRAINERS: dict[str, Train] = {

@@ -93,4 +93,29 @@ Config = Annotated[Path, typer.Option("--config", metavar="FILE", help="What is 
 RunFolder = Annotated[
     Path | None, typer.Option("--out", metavar="DIR", help="Where the run is kept; resumes there.")
 ]
+AtDesk = Annotated[
+    str,
+    typer.Option(
+        "--desk",
+        metavar="STORE",
+        help="The desk's store, a file or postgresql://HOST/NAME: people there compare where the "
+        "file has [labels], and anyone may stop the run.",
+    ),
+]
 Board = Annotated[bool, typer.Option("--board", help="Also write files for TensorBoard.")]
+DeskStore = Annotated[
+    str,
+    typer.Option(
+        "--store",
+        metavar="PLACE",
+        help="The desk's store: a file, or postgresql://USER@HOST/DATABASE. Without it, one among "
+        "the user's data.",
+    ),
+]
+OneBatch = Annotated[
+    str | None, typer.Option("--batch", metavar="NAME", help="Only this batch; without it, all.")
+]
+Batches = Annotated[
+    list[str] | None,
+    typer.Option("--batch", metavar="NAME", help="Only this batch; may be repeated."),
+]

@@ -1,8 +1,11 @@
-"""`rookery learn reinforce`: the world that a TOML file names, tried before and after."""
+"""`rookery learn reinforce`: the world that a TOML file names, tried before and after, and the desk
+where people compare meanwhile and may stop it."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 
@@ -10,19 +13,25 @@ from rookery.ask.load import questions
 from rookery.draft.gophercite import GopherCiteSettings
 from rookery.draft.webglm import WebglmSettings
 from rookery.learn.config import over, settings_of
+from rookery.learn.labels import Labelled, LabelSettings, Make, learn_with_labels
 from rookery.learn.models import Trained
 from rookery.learn.played import World
 from rookery.learn.reinforce import Reinforced, reinforce
 from rookery.learn.rules import ReinforceSettings, a2c, ppo, rloo, webgpt
-from rookery.learn.run import Told
+from rookery.learn.run import Cord, Told
 from rookery.learn.scorer import Scorer
 from rookery.learn.tried import tried
-from rookery.learn.worlds import BrowserWorld, Browsing
+from rookery.learn.worlds import BrowserWorld, Browsing, Scores
 from rookery.learn.worlds_pages import quote_world, reference_world
 from rookery.learn.worlds_speech import Speech, speech_of
-from rookery.records import Library, Question
+from rookery.records import Failed, Failure, Library, Question
 from rookery.serve.session import Session, Settings
 
+if TYPE_CHECKING:
+    from rookery.learn.desk import Desk
+
+MOST = 4
+"""answers that people compare at once"""
 PAPERS = {"ppo": ppo, "webgpt": webgpt, "a2c": a2c, "rloo": rloo}
 
 
@@ -36,8 +45,8 @@ class WorldSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     places: tuple[str, ...] = msgspec.field(default=(), name="in")
     """as `--in` of `rookery ask` names them; none: the web"""
     engine: str = "wikipedia"
-    reward: str
-    """the folder of a reward model"""
+    reward: str = ""
+    """the folder of a reward model; empty: it is learnt from labels"""
     group: int = 1
     """episodes of one question in a row; 2 or more for rloo"""
     held_out: float = 0.1
@@ -66,6 +75,22 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     world: WorldSettings
     settings: ReinforceSettings
     """what the file does not say is as in the paper"""
+    labels: dict[str, Any] | None = None
+    """LabelSettings but for `reinforce` and `group`; None: there is a reward model"""
+    desk: dict[str, Any] | None = None
+    """DeskSettings; None: those that they begin with"""
+
+    def __post_init__(self) -> None:
+        if bool(self.world.reward) == (self.labels is not None):
+            raise ValueError(
+                "give either world.reward, a reward model, or [labels], from which "
+                "one is learnt meanwhile"
+            )
+        if self.settings.server and self.world.kind == "quotes":
+            raise ValueError(
+                "leave settings.server empty in a world of quotes: a server cannot be held to a "
+                "page token by token"
+            )
 
 
 class Tried(msgspec.Struct, frozen=True):
@@ -77,29 +102,118 @@ class Tried(msgspec.Struct, frozen=True):
     before: dict[str, float]
     """`reward`, the mean of its episodes, and the share that was `answered`"""
     after: dict[str, float]
+    labelled: Labelled | None = None
+    """what came of asking people; None: there was a reward model, which says what was earned"""
 
 
-def reinforced(table: dict[str, Any], path: Path, out: Path, told: Told) -> Tried:
-    """Trains as the table of the file `path` says. Raises Failed (bad_config) and as it goes."""
+class _Worlds(NamedTuple):
+    """Where it learns, and where it is tried, by what scores answers and the size of a group."""
+
+    kept: Make
+    trial: Make
+    asked: str
+    """in the trial"""
+
+
+def reinforced(
+    table: dict[str, Any], path: Path, out: Path, told: Told, desk: str = "", main: bool = True
+) -> Tried:
+    """Trains as the table of the file `path` says, at the desk of the store `desk`, or at none.
+
+    Raises Failed: bad_config, stopped where the cord was pulled, and as it goes.
+    """
     config = settings_of(_over_the_papers(table, path), Config, path)
-    named, settings, said = config.world, config.settings, config.settings.policy.model
-    speech = speech_of(Path(said), settings.sampling.tokens)
-    kept, held = _split(list(questions(Path(named.questions))), named.held_out, settings.seed)
-    scorer = Scorer(Path(named.reward))
-    with Session(Settings(named.places, named.engine)) as session:
-        library = session.open_library()
-        world = _world(named, kept, library, scorer, speech)
-        trial = _world(named, held, library, scorer, speech) if held else world
+    labels = _labels(config, path)
+    named = config.world
+    with (
+        _at(config, desk, path, out, told, main) as there,
+        Session(Settings(named.places, named.engine)) as session,
+    ):
+        worlds = _worlds(config, session.open_library())
+        tell = there.told(told) if there else told
+        if labels and there:
+            return _by_labels(config, labels, worlds, there, out, tell)
+        return _by_reward(config, worlds, out, tell, there.pulled if there else str)
 
-        def earned(folder: str) -> dict[str, float]:
-            count, no_answer = named.tried, settings.no_answer
-            return tried(Path(folder), trial, count, settings.sampling, no_answer)
 
-        before = earned(said)
-        found = reinforce(settings, world, out, told)
-        held_out = f"{len(held)} questions that were held out"
-        asked = held_out if held else f"the {len(kept)} questions that it learnt from"
-        return Tried(found, asked, before, earned(found.model))
+def _by_reward(config: Config, worlds: _Worlds, out: Path, told: Told, cord: Cord) -> Tried:
+    settings, scores = config.settings, Scorer(Path(config.world.reward)).scores
+    before = _earned(config, worlds, settings.policy.model, scores)
+    world = worlds.kept(scores, config.world.group)
+    found = reinforce(settings, world, out, told, cord=cord)
+    return Tried(found, worlds.asked, before, _earned(config, worlds, found.model, scores))
+
+
+def _by_labels(
+    config: Config, labels: LabelSettings, worlds: _Worlds, desk: "Desk", out: Path, told: Told
+) -> Tried:
+    """The last of its reward models says what was earned, before as after."""
+    found = learn_with_labels(labels, worlds.kept, desk, out, told, desk.pulled)
+    scores, learnt = Scorer(Path(found.reward)).scores, found.reinforced
+    before, after = (
+        _earned(config, worlds, model, scores)
+        for model in (config.settings.policy.model, learnt.model)
+    )
+    return Tried(learnt, worlds.asked, before, after, found)
+
+
+def _earned(config: Config, worlds: _Worlds, policy: str, scores: Scores) -> dict[str, float]:
+    settings, named = config.settings, config.world
+    world = worlds.trial(scores, named.group)
+    return tried(Path(policy), world, named.tried, settings.sampling, settings.no_answer)
+
+
+def _labels(config: Config, path: Path) -> LabelSettings | None:
+    """What the file says of labels, and what it says elsewhere that goes with them."""
+    if config.labels is None:
+        return None
+    said = over({"prefer": {"comparisons": ""}}, config.labels)
+    said |= {"reinforce": msgspec.to_builtins(config.settings), "group": config.world.group}
+    labels = settings_of(said, LabelSettings, path)
+    if labels.answers > MOST:
+        detail = f"people compare 2, 3 or {MOST} answers at a desk, and labels.answers is more"
+        raise Failed(Failure(str(path), "bad_config", detail))
+    return labels
+
+
+@contextmanager
+def _at(
+    config: Config, store: str, path: Path, out: Path, told: Told, main: bool
+) -> Iterator["Desk | None"]:
+    """The desk, as long as the run goes on."""
+    if not store:
+        if config.labels is not None or config.desk is not None:
+            detail = "[labels] and [desk] are for a run at a desk: name its store, --desk STORE"
+            raise Failed(Failure(str(path), "bad_config", detail))
+        yield None
+        return
+    try:
+        from rookery.judge.store import Store
+        from rookery.learn.desk import Desk, DeskSettings
+    except ModuleNotFoundError as error:
+        detail = f"a desk needs {error.name}: pip install 'rookery[serve]'"
+        raise Failed(Failure("--desk", "no_desk", detail)) from error
+
+    def waits(count: int) -> None:
+        told(desk.step, config.settings.steps, {"waiting": float(count)})
+
+    settings = settings_of(config.desk or {}, DeskSettings, path)
+    with Store(store) as opened, Desk(opened, out, settings, main, waits) as desk:
+        yield desk
+
+
+def _worlds(config: Config, library: Library) -> _Worlds:
+    named, settings = config.world, config.settings
+    speech = speech_of(Path(settings.policy.model), settings.sampling.tokens)
+    asked = list(questions(Path(named.questions)))
+    kept, held = _split(asked, named.held_out, settings.seed)
+
+    def make(some: list[Question]) -> Make:
+        return lambda scores, group: _world(named, some, library, scores, group, speech)
+
+    held_out = f"{len(held)} questions that were held out"
+    learnt = f"the {len(kept)} questions that it learnt from"
+    return _Worlds(make(kept), make(held or kept), held_out if held else learnt)
 
 
 def _split(asked: list[Question], share: float, seed: int) -> tuple[list[Question], list[Question]]:
@@ -125,14 +239,13 @@ def _world(
     settings: WorldSettings,
     asked: list[Question],
     library: Library,
-    scorer: Scorer,
+    scores: Scores,
+    group: int,
     speech: Speech,
 ) -> World:
     if settings.kind == "browser":
-        browsing = msgspec.structs.replace(settings.browser, group=settings.group)
-        return BrowserWorld(asked, library, scorer.scores, speech, browsing)
+        browsing = msgspec.structs.replace(settings.browser, group=group)
+        return BrowserWorld(asked, library, scores, speech, browsing)
     if settings.kind == "quotes":
-        quoting, group = settings.quotes, settings.group
-        return quote_world(asked, library, scorer.scores, speech, quoting, group=group)
-    shown, group = settings.references, settings.group
-    return reference_world(asked, library, scorer.scores, speech, shown, group=group)
+        return quote_world(asked, library, scores, speech, settings.quotes, group=group)
+    return reference_world(asked, library, scores, speech, settings.references, group=group)

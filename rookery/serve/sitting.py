@@ -3,7 +3,7 @@
 It knows neither terminals nor files. What it wants from a library it says, and is told.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from itertools import groupby
 
 import msgspec
@@ -187,18 +187,31 @@ class Sitting:
 
         `wrap` may record that library. Browsing that has not ended ends with `End: Answer`.
         """
-        flow = browse(self.task, wrap(_Given(self._replies)), self._views)
+        walk = self.walk(wrap)
         steps: list[Step] = []
+        try:
+            while True:
+                shown, said = next(walk)
+                steps.append(Step(shown.prompt, Completion(said)))
+        except StopIteration as ended:
+            browsed: Browsed = ended.value
+            return steps, browsed
+
+    def walk(
+        self, wrap: Callable[[Library], Library] = lambda library: library
+    ) -> Generator[tuple[Observation, str], None, Browsed]:
+        """The same step by step: what was shown, and what was said to it."""
+        flow = browse(self.task, wrap(_Given(self._replies)), self._views)
         left = iter(self.commands)
         try:
             shown = next(flow)
             while True:
                 said = self.draft if shown.answering else next(left, "End: Answer")
-                steps.append(Step(shown.prompt, Completion(said)))
+                yield shown, said
                 shown = flow.send(said)
         except StopIteration as ended:
             browsed: Browsed = ended.value
-            return steps, browsed
+            return browsed
 
     def _again(self) -> None:
         """Everything from the beginning, with what was given before."""

@@ -629,5 +629,5 @@ class Desk(RuleBasedStateMachine):
 
 def test_the_store_and_the_model_do_the_same_whatever_happens(store: Store, clock: Clock) -> None:
     machine: Any = partial(Desk, store, clock)
-    some = settings(max_examples=15, stateful_step_count=30, deadline=None)
+    some = settings(max_examples=40, stateful_step_count=30, deadline=None)
     run_state_machine_as_test(machine, settings=some)

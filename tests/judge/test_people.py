@@ -121,11 +121,11 @@ def test_who_is_shut_out_has_no_session_and_no_invite_left(store: Store, clock: 
 
 
 def test_each_role_may_do_what_those_before_it_may() -> None:
-    roles: tuple[Role, ...] = ("labeller", "reviewer", "researcher", "admin")
-    assert get_args(Role) == roles
+    roles: tuple[Role, ...] = get_args(Role)
+    assert roles[-4:] == ("labeller", "reviewer", "researcher", "admin")
     for has, role in enumerate(roles):
         may = [allowed(Person("Ada", role, 0.0, None), other) for other in roles]
-        assert may == [needs <= has for needs in range(4)]
+        assert may == [needs <= has for needs in range(len(roles))]
         assert not any(allowed(Person("Ada", role, 0.0, 1.0), other) for other in roles)
 
 

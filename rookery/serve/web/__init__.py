@@ -1,0 +1,1 @@
+"""The desk's pages: server-rendered, complete without scripts. What is meant is in `judge`."""

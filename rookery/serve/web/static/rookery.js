@@ -1,0 +1,252 @@
+// What the pages do besides working without this: keys, drafts that save themselves, marked claims.
+"use strict";
+(() => {
+  const one = (selector, root = document) => root.querySelector(selector);
+  const all = (selector, root = document) => [...root.querySelectorAll(selector)];
+  const seen = (element) => element.checkVisibility({ visibilityProperty: true });
+  document.documentElement.classList.add("scripted");
+
+  let hiding = 0;
+  const say = (sentence) => {
+    one("#toast").textContent = sentence;
+    clearTimeout(hiding);
+    hiding = setTimeout(() => { one("#toast").textContent = ""; }, 8000);
+  };
+
+  // Keys. A button with data-key is pressed by it; a choice with data-key is made in the question
+  // that has the focus, or else in the first one that is still open.
+  const TYPED = "textarea, select, [contenteditable], input:not([type=radio], [type=checkbox])";
+  const PRESSED = "a[href], button, summary";
+  document.addEventListener("keydown", (event) => {
+    const off = document.body.dataset.keys === "off";
+    if (off || event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
+    if (event.defaultPrevented || event.target.matches(TYPED)) return;
+    if (event.key === "Enter" && event.target.matches(`${PRESSED}, input`)) return;
+    if (all("[popover]").some((each) => each.matches(":popover-open"))) return;
+    const named = `[data-key="${CSS.escape(event.key)}"]`;
+    const pressed = all(`button${named}, a${named}`).find(seen);
+    const chosen = pressed ? null : choiceOf(named);
+    if (!pressed && !chosen) return;
+    event.preventDefault();
+    if (pressed) pressed.click();
+    else choose(chosen);
+  });
+
+  const choiceOf = (named) => {
+    const questions = all("main fieldset").filter((each) => one(`input${named}`, each) && seen(each));
+    const here = questions.find((each) => each.contains(document.activeElement));
+    const open = questions.find((each) => !one("input:checked", each));
+    const question = here || open || questions.at(-1);
+    return question && one(`input${named}`, question);
+  };
+
+  const choose = (input) => {
+    input.checked = true;
+    input.dispatchEvent(new Event("change", { bubbles: true }));
+    const questions = all("main form fieldset").filter((each) => one("input[data-key]", each));
+    const after = questions[questions.indexOf(input.closest("fieldset")) + 1];
+    const next = after && (one("input:checked", after) || one("input", after));
+    (next || input).focus();
+  };
+
+  // Drafts: each change is kept in this browser at once and at the desk soon after.
+  const form = () => one("form[data-draft]");
+  const place = (its) => `draft ${its.dataset.draft} ${its.elements.page?.value ?? ""}`;
+  const kept = (sentence) => { const at = one("#kept"); if (at) at.textContent = sentence; };
+  const NOT_IN = "You are not in any more. Open an invite link in another tab; what you typed stays here.";
+  const LOST = "No connection. What you typed is kept in this browser, and sent again.";
+  let waiting = 0;
+
+  const changed = (its) => {
+    const entries = [...new FormData(its)].filter(([name]) => name !== "token");
+    try { localStorage.setItem(place(its), JSON.stringify(entries)); } catch { /* full, or refused */ }
+    kept("");
+    clearTimeout(waiting);
+    waiting = setTimeout(save, 1200);
+  };
+
+  const save = async () => {
+    const its = form();
+    if (!its) return;
+    clearTimeout(waiting);
+    const here = place(its), sent = localStorage.getItem(here);
+    const body = new URLSearchParams(new FormData(its));
+    body.set("do", "draft");
+    try {
+      const answer = await fetch(its.action, { method: "POST", body });
+      if (answer.status === 401) return kept(NOT_IN);
+      if (!answer.ok) throw new Error(String(answer.status));
+      const late = (await answer.text()) === "late";
+      if (localStorage.getItem(here) === sent) localStorage.removeItem(here);
+      kept(late ? "Saved. The time for this task ran out: hand it in all the same." : "Saved");
+    } catch {
+      kept(LOST);
+      waiting = setTimeout(save, 5000);
+    }
+  };
+
+  const restored = (its) => {
+    const before = localStorage.getItem(place(its));
+    if (!before) return;
+    const values = new Map();
+    for (const [name, value] of JSON.parse(before)) values.set(name, [...(values.get(name) ?? []), value]);
+    for (const input of its.elements) {
+      if (!input.name || ["hidden", "submit", "button"].includes(input.type)) continue;
+      const said = values.get(input.name) ?? [];
+      if (["radio", "checkbox"].includes(input.type)) input.checked = said.includes(input.value);
+      else if (said.length) input.value = said[0];
+    }
+    save();
+  };
+
+  for (const kind of ["input", "change"]) {
+    document.addEventListener(kind, (event) => {
+      const its = event.target.form;
+      if (its && its === form()) { changed(its); highlight(); }
+    });
+  }
+  window.addEventListener("online", save);
+  document.addEventListener("submit", (event) => {
+    if (event.target.action.endsWith("/leave") && !event.target.action.includes("/tasks/")) localStorage.clear();
+  });
+
+  // Steps of a task are swapped in; what goes wrong on the way leaves the page as it is.
+  document.addEventListener("htmx:before:response", (event) => {
+    const { response, sourceElement } = event.detail.ctx;
+    if (!sourceElement.matches?.("form[data-draft]")) return;
+    if (response.status >= 400 && response.status !== 409) {
+      event.preventDefault();
+      say(response.status === 401 ? NOT_IN : response.status === 413
+        ? "That is more than can be sent at once. Shorten it, then send it again."
+        : "That could not be taken just now. What you typed is kept: send it again in a moment.");
+      return;
+    }
+    localStorage.removeItem(place(sourceElement));
+    clearTimeout(waiting);
+    const { pathname, search } = new URL(response.raw.url);
+    if (!pathname.startsWith("/tasks/")) {
+      event.preventDefault();
+      location.assign(pathname + search);
+    }
+  });
+  document.addEventListener("htmx:error", () => { say(LOST); waiting = setTimeout(save, 5000); });
+  document.addEventListener("htmx:after:swap", () => {
+    ready();
+    if (one(".wrong")) return;
+    window.scrollTo(0, 0);
+    one("#main").focus({ preventScroll: true });
+  });
+
+  // Claims: select a part of the answer, and it becomes a row beside the sentences.
+  const spans = (text) => all("[data-at]", text).filter((each) => each.firstChild);
+  const points = (text) => [...text].length;
+  const units = (text, count) => [...text].slice(0, count).join("").length;
+
+  const marked = () => {
+    const selection = getSelection();
+    if (!selection.rangeCount || selection.isCollapsed) return null;
+    const range = selection.getRangeAt(0);
+    const text = all("[data-text]").find((each) => range.intersectsNode(each));
+    const claims = text && one(`[data-claims="${text.dataset.text}"]`);
+    if (!claims) return null;
+    let start = null, end = null;
+    for (const span of spans(text)) {
+      const node = span.firstChild;
+      if (!range.intersectsNode(node)) continue;
+      const from = range.startContainer === node ? range.startOffset : 0;
+      const to = range.endContainer === node ? range.endOffset : node.length;
+      if (from >= to) continue;
+      start ??= Number(span.dataset.at) + points(node.data.slice(0, from));
+      end = Number(span.dataset.at) + points(node.data.slice(0, to));
+    }
+    if (start === null) return null;
+    const words = [...spans(text).map((each) => each.textContent).join("")].slice(start, end).join("");
+    start += points(words) - points(words.trimStart());
+    end -= points(words) - points(words.trimEnd());
+    return start < end ? { claims, start, end, words: words.trim(), range } : null;
+  };
+
+  const marker = document.createElement("button");
+  marker.type = "button";
+  marker.className = "button primary tiny marker";
+  marker.textContent = "Mark as a claim";
+  marker.addEventListener("pointerdown", (event) => event.preventDefault());
+  marker.addEventListener("click", () => {
+    const found = marked();
+    marker.remove();
+    if (found) { addRow(found); getSelection().removeAllRanges(); }
+  });
+  let looking = 0;
+  document.addEventListener("selectionchange", () => {
+    clearTimeout(looking);
+    looking = setTimeout(() => {
+      const found = marked();
+      if (!found) return marker.remove();
+      const box = found.range.getBoundingClientRect();
+      marker.style.top = `${box.bottom + scrollY + 6}px`;
+      marker.style.left = `${Math.max(8, Math.min(box.left + scrollX, innerWidth - 160))}px`;
+      document.body.append(marker);
+    }, 150);
+  });
+
+  let added = 0;
+  const addRow = ({ claims, start, end, words }) => {
+    const rows = all(".claim-row", claims);
+    const same = rows.find((row) => Number(row.dataset.start) === start && Number(row.dataset.end) === end);
+    const row = same ?? one("template", claims).content.firstElementChild.cloneNode(true);
+    if (!same) {
+      const number = Number(claims.dataset.claims) * 100000 + 50000 + added++;
+      for (const input of all("input", row)) {
+        input.name = input.name.replace(".NEW.", `.${number}.`);
+        if (input.name.endsWith(".start")) input.value = start;
+        if (input.name.endsWith(".end")) input.value = end;
+      }
+      row.dataset.start = start;
+      row.dataset.end = end;
+      one(".claim-text", row).textContent = words;
+      const after = rows.find((each) => Number(each.dataset.start) > start);
+      one(".claim-rows", claims).insertBefore(row, after ?? null);
+    }
+    one("input[type=radio]", row).focus();
+    row.scrollIntoView({ block: "center" });
+  };
+
+  const highlight = () => {
+    if (!window.Highlight || !one("[data-claims]")) return;
+    const ranges = [];
+    for (const claims of all("[data-claims]")) {
+      const text = one(`[data-text="${claims.dataset.claims}"]`);
+      const said = "input[type=radio]:not([value='']):checked, input[type=checkbox]:checked";
+      for (const row of all(".claim-row", claims).filter((each) => one(said, each))) {
+        for (const span of spans(text)) {
+          const at = Number(span.dataset.at), node = span.firstChild, size = points(node.data);
+          const from = Math.max(row.dataset.start - at, 0), to = Math.min(row.dataset.end - at, size);
+          if (from >= to) continue;
+          const range = new Range();
+          range.setStart(node, units(node.data, from));
+          range.setEnd(node, units(node.data, to));
+          ranges.push(range);
+        }
+      }
+    }
+    CSS.highlights.set("claimed", new Highlight(...ranges));
+  };
+
+  // A few seconds to take back what one key did; the history takes it back later, too.
+  const countDown = (undo) => {
+    undo.dataset.counting = "";
+    setTimeout(() => {
+      if (undo.matches(":hover, :focus-within")) countDown(undo);
+      else undo.remove();
+    }, Number(undo.dataset.seconds) * 1000);
+  };
+
+  const ready = () => {
+    marker.remove();
+    if (form()) restored(form());
+    highlight();
+    all("[data-seconds]").forEach(countDown);
+    one(".wrong input, .wrong textarea")?.focus();
+  };
+  ready();
+})();

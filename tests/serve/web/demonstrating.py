@@ -1,0 +1,228 @@
+"""A desk for demonstrations in the tests: its store, its people, its pages, and forms as they are
+sent without a script."""
+
+import shutil
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import uvicorn
+from selectolax.lexbor import LexborHTMLParser, LexborNode
+from starlette.testclient import TestClient
+
+from rookery.browse.browser import answered
+from rookery.browse.rules import Rules
+from rookery.judge import handout, people
+from rookery.judge.store import Store
+from rookery.judge.work import Item, Role
+from rookery.records import Library, Question, digest_of
+from rookery.serve.session import Settings
+from rookery.serve.web.app import make_app
+from rookery.serve.web.guard import Limits
+from rookery.serve.web.sittings import Place, Sittings, Work, keepable
+
+QUESTION = Question("1", "Why do crows bring gifts?")
+CROWS = """<!doctype html><title>Crows</title><main>
+<h1>Crows and gifts</h1>
+<p>Crows bring gifts to people who feed them. A gift needs a giver who means something by it.</p>
+<p>They also play. <a href="jays.html">Jays</a> are their kin, and bury acorns.</p>
+<table><tr><th>Bird</th><th>Gift</th></tr><tr><td>Crow</td><td>bead</td></tr></table>
+<ul><li>A bent paper clip</li><li>Half a walnut shell 🐦‍⬛</li></ul>
+""" + "".join(
+    f"<p>Line {number} of a page about crows, and nothing else.</p>" for number in range(90)
+)
+JAYS = """<!doctype html><title>Jays</title><main>
+<p>Jays bury acorns in September. They find most of them again.</p></main>"""
+PEOPLE: Mapping[str, Role] = {"Ada": "labeller", "Ben": "labeller", "Cleo": "reviewer"}
+EVERYBODY = Limits(sent=1_000_000)
+
+
+def made(place: Path, **named: str) -> Path:
+    """A folder of pages."""
+    place.mkdir()
+    for name, text in {"crows": CROWS, "jays": JAYS, **named}.items():
+        (place / f"{name}.html").write_text(text, encoding="utf-8")
+    return place
+
+
+class Desk(NamedTuple):
+    """A store with people, and the sessions that they hold."""
+
+    store: Store
+    sessions: dict[str, str]
+
+    def item(self, question: Question = QUESTION, **values: object) -> str:
+        """An item that three people may demonstrate, by its id."""
+        rules = values.get("rules", Rules())
+        assert isinstance(rules, Rules)
+        item = Item("demonstrate", question, rules=rules, start=str(values.get("start", "")))
+        handout.add(self.store, [item], "b", 3)
+        lease = handout.claim(self.store, "Ada", item=digest_of(f"b\n{item.to_json()}"))
+        assert lease is not None
+        return lease.item_id
+
+    def place(self, item: str, person: str = "Ada") -> Place:
+        """Where that person's demonstration is."""
+        return Place(item, person)
+
+
+@contextmanager
+def desk(template: Path, folder: Path) -> Iterator[Desk]:
+    """A new desk with Ada and Ben, who label, and Cleo, who reviews."""
+    place = folder / "desk.sqlite"
+    shutil.copyfile(template, place)
+    with Store(str(place)) as store:
+        yield Desk(
+            store,
+            {
+                name: people.enter(store, people.invite(store, name, role, by="root"))
+                for name, role in PEOPLE.items()
+            },
+        )
+
+
+def did(sittings: Sittings, place: Place, library: Library, act: Callable[[Work], str]) -> str:
+    """Does something now, and fetches what it wants."""
+    with sittings.at(place) as work:
+        number = work.number
+    note = sittings.change(place, number, act)
+    fetched(sittings, place, library)
+    return note
+
+
+def fetched(sittings: Sittings, place: Place, library: Library) -> None:
+    """Has what is wanted, until nothing is."""
+    while True:
+        with sittings.at(place) as work:
+            wanted, number = work.sitting.wanted, work.number
+        if wanted is None:
+            return
+        reply = keepable(wanted[0], answered(library, wanted))
+        sittings.change(place, number, lambda work: work.sitting.reply(reply))  # noqa: B023
+
+
+def state(work: Work) -> tuple[object, ...]:
+    """All that is shown of a work, and where it stands."""
+    sitting = work.sitting
+    return (
+        sitting.shown.prompt,
+        sitting.shown.quotes,
+        sitting.shown.left,
+        sitting.commands,
+        sitting.wanted,
+        sitting.draft,
+        sitting.browsed,
+        work.number,
+        [page.digest for page in work.pages],
+    )
+
+
+@contextmanager
+def client(desk: Desk, settings: Settings, person: str = "Ada") -> Iterator[TestClient]:
+    """The desk's pages, as one person's browser without scripts sees them."""
+    with TestClient(
+        make_app(desk.store, settings, EVERYBODY), headers={"sec-fetch-site": "same-origin"}
+    ) as browser:
+        browser.cookies.set("rookery", desk.sessions[person])
+        yield browser
+
+
+@contextmanager
+def served(desk: Desk, settings: Settings) -> Iterator[str]:
+    """The desk on a free port, and its address."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    app = make_app(desk.store, settings, EVERYBODY)
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False))
+    thread = threading.Thread(target=server.run, args=([listener],))
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join()
+        listener.close()
+
+
+def person_at(browser: TestClient, desk: Desk, name: str) -> None:
+    """Somebody else sits down at this browser."""
+    browser.cookies.set("rookery", desk.sessions[name])
+
+
+class Seen:
+    """A page, its words, and its forms."""
+
+    def __init__(self, browser: TestClient, address: str) -> None:
+        self.browser = browser
+        self.take(browser.get(address))
+
+    def take(self, answer: object) -> "Seen":
+        """What came in its place."""
+        self.answer = answer
+        self.status: int = answer.status_code  # type: ignore[attr-defined]
+        self.html: str = answer.text  # type: ignore[attr-defined]
+        self.path: str = answer.url.path  # type: ignore[attr-defined]
+        self.tree = LexborHTMLParser(self.html)
+        return self
+
+    @property
+    def words(self) -> str:
+        """Its text, white space joined."""
+        return " ".join(self.one("main").text(separator=" ").split())
+
+    def one(self, selector: str) -> LexborNode:
+        """The first element that fits."""
+        found = self.tree.css_first(selector)
+        assert found is not None, f"{selector} is not on the page"
+        return found
+
+    def note(self) -> str:
+        """What it says did not work."""
+        found = self.tree.css_first("[role=alert]")
+        return found.text() if found else ""
+
+    def presses(self, words: str, **typed: str) -> "Seen":
+        """Presses the button that says this, its form filled in like this."""
+        buttons = [each for each in self.tree.css("main button") if words in each.text()]
+        assert buttons, f"no button says {words!r}"
+        return self.sends(buttons[0], typed)
+
+    def sends(self, button: LexborNode, typed: Mapping[str, str] = {}) -> "Seen":
+        """Sends the form of a button, as browsers do."""
+        action, fields = self.form(button)
+        return self.take(self.browser.post(action, data={**fields, **typed}))
+
+    def form(self, button: LexborNode) -> tuple[str, dict[str, str]]:
+        """Where a button sends what."""
+        named = button.attributes.get("form")
+        form = self.one(f"form#{named}") if named else _above(button)
+        fields = {}
+        for each in form.css("input, textarea, select"):
+            name = each.attributes.get("name")
+            if name and each.attributes.get("type") not in ("checkbox", "radio"):
+                fields[name] = _value(each)
+        if name := button.attributes.get("name"):
+            fields[name] = button.attributes.get("value") or ""
+        return form.attributes["action"] or "", fields
+
+
+def _above(node: LexborNode) -> LexborNode:
+    at: LexborNode | None = node
+    while at is not None and at.tag != "form":
+        at = at.parent
+    assert at is not None
+    return at
+
+
+def _value(field: LexborNode) -> str:
+    if field.tag == "select":
+        option = field.css_first("option")
+        return (option.attributes.get("value") or "") if option else ""
+    if field.tag == "textarea":
+        return field.text()
+    return field.attributes.get("value") or ""

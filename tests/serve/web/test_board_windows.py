@@ -1,0 +1,83 @@
+"""The board and the cord in a real browser: every screen at three widths, in light and dark."""
+
+from collections.abc import Iterator
+from typing import Literal
+
+import pytest
+from boards import hire, train, work
+from playwright.sync_api import expect
+from windows import Seen, Site, flaws
+
+from rookery.judge import cord, snapshots
+from rookery.judge.frozen import Wanted
+
+SCREENS = (
+    "/board",
+    "/board/quality?batch=ravens",
+    "/board/returned",
+    "/board/excluded",
+    "/board/snapshots",
+    "/board/people",
+    "/board/guides",
+    "/board/guides/supported",
+    "/board/book",
+    "/board/work/ada",
+    "/cord",
+    "/cord/runs/jays-run",
+    "/cord/1/release",
+)
+LOOKS: dict[int, Literal["light", "dark"]] = {360: "light", 768: "dark", 1280: "light"}
+
+
+@pytest.fixture(scope="module")
+def busy(site: Site) -> Site:
+    """With work done, and runs that learn."""
+    hire(site.opened)
+    work(site.opened)
+    train(site.opened)
+    snapshots.freeze(site.opened.store, "first", Wanted(), "lea")
+    return site
+
+
+@pytest.fixture(scope="module")
+def seen(busy: Site) -> Iterator[Seen]:
+    with busy.window("lea", "researcher") as window:
+        yield window
+
+
+@pytest.mark.parametrize("address", SCREENS)
+def test_axe_finds_nothing_and_no_screen_is_wider_than_the_window(seen: Seen, address: str) -> None:
+    page = seen.page
+    for width, scheme in LOOKS.items():
+        page.set_viewport_size({"width": width, "height": 800})
+        page.emulate_media(color_scheme=scheme)
+        page.goto(address)
+        page.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
+        wide = "document.documentElement.scrollWidth > document.documentElement.clientWidth"
+        assert not page.evaluate(wide), width
+        assert flaws(page) == [], width
+    assert seen.said == []
+
+
+def test_a_labeller_stops_a_run_by_the_keyboard_alone(busy: Site) -> None:
+    with busy.window("bob") as (page, said):
+        page.goto("/")
+        stop = page.get_by_role("link", name="Stop training")
+        stop.focus()
+        page.keyboard.press("Enter")
+        page.wait_for_url("**/cord")
+        page.get_by_label("Why?").focus()
+        page.keyboard.type("It swears")
+        page.keyboard.press("Enter")
+        expect(page.get_by_text("The cord is pulled")).to_be_visible()
+        assert said == []
+    pull = cord.pulled(busy.opened.store, "crows-run")
+    assert pull is not None
+    assert (pull.person, pull.reason) == ("bob", "It swears")
+
+
+def test_a_snapshot_comes_as_a_file(seen: Seen) -> None:
+    seen.page.goto("/board/snapshots")
+    with seen.page.expect_download() as download:
+        seen.page.get_by_role("button", name="Download first").click()
+    assert download.value.suggested_filename == "first.zip"

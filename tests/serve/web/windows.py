@@ -1,0 +1,107 @@
+"""A real desk on a free port, and a real Chromium before it, for the tests of the pages."""
+
+import shutil
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import axe_playwright_python
+import uvicorn
+from playwright.sync_api import Browser, BrowserContext, Dialog, Page, sync_playwright
+from visits import Opened
+
+from rookery.judge import people
+from rookery.judge.work import Role
+from rookery.serve.session import Settings
+from rookery.serve.web.app import make_app
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js").read_text(encoding="utf-8")
+LEVELS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+PATIENCE = 5_000
+"""milliseconds that an element may take to come"""
+
+
+class Seen(NamedTuple):
+    """Somebody who is in, before a window."""
+
+    page: Page
+    said: list[str]
+    """what the browser complained of: errors, refused scripts, questions that a script asked"""
+
+
+class Site(NamedTuple):
+    """A desk that answers at an address."""
+
+    opened: Opened
+    address: str
+    browser: Browser
+
+    @contextmanager
+    def window(self, name: str = "lena", role: Role = "labeller", **kind: Any) -> Iterator[Seen]:
+        """A new window in which somebody has just come in."""
+        context = self.browser.new_context(base_url=self.address, reduced_motion="reduce", **kind)
+        try:
+            yield self._seen(context, name, role)
+        finally:
+            context.close()
+
+    def _seen(self, context: BrowserContext, name: str, role: Role) -> Seen:
+        context.set_default_timeout(PATIENCE)
+        page, said = context.new_page(), list[str]()
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.on("dialog", lambda dialog: _dismissed(dialog, said))
+        page.on("console", lambda line: said.append(line.text) if line.type == "error" else None)
+        page.goto(f"/enter/{people.invite(self.opened.store, name, role, 'ada')}")
+        page.get_by_role("button", name="Come in").click()
+        page.wait_for_url("**/?said=in")
+        return Seen(page, said)
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """The browser of this machine, for as many windows as are wanted."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@contextmanager
+def serving(opened: Opened) -> Iterator[str]:
+    """The desk on a free port, and its address."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    app = make_app(opened.store, Settings(("rookery:corvids",)), opened.limits)
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False))
+    thread = threading.Thread(target=server.run, args=([listener],))
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join()
+        listener.close()
+
+
+def flaws(page: Page) -> list[str]:
+    """What axe finds wrong on a page (WCAG A to 2.2 AA, and good practice)."""
+    if not page.evaluate("typeof axe === 'object'"):
+        page.evaluate(AXE)
+    options = {"runOnly": LEVELS, "resultTypes": ["violations"]}
+    found = page.evaluate("options => axe.run(document, options)", options)
+    return [
+        f"{flaw['id']}: {node['html'][:120]}"
+        for flaw in found["violations"]
+        for node in flaw["nodes"]
+    ]
+
+
+def _dismissed(dialog: Dialog, said: list[str]) -> None:
+    said.append(dialog.message)
+    dialog.dismiss()
