@@ -16,6 +16,8 @@ DATA = {
     "sessions": "",
     "demonstrations": "squad",
     "desk": "",
+    "killed": "",
+    "installed": "",
     "decline": "",
     "sides": "boolq",
     "constraint": "squad",

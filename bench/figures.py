@@ -195,6 +195,26 @@ def desk(found: Found) -> Iterator[str]:
     yield from systems(times, ".2f")
 
 
+def killed(found: Found) -> Iterator[str]:
+    yield (
+        f"A server is killed with `kill -9` {found['kills']} times while demonstrations are made "
+        f"in it; {found['deeds answered']} deeds were answered, {found['demonstrations finished']} "
+        "demonstrations of one script handed in.\n"
+    )
+    lost = ("deeds lost", "pages that differed afterwards", "that differ from the first")
+    yield from goals(at_most(name, 0, found[name], "", "d") for name in lost)
+
+
+def installed(found: Found) -> Iterator[str]:
+    yield (
+        f"The wheel in an environment of its own, which takes {found['plain_mib']:.0f} MiB without "
+        "the extra; the first page with its styles and scripts, as they travel.\n"
+    )
+    yield from goals(
+        at_most(name, row["most"], row["found"], "", ".1f") for name, row in found["rows"].items()
+    )
+
+
 def decline(found: Found) -> Iterator[str]:
     best, most = found["true_best"], found["trials"][max(found["trials"], key=int)]
     yield (
@@ -541,6 +561,8 @@ SECTIONS: tuple[tuple[str, str, Callable[[Found], Iterator[str]]], ...] = (
     ("sessions", "Many sessions at once", sessions),
     ("demonstrations", "Demonstrations by script", demonstrations),
     ("desk", "The desk's hand-out", desk),
+    ("killed", "Demonstrations in a server that is killed", killed),
+    ("installed", "The desk from its wheel", installed),
     ("decline", "Declining with a promise", decline),
     ("sides", "Both sides, by words alone", sides),
     ("constraint", "The verbatim constraint", constraint),

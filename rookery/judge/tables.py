@@ -1,4 +1,4 @@
-"""The tables of the desk (SQLAlchemy Core), alike in SQLite and PostgreSQL.
+"""The tables of desk and reading pages (SQLAlchemy Core), alike in SQLite and PostgreSQL.
 
 Times are seconds since 1970 in UTC. Bodies are records as JSON. Judgements, leases, events,
 exclusions, pulls, releases and audits are only ever added. It knows nothing of what is done with
@@ -244,4 +244,36 @@ audits = Table(
     Column("what", Text, nullable=False),
     Column("at", Double, nullable=False),
     Column("chain", Text, nullable=False),
+)
+
+answers = Table(
+    "answers",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("person", Text, ForeignKey("people.name"), nullable=False),  # who asked
+    Column("question", Text, nullable=False),
+    Column("wanted", Text, nullable=False),  # how it is to be answered
+    Column("state", Text, nullable=False),  # asked, going, done or failed
+    Column("episode", Text),
+    Column("verdicts", Text),  # on each of its quotes
+    Column("token", Text),  # of the worker that answers
+    Column("until", Double),  # of its lease; past it, another worker may begin anew
+    Column("tries", Integer, nullable=False),
+    Column("made", Double, nullable=False),
+    Column("ended", Double),
+    Index("ix_answers_person", "person", "made"),
+    Index("ix_answers_state", "state", "made"),
+)
+
+keys = Table(
+    "keys",
+    metadata,
+    Column("token", Text, primary_key=True),  # its SHA-256
+    Column("name", Text, nullable=False, unique=True),
+    Column("person", Text, ForeignKey("people.name"), nullable=False),
+    Column("made", Double, nullable=False),
+    Column("ended", Double),
+    Column("per_minute", Integer),  # None: as many as one likes
+    Column("budget", Double),  # None: without end
+    Column("spent", Double, nullable=False),
 )

@@ -8,8 +8,8 @@ from typing import Any, Literal
 from rookery.browse.rules import Rules
 from rookery.records import Answer, Page, Question, Record
 
-Role = Literal["labeller", "reviewer", "researcher", "admin"]
-"""what a person may do; each may do all that those before may"""
+Role = Literal["reader", "labeller", "reviewer", "researcher", "admin"]
+"""what a person may do; each may do all that those before may. A reader asks, reads and rates"""
 Kind = Literal["done", "extra", "skipped", "flagged"]
 """extra: handed in after the lease had run out and another had taken the place"""
 

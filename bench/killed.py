@@ -1,0 +1,53 @@
+"""Is anything lost of a demonstration when its server is killed with `kill -9`?
+
+A real server over a SQLite store is killed at moments drawn by chance while somebody follows a
+script of sixteen forms, 200 times; what was answered is then looked for in the store, and what the
+next server shows is compared with what was shown before (tests/serve/web/killing.py). Prints a
+table and writes bench/results/killed.json.
+
+    python -m bench.killed [--kills N]
+"""
+
+import argparse
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from bench.report import ROOT, show, write
+from rookery.judge.store import init
+
+sys.path.insert(0, str(ROOT / "tests" / "browse"))
+sys.path.insert(0, str(ROOT / "tests" / "serve"))
+sys.path.insert(0, str(ROOT / "tests" / "serve" / "web"))
+
+from commands import surroundings
+from demonstrating import desk
+from killing import killed
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--kills", type=int, default=200)
+    kills = parser.parse_args().kills
+    with tempfile.TemporaryDirectory() as home:
+        os.environ |= surroundings(Path(home))
+        template = Path(home) / "empty.sqlite"
+        init(str(template))
+        with desk(template, Path(home)) as here:
+            count = killed(here, Path(home), kills)
+    said = {tuple(step.said.text for step in each.steps) for each in count.episodes}
+    figures = {
+        "kills": count.kills,
+        "deeds answered": count.acknowledged,
+        "deeds lost": count.lost,
+        "pages that differed afterwards": count.other,
+        "demonstrations finished": len(count.episodes),
+        "that differ from the first": len(said) - 1,
+    }
+    show(("times",), {name: {"times": number} for name, number in figures.items()})
+    write("killed", figures)
+
+
+if __name__ == "__main__":
+    main()
