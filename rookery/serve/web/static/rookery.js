@@ -132,9 +132,7 @@
   document.addEventListener("htmx:error", () => { say(LOST); waiting = setTimeout(save, 5000); });
   document.addEventListener("htmx:after:swap", () => {
     ready();
-    if (one(".wrong")) return;
-    window.scrollTo(0, 0);
-    one("#main").focus({ preventScroll: true });
+    begin();
   });
 
   // Claims: select a part of the answer, and it becomes a row beside the sentences.
@@ -248,5 +246,12 @@
     all("[data-seconds]").forEach(countDown);
     one(".wrong input, .wrong textarea")?.focus();
   };
+  const begin = () => {
+    if (one(".wrong")) return;
+    window.scrollTo(0, 0);
+    one("#main").focus({ preventScroll: true });
+  };
   ready();
+  // A step that came as a page of its own begins like one that was swapped in.
+  if (form() && new URLSearchParams(location.search).has("page")) begin();
 })();
