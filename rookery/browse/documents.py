@@ -2,6 +2,7 @@
 
 import io
 import re
+import threading
 import time
 import zipfile
 from collections.abc import Iterator
@@ -21,6 +22,8 @@ _UNDERLINED = re.compile(
     r"[ \t]*(?:\n|\Z|$)"
 )
 _PASSWORD = 4
+# PDFium keeps state of its own for the whole process: two threads in it are a segmentation fault.
+_IN_PDFIUM = threading.Lock()
 _TITLE = 200
 
 
@@ -163,7 +166,12 @@ def _archive(parts: dict[str, bytes]) -> bytes:
 
 
 def read_pdf(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Page:
-    """The text of a PDF; a mark "page" spans what stands on each page."""
+    """The text of a PDF; a mark "page" spans what stands on each page. Threads take turns."""
+    with _IN_PDFIUM:
+        return _read_pdf(data, url, fetched, limits)
+
+
+def _read_pdf(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Page:
     import pypdfium2
 
     try:

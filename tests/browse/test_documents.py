@@ -1,10 +1,14 @@
 """Types found out by content, and PDF, DOCX, Markdown and plain text."""
 
 import io
+import subprocess
+import sys
 import zipfile
+from pathlib import Path
 
 import pytest
 
+import rookery
 from rookery.browse.limits import ReadLimits
 from rookery.browse.read import plain, read, sniff
 from rookery.records import Failed
@@ -114,6 +118,23 @@ def test_pdf_pages_are_marked() -> None:
     assert [value for value, _ in spans] == ["1", "2", "3"]
     assert spans[0][1].startswith("Crow memory")
     assert [text for _, text in spans[1:]] == ["", "Third page text."]
+
+
+THREADS = """
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from rookery.browse.read import read
+data = sys.stdin.buffer.read()
+with ThreadPoolExecutor(8) as pool:
+    print(len({page.digest for page in pool.map(lambda _: read(data, "https://x/"), range(200))}))
+"""
+
+
+def test_threads_read_pdfs_without_harm() -> None:
+    """In a process of its own: what goes wrong in PDFium ends it."""
+    data = (Path(rookery.__file__).parent / "browse/corvids/field-report.pdf").read_bytes()
+    done = subprocess.run([sys.executable, "-c", THREADS], input=data, capture_output=True)
+    assert (done.returncode, done.stdout.strip()) == (0, b"1")
 
 
 def test_pdf_title_falls_back_to_the_first_line() -> None:
