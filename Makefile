@@ -50,6 +50,16 @@ clean:
 	.venv/vllm/bin/pip uninstall --quiet --yes torchvision torchaudio torchcodec
 	@touch $@
 
+# What asks the server in its tests: the official MCP clients, an old and a new one, and schemathesis.
+.venv/clients: .venv/bin/python
+	$(PYTHON) -m venv .venv/mcp1
+	.venv/mcp1/bin/pip install --quiet --disable-pip-version-check mcp==1.30.0
+	$(PYTHON) -m venv .venv/mcp2
+	.venv/mcp2/bin/pip install --quiet --disable-pip-version-check mcp==2.3.0
+	$(PYTHON) -m venv .venv/schemathesis
+	.venv/schemathesis/bin/pip install --quiet --disable-pip-version-check schemathesis==4.32.5
+	@touch $@
+
 .venv/bench: .venv/dev
 	$(BIN)/pip install --quiet --disable-pip-version-check readability-lxml==0.9
 	$(BIN)/pip install --quiet --disable-pip-version-check html2text==2025.4.15 resiliparse==2.0.1

@@ -18,6 +18,7 @@ DATA = {
     "desk": "",
     "killed": "",
     "installed": "",
+    "serve": "squad",
     "decline": "",
     "sides": "boolq",
     "constraint": "squad",

@@ -215,6 +215,49 @@ def installed(found: Found) -> Iterator[str]:
     )
 
 
+def serve(found: Found) -> Iterator[str]:
+    targets, quick, wrong = found["targets"], found["quick"], found["wrong"]
+    beside, slowly = quick["answers are made"], quick["and slowly read"]
+    yield (
+        f"A real server in {found['workers']} processes over the squad folder, by the extractive "
+        "method and with vectors kept; its readers run on the same cores. "
+        f"{wrong['answers']:,} answers, {wrong['declined']:,} of them declined, with "
+        f"{wrong['quotes']:,} quotes, each looked for in the archive by the bench itself.\n"
+    )
+    yield from goals(
+        [
+            at_most("answers that failed", 0, wrong["errors"], "", "d"),
+            at_most("quotes not verified", 0, wrong["unverified"], "", "d"),
+            at_most(
+                "first event of 10 readers, 95th percentile",
+                targets["first_ms"],
+                found["first"]["p95_ms"],
+                "ms",
+                ".0f",
+            ),
+            at_most(
+                f"a quick request beside {found['streams']} slow streams, "
+                "that beside the same work unread being 1",
+                targets["slower"],
+                slowly["median_ms"] / beside["median_ms"],
+                "",
+            ),
+            at_most(
+                f"answers lost of {found['killed']['acknowledged']} acknowledged, a worker being "
+                f"killed {found['killed']['kills']} times",
+                0,
+                found["killed"]["lost"],
+                "",
+                "d",
+            ),
+        ]
+    )
+    yield "A whole answer, by readers at once:\n"
+    yield from systems(found["readers"], ".4g")
+    yield "A request that asks for little (`GET /v1/models`), beside:\n"
+    yield from systems(quick, ".3g")
+
+
 def decline(found: Found) -> Iterator[str]:
     best, most = found["true_best"], found["trials"][max(found["trials"], key=int)]
     yield (
@@ -563,6 +606,7 @@ SECTIONS: tuple[tuple[str, str, Callable[[Found], Iterator[str]]], ...] = (
     ("desk", "The desk's hand-out", desk),
     ("killed", "Demonstrations in a server that is killed", killed),
     ("installed", "The desk from its wheel", installed),
+    ("serve", "A server and its readers", serve),
     ("decline", "Declining with a promise", decline),
     ("sides", "Both sides, by words alone", sides),
     ("constraint", "The verbatim constraint", constraint),

@@ -256,6 +256,8 @@ answers = Table(
     Column("state", Text, nullable=False),  # asked, going, done or failed
     Column("episode", Text),
     Column("verdicts", Text),  # on each of its quotes
+    Column("outcome", Text),  # answered, declined or stopped
+    Column("quotes", Integer),  # how many
     Column("token", Text),  # of the worker that answers
     Column("until", Double),  # of its lease; past it, another worker may begin anew
     Column("tries", Integer, nullable=False),

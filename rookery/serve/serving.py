@@ -1,4 +1,5 @@
-"""`rookery serve desk`: the desk's pages on this machine, until somebody stops it.
+"""`rookery serve`: pages on which questions are asked and answers read, and the desk, on this
+machine, until somebody stops it; `rookery serve desk`: the desk alone.
 
 What is heavy is imported when the command runs. It knows nothing of what the pages say.
 """
@@ -13,38 +14,144 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rookery.records import Failed
-from rookery.serve.options import Engine, Places, Private, Proxy
+from rookery.serve.mcp_command import mcp
+from rookery.serve.options import (
+    BaseUrl,
+    Decline,
+    Endpoints,
+    Engine,
+    Model,
+    Offline,
+    Places,
+    Private,
+    Proxy,
+    Ranker,
+    Samples,
+)
 
 if TYPE_CHECKING:
     from rookery.judge.store import Store
+    from rookery.serve.running import Running
     from rookery.serve.session import Settings
 
 STORE = "desk.sqlite"
 """the store in the data folder, where no other is named"""
-GRACE = 10
-"""seconds that a page under way may take once the desk is stopped"""
 
-serve = typer.Typer(help="Pages for people.", no_args_is_help=True)
+Kept = Annotated[
+    str,
+    typer.Option("--store", metavar="PLACE", help="A file, or postgresql://USER@HOST/DATABASE."),
+]
+Host = Annotated[str, typer.Option(help="The address to listen at.")]
+Port = Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free.")]
+
+serve = typer.Typer()
 
 
-@serve.callback()
-def _serve() -> None:
-    """Pages for people."""
+@serve.callback(invoke_without_command=True)
+def everything(
+    context: typer.Context,
+    store: Kept = "",
+    places: Places = None,
+    model: Model = "",
+    base_url: BaseUrl = "",
+    endpoints: Endpoints = "",
+    samples: Samples = None,
+    decline: Decline = None,
+    host: Host = "127.0.0.1",
+    port: Port = 8500,
+    engine: Engine = "wikipedia",
+    ranker: Ranker = "",
+    offline: Offline = False,
+    private: Private = False,
+    proxy: Proxy = False,
+    workers: Annotated[int, typer.Option(min=1, help="Processes that answer.")] = 1,
+    at_once: Annotated[
+        int, typer.Option(min=1, help="Questions that each process answers at the same time.")
+    ] = 4,
+    behind_proxy: Annotated[
+        bool, typer.Option("--behind-proxy", help="Trust X-Forwarded-*: only a proxy gets here.")
+    ] = False,
+    log: Annotated[
+        bool, typer.Option("--log", help="A line of JSON for each request, on standard error.")
+    ] = False,
+    team: Annotated[
+        bool, typer.Option("--team", help="A service on PostgreSQL: --log, and no first link.")
+    ] = False,
+) -> None:
+    """Pages for people: ask, read the answer and its quotes; and the desk."""
+    if context.invoked_subcommand:
+        return
+    if team and "://" not in store:
+        raise ValueError("--team keeps its work in PostgreSQL: --store postgresql://HOST/DATABASE")
+    _complete()
+    from rookery.serve.models import ModelSettings
+    from rookery.serve.running import Running
+    from rookery.serve.session import Session, Settings
+
+    models = ModelSettings(model, base_url, endpoints, samples)
+    everywhere = tuple(places or ())
+    settings = Settings(
+        everywhere, engine, offline, private, proxy, decline, "extract", models, ranker
+    )
+    if models:
+        with Session(settings) as session:  # a model that is misnamed is told now
+            session.models().endpoint("write")
+    how = Running(True, workers, at_once, behind_proxy, log or team)
+    _open_at(settings, store, host, port, "Rookery", how)
+
+
+serve.command()(mcp)
 
 
 @serve.command()
 def desk(
-    store: Annotated[
-        str, typer.Option(metavar="PLACE", help="A file, or postgresql://USER@HOST/DATABASE.")
-    ] = "",
+    store: Kept = "",
     places: Places = None,
-    host: Annotated[str, typer.Option(help="The address to listen at.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free.")] = 8500,
+    host: Host = "127.0.0.1",
+    port: Port = 8500,
     engine: Engine = "wikipedia",
     private: Private = False,
     proxy: Proxy = False,
 ) -> None:
-    """Open the desk, where people demonstrate, compare and rate."""
+    """Open the desk alone, where people demonstrate, compare and rate."""
+    _complete()
+    from rookery.serve.running import Running
+    from rookery.serve.session import Settings
+
+    settings = Settings(tuple(places or ()), engine, private=private, proxy=proxy)
+    _open_at(settings, store, host, port, "The desk", Running(reading=False))
+
+
+@serve.command()
+def key(
+    name: Annotated[str, typer.Argument(help="Whose key it is: a program, or a person.")],
+    per_minute: Annotated[int, typer.Option(min=1, help="Requests a minute.")] = 600,
+    budget: Annotated[
+        float | None, typer.Option(min=0, help="Answers in all; without it, as many as it takes.")
+    ] = None,
+    revoke: Annotated[bool, typer.Option("--revoke", help="End the key of this name.")] = False,
+    store: Kept = "",
+) -> None:
+    """Print a new key for the HTTP API, once; an older one of the same name ends."""
+    _complete()
+    from rookery.serve.web import api_keys
+
+    with _opened(store or _default_place()) as kept:
+        try:
+            if revoke:
+                api_keys.revoke(kept, name)
+                typer.echo(f"The key of {name} is revoked.", err=True)
+                return
+            typer.echo(api_keys.make(kept, name, per_minute, budget))
+        except Failed as failed:
+            if failed.failure.outcome not in ("bad_name", "no_key_named"):
+                raise
+            raise ValueError(f"{name}: {failed.failure.detail}") from failed
+    typer.echo("It is not shown again. Send it as: Authorization: Bearer KEY", err=True)
+
+
+def _complete() -> None:
+    """Raises ValueError where what the pages need is not installed."""
     try:
         import jinja2  # noqa: F401
         import multipart  # noqa: F401
@@ -53,14 +160,21 @@ def desk(
     except ModuleNotFoundError as error:
         sentence = f"the desk needs {error.name}: pip install 'rookery[serve]'"
         raise ValueError(sentence) from error
-    from rookery.serve.session import Settings
 
-    settings = Settings(tuple(places or ()), engine, private=private, proxy=proxy)
+
+def _open_at(
+    settings: "Settings", store: str, host: str, port: int, what: str, how: "Running"
+) -> None:
+    """Serves the pages until somebody stops it."""
+    from rookery.serve.running import run
+
     place = store or _default_place()
-    listener = _listener(host, port)
-    with listener, _opened(place) as kept:
-        _welcome(kept, host, listener.getsockname()[1])
-        _run(kept, settings, listener)
+    with _listener(host, port) as listener:
+        with _opened(place) as kept:
+            # Where it is a service, what is printed here is kept in a journal.
+            here = _loopback(host) and not (how.log or how.behind_proxy)
+            _welcome(kept, host, listener.getsockname()[1], what, here)
+        run(place, settings, listener, how)
 
 
 def _opened(place: str) -> "Store":
@@ -74,7 +188,7 @@ def _opened(place: str) -> "Store":
             raise
     Path(place).parent.mkdir(parents=True, exist_ok=True)
     init(place)
-    typer.echo(f"A new store was made: {place}")
+    typer.echo(f"A new store was made: {place}", err=True)
     return Store(place)
 
 
@@ -88,7 +202,10 @@ def _listener(host: str, port: int) -> socket.socket:
     """A socket that listens. Raises ValueError with a sentence where that is not to be had."""
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        return socket.create_server(address[:2], family=family)
+        listener = socket.create_server(address[:2], family=family)
+        # What is accepted inherits it; without it an answer waits 40 ms for the client's kernel.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return listener
     except OSError as error:
         if error.errno == EADDRINUSE:
             sentence = f"port {port} is taken, perhaps by another desk: choose one with --port"
@@ -99,19 +216,19 @@ def _listener(host: str, port: int) -> socket.socket:
         raise ValueError(sentence) from error
 
 
-def _welcome(store: "Store", host: str, port: int) -> None:
-    """Says where the desk is. As long as nobody has ever come in, whoever starts it here may."""
+def _welcome(store: "Store", host: str, port: int, what: str, here: bool) -> None:
+    """Says where it is. As long as nobody has ever come in, whoever starts it `here` may."""
     from rookery.judge.people import audits, invite
 
     at = f"http://{f'[{host}]' if ':' in host else host}:{port}"
     if any(line.action == "enter" for line in audits(store)):
-        typer.echo(f"The desk is open: {at}")
+        typer.echo(f"{what} is open: {at}")
         typer.echo("To let somebody in: rookery judge invite NAME")
-    elif _loopback(host):
+    elif here:
         token = invite(store, _user(), "admin", by=_user())
-        typer.echo(f"The desk is open. Come in, once, by this link: {at}/enter/{token}")
+        typer.echo(f"{what} is open. Come in, once, by this link: {at}/enter/{token}")
     else:
-        typer.echo(f"The desk is open: {at}")
+        typer.echo(f"{what} is open: {at}")
         typer.echo("Nobody can come in yet: rookery judge invite NAME --role admin")
     typer.echo("Ctrl-C closes it.")
 
@@ -128,18 +245,3 @@ def _user() -> str:
         return getpass.getuser()
     except (OSError, KeyError):
         return "admin"
-
-
-def _run(store: "Store", settings: "Settings", listener: socket.socket) -> None:
-    import uvicorn
-
-    from rookery.serve.web.app import make_app
-
-    config = uvicorn.Config(
-        make_app(store, settings),
-        log_level="warning",
-        access_log=False,  # addresses hold the tokens of invites
-        server_header=False,
-        timeout_graceful_shutdown=GRACE,
-    )
-    uvicorn.Server(config).run(sockets=[listener])

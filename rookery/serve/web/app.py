@@ -6,7 +6,7 @@ How a page is made (browser.py, board.py and cord.py do the same as tasks.py):
   of each page. Both are found here by the module's name in MODULES.
 - A page is a plain function, run in a thread, that takes a Request and gives a Response:
 
-      @needs("researcher")            # or "labeller", "reviewer", "admin"; None: anybody
+      @needs("researcher")            # or "reader", "labeller", "reviewer", "admin"; None: all
       def board(request: Request) -> Response:
           desk = desk_of(request)     # Desk: store, settings, look
           person = person_of(request) # Person; always one where a role is needed
@@ -52,10 +52,13 @@ if TYPE_CHECKING:
     from rookery.serve.session import Settings
 
 MODULES = ("entering", "tasks", "browser", "cord", "board")
+READING = ("page_shown", "documents", "exports", "retrace", "api", "mcp_http", "reading")
+"""modules of what is there only where questions are answered too"""
 SECURE = "__Host-rookery"
 """the cookie of a session, where the browser keeps such: https, and mostly this very machine"""
 PLAIN = "rookery"
 TOLD = {"already": 409, "no_invite": 410, "no_item": 404, "gone": 409, "not_allowed": 403}
+TOLD |= {"no_answer": 404, "not_rated": 400, "busy": 503}
 """outcomes whose sentence is for whoever asked, and the status of the page that says it"""
 BUSY = {"store_busy": 503, "disk_full": 507}
 _LOG = logging.getLogger("rookery.desk")
@@ -71,15 +74,20 @@ class Desk(msgspec.Struct, frozen=True):
     look: Look
 
 
-def make_app(store: Store, settings: "Settings", limits: Limits = Limits()) -> Starlette:
-    """The desk on a store. The store is the caller's to close."""
+def make_app(
+    store: Store, settings: "Settings", limits: Limits = Limits(), reading: bool = True
+) -> Starlette:
+    """The desk on a store and, with `reading`, the pages on which questions are answered. The
+    store is the caller's to close."""
     modules = [
         import_module(f"{__package__}.{name}")
-        for name in MODULES
+        for name in (*(READING if reading else ()), *MODULES)
         if find_spec(f"{__package__}.{name}")
     ]
     links = [link for module in modules for link in getattr(module, "links", list)()]
     routes = [route for module in modules for route in module.routes()]
+    if not reading:
+        routes.append(Route("/", _to_the_desk))
     app = Starlette(
         routes=[Route("/static/{digest}/{name}", static_file), *routes],
         middleware=[
@@ -91,12 +99,29 @@ def make_app(store: Store, settings: "Settings", limits: Limits = Limits()) -> S
     )
     app.state.desk = Desk(store, settings, Look(tuple(links)))
     app.state.closing = []
+    if reading:
+        from rookery.serve.web.answering import Answering
+
+        app.state.answering = Answering(store, settings)
     return app
+
+
+async def _to_the_desk(request: Request) -> Response:
+    query = request.url.query
+    return RedirectResponse(f"/desk?{query}" if query else "/desk")
 
 
 @asynccontextmanager
 async def _lifespan(app: Starlette) -> AsyncIterator[None]:
+    answering = getattr(app.state, "answering", None)
+    if answering:
+        from rookery.serve.web import documents
+
+        documents.offer(answering)
+        answering.start()
     yield
+    if answering:
+        await run_in_threadpool(answering.close)
     for close in app.state.closing:  # what a module opened for as long as the desk runs
         close()
 

@@ -205,7 +205,7 @@ class Demonstrations:
             ended=store.clock(),
         )
         kind = handing_in.submit(store, standing.token, place.person, judgement)
-        return see_other(f"/?said={'extra' if kind == 'extra' else 'done'}")
+        return see_other(f"/desk?said={'extra' if kind == 'extra' else 'done'}")
 
     def _shown(
         self,
@@ -363,7 +363,7 @@ def _where(work: Work, fields: Fields) -> str:
 
 def _handed_in_before(standing: Standing, fields: Fields) -> Response:
     if standing.kind in ("done", "extra") and "hand_in" in fields:
-        return see_other("/?said=again")
+        return see_other("/desk?said=again")
     raise closed(standing)
 
 

@@ -16,6 +16,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 SAFE = ("GET", "HEAD", "OPTIONS")
 STATIC = "/static/"
+UPLOADS = "/documents"
+PROGRAMS = ("/v1", "/search", "/retrieve", "/mcp")
+"""addresses that look at keys, sizes and rates themselves, and say what is wrong their own way"""
 Refuse = Callable[[Scope, int, str], ASGIApp]
 """a page that says why not: of what was asked, the status, and a sentence"""
 
@@ -25,6 +28,8 @@ class Limits(msgspec.Struct, frozen=True):
 
     body: int = 2_000_000
     """bytes of one form"""
+    uploaded: int = 50_000_000
+    """bytes of documents that are sent at once"""
     sent: int = 600
     """forms a minute from one session"""
     entered: int = 30
@@ -69,8 +74,9 @@ class Guard:
                 _set_headers(MutableHeaders(scope=message), nonce, static)
             await send(message)
 
-        app, body = self.app, _Body(receive, self.limits.body)
-        if scope["method"] not in SAFE and (problem := self._problem(scope)):
+        app, body = self.app, _Body(receive, self._most(scope))
+        asked = scope["method"] not in SAFE and not for_programs(scope["path"])
+        if asked and (problem := self._problem(scope)):
             app = self.refuse(scope, *problem)
         try:
             await app(scope, body.receive, guarded)
@@ -78,11 +84,14 @@ class Guard:
             sentence = "That is more than can be sent at once. Shorten it, then send it again."
             await self.refuse(scope, 413, sentence)(scope, receive, guarded)
 
+    def _most(self, scope: Scope) -> int:
+        return self.limits.uploaded if scope["path"] == UPLOADS else self.limits.body
+
     def _problem(self, scope: Scope) -> tuple[int, str] | None:
         headers = Headers(scope=scope)
         if not same_origin(headers):
             return 403, "This was sent from another site. Open the desk itself and send it there."
-        if _declared(headers) > self.limits.body:
+        if _declared(headers) > self._most(scope):
             return 413, "That is more than can be sent at once. Shorten it, then send it again."
         address = (scope.get("client") or ("", 0))[0]
         visitor = f"{address} {headers.get('cookie', '')}"
@@ -128,6 +137,11 @@ class _Rates:
         if len(self._buckets) > self._watched:
             self._buckets.popitem(last=False)
         return left >= 1
+
+
+def for_programs(path: str) -> bool:
+    """Whether programs ask at this address, and not pages."""
+    return any(path == each or path.startswith(f"{each}/") for each in PROGRAMS)
 
 
 def same_origin(headers: Headers) -> bool:

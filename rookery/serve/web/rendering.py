@@ -23,13 +23,17 @@ from starlette.responses import HTMLResponse, Response
 
 from rookery.judge.cord import any_alive
 from rookery.judge.fields import Choice
-from rookery.judge.people import allowed
+from rookery.judge.people import Person, allowed
 from rookery.judge.work import Role
 
 HERE = Path(__file__).parent
 KEYS = "keys"
 """the cookie that says "off" where somebody wants no single-key shortcuts"""
+READING = ("/ask", "/answers", "/pages", "/documents")
+"""how the addresses begin that are for readers; the others are the desk's"""
 SAID = {
+    "noted": "Noted. Thank you.",
+    "cancelled": "Cancelled.",
     "in": "Welcome. You are in.",
     "out": "You have left the desk.",
     "done": "Handed in. Thank you.",
@@ -116,7 +120,7 @@ def page(request: Request, template: str, status_code: int = 200, **values: Any)
     common: Mapping[str, Any] = {
         "request": request,
         "person": person,
-        "links": [link for link in look.links if person and allowed(person, link.role)],
+        "links": ways(look.links, person, request.url.path),
         "keys": request.cookies.get(KEYS) != "off",
         "nonce": request.state.nonce,
         "alive": False,
@@ -126,6 +130,23 @@ def page(request: Request, template: str, status_code: int = 200, **values: Any)
         values["alive"] = any_alive(request.app.state.desk.store)
     html = look.templates.get_template(template).render({**common, **values})
     return HTMLResponse(html.encode("utf-8", "replace"), status_code)
+
+
+def ways(links: Sequence[Link], person: Person | None, path: str) -> list[Link]:
+    """The links in the head of the page at this path: those of its half of the pages, be it
+    reading or the desk, and one to the other half."""
+    first = sorted(links, key=lambda link: link.address not in ("/", "/asked"))
+    open_ones = [link for link in first if person and allowed(person, link.role)]
+    here = [link for link in open_ones if _is_reading(link.address) == _is_reading(path)]
+    if len(here) == len(open_ones):
+        return here
+    if _is_reading(path):
+        return [*here, Link("/desk", "Desk")]
+    return [Link("/", "Ask"), *here]
+
+
+def _is_reading(path: str) -> bool:
+    return path == "/" or path.startswith(READING)
 
 
 def guide_html(text: str) -> Markup:

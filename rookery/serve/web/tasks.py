@@ -45,7 +45,7 @@ class Begun(Record, frozen=True):
 def routes() -> list[Route]:
     """The first page, the tasks, the history."""
     return [
-        Route("/", home),
+        Route("/desk", home),
         Route("/next", take, methods=["POST"]),
         Route("/tasks/{item}", task),
         Route("/tasks/{item}", go_on, methods=["POST"]),
@@ -60,7 +60,7 @@ def routes() -> list[Route]:
 
 def links() -> list[Link]:
     """In the head of each page."""
-    return [Link("/", "Tasks"), Link("/history", "History"), Link("/guides", "Guides")]
+    return [Link("/desk", "Tasks"), Link("/history", "History"), Link("/guides", "Guides")]
 
 
 @needs("labeller")
@@ -86,7 +86,7 @@ def take(request: Request) -> Response:
     item = one(asked, "item") or None
     lease = handout.claim(store, name, only_form=one(asked, "form") or None, item=item)
     if lease is None:
-        return see_other(f"/?said={'late' if item else 'nothing'}")
+        return see_other(f"/desk?said={'late' if item else 'nothing'}")
     return see_other(_opened(request, lease))
 
 
@@ -276,7 +276,7 @@ def _next(request: Request, form: str, said: str, undo: str = "") -> Response:
     """On to another task of the same form, or to the first page."""
     store, name = desk_of(request).store, person_of(request).name
     lease = handout.claim(store, name, only_form=form)
-    address = "/" if lease is None else _opened(request, lease)
+    address = "/desk" if lease is None else _opened(request, lease)
     told = {"undo": undo} if undo and lease else {"said": said}
     return see_other(f"{address}?{urlencode(told)}")
 

@@ -52,7 +52,7 @@ SCRIPT: tuple[Mapping[str, str], ...] = (
 for name in MODULES:  # before it forks, so that the next server comes at once
     import_module(f"rookery.serve.web.{name}")
 LONGEST_START = 20.0
-MOST = 0.7
+MOST = 0.5
 """seconds until the next kill; a demonstration takes about as long"""
 
 

@@ -35,7 +35,7 @@ def lead(opened: Opened) -> Visit:
 def test_only_researchers_and_admins_see_the_board(opened: Opened) -> None:
     hire(opened)
     reviewer = opened.visit("rex", "reviewer")
-    assert reviewer.get("/").page.css_first("a[href='/board']") is None
+    assert reviewer.get("/desk").page.css_first("a[href='/board']") is None
     for address in PAGES:
         assert reviewer.get(address).status == 403
     for address in ("retire", "exclude", "lift", "exclude-failed", "people/invite", "snapshots"):

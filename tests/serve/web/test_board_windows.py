@@ -61,7 +61,7 @@ def test_axe_finds_nothing_and_no_screen_is_wider_than_the_window(seen: Seen, ad
 
 def test_a_labeller_stops_a_run_by_the_keyboard_alone(busy: Site) -> None:
     with busy.window("bob") as (page, said):
-        page.goto("/")
+        page.goto("/desk")
         stop = page.get_by_role("link", name="Stop training")
         stop.focus()
         page.keyboard.press("Enter")

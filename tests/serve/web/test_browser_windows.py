@@ -280,7 +280,7 @@ def test_a_whole_demonstration_needs_no_mouse(here: tuple[Desk, str], tab: Tab) 
     tab.reload()
     assert tab.locator("#answer").input_value() == "They do [1]."
     tab.get_by_role("button", name="Hand it in").press("Enter")
-    tab.wait_for_url("**/?said=done")
+    tab.wait_for_url("**/desk?said=done")
     episode = handing_in.judged(there.store, "Ada", 1)[0].filled["episode"]
     assert episode["answer"]["text"] == "They do."
     assert "They also play." in episode["answer"]["quotes"][0]["text"]
@@ -358,7 +358,7 @@ def test_nothing_of_a_hostile_page_runs(here: tuple[Desk, str], tab: Tab) -> Non
     tab.fill("#answer", f"{EVIL} [1]")
     tab.fill("#comment", EVIL)
     tab.get_by_role("button", name="Hand it in").click()
-    tab.wait_for_url("**/?said=done")
+    tab.wait_for_url("**/desk?said=done")
     judgement = handing_in.judged(there.store, "Ada", 1)[0]
     for step in ("", "/1", "/2", "/3"):
         tab.goto(f"/trace/{judgement.id}{step}")
@@ -401,7 +401,7 @@ def test_axe_finds_nothing_on_any_page_at_any_width(
     look("answer")
     tab.fill("#answer", "Rooks [1]. ")
     tab.get_by_role("button", name="Hand it in").click()
-    tab.wait_for_url("**/?said=done")
+    tab.wait_for_url("**/desk?said=done")
     judgement = handing_in.judged(there.store, "Ada", 1)[0]
     for step in ("", "/2", "/4"):
         look(f"trace{step}", f"/trace/{judgement.id}{step}")

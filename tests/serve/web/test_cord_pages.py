@@ -9,7 +9,7 @@ from rookery.judge import cord
 def test_any_labeller_stops_a_run_with_a_word_of_why(opened: Opened) -> None:
     hire(opened)
     train(opened)
-    visit = opened.visit("bob").get("/")
+    visit = opened.visit("bob").get("/desk")
     assert visit.page.css_first("header a.stop[href='/cord']") is not None
     visit.get("/cord")
     assert "crows-run" in visit.text

@@ -20,7 +20,7 @@ SIZES: list[tuple[int, Literal["light", "dark"]]] = [(360, "light"), (768, "dark
 
 def begin(page: Page, form: str) -> str:
     """Takes a task of a form in hand; its address."""
-    page.goto("/")
+    page.goto("/desk")
     page.locator(f"form:has(input[value={form}]) button").click()
     page.wait_for_url("**/tasks/**")
     return page.url.partition("?")[0]
@@ -29,7 +29,7 @@ def begin(page: Page, form: str) -> str:
 def screens(site: Site, seen: Seen) -> Iterator[str]:
     """Opens one screen after the other, and says which it is."""
     page = seen.page
-    for address in ("/", "/guides", "/guides/compare", "/enter/x"):
+    for address in ("/desk", "/guides", "/guides/compare", "/enter/x"):
         page.goto(address)
         yield address
     for form in FORMS_HERE:
@@ -260,7 +260,7 @@ def test_what_was_typed_is_there_again_after_the_window_was_closed(site: Site) -
         page.locator("input[name='plausible.1'][value=no]").check()
         page.wait_for_timeout(50)
         page.context.set_offline(False)
-        page.goto("/")
+        page.goto("/desk")
         page.goto(address)
         expect(page.locator("input[name='plausible.1'][value=no]")).to_be_checked()
 

@@ -182,7 +182,7 @@ def test_an_error_gives_nothing_away_and_is_written_down(
     with opened.store.writing() as connection:
         connection.exec_driver_sql("drop table slots")
     with caplog.at_level(logging.ERROR):
-        answer = client.get("/")
+        answer = client.get("/desk")
     assert answer.status_code == 500
     assert "Something went wrong here, not with you" in answer.text
     assert "Traceback" not in answer.text

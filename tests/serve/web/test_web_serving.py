@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,8 @@ import pytest
 
 from rookery.judge import people
 from rookery.judge.store import Store
+from rookery.serve.web import asked
+from rookery.serve.web.wanted import Wanted
 
 
 @contextmanager
@@ -51,8 +54,9 @@ def test_whoever_starts_the_first_desk_is_let_in_once_as_admin(tmp_path: Path) -
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=20)
     assert process.returncode == 130
-    assert said.startswith("rookery: stopped; what was finished is kept")
-    assert said.count("\n") == 1
+    made, stopped = said.splitlines()
+    assert made == f"A new store was made: {place}"
+    assert stopped.startswith("rookery: stopped; what was finished is kept")
     with desk(place, "--port", "0") as process:
         assert "/enter/" not in line_with(process, "The desk is open")
 
@@ -79,3 +83,35 @@ def test_a_missing_extra_is_told(tmp_path: Path, missing: str) -> None:
     assert done.returncode == 2
     assert "pip install 'rookery[serve]'" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_one_command_answers_and_goes_on_after_it_was_killed(tmp_path: Path) -> None:
+    place, home = tmp_path / "desk.sqlite", {**os.environ, "XDG_DATA_HOME": str(tmp_path / "data")}
+    home["XDG_CACHE_HOME"] = str(tmp_path / "cache")
+    command = [sys.executable, "-m", "rookery", "serve", "--store", str(place), "--port", "0"]
+    command += ["--in", "rookery:corvids"]
+
+    def serve() -> subprocess.Popen[str]:
+        pipe = subprocess.PIPE
+        return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=home)
+
+    with serve() as first:
+        found = re.search(r"http://127\.0\.0\.1:\d+", line_with(first, "Rookery is open"))
+        assert found
+        first.kill()
+    with Store(str(place)) as store:
+        (admin,) = people.people(store)
+        wanted = Wanted("How long do crows live?")
+        answer = asked.ask(store, wanted, wanted.question, admin.name)
+        with serve() as second:
+            line_with(second, "is open")
+            until = time.monotonic() + 30
+            while not asked.find(store, answer).over and time.monotonic() < until:
+                time.sleep(0.1)
+            second.send_signal(signal.SIGTERM)
+            _, said = second.communicate(timeout=30)
+        kept = asked.find(store, answer)
+    assert kept.state == "done", said
+    assert kept.answered is not None
+    assert all(verdict.verified for verdict in kept.answered.verdicts)
+    assert "Traceback" not in said

@@ -62,7 +62,7 @@ def test_every_form_is_filled_in_without_a_script(opened: Opened, form: str, nam
     (task,) = opened.lay(item(form))
     visit = opened.visit(name).begin(form)
     fill_every_page(visit)
-    assert visit.at == "/?said=done", visit.text
+    assert visit.at == "/desk?said=done", visit.text
     filled = only_judgement(opened, name).filled
     assert set(filled) == {field.name for field in FORMS[form].fields}
     order = handout.order_of(task, name, FORMS[form].answers)
@@ -268,13 +268,13 @@ def test_a_doubt_is_said_once_and_can_be_passed_over(opened: Opened) -> None:
     visit = opened.visit().begin("supported").send(SUPPORTED | {"preferred": "1"})
     assert "Please look once more" in visit.text
     assert handing_in.judged(opened.store, "lena", 9) == []
-    assert visit.send({}).at == "/?said=done"
+    assert visit.send({}).at == "/desk?said=done"
 
 
 def test_names_of_models_are_in_no_page_of_a_labeller(opened: Opened) -> None:
     opened.lay(*(item(form) for form in FORMS_HERE))
     visit = opened.visit()
-    seen = visit.get("/").html
+    seen = visit.get("/desk").html
     for form in FORMS_HERE:
         visit.begin(form)
         for number in range(len(FORMS[form].steps)):
@@ -298,7 +298,8 @@ def test_looking_changes_nothing(opened: Opened) -> None:
     for form in FORMS_HERE:
         visit.get(f"/guides/{form}")  # kept as version 1 when it is first read
     before = everything(opened)
-    for address in ("/", "/history", "/guides", f"/tasks/{visit.task}?check=1", "/leave", "/next"):
+    task = f"/tasks/{visit.task}?check=1"
+    for address in ("/desk", "/history", "/guides", task, "/leave", "/next"):
         visit.get(address)
     visit.get(f"/judgements/{done.id}").get(f"/judgements/{done.id}/correct")
     visit.get(f"/tasks/{visit.task}/leave").get("/enter/whatever").get("/nowhere")
@@ -326,9 +327,9 @@ def test_a_task_that_is_in_other_hands_is_not_shown(opened: Opened) -> None:
 
 def test_the_first_page_counts_what_there_is(opened: Opened) -> None:
     opened.lay(item("thumbs"), item("thumbs", 1), item("compare"))
-    visit = opened.visit().get("/")
+    visit = opened.visit().get("/desk")
     named, counted = (visit.page.css(f".task-card {part}") for part in ("h2", ".big"))
     cards = {name.text(): count.text() for name, count in zip(named, counted, strict=True)}
     assert cards == {"Compare two answers": "1", "Thumbs up or down": "2"}
     visit.begin("thumbs").send({"thumbs.0": "up"})
-    assert "You did 1 in the last 24 hours" in visit.get("/").text
+    assert "You did 1 in the last 24 hours" in visit.get("/desk").text

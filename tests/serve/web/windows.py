@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import axe_playwright_python
 import uvicorn
 from playwright.sync_api import Browser, BrowserContext, Dialog, Page, sync_playwright
+from starlette.applications import Starlette
 from visits import Opened
 
 from rookery.judge import people
@@ -72,10 +73,10 @@ def chromium() -> Iterator[Browser]:
 
 
 @contextmanager
-def serving(opened: Opened) -> Iterator[str]:
-    """The desk on a free port, and its address."""
+def serving(opened: Opened, app: Starlette | None = None) -> Iterator[str]:
+    """The desk, or another application on its store, on a free port; its address."""
     listener = socket.create_server(("127.0.0.1", 0))
-    app = make_app(opened.store, Settings(("rookery:corvids",)), opened.limits)
+    app = app or make_app(opened.store, Settings(("rookery:corvids",)), opened.limits)
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False))
     thread = threading.Thread(target=server.run, args=([listener],))
     thread.start()

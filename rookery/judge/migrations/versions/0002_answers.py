@@ -17,6 +17,8 @@ def upgrade() -> None:
         sa.Column("state", sa.Text(), nullable=False),
         sa.Column("episode", sa.Text(), nullable=True),
         sa.Column("verdicts", sa.Text(), nullable=True),
+        sa.Column("outcome", sa.Text(), nullable=True),
+        sa.Column("quotes", sa.Integer(), nullable=True),
         sa.Column("token", sa.Text(), nullable=True),
         sa.Column("until", sa.Double(), nullable=True),
         sa.Column("tries", sa.Integer(), nullable=False),

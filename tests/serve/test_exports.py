@@ -1,0 +1,209 @@
+"""Answers taken away: quotes stand verbatim, nothing runs, lists of references are read back."""
+
+import json
+import re
+from datetime import date
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+from selectolax.lexbor import LexborHTMLParser
+
+from rookery.cite.verify import check
+from rookery.records import Answer, Block, Claim, Episode, Failure, Page, Question
+from rookery.serve import exports
+from rookery.serve.asking import Answered
+from rookery.serve.exports import TYPES, Exported, exported
+
+EVIL = "</title></blockquote><script>alert(1)</script> & \\end{document} [x](javascript:1) <!-- "
+TEXT = f"Crows hide acorns. {EVIL}They find 90 % of them_again_ *soon*.\n\nNext: ``x`` ~~y~~ | z."
+CROWS = Page(
+    'https://www.birds.example/a{b}%20c?q=1&r="<x>\\',
+    f"Crows {EVIL}",
+    TEXT,
+    (Block(0, len(TEXT), "paragraph"),),
+    fetched="2026-11-21T09:05:00+00:00",
+)
+FILE = Page("file:///home/somebody/secret%20place/my notes.pdf", "", "1. Rooks too.\n- And jays.")
+ANSWER = Answer(
+    "They hide acorns <b>a lot</b>, and find them.\n1. Rooks do.",
+    (CROWS.quote(0, len(TEXT)), FILE.quote(0, len(FILE.text)), CROWS.quote(0, 18)),
+    (Claim(0, 29, (0, 2)), Claim(31, 45, (0,)), Claim(46, 58, (1,))),
+)
+
+
+def told(answer: Answer | None = ANSWER, pages: tuple[Page | None, ...] | None = None) -> Exported:
+    question = Question("q", "Do crows <i>hide</i> acorns & find them?")
+    failures = (Failure("/home/somebody/x.pdf", "encrypted", "needs a password"),)
+    stop = "end" if answer else "no_evidence"
+    episode = Episode(question, "extract", (), answer, stop, failures)
+    found = pages or (CROWS, FILE, CROWS)
+    quotes = answer.quotes if answer else ()
+    known = found[: len(quotes)]
+    verdicts = [check(quote, page) for quote, page in zip(quotes, known, strict=True)]
+    return Exported(episode, verdicts, known, "2026-11-22")
+
+
+def quotes_in(html: str) -> list[str]:
+    return [quote.text(deep=True) for quote in LexborHTMLParser(html).css("blockquote")]
+
+
+def test_the_html_file_runs_nothing_and_loads_nothing() -> None:
+    tree = LexborHTMLParser(html := exported(told(), "html"))
+    assert not tree.css("script, iframe, img, link, object, embed, base, form, svg")
+    assert "default-src 'none'" in html
+    for element in tree.css("*"):
+        assert not any(name.startswith("on") for name in element.attributes)
+        for name in ("href", "src"):
+            link = element.attributes.get(name) or "#"
+            assert link.startswith(("#", "https://"))
+
+
+def test_in_the_html_file_every_quote_stands_verbatim() -> None:
+    html = exported(told(), "html")
+    assert quotes_in(html) == [quote.text for quote in ANSWER.quotes]
+    said = LexborHTMLParser(html).css_first(".answer")
+    assert said is not None
+    assert said.text(deep=True).replace("[1][3]", "").replace("[1]", "").replace("[2]", "") == (
+        ANSWER.text
+    )
+    assert "3 of 3 quotes verified" in html
+
+
+def test_a_number_in_the_answer_leads_to_its_quote() -> None:
+    tree = LexborHTMLParser(exported(told(), "html"))
+    links = [link.attributes["href"] for link in tree.css(".answer a")]
+    assert links == ["#quote-1", "#quote-3", "#quote-1", "#quote-2"]
+    assert all(tree.css_first(link or "") is not None for link in links)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in TYPES if kind != "json"])
+def test_where_a_file_lies_is_not_given_away(kind: str) -> None:
+    made = exported(told(), kind)
+    assert "somebody" not in made
+    assert "secret" not in made
+    assert "my notes.pdf" in made
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.text(min_size=1, max_size=60), st.text(max_size=30))
+def test_any_text_is_exported_as_it_is(text: str, title: str) -> None:
+    page = Page("https://x.example/", title, f"{text}!")
+    answer = Answer(text, (page.quote(0, len(page.text)),), (Claim(0, len(text), (0,)),))
+    episode = Episode(Question("q", f"Is {text}?"), "extract", (), answer)
+    made = Exported(episode, [check(answer.quotes[0], page)], [page], "2026-11-22")
+    assert quotes_in(exports.html(made)) == [page.text.replace("\0", "\ufffd")]
+    assert not LexborHTMLParser(exports.html(made)).css("script")
+    assert json.loads(exports.csl(made))[0]["type"] == "webpage"
+    assert len(entries(exports.bibtex(made))) == 1
+
+
+def rendered(markdown: str) -> str:
+    """What a reader of Markdown sees of the text and of the quotes, without white space."""
+    html = (
+        MarkdownIt("commonmark").enable("table").render(re.sub(r"^    ", "", markdown, flags=re.M))
+    )
+    tree = LexborHTMLParser(html)
+    assert tree.body is not None
+    assert not tree.css("script, em > b, del, table, code, ol, ul, hr")
+    return "".join(tree.body.text(deep=True).split())
+
+
+def test_markdown_is_read_as_the_very_words() -> None:
+    made = exported(told(), "md")
+    seen = rendered(made)
+    for quote in ANSWER.quotes:
+        assert "".join(quote.text.split()) in seen
+    assert "hideacorns<b>alot</b>" in seen
+    assert [note[2:-1] for note in re.findall(r"\[\^\d\](?!:)", made)] == ["1", "3", "1", "2"]
+    assert re.findall(r"^\[\^(\d)\]:", made, re.M) == ["1", "2", "3"]
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Zs"]), max_size=50))
+def test_markdown_leaves_any_text_as_it_is(text: str) -> None:
+    page = Page("https://x.example/", "T", f"x{text}")
+    answer = Answer("So.", (page.quote(0, len(page.text)),))
+    episode = Episode(Question("q", "Why?"), "extract", (), answer)
+    made = Exported(episode, [check(answer.quotes[0], page)], [page], "2026-11-22")
+    assert "".join(page.text.split()) in rendered(exports.markdown(made))
+
+
+def entries(text: str) -> list[dict[str, str]]:
+    """A small reader of BibTeX: entries, and fields in balanced braces."""
+    found, at = [], 0
+    while (start := text.find("@", at)) >= 0:
+        head = re.compile(r"@(\w+)\{([^,\s{}]+),\n").match(text, start)
+        assert head is not None, text[start : start + 40]
+        fields, at = {"type": head[1], "key": head[2]}, head.end()
+        while field := re.compile(r"  (\w+) = \{").match(text, at):
+            depth, end = 1, field.end()
+            while depth:
+                depth += {"{": 1, "}": -1}.get(text[end], 0)
+                end += 1
+            fields[field[1]] = text[field.end() : end - 1]
+            assert text[end : end + 2] == ",\n"
+            at = end + 2
+        assert text[at : at + 2] == "}\n"
+        found.append(fields)
+    return found
+
+
+def untex(text: str) -> str:
+    for mark, tex in {**exports._TEX}.items():
+        text = text.replace(tex, f"\0{ord(mark)}\0")
+    return re.sub("\0(\\d+)\0", lambda code: chr(int(code[1])), text)
+
+
+def test_bibtex_is_read_back() -> None:
+    first, second = entries(exported(told(), "bib"))
+    assert first["type"] == "online"
+    assert first["urldate"] == "2026-11-21"
+    assert untex(first["title"].removeprefix("{").removesuffix("}")) == " ".join(
+        CROWS.title.split()
+    )
+    assert first["url"] == "https://www.birds.example/a%7Bb%7D%20c?q=1&r=%22%3Cx%3E%5C"
+    assert first["key"] != second["key"]
+    assert second["type"] == "misc"
+    assert second["howpublished"] == "my notes.pdf"
+    assert "url" not in second
+
+
+def test_csl_is_json_with_every_page_once() -> None:
+    first, second = json.loads(exported(told(), "csl.json"))
+    assert first["title"] == " ".join(CROWS.title.split())
+    assert date(*first["accessed"]["date-parts"][0]) == date(2026, 11, 21)
+    assert first["URL"].startswith("https://www.birds.example/")
+    assert second["type"] == "document"
+    assert "URL" not in second
+    assert "accessed" not in second
+    assert first["id"] != second["id"]
+
+
+def test_json_is_what_the_command_line_says() -> None:
+    made: Any = Answered.from_json(exported(told(), "json"))
+    assert made.answer == ANSWER
+    assert made.counts == {"quotes": 3, "verified": 3, "encrypted": 1}
+
+
+def test_a_page_of_another_version_says_nothing_of_when_it_was_read() -> None:
+    other = Page(CROWS.url, "New", "Other words.", fetched="2027-01-01T00:00:00+00:00")
+    made = told(pages=(other, None, None))
+    assert "urldate" not in exported(made, "bib")
+    assert exported(made, "html").count("NOT VERIFIED") == 3
+
+
+@pytest.mark.parametrize("kind", list(TYPES))
+def test_no_answer_can_be_taken_away_too(kind: str) -> None:
+    made = exported(told(None), kind)
+    if kind in ("html", "md"):
+        assert "No evidence" in made
+    assert "None" not in made
+
+
+def test_a_declined_answer_says_so() -> None:
+    declined = Answer("I do not know.", (CROWS.quote(0, 18),), declined=True, score=0.2)
+    assert "Declined" in exported(told(declined), "html")
+    assert "Declined" in exported(told(declined), "md")

@@ -1,0 +1,58 @@
+"""People who ask, at a server that answers from the corvids, for the tests of reading."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rookery.serve.session import Settings
+from rookery.serve.web.answering import Answering
+from rookery.serve.web.wanted import Wanted
+
+CROWS = Settings(("rookery:corvids",))
+LONG = "How long do crows live?"
+SECONDS = 20.0
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Places of their own for what is stored, and for the index of the corvids."""
+    place = tmp_path_factory.mktemp("home")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_DATA_HOME", str(place / "data"))
+        patch.setenv("XDG_CACHE_HOME", str(place / "cache"))
+        yield place
+
+
+class Held:
+    """Somebody whose question takes up a worker until it is let go."""
+
+    def __init__(self, answering: Answering) -> None:
+        self._busy, self._free = threading.Event(), threading.Event()
+        work = (Wanted(LONG), self._hear)
+        self._thread = threading.Thread(target=answering.now, args=work, daemon=True)
+        self._thread.start()
+        assert self._busy.wait(SECONDS)
+
+    def _hear(self, kind: str, data: dict[str, Any]) -> None:
+        self._busy.set()
+        self._free.wait(SECONDS)
+
+    def let_go(self) -> None:
+        """It goes on, to its end."""
+        self._free.set()
+        self._thread.join(SECONDS)
+
+
+@contextmanager
+def held(answering: Answering, count: int) -> Iterator[None]:
+    """As many workers have something else to do meanwhile."""
+    some = [Held(answering) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for each in some:
+            each.let_go()

@@ -1,0 +1,60 @@
+"""Readers, and an archive of the test's own, for the tests of pages, exports and documents."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+from selectolax.lexbor import LexborHTMLParser
+from visits import Opened, Visit
+
+from rookery.browse.archive import Archive
+from rookery.browse.places import bundled
+from rookery.browse.read import read
+from rookery.judge import people
+from rookery.judge.work import Role
+from rookery.records import Page
+from rookery.serve.session import ARCHIVE, data_home
+from rookery.serve.web.page_text import Span
+
+REPORT = bundled() / "field-report.pdf"
+
+
+def come_in(opened: Opened, name: str = "rita", role: Role = "reader") -> Visit:
+    """Somebody who is in, at a desk whose lifespan is not begun."""
+    client = opened.client()
+    token = people.invite(opened.store, name, role, "ada")
+    assert client.post(f"/enter/{token}", follow_redirects=False).status_code == 303
+    return Visit(client, name)
+
+
+def own_home(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A data folder and a cache in this folder, for as long as a test runs."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(folder / "data"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+    yield folder
+
+
+def keep(*pages: Page) -> None:
+    """Puts pages into the archive."""
+    with Archive(data_home() / ARCHIVE) as archive:
+        archive.keep_all(pages)
+
+
+def read_from(file: Path) -> Page:
+    """The page of a file, as it was read one morning."""
+    return read(file.read_bytes(), file.as_uri(), fetched="2026-11-21T09:05:00+00:00")
+
+
+def spans(page: Page, chance: Random, count: int) -> Iterator[Span]:
+    """Random parts of a page that hold more than white space."""
+    for _ in range(count):
+        start = chance.randrange(len(page.text))
+        end = min(len(page.text), start + 1 + int(chance.expovariate(1 / 80)))
+        if not page.text[start:end].isspace():
+            yield start, end
+
+
+def marked(html: str) -> str:
+    """What a page marks, as a browser reads it."""
+    return "".join(mark.text(deep=True) for mark in LexborHTMLParser(html).css("mark"))

@@ -1,0 +1,227 @@
+"""Asking and reading in a real Chromium: live, by the keyboard, without scripts, at all widths."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from askers import CROWS, LONG, held, home
+from playwright.sync_api import Browser, Page, expect
+from visits import open_store
+from windows import Seen, Site, flaws, serving
+
+from rookery.judge import counted
+from rookery.serve.web.answering import Answering, Pace
+from rookery.serve.web.app import make_app
+
+__all__ = ["home"]
+HEAVIEST = 80 * 1024
+SIZES: list[tuple[int, Literal["light", "dark"]]] = [(360, "dark"), (768, "light"), (1280, "dark")]
+WATCH = """
+const steps = document.getElementById("steps");
+new MutationObserver(() => sessionStorage.setItem("seen", steps.textContent))
+  .observe(steps, {childList: true, subtree: true});
+"""
+"""keeps what the list of steps shows beyond the page"""
+ANSWER = re.compile("seven or eight years")
+
+
+@pytest.fixture(scope="module")
+def asking(
+    home: Path, empty_store: Path, browser: Browser, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Site, Answering]]:
+    """A server at an address, and what answers in it."""
+    opened = open_store(empty_store, tmp_path_factory.mktemp("asking"))
+    app = make_app(opened.store, CROWS, opened.limits)
+    app.state.answering = Answering(opened.store, CROWS, Pace(workers=2))
+    with serving(opened, app) as address:
+        yield Site(opened, address, browser), app.state.answering
+    opened.store.close()
+
+
+def ask(page: Page, question: str = LONG, method: str = "extract", decline: str = "") -> None:
+    page.goto("/")
+    page.get_by_label("Your question").fill(question)
+    page.locator(f"input[name=method][value={method}]").check()
+    if decline:
+        page.get_by_text("More choices").click()
+        page.locator("#decline").select_option(decline)
+    page.get_by_role("button", name="Ask", exact=True).click()
+    page.wait_for_url("**/answers/*")
+
+
+def answered(page: Page) -> None:
+    expect(page.locator("article.reading-page")).to_be_visible()
+
+
+def test_an_answer_comes_by_itself_while_its_making_is_watched(
+    asking: tuple[Site, Answering],
+) -> None:
+    site, answering = asking
+    with site.window("watches", "reader") as (page, said):
+        with held(answering, 2):
+            ask(page)
+            expect(page.get_by_role("status")).to_contain_text("Waiting for its turn")
+            page.evaluate(WATCH)
+        expect(page.locator(".answer-text")).to_have_text(ANSWER)
+        seen = page.evaluate("sessionStorage.getItem('seen')")
+        assert "Searched “How long do crows live?”" in seen
+        assert "Read “How Long Do Crows Live?”" in seen
+        assert said == []
+
+
+def test_a_question_is_asked_and_its_quotes_read_by_the_keyboard_alone(
+    asking: tuple[Site, Answering],
+) -> None:
+    with asking[0].window("keys", "reader") as (page, said):
+        page.goto("/")
+        expect(page.get_by_label("Your question")).to_be_focused()
+        page.keyboard.type(LONG)
+        for _ in range(3):  # the ways of answering, more choices, the button
+            page.keyboard.press("Tab")
+        page.keyboard.press("Enter")
+        answered(page)
+        cite, quote = page.locator(".answer-text .cite").first, page.locator("#q1")
+        cite.focus()
+        page.keyboard.press("Enter")
+        expect(quote).to_be_visible()
+        expect(quote).to_contain_text("verified")
+        page.keyboard.press("Escape")
+        expect(quote).to_be_hidden()
+        expect(cite).to_be_focused()
+        assert said == []
+
+
+def test_show_in_page_leads_to_the_very_words(asking: tuple[Site, Answering]) -> None:
+    with asking[0].window("shows", "reader") as (page, said):
+        ask(page)
+        answered(page)
+        page.locator(".answer-text .cite").first.click()
+        words = page.locator("#q1 blockquote").inner_text()
+        page.locator("#q1").get_by_role("link", name="Show in page").click()
+        page.wait_for_url("**/pages/**#quote")
+        marked = page.locator("mark").all_inner_texts()
+        assert " ".join("".join(marked).split()) == " ".join(words.split())
+        assert said == []
+
+
+def test_without_scripts_the_page_comes_again_until_the_answer_is_there(
+    asking: tuple[Site, Answering],
+) -> None:
+    site, answering = asking
+    with site.window("plain", "reader", java_script_enabled=False) as (page, said):
+        with held(answering, 2):
+            ask(page)
+            expect(page.get_by_text("Waiting for its turn")).to_be_visible()
+        expect(page.locator(".answer-text")).to_have_text(ANSWER, timeout=8_000)
+        page.locator(".answer-text .cite").first.click()
+        expect(page.locator("#q1")).to_be_visible()
+        assert said == []
+
+
+def test_a_stream_that_never_comes_is_made_up_for(asking: tuple[Site, Answering]) -> None:
+    site, answering = asking
+    with site.window("cut", "reader") as (page, _):
+        page.route("**/events*", lambda route: route.abort())
+        with held(answering, 2):
+            ask(page)
+        expect(page.locator(".answer-text")).to_have_text(ANSWER, timeout=15_000)
+
+
+def test_waiting_is_ended_by_whoever_asked(asking: tuple[Site, Answering]) -> None:
+    site, answering = asking
+    with site.window("gone", "reader") as (page, said):
+        with held(answering, 2):
+            ask(page)
+            page.get_by_role("button", name="Cancel", exact=True).click()
+            expect(page.get_by_text("You cancelled this.")).to_be_visible()
+        page.get_by_role("button", name="Ask again").click()
+        expect(page.locator(".answer-text")).to_have_text(ANSWER)
+        assert said == []
+
+
+def test_a_verdict_and_a_wrong_citation_are_kept(asking: tuple[Site, Answering]) -> None:
+    site, _ = asking
+    with site.window("judges", "reader") as (page, said):
+        ask(page)
+        answered(page)
+        page.get_by_role("button", name="Good").click()
+        expect(page.get_by_role("button", name="Good")).to_have_attribute("aria-pressed", "true")
+        page.locator("#c2 summary").click()
+        page.locator("#c2").get_by_label("What is wrong with it").fill("It is about winters.")
+        page.locator("#c2").get_by_role("button", name="This citation is wrong").click()
+        expect(page.locator("#c2 summary")).to_contain_text("You said that this is wrong")
+        assert said == []
+    with site.opened.store.reading() as connection:
+        kinds = {each.kind for each in counted.work(connection, ["reading"]).judgements}
+    assert kinds == {"done", "flagged"}
+
+
+def screens(site: Site, answering: Answering, seen: Seen) -> Iterator[str]:
+    """Opens one screen after the other, and says which it is."""
+    page = seen.page
+    with held(answering, 2):
+        ask(page)
+        yield "waiting"
+    answered(page)
+    opened = "document.querySelectorAll('details').forEach(each => each.open = true)"
+    page.evaluate(opened)
+    yield "an answer"
+    page.locator(".answer-text .cite").first.click()
+    yield "a quote"
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="Save").click()
+    yield "what it can be saved as"
+    for name, question, method, decline in (
+        ("declined", "What is the capital of Peru?", "extract", "0.85"),
+        ("both sides", "Do crows live for a hundred years?", "sides", ""),
+        ("no claim", "What do ravens eat?", "sides", ""),
+    ):
+        ask(page, question, method, decline)
+        answered(page)
+        page.evaluate(opened)
+        yield name
+    for address in ("/", "/asked?words=crows", "/asked?words=nothing"):
+        page.goto(address)
+        page.evaluate(opened)
+        yield address
+
+
+def test_axe_finds_nothing_on_any_screen_at_any_width(asking: tuple[Site, Answering]) -> None:
+    site, answering = asking
+    with site.window("axe", "labeller") as seen:
+        for screen in screens(site, answering, seen):
+            for width, scheme in SIZES:
+                seen.page.set_viewport_size({"width": width, "height": 800})
+                seen.page.emulate_media(color_scheme=scheme)
+                assert (screen, width, flaws(seen.page)) == (screen, width, [])
+                wide = seen.page.evaluate("document.documentElement.scrollWidth")
+                assert (screen, wide) == (screen, width)
+        assert seen.said == []
+
+
+def test_the_first_load_is_light(asking: tuple[Site, Answering]) -> None:
+    site, _ = asking
+    with site.window("light", "reader") as (page, _):
+        ask(page)
+        answered(page)
+        state, at = page.context.storage_state(), page.url
+    for address in ("/", at):
+        context = site.browser.new_context(base_url=site.address, storage_state=state)
+        cold = context.new_page()
+        cold.goto(address, wait_until="networkidle")
+        sizes = cold.evaluate(
+            "[...performance.getEntriesByType('navigation'),"
+            " ...performance.getEntriesByType('resource')].map(e => e.transferSize)"
+        )
+        context.close()
+        assert len(sizes) >= 5
+        assert 10_000 < sum(sizes) <= HEAVIEST, (address, sizes)
+
+
+def test_the_script_is_short_and_sets_nothing_but_text() -> None:
+    script = Path(str(make_app.__code__.co_filename)).with_name("static") / "reading.js"
+    text = script.read_text(encoding="utf-8")
+    assert len(text.splitlines()) < 150
+    assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval", text)
