@@ -5,7 +5,7 @@ two processes; the readers run beside it on the same cores, in one process over 
 question was asked once before the clock starts, so vectors are kept. Every quote is looked for in
 the archive here, whatever the server says of it. Prints tables and writes bench/results/serve.json.
 
-    python -m bench.serve [--answers N]      10000 for the whole figure, an hour and more
+    python -m bench.serve [--answers N]      10000 for the whole figure: ten minutes
 """
 
 import argparse

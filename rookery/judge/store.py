@@ -4,9 +4,10 @@ It knows nothing of what is kept.
 """
 
 import errno
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Self
 
@@ -39,6 +40,9 @@ class Store:
         self.place = place
         self.clock = clock
         self._engine = _engine(place)
+        # Threads that wait for SQLite sleep and look again; those that wait for a lock are woken.
+        alone = self._engine.dialect.name == "sqlite"
+        self._turn: AbstractContextManager[object] = threading.Lock() if alone else nullcontext()
         try:
             self._check()
         except BaseException:
@@ -58,7 +62,7 @@ class Store:
     def writing(self) -> Iterator[Connection]:
         """A transaction that is written as a whole or not at all. Raises Failed: store_busy,
         disk_full, store_fails."""
-        with self._worded(), self._engine.connect() as connection:
+        with self._worded(), self._turn, self._engine.connect() as connection:
             connection = connection.execution_options(writes=True)
             with connection.begin():
                 yield connection
