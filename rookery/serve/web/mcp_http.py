@@ -230,6 +230,8 @@ class Address:
                 await self._stream(work, left, send)
         finally:
             left.cancel()
+            if not work.done():  # however it came to that
+                visit.gone.set()
             if name[1] is not None:
                 self._under_way.pop((visit.session, name[1]), None)
 
