@@ -117,7 +117,7 @@ def test_an_invite_is_a_link_that_lets_in_once(run: Run, place: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["invite", "Ada", "--role", "boss"], "use one of reader, labeller, reviewer, researcher, admin"),
+        (["invite", "Ada", "--role", "boss"], "use one of reader, labeller, reviewer,"),
         (["invite", " Ada"], "without space around it"),
         (["stats", "--batch", "none"], "there is no such batch"),
         (["agreement", "--batch", "none"], "there is no such batch"),
