@@ -91,7 +91,7 @@ class Source:
         s = self.settings
         return not s.offline and (self.any_address or not s.places or any(map(is_url, s.places)))
 
-    def library(self) -> tuple[Library, Callable[[str], None]]:
+    def holdings(self) -> tuple[Library, Callable[[str], None]]:
         """The library for one browser, and what lets it open one address more. What others were
         shown opens nothing on the web to it. Raises Failed where it cannot be opened."""
         holdings, s = self._opened(), self.settings
@@ -329,7 +329,7 @@ class Browsers:
 
     def new(self, owner: str) -> str:
         """The id of a new session of somebody. Raises Failed where there is no library."""
-        library, allow = self._source.library()
+        library, allow = self._source.holdings()
         browser = Browser(secrets.token_hex(8), library, allow, self.limits)
         with self._turn:
             self._open[browser.id] = browser, owner, self._clock()

@@ -48,7 +48,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Source]:
 @pytest.fixture
 def browser(source: Source) -> Browser:
     """A browser with small windows."""
-    return Browser("b", *source.library(), SMALL)
+    return Browser("b", *source.holdings(), SMALL)
 
 
 def nobody(wanted: Wanted) -> Answered:
@@ -75,7 +75,7 @@ def test_windows_links_finds_and_quotes_are_those_of_the_text_browser(
     source: Source, browser: Browser
 ) -> None:
     rules = Rules(window=900, results=20, blocked=(), overlap=0)
-    flow = browse(Task(Question("1", ""), rules), source.library()[0])
+    flow = browse(Task(Question("1", ""), rules), source.holdings()[0])
     next(flow)
     for command in (
         f"Search {GIFTS}",

@@ -161,7 +161,7 @@ class Answering:
                 self._crowd -= 1
 
     @contextmanager
-    def library(self, wanted: Wanted) -> Iterator[Library]:
+    def holdings(self, wanted: Wanted) -> Iterator[Library]:
         """The library that this would be answered from. Raises Failed (unknown_place), and as
         opening it does."""
         with self._readings.using(settings_for(self._settings, self.offers, wanted)) as reading:

@@ -154,7 +154,7 @@ def _told(work: Any) -> Any:
 
 
 def _library(answering: Answering, domains: Sequence[str]) -> Any:
-    return answering.library(Wanted("", domains=tuple(domains)))
+    return answering.holdings(Wanted("", domains=tuple(domains)))
 
 
 def _found(hit: Hit, addresses: Addresses) -> FoundPage:

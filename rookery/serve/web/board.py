@@ -34,7 +34,7 @@ def routes() -> list[Route]:
         Route("/board/exclude", exclude, methods=["POST"]),
         Route("/board/exclude-failed", exclude_failed, methods=["POST"]),
         Route("/board/lift", lift, methods=["POST"]),
-        Route("/board/work/{name:path}", work_of),
+        Route("/board/person/{name:path}", work_of),
         Route("/board/snapshots", frozen),
         Route("/board/snapshots", freeze, methods=["POST"]),
         Route("/board/snapshots/download", download, methods=["POST"]),

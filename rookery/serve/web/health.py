@@ -92,7 +92,7 @@ class Health:
         if not self._opening.acquire(blocking=False):
             return "opening"
         try:
-            with self._app.state.answering.library(Wanted("")):
+            with self._app.state.answering.holdings(Wanted("")):
                 return READY
         except Failed as failed:
             return failed.failure.outcome

@@ -22,7 +22,7 @@ PAGES = (
     "/board/guides",
     "/board/guides/supported",
     "/board/book",
-    "/board/work/ada",
+    "/board/person/ada",
 )
 
 
@@ -109,7 +109,7 @@ def test_exclusions_have_reasons_and_are_lifted_with_reasons(opened: Opened, lea
     assert "Lifted by lea" in lead.text
     assert quality.excluded(opened.store)[-1].lifts == made.number
     assert lead.post("/board/lift", number="nonsense", reason="why").status == 422
-    lead.get("/board/work/ada")
+    lead.get("/board/person/ada")
     assert "Preferred" in lead.text
     judgement = value(lead.page, "input[name=judgement]")
     lead.post("/board/exclude", judgement=judgement, reason="a slip")

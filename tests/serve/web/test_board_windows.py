@@ -21,7 +21,7 @@ SCREENS = (
     "/board/guides",
     "/board/guides/supported",
     "/board/book",
-    "/board/work/ada",
+    "/board/person/ada",
     "/cord",
     "/cord/runs/jays-run",
     "/cord/1/release",
