@@ -1,4 +1,4 @@
-"""The command line: `rookery ask|browse|cite|doctor`. Everything heavy is imported when used."""
+"""The command line: a command for each room. Everything heavy is imported when used."""
 
 import os
 import shlex
