@@ -1,1 +1,1 @@
-"""Evidence: figures that anyone can run again. Nothing here yet."""
+"""Evidence: figures that anyone can run again. It knows nothing of how answers are shown."""
