@@ -4,6 +4,7 @@ It knows nothing of what is learnt. accelerate is the only layer that knows of d
 and precision (its own configuration files choose FSDP, DeepSpeed and the like).
 """
 
+import atexit
 import math
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
@@ -12,6 +13,7 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 import torch
+import torch.distributed as dist
 from accelerate import Accelerator
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
@@ -92,7 +94,16 @@ def workers(dtype: str = "float32") -> Accelerator:
     them, or this one alone. With bfloat16 they compute in it, and keep weights in float32."""
     # Several processes of a machine without an accelerator find each other only if told so.
     lone = not torch.accelerator.is_available()
-    return Accelerator(cpu=lone, mixed_precision="bf16" if dtype == "bfloat16" else "no")
+    found = Accelerator(cpu=lone, mixed_precision="bf16" if dtype == "bfloat16" else "no")
+    atexit.unregister(_part)
+    atexit.register(_part)
+    return found
+
+
+def _part() -> None:
+    """Processes that part only as they end may abort: threads of theirs are still listening."""
+    if dist.is_available() and dist.is_initialized():
+        dist.destroy_process_group()
 
 
 class Learner:

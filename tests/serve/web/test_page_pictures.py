@@ -18,7 +18,7 @@ from rookery.browse.places import bundled
 from rookery.records import Block, Failed, Mark, Page
 from rookery.serve.pdf_pages import Drawing, Drawn, Sheet, drawn, marking, sheets
 
-PICTURES = 100
+PICTURES = 500
 """cases on each PDF"""
 
 
