@@ -355,6 +355,7 @@ def _measured(
 
 
 def _write(learner: Learner, speech: Speech, out: Path) -> None:
+    model = _best_model(learner)
     if learner.accelerator.is_main_process:
-        write_model(_best_model(learner), speech.tokenizer, out / "model")
+        write_model(model, speech.tokenizer, out / "model")
     learner.accelerator.wait_for_everyone()

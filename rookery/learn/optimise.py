@@ -1,7 +1,7 @@
 """One step of an optimiser, the same however a batch is cut into pieces and shared by processes.
 
 It knows nothing of what is learnt. accelerate is the only layer that knows of devices, processes
-and precision (its own configuration files choose FSDP, DeepSpeed and the like).
+and precision (its own configuration files choose FSDP and the like).
 """
 
 import atexit
@@ -18,6 +18,7 @@ from accelerate import Accelerator
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
+from rookery.learn.split import copied, follow
 from rookery.records import Failed, Failure
 
 P = TypeVar("P")
@@ -129,6 +130,9 @@ class Learner:
         if not weights:
             raise ValueError("no weight of the model is to be learnt: freeze fewer layers")
         optimiser = _optimiser(weights, settings)
+        self._whole = copied(model, self.accelerator)
+        self._moved = False
+        """whether the weights are others than the copy's"""
         self.model, self._optimiser = self.accelerator.prepare(model, optimiser)
         self.averages: AveragedModel | None = None
         if settings.average:
@@ -138,9 +142,15 @@ class Learner:
 
     @property
     def bare(self) -> nn.Module:
-        """The model without what processes wrap round it."""
-        found: nn.Module = self.accelerator.unwrap_model(self.model)
-        return found
+        """The model without what processes wrap round it, and whole where each holds a part: all
+        processes must then ask for it at once."""
+        if self._whole is None:
+            found: nn.Module = self.accelerator.unwrap_model(self.model)
+            return found
+        if self._moved:
+            follow(self._whole, self.model)
+            self._moved = False
+        return self._whole
 
     def step(self, number: int, pieces: Sequence[P], loss: Callable[[P], Tensor]) -> float:
         """Follows the sum of the losses of all pieces and processes; gives its gradient's length.
@@ -167,6 +177,7 @@ class Learner:
         self._stop_if_pulled()
         self._optimiser.step()
         self._optimiser.zero_grad()
+        self._moved = True
         if self.averages is not None:
             self.averages.update_parameters(self.bare)
         return length
@@ -190,6 +201,7 @@ class Learner:
     def load(self, folder: Path) -> None:
         """Goes on from what `save` wrote."""
         self.accelerator.load_state(str(folder))
+        self._moved = True
         if self.averages is not None:
             self.averages.load_state_dict(torch.load(folder / "averages.pt", weights_only=True))
 

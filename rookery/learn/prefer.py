@@ -243,9 +243,10 @@ class Training:
 
     def _keep(self) -> None:
         """Goes on from an older checkpoint write the same again."""
+        model = self.model
         if self.is_main:
             new = self._place.with_suffix(".new")
-            weights = self.model.state_dict().items()
+            weights = model.state_dict().items()
             save_file({name: value.detach().cpu().clone() for name, value in weights}, new)
             new.replace(self._place)
         self._learner.accelerator.wait_for_everyone()
@@ -366,8 +367,8 @@ def _finish(
         scaled_on=settings.samples or settings.comparisons,
         samples=len(rows),
     )
+    model, blend = training.model, settings.blend
     if training.is_main:
-        model, blend = training.model, settings.blend
         write_scorer(model, showing.tokenizer, scale, deviation, blend, folder)
     return preferred
 

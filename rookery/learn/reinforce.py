@@ -25,6 +25,7 @@ from rookery.learn.rules import ReinforceSettings, a2c, ppo, rloo, webgpt
 from rookery.learn.run import Cord, Run, Saved, Told
 from rookery.learn.sample import Sampled, sample
 from rookery.learn.served import Served
+from rookery.learn.split import is_split
 from rookery.records import Failed, Failure
 
 __all__ = ["ReinforceSettings", "Reinforced", "a2c", "ppo", "reinforce", "rloo", "webgpt"]
@@ -77,6 +78,9 @@ def reinforce(
         settings.reference,
         settings.seed,
     )
+    if made.trunk is not None and is_split(accelerator):
+        detail = "layers that networks share cannot be split by FSDP: let policy.frozen be 0"
+        raise Failed(Failure(settings.policy.model, "unsupported", detail))
     ended = ""
     anywhere = msgspec.structs.replace(settings, server="")
     with Run(out, anywhere, accelerator, cord=cord) as run:
@@ -84,10 +88,12 @@ def reinforce(
         learner = Learner(made.actor, settings.optimising, updates, accelerator, run.pulled)
         if made.reference is not None:
             made.reference.to(accelerator.device)
+        made = made._replace(actor=learner.bare)
         controller = Controller(settings.beta, settings.target, settings.gain)
         state = _State(learner, controller, *also)
         teacher = Teacher(settings, made, learner, pad)
         for step in run.steps(settings.steps, state, settings.every, told):
+            made = made._replace(actor=learner.bare)
             sampler = _sampler(settings, made, ends, accelerator, server, step)
             played = _play(settings, world, sampler, accelerator, step)
             lesson = teacher.read(played, step)

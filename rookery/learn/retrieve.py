@@ -303,8 +303,9 @@ def _best_model(learner: Learner) -> Any:
 
 
 def _write(learner: Learner, out: Path) -> None:
+    model = _best_model(learner)
     if learner.accelerator.is_main_process:
-        _best_model(learner).write(out / "model")
+        model.write(out / "model")
     learner.accelerator.wait_for_everyone()
 
 

@@ -3,9 +3,6 @@
 import json
 import os
 import signal
-import socket
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +12,7 @@ import torch
 from accelerate import Accelerator
 from demonstrated import demonstrated, write_episodes, write_reader
 from safetensors.torch import load_file
+from several import in_two_processes
 from transformers import AutoModelForCausalLM
 
 from rookery.learn.examples import Example, examples
@@ -165,18 +163,6 @@ imitate(msgspec.json.decode(sys.argv[1], type=ImitateSettings), Path(sys.argv[2]
 """
 
 
-def torchrun(script: Path, *arguments: str) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2"]
-    command += ["--master_addr", "127.0.0.1", "--master_port", str(port), str(script), *arguments]
-    root = str(Path(__file__).parents[2])
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": root}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr[-3000:]
-
-
 def test_pieces_packing_and_processes_change_nothing(place: Place, tmp_path: Path) -> None:
     # The last batch of an epoch is smaller than the others.
     file = place.few("nineteen.jsonl", 19)
@@ -187,7 +173,7 @@ def test_pieces_packing_and_processes_change_nothing(place: Place, tmp_path: Pat
         imitate(way, tmp_path / name)
     (tmp_path / "two.py").write_text(TWO)
     as_json = msgspec.json.encode(ways["pieces"]).decode()
-    torchrun(tmp_path / "two.py", as_json, str(tmp_path / "two"))
+    in_two_processes(tmp_path / "two.py", as_json, str(tmp_path / "two"))
     metrics = {name: lines(tmp_path / name / "metrics.jsonl") for name in (*ways, "two")}
     for name in ("pieces", "packed", "two"):
         assert apart(tmp_path / name, tmp_path / "whole") < 1e-5

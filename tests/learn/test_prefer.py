@@ -2,10 +2,6 @@
 
 import json
 import math
-import os
-import socket
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -17,6 +13,7 @@ import pytest
 import torch
 from comparing import BAD, GOOD, answer, four, pair, question, rating, write_lines, write_small
 from safetensors.torch import load_file, save_file
+from several import in_two_processes
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from rookery.learn.compared import batches
@@ -419,22 +416,8 @@ def test_two_processes_are_one(world: Path, tmp_path: Path) -> None:
         "prefer(msgspec.json.decode(read, type=PreferSettings), here / 'two')\n"
     )
     (tmp_path / "two.py").write_text(code)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    launched = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2"]
-    launched += ["--master_addr", "127.0.0.1", "--master_port", str(port)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(HERE.parent.parent)}
-    ran = subprocess.Popen(
-        [*launched, str(tmp_path / "two.py"), str(tmp_path)],
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    in_two_processes(tmp_path / "two.py", str(tmp_path))
     one = prefer(chosen, tmp_path / "one")
-    said, _ = ran.communicate(timeout=120)
-    assert ran.returncode == 0, said
     close(one, msgspec.structs.replace(one, model=str(tmp_path / "two" / "model")), 1e-5)
 
 

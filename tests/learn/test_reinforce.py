@@ -2,7 +2,6 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -18,6 +17,7 @@ from enumerable import ENDS, Browsing, Rule, write_listed
 from reinforce_run import RECIPES
 from reinforce_run import settings as two_steps
 from safetensors.torch import load_file
+from several import in_two_processes
 from transformers import AutoModelForCausalLM
 
 from rookery.learn.actor import make
@@ -346,20 +346,7 @@ def test_the_cord_stops_a_run_before_the_next_step_of_the_optimiser(
 
 
 def test_two_processes_learn_what_one_learns(model: str, tmp_path: Path) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2"]
-    command += ["--master_addr", "127.0.0.1", "--master_port", str(port)]
-    command += [str(HERE / "reinforce_run.py"), model, str(tmp_path / "two")]
-    ran = subprocess.run(
-        command,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stderr[-3000:]
+    in_two_processes(HERE / "reinforce_run.py", model, str(tmp_path / "two"))
     for name, recipe in RECIPES.items():
         one, two = tmp_path / "one" / name, tmp_path / "two" / name
         reinforce(recipe(two_steps(model)), Browsing(0), one)

@@ -5,9 +5,7 @@ Those that need vLLM itself start it as a process, once; the others ask a stand-
 
 import json
 import os
-import socket
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -18,6 +16,7 @@ import torch
 from enumerable import END, IDS, Browsing, Rule
 from msgspec.structs import replace
 from served_run import settings
+from several import in_two_processes
 from small import logprobs
 from speaking import LENGTH, Answer, StandIn, kill, speaking, standing_in, vllm, write_policy
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -219,14 +218,7 @@ def test_two_processes_draw_from_one_server_what_one_does(
 ) -> None:
     """One of them tells it the weights, and the other waits."""
     address, one = stand_in
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2"]
-    command += ["--master_addr", "127.0.0.1", "--master_port", str(port)]
-    command += [str(HERE / "served_run.py"), model, address, str(tmp_path / "two")]
-    surroundings = {**os.environ, "OMP_NUM_THREADS": "1"}
-    ran = subprocess.run(command, env=surroundings, capture_output=True, text=True, check=False)
-    assert ran.returncode == 0, ran.stderr[-3000:]
+    in_two_processes(HERE / "served_run.py", model, address, str(tmp_path / "two"))
     assert one.asked.count("/collective_rpc") == 4
     reinforce(settings(model, address), Rule(0).world(8), tmp_path / "one")
     for ours, theirs in zip(metrics(tmp_path / "one"), metrics(tmp_path / "two"), strict=True):

@@ -1,9 +1,5 @@
 """Frozen layers that are computed once, beside models that compute them every time."""
 
-import os
-import socket
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +10,7 @@ import torch
 import transformers
 from enumerable import ENDS, Browsing, write_listed
 from safetensors.torch import load_file, save_file
+from several import in_two_processes
 from torch import Tensor
 from transformers import AutoModelForCausalLM, PreTrainedConfig
 from trunk_run import apart, in_two, metrics, settings
@@ -331,15 +328,7 @@ def test_a_run_with_a_trunk_goes_on_to_the_last_bit(
 
 
 def test_two_processes_with_a_trunk_learn_what_one_learns(model: str, tmp_path: Path) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2"]
-    command += ["--master_addr", "127.0.0.1", "--master_port", str(port)]
-    command += [str(HERE / "trunk_run.py"), model, str(tmp_path / "two")]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert ran.returncode == 0, ran.stderr[-3000:]
+    in_two_processes(HERE / "trunk_run.py", model, str(tmp_path / "two"))
     reinforce(in_two(settings(model)), Browsing(0), tmp_path / "one")
     assert apart(tmp_path / "one", tmp_path / "two") < 1e-5
     for one, two in zip(metrics(tmp_path / "one"), metrics(tmp_path / "two"), strict=True):

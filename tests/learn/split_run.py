@@ -1,0 +1,77 @@
+"""What trainers learn in processes that each hold a part of the weights (FSDP), on CPUs.
+
+accelerate passes its own configuration of FSDP by without an accelerator, so it is told here, where
+it has made up its mind, what it would have read there. All else is as it is.
+
+torchrun --nproc_per_node 2 split_run.py LESSONS [STEPS]
+"""
+
+import os
+import sys
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from accelerate.state import AcceleratorState
+from accelerate.utils import DistributedType, FullyShardedDataParallelPlugin
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from enumerable import Browsing
+
+from rookery.learn.imitate import ImitateSettings, imitate
+from rookery.learn.optimise import workers
+from rookery.learn.prefer import PreferSettings, prefer
+from rookery.learn.reinforce import ReinforceSettings, reinforce
+from rookery.learn.retrieve import RetrieveSettings, retrieve
+from rookery.learn.run import Cord
+from rookery.learn.split import is_split
+
+begin = AcceleratorState.__init__
+
+
+def begin_split(state: Any, *given: Any, **named: Any) -> None:
+    begin(state, *given, **named)
+    if state.distributed_type == DistributedType.MULTI_CPU:
+        state.distributed_type = DistributedType.FSDP
+        state.fsdp_plugin = FullyShardedDataParallelPlugin(
+            fsdp_version=2, auto_wrap_policy="transformer_based_wrap"
+        )
+
+
+def cord(steps: int = 1000) -> Cord:
+    """Pulled in the middle of the step with this number: asked before the batch is played, and
+    twice in each of four epochs."""
+    asked = count(1)
+    return lambda: "stop" if next(asked) > 9 * steps + 4 else ""
+
+
+class Lesson(msgspec.Struct):
+    """What a process is told in JSON."""
+
+    what: str
+    settings: msgspec.Raw
+    out: str
+    layer: str = "LlamaDecoderLayer"
+    """what is split apart"""
+
+
+TRAINERS: dict[str, tuple[Any, Any]] = {
+    "imitate": (ImitateSettings, imitate),
+    "prefer": (PreferSettings, prefer),
+    "reinforce": (
+        ReinforceSettings,
+        lambda said, out: reinforce(said, Browsing(0), out, cord=cord(*map(int, sys.argv[2:]))),
+    ),
+    "retrieve": (RetrieveSettings, retrieve),
+}
+
+if __name__ == "__main__":
+    AcceleratorState.__init__ = begin_split  # type: ignore[method-assign]
+    for lesson in msgspec.json.decode(sys.argv[1], type=list[Lesson]):
+        os.environ["FSDP_TRANSFORMER_CLS_TO_WRAP"] = lesson.layer
+        AcceleratorState._reset_state()
+        kind, train = TRAINERS[lesson.what]
+        train(msgspec.json.decode(lesson.settings, type=kind), Path(lesson.out))
+        assert is_split(workers())
