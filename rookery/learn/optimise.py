@@ -141,12 +141,11 @@ class Learner:
         self.accelerator.register_save_state_pre_hook(_once)
 
     @property
-    def bare(self) -> nn.Module:
+    def bare(self) -> Any:
         """The model without what processes wrap round it, and whole where each holds a part: all
         processes must then ask for it at once."""
         if self._whole is None:
-            found: nn.Module = self.accelerator.unwrap_model(self.model)
-            return found
+            return self.accelerator.unwrap_model(self.model)
         if self._moved:
             follow(self._whole, self.model)
             self._moved = False

@@ -68,7 +68,7 @@ TRAINERS: dict[str, tuple[Any, Any]] = {
 }
 
 if __name__ == "__main__":
-    AcceleratorState.__init__ = begin_split  # type: ignore[method-assign]
+    AcceleratorState.__init__ = begin_split
     for lesson in msgspec.json.decode(sys.argv[1], type=list[Lesson]):
         os.environ["FSDP_TRANSFORMER_CLS_TO_WRAP"] = lesson.layer
         AcceleratorState._reset_state()
