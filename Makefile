@@ -3,7 +3,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 export OMP_NUM_THREADS := 1
 
-.PHONY: demo test check bench clean
+RECIPES := ziegler webgpt gophercite webglm
+
+.PHONY: demo test check bench reproduce clean
 
 demo: .venv/ready
 	@echo '$$ rookery ask "Why do crows bring gifts to people?" --in rookery:corvids'
@@ -23,6 +25,15 @@ check: .venv/dev
 
 bench: .venv/bench
 	$(BIN)/python -m bench
+
+# The four papers at small scale, with the data sets in ../shared/data. `make -j2 reproduce` plays
+# two at once; what is stopped goes on where it was when the same is said again.
+reproduce: $(RECIPES:%=runs/%-small/result.json)
+	$(BIN)/python -m recipes.results runs
+	$(BIN)/rookery measure report runs
+
+runs/%-small/result.json: .venv/dev
+	$(BIN)/python -m recipes.$* small
 
 clean:
 	rm -rf .venv dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -25,9 +25,8 @@ from bench.report import require, show, write
 from bench.search import ranked, row
 from bench.squad import DATA, Asked, Gold, Squad
 from rookery.browse.folder import Folder
-from rookery.cite import dense
+from rookery.cite import dense, ordered
 from rookery.cite.dense import Dense
-from rookery.learn import ordered
 from rookery.learn.optimise import Optimising
 from rookery.learn.referred import Drawing, Sources, Triple
 from rookery.learn.retrieve import Retrieved, RetrieveSettings, retrieve

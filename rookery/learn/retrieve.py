@@ -16,7 +16,7 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor
 
-from rookery.learn import ordered
+from rookery.cite import ordered
 from rookery.learn.encoder import MINILM, Encoder, read_encoder
 from rookery.learn.models import freeze
 from rookery.learn.optimise import Learner, Optimising, workers

@@ -3,12 +3,16 @@
 It knows nothing of how a figure was measured, nor of where it is written.
 """
 
+from collections.abc import Mapping
 from typing import Literal
 
+from rookery.measure.interval import Estimate
 from rookery.records import Record
 
 Cell = str | int | float | None
 """of a table; None where there is nothing to say"""
+Measured = Mapping[str, Estimate]
+"""what was measured of one system, by the names of the measures"""
 
 
 class Line(Record, frozen=True):
@@ -61,3 +65,33 @@ class Figure(Record, frozen=True):
     def __post_init__(self) -> None:
         if any(len(row) != len(self.head) for row in self.rows):
             raise ValueError(f"{self.name}: every row needs {len(self.head)} cells")
+
+
+def bars(estimates: Mapping[tuple[str, str], Estimate], y: str) -> Picture:
+    """Estimates side by side, each named by its line and its place, in the order given."""
+    places = tuple(dict.fromkeys(place for _, place in estimates))
+    lines = []
+    for name in dict.fromkeys(line for line, _ in estimates):
+        own = {place: of for (line, place), of in estimates.items() if line == name}
+        points = tuple((float(places.index(place)), of.value) for place, of in own.items())
+        low, high = (tuple(getattr(of, end) for of in own.values()) for end in ("low", "high"))
+        lines.append(Line(name, points, low, high))
+    return Picture("bars", tuple(lines), "", y, places)
+
+
+def bars_figure(
+    name: str, title: str, says: str, systems: Mapping[str, Measured], y: str, source: str = ""
+) -> Figure:
+    """Estimates side by side: a colour of bars for each system, a place for each measure. What a
+    system lacks is left out."""
+    each = {
+        (system, measure): estimate
+        for system, measured in systems.items()
+        for measure, estimate in measured.items()
+    }
+    rows = tuple(
+        (*names, estimate.value, estimate.low, estimate.high, estimate.count)
+        for names, estimate in each.items()
+    )
+    head = ("system", "measure", "value", "low", "high", "count")
+    return Figure(name, title, says, head, rows, bars(each, y), source)

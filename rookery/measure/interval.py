@@ -44,7 +44,8 @@ def share(wins: float, count: int) -> Estimate:
     seen, weight = wins / count, z * z / count
     middle = (seen + weight / 2) / (1 + weight)
     half = z * math.sqrt(seen * (1 - seen) / count + weight / (4 * count)) / (1 + weight)
-    return Estimate(seen, min(seen, middle - half), max(seen, middle + half), count)
+    low, high = max(0.0, middle - half), min(1.0, middle + half)
+    return Estimate(seen, min(seen, low), max(seen, high), count)
 
 
 def mean(
@@ -60,7 +61,8 @@ def mean(
     sums_G, counts_G = _grouped(values, groups if groups is not None else range(len(values)))
     drawn_D = _drawn(sums_G, counts_G, seed)
     low, high = np.quantile(drawn_D, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return Estimate(fmean(values), float(low), float(high), len(values))
+    seen = fmean(values)
+    return Estimate(seen, min(seen, float(low)), max(seen, float(high)), len(values))
 
 
 def difference(ours: Sequence[float], theirs: Sequence[float], seed: int = 0) -> Estimate:

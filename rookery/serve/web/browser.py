@@ -56,7 +56,7 @@ def routes() -> list[Route]:
 
 def links() -> list[Link]:
     """In the head of each page."""
-    return [Link("/demonstrate", "Ask")]
+    return [Link("/demonstrate", "Demonstrate")]
 
 
 class Demonstrations:

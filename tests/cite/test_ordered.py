@@ -5,7 +5,7 @@ from itertools import permutations
 
 import pytest
 
-from rookery.learn.ordered import accuracy, measured, ndcg, recall, spearman
+from rookery.cite.ordered import accuracy, measured, ndcg, recall, spearman
 
 
 def test_spearman_is_the_formula_where_nothing_is_tied() -> None:

@@ -1,0 +1,92 @@
+"""Many samples at once: each a quote of the page that it was shown, each question its own."""
+
+import math
+from pathlib import Path
+
+import pytest
+from small import PAGES, TEXTS
+
+from rookery.browse.shelf import Shelf
+from rookery.cite.constraint import Constraint
+from rookery.cite.grammar import Grammar
+from rookery.cite.shape import Shape
+from rookery.learn.loading import load
+from rookery.learn.quoted import Drawn, best_found, drawn, once, shown
+from rookery.learn.rows import Row, collate, logprobs
+from rookery.learn.sample import Sampling
+from rookery.learn.tiny import write_tiny
+from rookery.records import Answer, Question
+
+ASKED = [
+    Question("c", "What can a crow remember?"),
+    Question("m", "What do magpies hide?"),
+    Question("n", "zzz"),
+]
+SHAPE = Shape(longest=60, free=24)
+
+
+@pytest.fixture(scope="module")
+def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("quoted")
+    write_tiny(folder, TEXTS, 400, 1024)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def found(policy: Path) -> list[list[Drawn]]:
+    return drawn(policy, ASKED, best_found(Shelf(PAGES), 1), 3, Sampling(80), SHAPE, 5)
+
+
+def test_each_answer_quotes_the_page_that_its_question_finds(found: list[list[Drawn]]) -> None:
+    assert [len(some) for some in found] == [3, 3, 0]
+    for page, some in zip(PAGES, found, strict=False):
+        for one in some:
+            assert one.answer is not None
+            [quote] = one.answer.quotes
+            assert page.quote(quote.start, quote.end) == quote
+            assert len(quote.text) <= 60
+
+
+def test_the_pages_of_a_question_take_turns(policy: Path) -> None:
+    both = best_found(Shelf(PAGES), 2)
+    assert len(both(Question("b", "Do crows and magpies hide food in a mirror?"))) == 2
+    asked = [Question("b", "Do crows and magpies hide food in a mirror?")]
+    [some] = drawn(policy, asked, both, 4, Sampling(80), SHAPE, 0)
+    urls = [one.answer.quotes[0].url for one in some if one.answer]
+    assert len(urls) == 4
+    assert urls[:2] == urls[2:] != urls[1::-1]
+
+
+def test_a_sample_is_as_likely_as_the_model_finds_it(
+    policy: Path, found: list[list[Drawn]]
+) -> None:
+    loaded = load(policy)
+    grammar = Grammar(loaded.vocabulary, SHAPE)
+    show = shown(ASKED[0], PAGES[0])
+    allow = Constraint(grammar, [(PAGES[0].title, PAGES[0].text)]).allow(budget=80)
+    assert allow([]) is not None
+    assert "Page: Crow\n" in show.prompt
+    assert show.prompt.endswith("Question: What can a crow remember?\nAnswer: ")
+    assert all(-math.inf < one.logprob < 0 for some in found for one in some)
+
+
+def test_the_same_seed_draws_the_same(policy: Path, found: list[list[Drawn]]) -> None:
+    again = drawn(policy, ASKED, best_found(Shelf(PAGES), 1), 3, Sampling(80), SHAPE, 5)
+    other = drawn(policy, ASKED, best_found(Shelf(PAGES), 1), 3, Sampling(80), SHAPE, 6)
+    assert again == found
+    assert other != found
+
+
+def test_what_was_scored_is_not_scored_again() -> None:
+    asked: list[str] = []
+
+    def scores(pairs: object) -> list[float]:
+        asked.extend(answer.text for _, answer in pairs)  # type: ignore[attr-defined]
+        return [float(len(answer.text)) for _, answer in pairs]  # type: ignore[attr-defined]
+
+    score = once(scores)
+    pairs = [(ASKED[0], Answer(text)) for text in ("a", "bb", "a")]
+    assert score(pairs) == [1.0, 2.0, 1.0]
+    assert score([(ASKED[0], Answer("bb")), (ASKED[1], Answer("bb"))]) == [2.0, 2.0]
+    assert asked == ["a", "bb", "bb"]
+    assert score([]) == []

@@ -1,0 +1,94 @@
+"""WebGLM's criteria and its ranking of systems, by hand."""
+
+import pytest
+
+from rookery.judge.meaning import ratings as ratings_of
+from rookery.judge.work import Item, Judgement
+from rookery.measure.battle import matches, win_rate
+from rookery.measure.criteria import LEVELS, criteria, criteria_figure, ranked
+from rookery.measure.interval import mean
+from rookery.records import Answer, Question, Rating
+
+
+def rating(question: str, answer: str, scale: str, value: float, by: str = "ada") -> Rating:
+    return Rating(Question(question, "Why?"), Answer(answer), scale, value, by)
+
+
+def system(answer: Answer) -> str:
+    return answer.text.split()[0]
+
+
+def test_scales_have_the_levels_of_the_paper() -> None:
+    four = {"relevancy", "density", "fluency", "correctness", "citation_accuracy"}
+    assert {scale for scale, levels in LEVELS.items() if levels == 4} == four
+    assert all(LEVELS[scale] == 2 for scale in LEVELS.keys() - four)
+    assert len(LEVELS) == 11  # WebGLM, table 2
+
+
+def test_a_level_is_the_mean_on_the_scale_of_the_paper() -> None:
+    fluency, truth = criteria(
+        [
+            rating("1", "glm x", "truthfulness", 1.0),
+            rating("1", "glm x", "fluency", 1.0),
+            rating("2", "glm y", "fluency", 1 / 3),
+            rating("2", "glm y", "truthfulness", 0.0),
+        ],
+        system,
+    )
+    assert [fluency.scale, truth.scale] == ["fluency", "truthfulness"]
+    assert [fluency.level, truth.level] == pytest.approx([2.0, 0.5])
+
+
+def test_ratings_of_one_question_are_drawn_together() -> None:
+    rated = [
+        rating(str(number), "glm", "fluency", number % 2, by)
+        for number in range(12)
+        for by in ("ada", "bob", "cleo")
+    ]
+    (found,) = criteria(rated, system)
+    values = [each.value for each in rated]
+    assert found.mean == mean(values, [each.question.id for each in rated])
+    assert found.mean.count == 36
+    assert found.mean.half > 1.4 * mean(values).half
+
+
+def test_a_judgement_at_the_desk_is_measured_as_it_was_filled_in() -> None:
+    answer = Answer("glm answers")
+    item = Item("criteria", Question("1", "Why?"), (answer,))
+    filled = {"fluency": ["2"], "correctness": ["3"], "truthfulness": ["blank"]}
+    judgement = Judgement("j", "i", "ada", "done", filled, "", 1, (0,), True, 0.0, 1.0)
+    found = {each.scale: each.level for each in criteria(ratings_of(item, judgement), system)}
+    assert found == {"fluency": pytest.approx(2), "correctness": pytest.approx(3)}
+
+
+def test_a_scale_that_the_form_does_not_have_is_left_out() -> None:
+    assert criteria([rating("1", "glm", "thumbs", 1.0)], system) == []
+
+
+def test_a_figure_says_where_less_is_better() -> None:
+    found = criteria([rating("1", "a", "redundancy", 1), rating("1", "b", "fluency", 1)], system)
+    figure = criteria_figure(found, "says")
+    assert figure.picture.places == ("fluency", "redundancy, less is better")
+    assert [row[0] for row in figure.rows] == ["b", "a"]
+    assert [row[-1] for row in figure.rows] == [3.0, 1.0]
+
+
+def test_a_ranking_is_who_beats_whom() -> None:
+    human, glm, gpt, other = map(Answer, ("human", "glm", "gpt", "other"))
+    question = Question("1", "Why?")
+    found = matches(ranked(question, [[human], [glm, gpt], [other]], "ada"), system)
+    assert len(found) == 6
+    assert win_rate(found, "glm", "human").value == 0
+    assert win_rate(found, "glm", "gpt").value == 0.5
+    assert win_rate(found, "gpt", "other").value == 1
+
+
+def test_a_system_passes_for_people_where_it_is_ranked_above_them_half_the_time() -> None:
+    human, glm = Answer("human"), Answer("glm")
+    rankings = [
+        ranked(Question(str(n), "Why?"), [[human], [glm]] if n % 2 else [[glm], [human]], "ada")
+        for n in range(40)
+    ]
+    found = win_rate(matches([pair for each in rankings for pair in each], system), "glm", "human")
+    assert found.value == 0.5
+    assert found.low < 0.5 < found.high

@@ -1,0 +1,131 @@
+"""Exact match and F1: the official normalisations worked by hand, and their averages."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rookery.measure.exact import (
+    exact_figure,
+    exact_match,
+    exactness,
+    nq_form,
+    squad_form,
+    token_f1,
+    trivia_form,
+)
+from rookery.measure.interval import share
+
+WORDS = st.lists(st.sampled_from(["the", "crow", "jay", "a", "oak.", "U.S.", "An"]), max_size=6)
+
+
+@pytest.mark.parametrize(
+    ("answer", "squad", "trivia"),
+    [
+        ("The U.S.", "us", "u s"),
+        ("a well-known Author!", "wellknown author", "well known author"),
+        ("An apple, a day", "apple day", "apple day"),
+        ("Theatre another man", "theatre another man", "theatre another man"),
+        ("snake_case", "snakecase", "snake case"),
+        ("‘Twas the Night´s `end’", "‘twas night´s end’", "twas night s end"),
+        ("it's", "its", "it s"),
+        ("$1,500", "1500", "1 500"),
+        ("“quoted”", "“quoted”", "“quoted”"),
+        ("Vitamin A", "vitamin", "vitamin"),
+        ("a-the b", "athe b", "b"),
+        ("  two\n lines\t", "two lines", "two lines"),
+        ("The", "", ""),
+        ("Ærøskøbing", "ærøskøbing", "ærøskøbing"),
+    ],
+)
+def test_normalisations_worked_by_hand(answer: str, squad: str, trivia: str) -> None:
+    assert squad_form(answer) == squad
+    assert trivia_form(answer) == trivia
+
+
+def test_accents_count_the_same_however_they_were_written_for_nq_alone() -> None:
+    composed, apart = "The Café", "cafe\u0301"
+    assert exact_match(composed, [apart], nq_form)
+    assert not exact_match(composed, [apart], squad_form)
+    assert not exact_match("cafe", [apart], nq_form)
+    assert not exact_match("10²", ["102"], nq_form)
+
+
+@given(st.text(max_size=40))
+def test_one_more_normalisation_of_squad_takes_articles_at_most(answer: str) -> None:
+    once = squad_form(answer)
+    assert squad_form(once) == once
+    assert once == " ".join(once.split())
+
+
+def test_f1_worked_by_hand() -> None:
+    """Two of three words said, two of four accepted."""
+    assert token_f1("the big black crow", ["black crow of Rome"]) == pytest.approx(4 / 7)
+    assert token_f1("crow crow", ["crow jay"]) == pytest.approx(1 / 2)
+
+
+def test_the_best_accepted_answer_counts() -> None:
+    assert token_f1("black crow", ["jay", "the crow", "a black crow"]) == 1
+    assert exact_match("Crow", ["jay", "the crow"])
+    assert not exact_match("Crow", ["jay", "crows"])
+
+
+def test_two_empty_answers_match_and_share_nothing() -> None:
+    """As the evaluation of SQuAD 1.1 has it: nothing in common is no F1."""
+    assert exact_match("the", ["an"])
+    assert token_f1("the", ["an"]) == 0
+
+
+def f1_by_counting(said: str, gold: str) -> float:
+    ours, theirs = squad_form(said).split(), squad_form(gold).split()
+    common = (Counter(ours) & Counter(theirs)).total()
+    if not common:
+        return 0.0
+    precision, recall = common / len(ours), common / len(theirs)
+    return 2 * precision * recall / (precision + recall)
+
+
+@given(WORDS.map(" ".join), st.lists(WORDS.map(" ".join), min_size=1, max_size=4))
+def test_f1_is_that_of_counting(said: str, golds: list[str]) -> None:
+    expected = max(f1_by_counting(said, gold) for gold in golds)
+    assert token_f1(said, golds) == pytest.approx(expected, abs=1e-12)
+    if exact_match(said, golds) and squad_form(said):
+        assert token_f1(said, golds) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("golds", [[], "crow"])
+def test_accepted_answers_are_a_list_of_one_at_least(golds: list[str] | str) -> None:
+    for measured in (exact_match, token_f1):
+        with pytest.raises(ValueError, match="a list"):
+            measured("crow", golds)
+    with pytest.raises(ValueError, match="a list"):
+        exactness(["crow"], [golds])
+
+
+def test_many_answers_worked_by_hand() -> None:
+    found = exactness(
+        ["The crow", "It was a jay, in 1912.", "owl", "old crow"],
+        [["crow"], ["jay", "a bird"], ["rook"], ["crow"]],
+    )
+    assert found["exact match"] == share(1, 4)
+    assert found["held"] == share(3, 4)
+    assert found["F1"].value == pytest.approx((1 + 2 / 6 + 0 + 2 / 3) / 4)
+    assert found["F1"].count == 4
+
+
+def test_the_form_decides() -> None:
+    said, golds = ["well known"], [["well-known"]]
+    assert exactness(said, golds)["exact match"].value == 0
+    assert exactness(said, golds, trivia_form)["exact match"].value == 1
+
+
+def test_the_figure_shows_each_system() -> None:
+    found = exactness(["crow", "jay"], [["crow"], ["owl"]])
+    figure = exact_figure({"ours": found, "theirs": found}, "two answers")
+    assert [row[:3] for row in figure.rows[:3]] == [
+        ("ours", "exact match", 0.5),
+        ("ours", "F1", 0.5),
+        ("ours", "held", 0.5),
+    ]
+    assert figure.picture.places == ("exact match", "F1", "held")

@@ -1,0 +1,166 @@
+"""Leakage: hand-worked overlaps, brute force over all pairs, and the paper's columns."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rookery.measure.exact import trivia_form
+from rookery.measure.leakage import SUBSETS, Leak, by_overlap, held_out, leakage_figure, split
+from rookery.records import Question
+
+HAMLET = Question("t1", "Who wrote the play Hamlet?", (), ("William Shakespeare",), "hamlet")
+FRANCE = Question("t2", "What is the capital of France?", (), ("Paris",), "france")
+TRAIN = (HAMLET, FRANCE)
+
+
+def asked(text: str, *gold: str, source: str = "") -> Question:
+    return Question("q", text, (), gold, source)
+
+
+def only(question: Question, likeness: float = 0.5) -> Leak:
+    return split(TRAIN, [question], likeness)[0]
+
+
+def test_the_same_words_are_the_same_question_whatever_is_accepted() -> None:
+    assert only(asked("who wrote   play, HAMLET", "Bacon")) == Leak("t1")
+    assert only(asked("Who wrote the plays Hamlet", "the william Shakespeare!")) == Leak("t1", True)
+
+
+def test_a_question_that_is_nearly_the_same_needs_the_same_answer() -> None:
+    """Of "what is capital of France" and "of Spain": four words and three pairs are shared, of
+    six and five."""
+    assert only(asked("What is the capital of Spain?", "Madrid")) == Leak()
+    assert only(asked("What is the capital of Texas?", "Paris")) == Leak("t2", True)
+    assert only(asked("What is the capital of Texas?")) == Leak("t2")
+
+
+def test_the_likeness_is_shared_words_and_pairs_of_those_of_either() -> None:
+    spain = asked("What is the capital of Spain?")
+    assert only(spain, 7 / 11) == Leak("t2")
+    assert only(spain, 7 / 11 + 0.001) == Leak()
+    assert split([asked("Crows?")], [asked("Crows hide")], 1 / 3) == [Leak("q")]
+
+
+def test_an_answer_alone_may_be_known() -> None:
+    assert only(asked("Where did Hemingway live?", "London", "paris")) == Leak("", True)
+    assert only(asked("Where did Hemingway live?", "London")) == Leak()
+
+
+def test_the_page_may_be_known() -> None:
+    assert only(asked("Who kills Polonius?", "Hamlet", source="hamlet")) == Leak("", False, True)
+    assert split([asked("One?")], [asked("Two people?")]) == [Leak()]
+
+
+def test_answers_are_compared_in_the_form_that_is_asked_for() -> None:
+    train, test = [asked("Fame?", "well-known")], [asked("Renown?", "well known")]
+    assert not split(train, test)[0].answer
+    assert split(train, test, form=trivia_form)[0].answer
+
+
+def test_an_answer_of_articles_alone_is_nobodys() -> None:
+    assert split([asked("One?", "The")], [asked("Two?", "an")]) == [Leak()]
+
+
+def test_questions_without_words_are_not_the_same() -> None:
+    assert split([asked("?")], [asked("The?!")]) == [Leak()]
+
+
+def test_of_several_the_likest_is_named_and_of_equals_the_first() -> None:
+    train = [
+        Question("far", "Who wrote the famous play Hamlet then"),
+        Question("near", "Who wrote Hamlet then"),
+        Question("late", "Who wrote Hamlet then"),
+    ]
+    assert split(train, [asked("Who wrote Hamlet")], 0.3)[0].question == "near"
+
+
+@pytest.mark.parametrize("likeness", [0, -1, 1.01])
+def test_a_likeness_is_a_share(likeness: float) -> None:
+    with pytest.raises(ValueError, match="likeness"):
+        split(TRAIN, [], likeness)
+
+
+def parts(text: str) -> set[tuple[str, ...]]:
+    found = text.split()
+    return {(word,) for word in found} | set(pairwise(found))
+
+
+def same_by_force(train: Sequence[Question], question: Question, likeness: float) -> str:
+    ours, best, most = parts(question.text), "", likeness
+    for each in train:
+        if each.text == question.text:
+            return each.id
+    for each in reversed(train):
+        theirs = parts(each.text)
+        shared = len(ours & theirs) / len(ours | theirs)
+        known = not each.gold or not question.gold or set(each.gold) & set(question.gold)
+        if known and shared >= most:
+            best, most = each.id, shared
+    return best
+
+
+TEXTS = st.lists(st.sampled_from("who hid oak jay crow".split()), min_size=1, max_size=6)
+GOLDS = st.sets(st.sampled_from(["rook", "owl"]), max_size=2).map(tuple)
+ASKED = st.builds(lambda text, gold: (" ".join(text), gold), TEXTS, GOLDS)
+
+
+@given(
+    st.lists(ASKED, max_size=6),
+    ASKED,
+    st.sampled_from([0.1, 0.2, 0.3, 1 / 3, 0.4, 0.5, 0.6, 2 / 3, 0.7, 0.9, 1.0]),
+)
+def test_the_same_question_is_that_of_brute_force(
+    train: list[tuple[str, tuple[str, ...]]],
+    test: tuple[str, tuple[str, ...]],
+    likeness: float,
+) -> None:
+    known = [Question(str(n), text, (), gold) for n, (text, gold) in enumerate(train)]
+    question = Question("q", test[0], (), test[1])
+    found = split(known, [question], likeness)[0]
+    assert found.question == same_by_force(known, question, likeness)
+    assert found.answer == any(set(each.gold) & set(question.gold) for each in known)
+
+
+def test_what_is_held_out_is_new_in_every_way() -> None:
+    test = [
+        asked("Who wrote the play Hamlet?"),
+        asked("Where did Hemingway live?", "Paris"),
+        asked("Who kills Polonius?", "the prince", source="hamlet"),
+        asked("Who painted Guernica?", "Picasso", source="guernica"),
+    ]
+    assert held_out(TRAIN, test) == test[3:]
+    assert held_out((), test) == test
+
+
+def test_the_columns_of_the_paper_worked_by_hand() -> None:
+    leaks = [Leak("t", True), Leak("t", False), Leak("", True), Leak("", True, True), Leak()]
+    found = by_overlap([1, 1, 1, 0, 0], leaks)
+    assert {name: (each.value, each.count) for name, each in found.items()} == {
+        "total": (pytest.approx(3 / 5), 5),
+        "question overlap": (1, 2),
+        "no question overlap": (pytest.approx(1 / 3), 3),
+        "answer overlap": (pytest.approx(2 / 3), 3),
+        "answer overlap only": (1 / 2, 2),
+        "no overlap": (0, 1),
+    }
+
+
+def test_an_empty_column_is_left_out() -> None:
+    assert by_overlap([1.0], [Leak()]).keys() == {"total", "no question overlap", "no overlap"}
+
+
+@given(st.lists(st.builds(Leak, st.sampled_from(["", "t"]), st.booleans()), min_size=1))
+def test_columns_divide_the_test(leaks: list[Leak]) -> None:
+    counts = {name: sum(map(within, leaks)) for name, within in SUBSETS.items()}
+    assert counts["question overlap"] + counts["no question overlap"] == counts["total"]
+    assert counts["answer overlap only"] + counts["no overlap"] == counts["no question overlap"]
+
+
+def test_the_figure_has_the_papers_columns_as_places() -> None:
+    leaks = [Leak("t", True), Leak("", True), Leak()]
+    figure = leakage_figure({"ours": by_overlap([1, 0, 1], leaks)}, "three questions")
+    assert figure.picture.places == tuple(SUBSETS)
+    assert figure.rows[1][:3] == ("ours", "question overlap", 1)
