@@ -16,6 +16,7 @@ from rookery import __version__
 from rookery.records import Failed
 from rookery.serve.exits import ANSWERED, MISTAKES, NO_EVIDENCE, USAGE
 from rookery.serve.judging import judge
+from rookery.serve.measuring import measure
 from rookery.serve.options import (
     AsJson,
     AsLines,
@@ -58,6 +59,7 @@ app.add_typer(cite, name="cite")
 app.add_typer(judge, name="judge")
 learn = typer.Typer(help="Train policies, reward models and rankers.", no_args_is_help=True)
 app.add_typer(learn, name="learn")
+app.add_typer(measure, name="measure")
 app.add_typer(serve, name="serve")
 
 METHODS = ("extract", "webgpt", "gophercite", "webglm")

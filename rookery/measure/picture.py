@@ -174,6 +174,8 @@ def _bars(axes: Any, picture: Picture, lines: list[Line]) -> None:
     names = [*picture.places, *(str(at) for at in range(len(picture.places), count))]
     _places(axes.yaxis if lying else axes.xaxis, names, 26 if lying else 12)
     values, places = (axes.xaxis, axes.yaxis) if lying else (axes.yaxis, axes.xaxis)
+    if not lying and count < 3:
+        axes.set_xlim(count / 2 - 2, count / 2 + 1)
     values.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]))
     places.grid(False)
     if lying:

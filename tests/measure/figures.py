@@ -1,19 +1,23 @@
 """Figures for the tests of pictures and reports: a few plain ones, and any at all."""
 
+from typing import Literal
+
 from hypothesis import strategies as st
 
 from rookery.measure.figure import Figure, Line, Picture
 
+Kind = Literal["curves", "bars", "grid"]
+Style = Literal["line", "points", "dashed"]
 NUMBERS = st.floats(-1e6, 1e6, allow_nan=False).map(lambda number: round(number, 3))
 WORDS = st.text(st.characters(codec="utf-8"), max_size=12)
 EVIL = '</title></svg><script>alert(1)</script> "x" onload=alert(1) & $a_1$ | `b` --> ]]> \x1b[31m'
 
 
-def line(name: str, *ys: float, spread: float = 0.0, style: str = "line") -> Line:
+def line(name: str, *ys: float, spread: float = 0.0, style: Style = "line") -> Line:
     """A line over 1, 2, 4, ... or, of bars, over the places."""
     low, high = (tuple(y + side * spread for y in ys) for side in (-1, 1))
     points = tuple((float(at), y) for at, y in enumerate(ys))
-    return Line(name, points, low if spread else (), high if spread else (), style)  # type: ignore[arg-type]
+    return Line(name, points, low if spread else (), high if spread else (), style)
 
 
 def figure(picture: Picture, name: str = "a-figure", title: str = "A figure") -> Figure:
@@ -40,15 +44,15 @@ def lines(draw: st.DrawFn, places: int | None = None) -> Line:
     ys = draw(st.lists(NUMBERS, min_size=size, max_size=size))
     ends = tuple(y - 1 for y in ys), tuple(y + 2 for y in ys)
     known = draw(st.booleans())
-    style = draw(st.sampled_from(["line", "points", "dashed"]))
+    style: Style = draw(st.sampled_from(["line", "points", "dashed"]))
     points = tuple((float(x), y) for x, y in zip(xs, ys, strict=True))
-    return Line(draw(WORDS), points, *(ends if known else ((), ())), style)  # type: ignore[arg-type]
+    return Line(draw(WORDS), points, *(ends if known else ((), ())), style)
 
 
 @st.composite
 def figures(draw: st.DrawFn) -> Figure:
     """Any figure that JSON can hold."""
-    kind = draw(st.sampled_from(["curves", "bars", "grid"]))
+    kind: Kind = draw(st.sampled_from(["curves", "bars", "grid"]))
     places = draw(st.lists(WORDS, min_size=1, max_size=4))
     each = lines() if kind == "curves" else lines(len(places))
     drawn = tuple(draw(st.lists(each, max_size=3)))

@@ -70,7 +70,8 @@ def test_a_picture_is_the_same_in_any_process(tmp_path: Path) -> None:
     each = (BARS, CURVES, GRID, EMPTY)
     (tmp_path / "matplotlibrc").write_text("font.size: 40\nlines.linewidth: 9\nsvg.hashsalt: x\n")
     code = (
-        "import sys; from rookery.measure.figure import Figure; from rookery.measure import picture;"
+        "import sys; from rookery.measure import picture;"
+        "from rookery.measure.figure import Figure;"
         "each = [Figure.from_json(line) for line in sys.stdin];"
         "sys.stdout.writelines(picture.svg(one) + picture.png(one).hex() for one in each)"
     )

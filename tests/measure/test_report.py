@@ -1,4 +1,4 @@
-"""Figures in files, and the page of all of them: nothing is lost, nothing runs, all of it is read."""
+"""Figures in files, and the page of all of them: nothing is lost, nothing runs, all is read."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from figures import BARS, EVIL, figure, figures, line
 from hypothesis import HealthCheck, given, settings
 from markdown_it import MarkdownIt
 from msgspec.structs import replace
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Dialog, Page, sync_playwright
 from selectolax.lexbor import LexborHTMLParser
 
 from rookery.measure.figure import Figure, Line, Picture
@@ -222,13 +222,18 @@ def browser() -> Iterator[Browser]:
         browser.close()
 
 
+def _dismissed(dialog: Dialog, said: list[str]) -> None:
+    said.append(dialog.message)
+    dialog.dismiss()
+
+
 def _looked_at(page: Page, place: Path) -> tuple[list[str], list[str]]:
     """What the page asked for, and what the browser complained of."""
     asked, said = list[str](), list[str]()
     page.on("request", lambda request: asked.append(request.url))
     page.on("console", lambda line: said.append(line.text))
     page.on("pageerror", lambda error: said.append(str(error)))
-    page.on("dialog", lambda dialog: (said.append(dialog.message), dialog.dismiss()))
+    page.on("dialog", lambda dialog: _dismissed(dialog, said))
     page.goto(place.as_uri())
     return asked, said
 
