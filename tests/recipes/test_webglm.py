@@ -1,0 +1,177 @@
+"""WebGLM at its smallest: all stages on data that are made up, stopped and gone on with."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from recipes.stages import ROOT, Result, kept, recipe_run
+from recipes.webglm import play
+from recipes.webglm_data import Bootstrapper, apart, lines, write_little
+from recipes.webglm_found import Given, Seen, citations, pairs_right
+from recipes.webglm_stages import Bootstrapped, Settings, bootstrapped_in, read_data
+from rookery.ask.squad import Squad, read_squad
+from rookery.draft.adopt import Faults
+from rookery.draft.webglm import WebglmSettings
+from rookery.judge.lines import read_lines
+from rookery.learn.config import read_table, settings_of
+from rookery.learn.prefer import Preferred
+from rookery.learn.retrieve import Retrieved
+from rookery.learn.scorer import Scorer
+from rookery.measure.citations import cited
+from rookery.measure.report import read_figures
+from rookery.records import Comparison, Failed
+
+SIZES = ROOT / "recipes" / "sizes"
+NO_DATA = Path("no-such-folder")
+
+
+def run(out: Path) -> Result:
+    return recipe_run("webglm", Settings, play, SIZES / "webglm.tiny.toml", NO_DATA, out)
+
+
+def tiny() -> Settings:
+    place = SIZES / "webglm.tiny.toml"
+    return settings_of(read_table(place), Settings, place)
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("webglm") / "out"
+    run(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def squad(out: Path) -> Squad:
+    return read_squad(out / "little" / "squad.json")
+
+
+def seen(out: Path) -> Seen:
+    """What the finished run saw, without the rankings."""
+    world = read_data(tiny(), NO_DATA, out / "little")
+    policy = Bootstrapper(world.squad, tiny().faults, tiny().webglm, tiny().seed)
+    taught, asked = (
+        bootstrapped_in(tiny(), policy, questions, out / f"{name}.jsonl")
+        for name, questions in (("taught", world.taught), ("asked", world.asked))
+    )
+    scored = kept(out / "scored.json", Given, lambda: Given({}))
+    return Seen(world, policy, (taught, asked), [], Given({}), scored, tiny())
+
+
+def test_a_run_that_was_stopped_while_it_preferred_finds_the_same(
+    out: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "scorer").mkdir()
+    (tmp_path / "scorer" / "cord").write_text("lunch")
+    with pytest.raises(Failed, match="lunch"):
+        run(tmp_path)
+    (tmp_path / "scorer" / "cord").unlink()
+    again = run(tmp_path)
+    first = Result.from_json((out / "result.json").read_bytes())
+    assert (again.findings, again.notes) == (first.findings, first.notes)
+
+
+def test_the_tiny_models_learn_what_was_made_up(out: Path) -> None:
+    """Which word tells where the answer stands, and which people like."""
+    retrieved = msgspec.json.decode((out / "retrieved.json").read_bytes(), type=Retrieved)
+    assert retrieved.after["mse"] < 0.8 * retrieved.before["mse"]
+    preferred = msgspec.json.decode((out / "preferred.json").read_bytes(), type=Preferred)
+    assert preferred.before
+    assert preferred.after
+    assert preferred.after.credit > max(0.65, preferred.before.credit)
+
+
+def test_it_writes_a_figure_for_each_thing_that_it_shows(out: Path) -> None:
+    found = {place.stem for place in read_figures(out / "figures")}
+    assert found == {"ranking", "filters", "citations", "scorer", "best-of-n"}
+
+
+def test_where_neither_time_nor_length_tells_both_are_right_half_of_the_time(out: Path) -> None:
+    right, groups = pairs_right(seen(out), balanced=True)
+    assert len(groups) == len(right["scorer"]) > 20
+    for name in ("longest", "earliest"):
+        assert sum(right[name]) == len(groups) / 2
+    held = {thread.id for thread in seen(out).world.held}
+    assert set(groups) <= held
+
+
+def test_no_thread_that_is_measured_on_was_learnt_from(out: Path) -> None:
+    learnt = {each.question.id for each in read_lines(out / "pairs.jsonl", Comparison)}
+    assert learnt
+    assert learnt.isdisjoint(thread.id for thread in seen(out).world.held)
+
+
+def test_no_article_is_in_two_parts(squad: Squad) -> None:
+    taught, asked = apart(squad, (10, 5), (3, 2), 1)
+    articles = [{question.source for question in part} for part in (taught, asked)]
+    assert [len(each) for each in articles] == [10, 5]
+    assert articles[0].isdisjoint(articles[1])
+    assert (len(taught), len(asked)) == (30, 10)
+
+
+def test_a_scorer_that_began_as_an_encoder_does_not_see_what_pads(out: Path) -> None:
+    scorer = Scorer(out / "scorer" / "model")
+    some = list(read_lines(out / "pairs.jsonl", Comparison))[:12]
+    pairs = [(each.question, answer) for each in some for answer in each.answers]
+    assert len({len(answer.text) for _, answer in pairs}) > 3
+    together = scorer.scores(pairs)
+    assert together == pytest.approx([scorer(*pair) for pair in pairs], abs=1e-4)
+    assert max(together) - min(together) > 0.1
+
+
+@pytest.mark.parametrize(
+    ("faults", "precision"),
+    [
+        (Faults(adoption=0, memory=0, wrong=0, invented=0, dropped=0), 1.0),
+        (Faults(adoption=0, memory=0, wrong=1, invented=0, dropped=0), 0.0),
+        (Faults(adoption=0, memory=0, wrong=0, invented=1, dropped=0), 0.0),
+    ],
+)
+def test_citations_are_as_right_as_the_stand_in_makes_them(
+    squad: Squad, faults: Faults, precision: float
+) -> None:
+    policy = Bootstrapper(squad, faults, WebglmSettings(), 0)
+    episodes = [policy(question) for question in squad.questions[:10]]
+    answers = [policy.as_written(each) for each in episodes]
+    assert cited(answers, policy.entails(episodes)).precision.value == precision
+
+
+def test_what_survives_is_cited_better_as_it_was_written(out: Path) -> None:
+    """The stand-in's own numbers, in answers that filters left and in all."""
+    here = seen(out)
+    entails = here.policy.entails(here.written)
+    by = {name: cited(answers, entails) for name, answers in citations(here).items()}
+    left, every = by["as written, of those that survive"], by["as written"]
+    assert left.precision.count < every.precision.count
+    assert left.precision.value > every.precision.value
+
+
+def test_references_are_lines_of_the_question_s_article(out: Path, squad: Squad) -> None:
+    by = {article.name: set(lines(article)) for article in squad.articles}
+    part: Bootstrapped = seen(out).parts[0]
+    for episode in part.written:
+        assert (
+            episode.answer is None
+            or {quote.text for quote in episode.answer.quotes} <= by[episode.question.source]
+        )
+
+
+def test_all_data_that_are_made_up_are_made_again_the_same(tmp_path: Path) -> None:
+    one, other = (write_little(tmp_path / name, 3) for name in ("one", "other"))
+    for mine, theirs in zip(one[:2], other[:2], strict=True):
+        assert mine.read_bytes() == theirs.read_bytes()
+    weights = [(each[2] / "model.safetensors").read_bytes() for each in (one, other)]
+    assert weights[0] == weights[1]
+
+
+@pytest.mark.parametrize("size", ["tiny", "small", "paper"])
+def test_each_size_can_be_read(size: str) -> None:
+    place = SIZES / f"webglm.{size}.toml"
+    settings = settings_of(read_table(place), Settings, place)
+    assert (settings.squad == "") == (size == "tiny")
+    assert settings.webglm.references == 5
+
+
+def test_the_recipe_is_short() -> None:
+    assert len((ROOT / "recipes" / "webglm.py").read_text("utf-8").splitlines()) <= 120
