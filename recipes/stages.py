@@ -4,6 +4,7 @@ It knows nothing of what a recipe does.
 """
 
 import argparse
+import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -91,6 +92,7 @@ def main(recipe: str, settings: type[S], play: Callable[[S, Path, Path], Found])
     if place.suffix != ".toml":
         place = Path(__file__).parent / "sizes" / f"{recipe}.{options.size}.toml"
     out = options.out or Path("runs") / f"{recipe}-{place.stem.split('.')[-1]}"
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         result = recipe_run(recipe, settings, play, place, options.data, out)
     except Failed as failed:

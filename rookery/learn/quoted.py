@@ -6,22 +6,21 @@ nothing of how models are trained.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from transformers import PreTrainedTokenizerBase
 
 from rookery.browse.view import neutral
 from rookery.cite.grammar import Grammar
 from rookery.cite.shape import Shape
 from rookery.cite.syntax import parse_inline
 from rookery.learn.loading import load
-from rookery.learn.models import model_of, tokenizer_of, write_model
+from rookery.learn.models import model_of, tokenizer_of
 from rookery.learn.sample import Sampled, Sampling, sample
 from rookery.learn.scorer import score_rows, showing_of
-from rookery.learn.worlds import in_turn
+from rookery.learn.worlds import Scores, in_turn
 from rookery.learn.worlds_pages import OneStep, Show, Shown
 from rookery.learn.worlds_speech import Speech
 from rookery.records import Answer, Library, Page, Question, Record
@@ -94,7 +93,7 @@ def drawn(
     return found
 
 
-def once(scores: Callable[[Sequence[Pair]], Sequence[float]]) -> Callable[[Sequence[Pair]], list]:
+def once(scores: Scores) -> Scores:
     """Scores that are computed once for answers that come again: a page has few sentences."""
     known: dict[Pair, float] = {}
 
@@ -113,5 +112,6 @@ def both(folder: Path, pairs: Sequence[Pair], context: int) -> list[tuple[float,
     model, _ = model_of(folder, "row", "float32")
     showing = showing_of(model, tokenizer, ends, context, False)
     rows = [np.asarray(showing.shown(*pair).tokens, np.int32) for pair in pairs]
-    found = score_rows(model.eval(), rows, showing.pad, model.device, 16)
+    model.eval()  # type: ignore[no-untyped-call]
+    found = score_rows(model, rows, showing.pad, model.device, 16)
     return [(float(reward), float(good)) for reward, good in found.tolist()]

@@ -1,0 +1,179 @@
+"""GopherCite at its smallest: all stages on a little web, stopped and gone on with."""
+
+from pathlib import Path
+from random import Random
+
+import msgspec
+import pytest
+
+from recipes.gophercite import play
+from recipes.gophercite_data import SAID, Data, divided, is_good, quotes
+from recipes.gophercite_found import Sample, Samples, findings, judged, notes, tops
+from recipes.gophercite_stages import Settings
+from recipes.stages import ROOT, Result, recipe_run
+from rookery.ask.squad import read_squad
+from rookery.judge.lines import read_lines
+from rookery.learn.config import read_table, settings_of
+from rookery.learn.imitate import Imitated
+from rookery.learn.quoted import Drawn
+from rookery.measure.report import read_figures
+from rookery.records import Answer, Comparison, Episode, Failed, Rating
+
+SIZES = ROOT / "recipes" / "sizes"
+NO_DATA = Path("no-such-folder")
+
+
+def run(out: Path) -> Result:
+    return recipe_run("gophercite", Settings, play, SIZES / "gophercite.tiny.toml", NO_DATA, out)
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("gophercite") / "out"
+    run(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def world(out: Path) -> Data:
+    return divided(read_squad(out / "little/squad.json"), (8, 4, 4), (24, 10, 10), 0)
+
+
+def answers(place: Path) -> list[Answer]:
+    drawn = msgspec.json.decode(place.read_bytes(), type=list[list[Drawn]])
+    return [one.answer for some in drawn for one in some if one.answer]
+
+
+def test_a_run_that_was_stopped_while_it_reinforced_finds_the_same(
+    out: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "rl").mkdir()
+    (tmp_path / "rl" / "cord").write_text("lunch")
+    with pytest.raises(Failed, match="lunch"):
+        run(tmp_path)
+    (tmp_path / "rl" / "cord").unlink()
+    again = run(tmp_path)
+    first = Result.from_json((out / "result.json").read_bytes())
+    assert (again.findings, again.notes) == (first.findings, first.notes)
+
+
+def test_it_writes_a_figure_for_each_thing_that_it_shows(out: Path) -> None:
+    found = {place.stem for place in read_figures(out / "figures")}
+    assert found == {"supported", "best-of-n", "coverage"}
+
+
+def test_only_sentences_that_were_rated_good_are_imitated(out: Path) -> None:
+    episodes = list(read_lines(out / "episodes.jsonl", Episode))
+    ratings = list(read_lines(out / "ratings.jsonl", Rating))
+    done = msgspec.json.decode((out / "imitated.json").read_bytes(), type=Imitated)
+    assert len(episodes) == 4 * 24
+    assert sum(rating.value for rating in ratings) == 2 * 24
+    assert done.rows + done.validation_rows == 24
+
+
+def test_of_two_answers_that_are_compared_one_holds_an_accepted_answer(out: Path) -> None:
+    made = list(read_lines(out / "comparisons.jsonl", Comparison))
+    asked = [each for each in made if each.by == "known answers"]
+    assert len(asked) == 20
+    assert len(made) == 20 + 8
+    for each in asked:
+        good = [float(is_good(each.question, one.quotes[0])) for one in each.answers]
+        assert tuple(good) == each.weights
+    assert 0 < sum(each.weights[0] for each in asked) < 20
+
+
+@pytest.mark.parametrize("policy", ["SFT", "RL"])
+def test_every_answer_is_a_slice_of_a_page_of_the_library(
+    out: Path, world: Data, policy: str
+) -> None:
+    given = answers(out / f"{policy}.json")
+    assert len(given) == 80
+    for each in given:
+        [quote] = each.quotes
+        assert world.library.fetch(quote.url).quote(quote.start, quote.end) == quote
+
+
+def test_articles_that_are_left_out_are_in_no_library_and_no_lesson(world: Data) -> None:
+    taught, asked, absent = (
+        {page.url for _, page in each} for each in (world.taught, world.asked, world.absent)
+    )
+    assert [len(taught), len(asked), len(absent)] == [8, 4, 4]
+    assert len(taught | asked | absent) == 16
+    for url in absent:
+        with pytest.raises(Failed):
+            world.library.fetch(url)
+
+
+def test_each_question_has_a_sentence_that_answers_it(world: Data) -> None:
+    for question, page in world.asked:
+        assert [is_good(question, quote) for quote in quotes(page)].count(True) == 1
+
+
+def test_a_question_that_no_page_is_found_for_has_the_lowest_scores(out: Path, world: Data) -> None:
+    drawn = msgspec.json.decode((out / "SFT.json").read_bytes(), type=list[list[Drawn]])
+    asked = [*world.asked, *world.absent]
+    found = judged(out / "reward/model", asked, 10, [[], *drawn[1:]], 160)
+    kept = msgspec.json.decode((out / "SFT-judged.json").read_bytes(), type=Samples)
+    assert len(found[0]) == 4
+    assert not any(one.good for one in found[0])
+    assert max(one.reward for one in found[0]) < min(one.reward for row in kept for one in row)
+    for row, known in zip(found[1:], kept[1:], strict=True):
+        assert [one.good for one in row] == [one.good for one in known]
+        assert [one.reward for one in row] == pytest.approx([one.reward for one in known], abs=1e-5)
+
+
+def made_up(of: int, knows: bool, seed: int = 0) -> Samples:
+    """Four samples a question, of which one in two is good where it can be answered; a reward that
+    knows it, or that is drawn by lot."""
+    chance = Random(seed)
+    found: Samples = []
+    for number in range(2 * of):
+        found.append([])
+        for _ in range(4):
+            good = float(number < of and chance.random() < 0.5)
+            reward = good + 0.1 * chance.random() if knows else chance.random()
+            found[-1].append(Sample(good, reward, reward, chance.random(), 40))
+    return found
+
+
+def test_a_reward_that_knows_what_is_good_shows_in_choosing_and_in_declining() -> None:
+    both = {"SFT": made_up(100, True), "RL": made_up(100, True, 1)}
+    said = {each.effect: each for each in findings(both, 100)}
+    assert said["of imitation, the best of 4 by reward beats one sample"].holds
+    assert said["declining by reward raises quality at every coverage"].holds
+    assert said["declining by reward has more area than declining by lot"].holds
+    assert said["the reward declines better than the likelihood"].holds
+    assert not said["one sample of A2C beats one of imitation"].holds
+
+
+def test_a_reward_that_knows_nothing_shows_nothing() -> None:
+    both = {"SFT": made_up(100, False), "RL": made_up(100, True)}
+    said = {each.effect: each for each in findings(both, 100)}
+    assert not said["of imitation, the best of 4 by reward beats one sample"].holds
+    assert not said["the reward declines better than the likelihood"].holds
+    assert not said["chosen of 4, imitation is as good as A2C or better"].holds
+
+
+def test_the_chosen_sample_is_the_one_with_the_highest_reward() -> None:
+    found = made_up(20, True)
+    for chosen, row in zip(tops(found), found, strict=True):
+        assert chosen.reward == max(one.reward for one in row)
+    assert "40 (40 to 40, n=160)" in " ".join(notes({"SFT": found, "RL": found}, 20))
+
+
+@pytest.mark.parametrize("size", ["tiny", "small", "paper"])
+def test_each_size_is_valid(size: str) -> None:
+    place = SIZES / f"gophercite.{size}.toml"
+    settings = settings_of(read_table(place), Settings, place)
+    assert settings.reinforce.sampling.tokens > len(SAID) // 4
+
+
+def test_the_papers_size_has_the_papers_numbers() -> None:
+    place = SIZES / "gophercite.paper.toml"
+    paper = settings_of(read_table(place), Settings, place)
+    assert (paper.samples, paper.imitate.rows, paper.facts) == (64, 128, 5817)
+    assert (paper.reinforce.steps, paper.reinforce.policy.frozen) == (520, 0.6)
+
+
+def test_the_recipe_only_composes() -> None:
+    assert len((ROOT / "recipes" / "gophercite.py").read_text().splitlines()) <= 120
