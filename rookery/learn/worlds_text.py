@@ -42,7 +42,7 @@ def text_world(
 
     def made(scores: Scores, group: int) -> World:
         def rewards(numbers: Sequence[int], actions: Sequence[Sequence[int]]) -> list[float | None]:
-            answers = [_answer(action, speech, whole) for action in actions]
+            answers = [answer_of(_told(action, speech), whole) for action in actions]
             asked = [questions[number] for number in numbers]
             return worths(scores, list(zip(asked, answers, strict=True)))
 
@@ -51,9 +51,13 @@ def text_world(
     return made
 
 
-def _answer(action: Sequence[int], speech: Speech, whole: bool) -> Answer | None:
-    text = speech.text(action).strip()
-    return Answer(text) if text and (not whole or action[-1] in speech.ends) else None
+def answer_of(said: Spoken, whole: bool) -> Answer | None:
+    """What was said as an answer; None where nothing was, or, with `whole`, no end to it."""
+    return Answer(said.text) if said.text and (said.ended or not whole) else None
+
+
+def _told(action: Sequence[int], speech: Speech, kl: float = 0.0) -> Spoken:
+    return Spoken(speech.text(action).strip(), action[-1] in speech.ends, kl)
 
 
 def spoken(
@@ -66,10 +70,7 @@ def spoken(
     seeds = [f"{seed} {number}" for number in range(len(prompts))]
     said = sample(loaded.model, contexts, seeds, loaded.ends, sampling)
     apart = _apart(load(Path(reference)).model, said, sampling) if reference else [0.0] * len(said)
-    return [
-        Spoken(speech.text(one.row.action).strip(), one.ended, kl)
-        for one, kl in zip(said, apart, strict=True)
-    ]
+    return [_told(one.row.action, speech, kl) for one, kl in zip(said, apart, strict=True)]
 
 
 @torch.inference_mode()

@@ -1,0 +1,208 @@
+"""Ziegler's recipe at its smallest: all stages on made-up data, stopped and gone on with."""
+
+import lzma
+import math
+from pathlib import Path
+from random import Random
+from statistics import fmean
+
+import msgspec
+import pytest
+
+from recipes.stages import ROOT, Result, recipe_run
+from recipes.ziegler import play
+from recipes.ziegler_data import Tasks, descriptive, like_reference, read_tasks, read_texts
+from recipes.ziegler_found import apart, better, held_to, near
+from recipes.ziegler_stages import REFERENCE, Aim, Seen, Settings
+from rookery.judge.lines import read_lines
+from rookery.learn.config import read_table, settings_of
+from rookery.learn.labels_kept import Round
+from rookery.learn.worlds_text import Spoken
+from rookery.measure.battle import Match
+from rookery.measure.frontier import Reached, optimum, tilted
+from rookery.measure.interval import mean
+from rookery.measure.report import read_figures
+from rookery.records import Answer, Comparison, Episode, Failed, Question
+
+SIZES = ROOT / "recipes" / "sizes"
+NO_DATA = Path("no-such-folder")
+
+
+def run(out: Path) -> Result:
+    return recipe_run("ziegler", Settings, play, SIZES / "ziegler.tiny.toml", NO_DATA, out)
+
+
+def sized(size: str) -> Settings:
+    place = SIZES / f"ziegler.{size}.toml"
+    return settings_of(read_table(place), Settings, place)
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("ziegler") / "out"
+    (folder / "online").mkdir(parents=True)
+    (folder / "online" / "cord").write_text("lunch")
+    with pytest.raises(Failed, match="lunch"):
+        run(folder)
+    (folder / "online" / "cord").unlink()
+    run(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def tasks(out: Path) -> Tasks:
+    made = sized("tiny")
+    sizes = made.passage, made.excerpt, made.abstract
+    return read_tasks(out / "data", *sizes, (made.held, made.held * made.each), made.seed)
+
+
+def spoken(out: Path, name: str) -> list[Spoken]:
+    return msgspec.json.decode((out / "said" / f"{name}.json").read_bytes(), type=list[Spoken])
+
+
+def test_a_run_that_was_stopped_finds_what_one_that_was_not_stopped_finds(
+    out: Path, tmp_path: Path
+) -> None:
+    whole = run(tmp_path / "whole")
+    stopped = Result.from_json((out / "result.json").read_bytes())
+    assert (stopped.findings, stopped.notes) == (whole.findings, whole.notes)
+
+
+def test_it_writes_a_figure_for_each_thing_that_it_shows(out: Path) -> None:
+    found = {place.stem for place in read_figures(out / "figures")}
+    assert found == {
+        "frontier",
+        "preferred",
+        "kl-control",
+        "rouge",
+        "novel",
+        "repeated",
+        "places",
+    }
+
+
+def test_offline_all_labels_come_first_and_online_some_come_later(out: Path) -> None:
+    offline, online = (
+        list(read_lines(out / name / "labels" / "requests.jsonl", Round))
+        for name in ("offline", "online")
+    )
+    assert [len(each.requests) for each in offline] == [9]
+    assert next(len(each.requests) for each in online) == 6
+    assert sum(len(each.requests) for each in online) == 9
+    assert len(list((out / "online/labels/rewards").iterdir())) == 2
+
+
+def test_what_is_imitated_is_what_was_chosen(out: Path) -> None:
+    labels = list(read_lines(out / "offline" / "labels" / "labels.jsonl", Comparison))
+    cloned = list(read_lines(out / "cloned.jsonl", Episode))
+    best = [one.answers[one.weights.index(1.0)].text for one in labels]
+    assert [one.steps[0].said.text.strip() for one in cloned] == best
+
+
+def test_the_reference_is_nowhere_from_itself_and_a_policy_is_somewhere_else(out: Path) -> None:
+    same, other = (
+        [abs(one.kl) for one in spoken(out, f"sentiment-{name}")] for name in (REFERENCE, "cloned")
+    )
+    assert max(same) < 1e-4 < max(other)
+
+
+def test_what_is_measured_on_was_not_learnt_from(out: Path, tasks: Tasks) -> None:
+    texts = read_texts(out / "data", (10, 32), (5, 24), 0)
+    asked, held = ({one.text for one in each} for each in (texts.asked, texts.held))
+    assert asked
+    assert held
+    assert not asked & held
+    with lzma.open(out / "data" / "prose" / "corvids_all.txt.xz", "rt", encoding="utf-8") as file:
+        whole = file.read()
+    once = {text for text in asked | held if whole.count(text) == 1}  # pages have lines in common
+    assert len(once) > 10
+    assert not any(text in passage for passage in texts.language for text in once)
+    assert {one.text for one in tasks.sentiment.held} <= held
+    learnt, kept = (
+        {one.text for one in each} for each in (tasks.summary.asked, tasks.summary.held)
+    )
+    assert not learnt & kept
+
+
+def test_excerpts_have_the_words_that_they_are_to_have(tasks: Tasks) -> None:
+    low, high = sized("tiny").excerpt
+    counts = [len(one.text.split()) for one in tasks.sentiment.asked]
+    assert low <= min(counts) <= max(counts) <= high
+
+
+def test_the_mock_likes_physical_words_and_summaries_like_those_of_people() -> None:
+    nothing = Question("1", "", gold=("a bird sings", "the jay"))
+    said = [Answer("The red sky, red light."), Answer("an idea"), Answer("A bird sings!")]
+    pairs = [(nothing, one) for one in said]
+    assert descriptive(pairs) == [3.0, 0.0, 0.0]
+    assert like_reference(pairs)[2] == 10.0
+    # of "the red sky red light" and "the jay" one word is shared: R-1 and R-L 2/7, R-2 0
+    assert like_reference(pairs)[0] == pytest.approx(10 * (2 / 7 + 0 + 2 / 7) / 3)
+
+
+def test_where_rewards_are_normal_the_first_price_gives_about_the_wanted_kl() -> None:
+    chance = Random(0)
+    rewards = [chance.gauss(0, 2) for _ in range(200_000)]
+    for kl in (0.5, 2.0):
+        assert tilted(rewards, Aim(kl, 2.0).beta).kl == pytest.approx(kl, rel=0.1)
+
+
+def seen_of(rewards: list[float], others: list[float], kl: float = 1.0) -> Seen:
+    groups = [str(at) for at in range(len(rewards))]
+    matches = [
+        Match("ours", REFERENCE, (one > other) + (one == other) / 2, group)
+        for one, other, group in zip(rewards, others, groups, strict=True)
+    ]
+    gains = [one - other for one, other in zip(rewards, others, strict=True)]
+    return Seen(rewards, groups, matches, Reached(kl, mean(rewards)), mean(gains))
+
+
+def test_a_policy_beats_the_reference_only_beyond_the_interval() -> None:
+    chance = Random(0)
+    others = [chance.gauss(0, 1) for _ in range(200)]
+    as_good = [chance.gauss(0, 1) for _ in range(200)]
+    good = seen_of([one + 1 for one in others], others)
+    assert better("It", good, "").holds
+    assert not better("It", seen_of(as_good, others), "").holds
+    assert apart(good, seen_of(others, others)).value == pytest.approx(1.0)
+
+
+def test_a_target_is_held_by_the_last_third_alone() -> None:
+    assert held_to(2.0, [0.0] * 6 + [1.7, 2.0, 2.3]).holds
+    assert not held_to(2.0, [2.0] * 6 + [1.5, 1.5, 1.5]).holds
+
+
+def test_near_the_optimum_is_between_half_of_its_gain_and_all_of_it() -> None:
+    chance = Random(0)
+    drawn = [[chance.gauss(0, 1) for _ in range(2000)] for _ in range(4)]
+    best = optimum(drawn, [2.0, 1.5, 1.0, 0.8, 0.7, 0.6])
+    most = math.sqrt(2 * 0.5)  # of a normal reward at half a nat
+    start = fmean(map(fmean, drawn))
+    shares = {
+        share: near({"it": seen_of([share * most] * 3, [0.0] * 3, 0.5)}, best, start)
+        for share in (0.3, 0.8, 1.3)
+    }
+    assert [found.holds for found in shares.values()] == [False, True, False]
+    far = near({"it": seen_of([1.0] * 3, [0.0] * 3, 50.0)}, best, start)
+    assert not far.holds
+    assert "not known" in far.ours
+
+
+@pytest.mark.parametrize("size", ["tiny", "small", "paper"])
+def test_each_size_is_valid(size: str) -> None:
+    made = sized(size)
+    assert made.labels.initial < made.labels.labels
+    assert made.labels.answers == made.summaries.answers == 4
+
+
+def test_the_papers_size_has_the_papers_numbers() -> None:
+    paper = sized("paper")
+    assert paper.labels.reinforce.sampling.tokens == 24
+    assert round(paper.labels.episodes, -4) == 2_000_000
+    assert round(paper.summaries.episodes, -4) == 2_000_000
+    assert (paper.labels.labels, paper.summaries.labels) == (5_000, 60_000)
+    assert paper.summaries.reinforce.target is None
+
+
+def test_the_recipe_only_composes() -> None:
+    assert len((ROOT / "recipes" / "ziegler.py").read_text("utf-8").splitlines()) <= 120
