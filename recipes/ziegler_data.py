@@ -110,8 +110,8 @@ def read_texts(data: Path, passage: tuple[int, int], context: tuple[int, int], s
         low, high = int(len(text) * 0.9), int(len(text) * 0.97)
         for at, part in enumerate((text[:low], text[low:high], text[high:])):
             parts[at] += excerpts(part, *(context if at else passage))
-    for at, part in enumerate(parts):
-        Random(f"{seed} excerpts {at}").shuffle(part)
+    for at, told in enumerate(parts):
+        Random(f"{seed} excerpts {at}").shuffle(told)
     asked, held = (
         [Question(f"{name}-{at}", text) for at, text in enumerate(part)]
         for name, part in zip(("asked", "held"), parts[1:], strict=True)
