@@ -40,7 +40,7 @@ Samples = Annotated[
 Endpoints = Annotated[
     str,
     typer.Option(
-        metavar="FILE", help="Tables [browse], [write], [default]: a model for each role."
+        metavar="FILE", help="Tables named browse, write and default: a model for each role."
     ),
 ]
 Worth = Annotated[
