@@ -45,16 +45,26 @@ def _section(folder: Path) -> Iterator[str]:
     yield f"## {result.recipe}\n\n{' '.join(about.split())}\n"
     command = f"python -m recipes.{result.recipe} {result.size}"
     yield f"`{command}` · {result.minutes:.0f} min · {seeds}\n"
-    yield "| effect | in the paper | here | seen |\n|---|---|---|---|"
-    for each in result.findings:
+    yield "| | effect | in the paper | here | seen |\n|---|---|---|---|---|"
+    for number, each in enumerate(result.findings, 1):
         seen = "yes" if each.holds else "**no**"
-        yield "| " + " | ".join(map(_cell, (each.effect, each.paper, each.ours, seen))) + " |"
+        cells = (str(number), each.effect, each.paper, each.ours, seen)
+        yield f"| {' | '.join(map(_cell, cells))} |"
     yield ""
-    yield from (f"- *{each.effect}*: {each.why}" for each in result.findings if each.why)
+    yield from (f"- {numbers}: {why}" for why, numbers in _whys(result).items())
     yield from (f"- {note}" for note in result.notes)
     yield ""
     for place in sorted((folder / "figures").glob("*.json")):
         yield from _figure(result.recipe, place)
+
+
+def _whys(result: Result) -> dict[str, str]:
+    """Each reason, and the numbers of the findings that it is given for."""
+    found: dict[str, list[str]] = {}
+    for number, each in enumerate(result.findings, 1):
+        if each.why:
+            found.setdefault(each.why, []).append(str(number))
+    return {why: ", ".join(numbers) for why, numbers in found.items()}
 
 
 def _figure(recipe: str, place: Path) -> Iterator[str]:

@@ -1,0 +1,45 @@
+"""The page of results says what the recipes found, failures too, and which were not run."""
+
+from pathlib import Path
+
+import pytest
+
+from recipes import results
+from recipes.stages import Finding, Result, told
+from rookery.measure.figure import Figure, Line, Picture
+from rookery.measure.interval import share
+from rookery.measure.report import write_figure
+
+SEEN = told(share(3, 4))
+
+
+def test_the_page_is_written_from_what_there_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    findings = (
+        Finding("best of 4 | beats one", "68 %", SEEN, True),
+        Finding("PPO beats cloning", "58 %", SEEN, False, "too few steps"),
+        Finding("PPO adds to the best of 4", "no", SEEN, False, "too few steps"),
+    )
+    result = Result("webgpt", "small", 12.4, (3,), findings, ("Smaller.",))
+    folder = tmp_path / "runs" / "webgpt-small"
+    picture = Picture("curves", (Line("one", ((1.0, 0.5), (2.0, 0.75))),), "n", "worth")
+    figure = Figure(
+        "best", "Best of n", "As seen.", ("n",), ((1,), (2,)), picture, "WebGPT, fig. 8"
+    )
+    write_figure(figure, folder / "figures")
+    (folder / "result.json").write_text(result.to_json())
+    monkeypatch.setattr(results, "PAGE", tmp_path / "docs" / "results.md")
+    monkeypatch.setattr(results, "PICTURES", tmp_path / "docs" / "results")
+    monkeypatch.setattr("sys.argv", ["results", str(tmp_path / "runs")])
+    (tmp_path / "docs").mkdir()
+    results.main()
+    page = (tmp_path / "docs" / "results.md").read_text()
+    assert "| 1 | best of 4 \\| beats one | 68 % | 0.750 (0.301 to 0.954, n=4) | yes |" in page
+    assert "| 2 | PPO beats cloning | 58 % | 0.750 (0.301 to 0.954, n=4) | **no** |" in page
+    assert "- 2, 3: too few steps\n- Smaller.\n" in page
+    assert "12 min · seed 3" in page
+    assert "### Best of n (WebGPT, fig. 8)" in page
+    assert (tmp_path / "docs" / "results" / "webgpt-best.svg").read_text().startswith("<?xml")
+    for name in ("ziegler", "gophercite", "webglm"):
+        assert f"Not run: `python -m recipes.{name} small`." in page
