@@ -108,7 +108,7 @@ def findings(found: Mapping[str, Samples], there: int) -> list[Finding]:
         _more("declining by reward has more area than declining by lot", "figure 4", blind),
         _more("the reward declines better than the likelihood", "figure 4", over["likelihood"]),
         Finding(
-            "no score declines better than the reward",
+            "no score is seen to decline better than the reward",
             "figures 4 and 11",
             f"areas: {areas}; the reward {less}",
             all(each.high >= 0 for each in over.values()),

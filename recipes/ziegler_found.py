@@ -141,7 +141,7 @@ def more(effect: str, gain: Estimate, paper: str) -> Finding:
 def alike(apart: Estimate) -> Finding:
     """Whether online and offline labels come to the same, as far as can be seen."""
     return Finding(
-        "Online labels are worth as much as offline ones",
+        "No difference is seen between online and offline labels",
         "50 % preferred (table 1)",
         f"online has {told(apart)} more reward",
         apart.low <= 0 <= apart.high,
