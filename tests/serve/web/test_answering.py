@@ -188,10 +188,11 @@ def test_whoever_does_not_wait_frees_the_worker(answering: Answering) -> None:
 def test_too_many_are_told_to_come_again(store: Store) -> None:
     answering = Answering(store, CROWS, Pace(workers=1, waiting=2))
     held = Held(answering)
-    ids = [answering.ask(Wanted(LONG), "ada") for _ in range(3)]  # one is in the worker's hands
+    ids: list[str] = []
     with pytest.raises(Failed) as failed:
-        answering.ask(Wanted(LONG), "ada")
+        ids += (answering.ask(Wanted(LONG), "ada") for _ in range(4))
     assert outcome(failed) == "busy"
+    assert len(ids) in (2, 3)  # a third one, where the worker has the first in its hands already
     held.let_go()
     assert all(kinds(heard(answering, answer))[-1] == "answered" for answer in ids)
     answering.close()
