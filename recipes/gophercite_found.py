@@ -92,6 +92,8 @@ def findings(found: Mapping[str, Samples], there: int) -> list[Finding]:
             "one sample of A2C beats one of imitation",
             "50.4 % to 60.9 % on NQ, 36.4 % to 46.3 % on ELI5 (table 1)",
             learnt,
+            "few episodes, and a value head that explains nothing of the returns: whether there is "
+            "a gain changes with the seed (docs/LOG.md)",
         ),
         Finding(
             f"chosen of {n}, imitation is as good as A2C or better",
@@ -116,8 +118,8 @@ def findings(found: Mapping[str, Samples], there: int) -> list[Finding]:
     ]
 
 
-def _more(effect: str, paper: str, more: Estimate) -> Finding:
-    return Finding(effect, paper, f"more by {told(more)}", more.low > 0)
+def _more(effect: str, paper: str, more: Estimate, why_not: str = "") -> Finding:
+    return Finding(effect, paper, f"more by {told(more)}", more.low > 0, why_not * (more.low <= 0))
 
 
 def tops(samples: Samples) -> list[Sample]:

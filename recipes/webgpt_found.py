@@ -76,11 +76,13 @@ def optimal(pools: Mapping[str, Pool], costs: Mapping[str, float], n: int) -> Fi
     curves = {name: curve(pools[name].reward, pools[name].right) for name in costs}
     bought = [compute_optimal(curves, costs, costs[CLONED] * budget) for budget in (1, n // 4, n)]
     few, more, most = (each.worth for each in bought)
+    holds = few.value < more.value < most.value and few.value < most.low
     return Finding(
         "the more compute there is, the more samples it pays to draw",
         "760M best of 4, 13B best of 16, 175B best of 64 (section 5.2, figure 8)",
         "; ".join(f"{each.model} best of {each.n}, {told(each.worth)}" for each in bought),
-        few.value < more.value < most.value and few.value < most.low,
+        holds,
+        "" if holds else "they rise, and their intervals overlap",
     )
 
 
