@@ -14,6 +14,8 @@ from rookery.measure.figure import Figure
 
 RECIPES = ("ziegler", "webgpt", "gophercite", "webglm")
 PAGE, PICTURES = ROOT / "docs" / "results.md", ROOT / "docs" / "results"
+LONG = 12
+"""rows of a table that is shown folded"""
 HEAD = """# Results
 
 The four papers, each played end to end by one recipe at a size that two cores finish within an hour
@@ -75,7 +77,11 @@ def _figure(recipe: str, place: Path) -> Iterator[str]:
     source = f" ({figure.source})" if figure.source else ""
     yield f"### {figure.title}{source}\n\n{figure.says}\n"
     yield f"![{figure.title}]({PICTURES.name}/{picture.name})\n"
-    yield place.with_suffix(".md").read_text(encoding="utf-8").strip() + "\n"
+    lines = place.with_suffix(".md").read_text(encoding="utf-8").splitlines()
+    table = "\n".join(line for line in lines if line.startswith("|"))
+    if len(figure.rows) > LONG:
+        table = f"<details><summary>{len(figure.rows)} rows</summary>\n\n{table}\n\n</details>"
+    yield table + "\n"
 
 
 def _cell(words: str) -> str:

@@ -40,6 +40,8 @@ def test_the_page_is_written_from_what_there_is(
     assert "- 2, 3: too few steps\n- Smaller.\n" in page
     assert "12 min · seed 3" in page
     assert "### Best of n (WebGPT, fig. 8)" in page
+    assert "![Best of n](results/webgpt-best.svg)\n\n| n |" in page
+    assert "](best.svg)" not in page  # the table alone, of the figure's own file
     assert (tmp_path / "docs" / "results" / "webgpt-best.svg").read_text().startswith("<?xml")
     for name in ("ziegler", "gophercite", "webglm"):
         assert f"Not run: `python -m recipes.{name} small`." in page
