@@ -45,7 +45,7 @@ class Data(NamedTuple):
     """of other articles, which the library has"""
     absent: list[Asked]
     """of articles that it lacks"""
-    library: Shelf
+    holdings: Shelf
 
 
 def divided(squad: Squad, articles: Sequence[int], questions: Sequence[int], seed: int) -> Data:
@@ -68,9 +68,9 @@ def divided(squad: Squad, articles: Sequence[int], questions: Sequence[int], see
         parts.append(Random(f"{seed} questions {first}").sample(fit, min(most, len(fit))))
         first += count
     there = set(order[: sum(articles[:2])])
-    library = Shelf(page for (article, _), page in pages.items() if article in there)
+    holdings = Shelf(page for (article, _), page in pages.items() if article in there)
     taught, asked, absent = parts
-    return Data(taught, asked, absent, library)
+    return Data(taught, asked, absent, holdings)
 
 
 def _pages(

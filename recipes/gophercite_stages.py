@@ -79,7 +79,7 @@ def imitated(settings: Settings, world: Data, out: Path) -> Path:
 def asked(
     settings: Settings, world: Data, policy: Path, about: Sequence[Asked], n: int, place: Path
 ) -> list[list[Drawn]]:
-    show, shape = best_found(world.library, settings.pages), settings.shape
+    show, shape = best_found(world.holdings, settings.pages), settings.shape
     questions, sampling = [question for question, _ in about], settings.reinforce.sampling
     return kept(
         place,
@@ -119,7 +119,7 @@ def reinforced(settings: Settings, world: Data, out: Path, sft: Path, reward: Pa
         speech = speech_of(sft, whole.sampling.tokens, chat=False)
         grammar = Grammar(speech.vocabulary, settings.shape)
         questions = [question for question, _ in world.taught]
-        show, scores = best_found(world.library, settings.pages), once(Scorer(reward).scores)
+        show, scores = best_found(world.holdings, settings.pages), once(Scorer(reward).scores)
         return reinforce(whole, OneStep(questions, show, scores, speech, grammar), out / "rl")
 
     done = kept(out / "reinforced.json", Reinforced, learn)

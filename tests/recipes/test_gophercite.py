@@ -90,7 +90,7 @@ def test_every_answer_is_a_slice_of_a_page_of_the_library(
     assert len(given) == 80
     for each in given:
         [quote] = each.quotes
-        assert world.library.fetch(quote.url).quote(quote.start, quote.end) == quote
+        assert world.holdings.fetch(quote.url).quote(quote.start, quote.end) == quote
 
 
 def test_articles_that_are_left_out_are_in_no_library_and_no_lesson(world: Data) -> None:
@@ -101,7 +101,7 @@ def test_articles_that_are_left_out_are_in_no_library_and_no_lesson(world: Data)
     assert len(taught | asked | absent) == 16
     for url in absent:
         with pytest.raises(Failed):
-            world.library.fetch(url)
+            world.holdings.fetch(url)
 
 
 def test_each_question_has_a_sentence_that_answers_it(world: Data) -> None:
