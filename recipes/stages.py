@@ -97,6 +97,8 @@ def main(recipe: str, settings: type[S], play: Callable[[S, Path, Path], Found])
         result = recipe_run(recipe, settings, play, place, options.data, out)
     except Failed as failed:
         sys.exit(f"{recipe}: {failed.failure.what}: {failed.failure.detail}")
+    except FileNotFoundError as error:
+        sys.exit(f"{recipe}: {error.filename} is not there: name the folder of the data by --data")
     except (OSError, ValueError) as error:
         sys.exit(f"{recipe}: {error}")
     except KeyboardInterrupt:

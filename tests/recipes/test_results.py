@@ -1,11 +1,14 @@
 """The page of results says what the recipes found, failures too, and which were not run."""
 
+import signal
 from pathlib import Path
 
 import pytest
 
-from recipes import results
+from recipes import results, stages
 from recipes.stages import Finding, Result, told
+from recipes.ziegler import play
+from recipes.ziegler_stages import Settings
 from rookery.measure.figure import Figure, Line, Picture
 from rookery.measure.interval import share
 from rookery.measure.report import write_figure
@@ -45,3 +48,17 @@ def test_the_page_is_written_from_what_there_is(
     assert (tmp_path / "docs" / "results" / "webgpt-best.svg").read_text().startswith("<?xml")
     for name in ("ziegler", "gophercite", "webglm"):
         assert f"Not run: `python -m recipes.{name} small`." in page
+
+
+def test_where_the_data_are_not_it_is_said_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nowhere, out = tmp_path / "nowhere", tmp_path / "out"
+    said = ["ziegler", "small", "--data", str(nowhere), "--out", str(out)]
+    monkeypatch.setattr("sys.argv", said)
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        with pytest.raises(SystemExit, match=f"{nowhere}/.* is not there: name the folder"):
+            stages.main("ziegler", Settings, play)
+    finally:
+        signal.signal(signal.SIGTERM, before)
