@@ -22,7 +22,8 @@ The four papers, each played end to end by one recipe at a size that two cores f
 (`make -j2 reproduce`, with the data sets in `../shared/data`). This page and its pictures are
 written by `python -m recipes.results`; nobody edits them. Our models are thousands of times smaller
 than the papers', so that effects are compared and not their sizes. Intervals hold the true value 95
-times in 100; an effect counts as seen where it lies beyond its interval.
+times in 100; an effect counts as seen where it lies beyond its interval. Minutes are of a machine
+that did other work beside.
 """
 
 

@@ -3,7 +3,6 @@
 It knows nothing of forms but which scales there are and how many levels each has.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from itertools import combinations
 
@@ -12,6 +11,7 @@ import msgspec
 from rookery.judge.forms_rating import CRITERIA, LESS_IS_BETTER
 from rookery.measure.figure import Figure, bars
 from rookery.measure.interval import Estimate, mean
+from rookery.measure.supported import of_systems
 from rookery.records import Answer, Comparison, Question, Rating, Record
 
 LEVELS = {
@@ -43,15 +43,8 @@ def criteria(ratings: Iterable[Rating], systems: Callable[[Answer], str]) -> lis
     Intervals are the bootstrap's over questions, as ratings of one question belong together, by
     whomever.
     """
-    made: dict[tuple[str, str], list[Rating]] = defaultdict(list)
-    for rating in ratings:
-        made[rating.scale, systems(rating.answer)].append(rating)
-    return [
-        Criterion(system, scale, _mean(each))
-        for wanted in LEVELS
-        for (scale, system), each in sorted(made.items(), key=lambda pair: pair[0])
-        if scale == wanted
-    ]
+    each = of_systems(ratings, systems, LEVELS)
+    return [Criterion(system, scale, _mean(theirs)) for (scale, system), theirs in each.items()]
 
 
 def criteria_figure(

@@ -49,15 +49,19 @@ def rated_shares(
     to a question, the bootstrap's over questions. (The paper's are of 90 %, by the normal
     approximation.)
     """
+    each = of_systems(ratings, systems, scales)
+    return [_rated(system, scale, theirs) for (scale, system), theirs in each.items()]
+
+
+def of_systems(
+    ratings: Iterable[Rating], systems: Callable[[Answer], str], scales: Iterable[str]
+) -> dict[tuple[str, str], list[Rating]]:
+    """The ratings on each of these scales, in their order, of each system, by its name."""
     made: dict[tuple[str, str], list[Rating]] = defaultdict(list)
     for rating in ratings:
         made[rating.scale, systems(rating.answer)].append(rating)
-    return [
-        _rated(system, scale, each)
-        for wanted in scales
-        for (scale, system), each in sorted(made.items(), key=lambda pair: pair[0])
-        if scale == wanted
-    ]
+    names = sorted({system for _, system in made})
+    return {(s, n): made[s, n] for s in scales for n in names if (s, n) in made}
 
 
 def supported_figure(

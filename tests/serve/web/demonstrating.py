@@ -2,15 +2,12 @@
 sent without a script."""
 
 import shutil
-import socket
-import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-import uvicorn
+from listening import listening
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 from starlette.testclient import TestClient
 
@@ -134,19 +131,8 @@ def client(desk: Desk, settings: Settings, person: str = "Ada") -> Iterator[Test
 @contextmanager
 def served(desk: Desk, settings: Settings) -> Iterator[str]:
     """The desk on a free port, and its address."""
-    listener = socket.create_server(("127.0.0.1", 0))
-    app = make_app(desk.store, settings, EVERYBODY)
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False))
-    thread = threading.Thread(target=server.run, args=([listener],))
-    thread.start()
-    while not server.started:
-        time.sleep(0.01)
-    try:
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-    finally:
-        server.should_exit = True
-        thread.join()
-        listener.close()
+    with listening(make_app(desk.store, settings, EVERYBODY)) as address:
+        yield address
 
 
 def person_at(browser: TestClient, desk: Desk, name: str) -> None:

@@ -1,16 +1,13 @@
 """A real desk on a free port, and a real Chromium before it, for the tests of the pages."""
 
 import shutil
-import socket
-import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import axe_playwright_python
-import uvicorn
+from listening import listening
 from playwright.sync_api import Browser, BrowserContext, Dialog, Page, sync_playwright
 from starlette.applications import Starlette
 from visits import Opened
@@ -75,19 +72,10 @@ def chromium() -> Iterator[Browser]:
 @contextmanager
 def serving(opened: Opened, app: Starlette | None = None) -> Iterator[str]:
     """The desk, or another application on its store, on a free port; its address."""
-    listener = socket.create_server(("127.0.0.1", 0))
-    app = app or make_app(opened.store, Settings(("rookery:corvids",)), opened.limits)
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False))
-    thread = threading.Thread(target=server.run, args=([listener],))
-    thread.start()
-    while not server.started:
-        time.sleep(0.01)
-    try:
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-    finally:
-        server.should_exit = True
-        thread.join()
-        listener.close()
+    with listening(
+        app or make_app(opened.store, Settings(("rookery:corvids",)), opened.limits)
+    ) as address:
+        yield address
 
 
 def flaws(page: Page) -> list[str]:
