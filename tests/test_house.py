@@ -123,17 +123,6 @@ def test_a_planted_copy_is_seen() -> None:
     assert repeated_passages([*named_sources(), ("copy.py", copied)])
 
 
-def test_files_and_functions_stay_readable() -> None:
-    long_files = [p.name for p in FILES if len(p.read_text(encoding="utf-8").splitlines()) > 420]
-    long_functions = [
-        f"{path.name}:{node.name}"
-        for path in FILES
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.FunctionDef) and (node.end_lineno or 0) - node.lineno > 65
-    ]
-    assert (long_files, long_functions) == ([], [])
-
-
 def test_every_module_says_what_it_is_for() -> None:
     silent = [p.name for p in FILES if not ast.get_docstring(ast.parse(p.read_text("utf-8")))]
     assert silent == []
