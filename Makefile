@@ -72,6 +72,5 @@ clean:
 	@touch $@
 
 .venv/bench: .venv/dev
-	$(BIN)/pip install --quiet --disable-pip-version-check readability-lxml==0.9
-	$(BIN)/pip install --quiet --disable-pip-version-check html2text==2025.4.15 resiliparse==2.0.1
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[bench]'
 	@touch $@
