@@ -181,8 +181,8 @@ def drawn(model: Local, chosen: list[Page], seed: int) -> Iterator[tuple[str, in
             continue
         yield "parsed", bool(answer.claims)
         yield "quotes", len(answer.quotes)
-        verdicts = verify(answer, lambda digest, url: given.get(digest))
-        yield "verified", sum(verdict.verified for verdict in verdicts)
+        verdicts = verify(answer, lambda quote: given.get(quote.digest))
+        yield "verified", sum(verdict.verbatim for verdict in verdicts)
 
 
 def main() -> None:

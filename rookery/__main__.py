@@ -218,8 +218,14 @@ def verify(
     pages: Annotated[
         str, typer.Option(metavar="DIR", help="Documents to check against, too.")
     ] = "",
-    fetch: Annotated[
-        bool, typer.Option("--fetch", help="Open sources that are not stored.")
+    fetch: Annotated[bool, typer.Option("--fetch", help="Open every source as it is now.")] = False,
+    elided: Annotated[
+        bool,
+        typer.Option(
+            "--allow-elided",
+            help="Accept quotations with an ellipsis where what is left out holds no negation, "
+            "number or name.",
+        ),
     ] = False,
     as_json: AsLines = False,
     private: Private = False,
@@ -231,7 +237,8 @@ def verify(
     from rookery.serve.session import Settings
 
     settings = Settings(private=private, proxy=proxy)
-    raise typer.Exit(check(file, path_of(pages) if pages else None, fetch, as_json, settings))
+    folder = path_of(pages) if pages else None
+    raise typer.Exit(check(file, folder, fetch, as_json, settings, elided))
 
 
 def _learn(what: str) -> Callable[[Path, Path | None, bool, bool], None]:

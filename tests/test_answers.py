@@ -67,7 +67,7 @@ def test_the_forum_is_outvoted(answers: dict[str, Answer]) -> None:
 def test_every_quote_verifies_against_the_archive(
     answers: dict[str, Answer], archive: Archive
 ) -> None:
-    verdicts = [v for answer in answers.values() for v in verify(answer, archive.page)]
+    verdicts = [v for answer in answers.values() for v in verify(answer, archive.find_quoted)]
     assert len(verdicts) > 50
     assert all(verdict.verified for verdict in verdicts)
 

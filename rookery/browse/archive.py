@@ -16,7 +16,7 @@ from typing import Any, Self, TypeVar
 
 import msgspec
 
-from rookery.records import Block, Failed, Failure, Hit, Link, Mark, Page
+from rookery.records import Block, Failed, Failure, Hit, Link, Mark, Page, Quote
 
 _FORMAT = 2
 _BUSY_SECONDS = 60.0
@@ -111,6 +111,35 @@ class Archive:
         return self._first(newest, [column(url)]) or self._first(
             newest.replace("?", "(select url from redirects where asked = ?)"), [column(url)]
         )
+
+    def versions_at(self, url: str) -> Iterator[Page]:
+        """The stored versions of this URL, the one that was kept last first, following a known
+        redirect."""
+        at = "url = ? or url = (select url from redirects where asked = ?)"
+        with self.reading() as file:
+            find = f"select number from versions where {at} order by url = ? desc, seen desc"
+            numbers = file.execute(find, [column(url)] * 3).fetchall()
+        return (self.version(number) for (number,) in numbers)
+
+    def find_quoted(self, quote: Quote) -> Page | None:
+        """The stored version that comes nearest to what a quote names; None: none has its digest.
+
+        Of the versions with this digest those that were read from the quote's URL come first, then
+        those to which that URL redirects, which are given under it; among equals the one with the
+        quote's title. A version at any other URL shows that the text is known, but not from there.
+        """
+        url = column(quote.url)
+        with self.reading() as file:
+            find = "select url from redirects where asked = ?"
+            target = next(iter(file.execute(find, [url])), (url,))[0]
+        page = self._first(
+            "versions.digest = ?"
+            " order by url = ? desc, url = ? desc, title = ? desc, fetched desc, number",
+            [quote.digest, url, target, column(quote.title)],
+        )
+        if page is not None and page.url != quote.url and column(page.url) == target:
+            return msgspec.structs.replace(page, url=quote.url)
+        return page
 
     def keep_search(self, engine: str, query: str, hits: Sequence[Hit]) -> None:
         """Remembers what an engine showed for a query, in place of what it showed before."""

@@ -34,7 +34,7 @@ def occurrences(page: Page, wanted: str, folded: Folded | None = None) -> list[t
     if exact := _spans(page.text, wanted.strip()) if plain else []:
         return exact
     folded = folded or fold(page.text)
-    return [folded.source(*span) for span in _whole(folded, plain, 0)]
+    return [folded.source(*span) for span in folded_spans(folded, plain, 0)]
 
 
 def _first(text: str, wanted: str, after: int) -> tuple[int, int] | None:
@@ -45,8 +45,8 @@ def _first(text: str, wanted: str, after: int) -> tuple[int, int] | None:
 
 
 def _first_folded(folded: Folded, wanted: str, after: int) -> tuple[int, int] | None:
-    later = _whole(folded, wanted, folded.position(max(after, 0)))
-    span = next(later, None) or next(_whole(folded, wanted, 0), None)
+    later = folded_spans(folded, wanted, folded.position(max(after, 0)))
+    span = next(later, None) or next(folded_spans(folded, wanted, 0), None)
     return folded.source(*span) if span else None
 
 
@@ -59,8 +59,8 @@ def _spans(text: str, wanted: str) -> list[tuple[int, int]]:
     return spans
 
 
-def _whole(folded: Folded, wanted: str, start: int) -> Iterator[tuple[int, int]]:
-    """Where `wanted` stands in the folded text, from `start` on.
+def folded_spans(folded: Folded, wanted: str, start: int) -> Iterator[tuple[int, int]]:
+    """The spans of the folded text where `wanted`, itself folded, stands, from `start` on.
 
     An occurrence that would cut a character is none: "about 1" is not on a page that says
     "about ½", although ½ folds to 1⁄2.

@@ -37,6 +37,9 @@ _ALPHABETS = (
     ("\u0900", "\u097f", "hindi"),
     ("\u0b80", "\u0bff", "tamil"),
 )
+ENGLISH = 0.2
+"""least share of words like "the", "of" and "is"; English prose has 0.24 to 0.48 (98 of 100
+paragraphs), messages of programs in 80 other languages have 0.13 at most"""
 LONGEST = 60
 """characters of a term that count: what is longer is not a word"""
 
@@ -65,6 +68,13 @@ def pairs(words: Iterable[str]) -> list[str]:
     """Neighbouring terms, question words left out: `pair("the blue sky")` is `["blue_sky"]`."""
     kept = [word for word in words if word not in _question_stems()]
     return [f"{left}_{right}" for left, right in itertools.pairwise(kept)]
+
+
+def reads_as_english(text: str) -> bool:
+    """Whether as many of its words are English function words as in English prose."""
+    # One letter is a word in too many languages.
+    said = re.findall(r"\w\w+", text.lower())
+    return sum(word in QUESTION_WORDS for word in said) >= ENGLISH * len(said) > 0
 
 
 def _words(folded: str) -> list[str]:

@@ -1,8 +1,8 @@
-"""What answers that other tools wrote claim to quote: strings, and the sources they name.
+"""Reader of saved answers: Rookery's own, and what other tools' answers claim to quote.
 
-Reads OpenAI responses and chat completions, Perplexity's superset of these, Anthropic messages
-and Markdown; and finds Rookery's own answers in a file. Does not look anything up: whether a
-string stands in its source is for `standing`, which is given the page.
+Of other tools it reads OpenAI responses and chat completions, Perplexity's superset of these,
+Anthropic messages, Gemini responses with grounding metadata, and Markdown. It gives strings and the
+sources that they name; `cite.verify` checks them.
 """
 
 import json
@@ -13,22 +13,27 @@ from typing import Any
 
 import msgspec
 
-from rookery.browse.fold import fold
-from rookery.browse.locate import locate
 from rookery.cite.quotations import Cited, Claimed, Sources, claims
-from rookery.records import Answer, Page, Quote
+from rookery.records import Answer, Record
 
-__all__ = ["Claimed", "answers", "quoted_strings", "standing"]
+__all__ = ["Claimed", "SavedAnswer", "quoted_strings", "saved_answers"]
 
 Json = Any
 """what a JSON file holds, before anything is known of it"""
 
 UNKNOWN = (
     "no answer of a known form; known are OpenAI responses and chat completions, Perplexity, "
-    "Anthropic messages, Markdown, and what rookery ask --json prints"
+    "Anthropic messages, Gemini, Markdown, and what rookery ask --json prints"
 )
 
-ELLIPSIS = re.compile(r"\s*(?:\[\s*(?:…|\.\.\.)\s*\]|…|\.\.\.)\s*")
+
+class SavedAnswer(Record, frozen=True):
+    """One answer of Rookery's as it was saved."""
+
+    answer: Answer | None
+    """None: the question had none"""
+    method: str = ""
+    """what wrote its text; empty where the file does not say"""
 
 
 def quoted_strings(data: bytes, name: str) -> list[Claimed]:
@@ -49,42 +54,24 @@ def quoted_strings(data: bytes, name: str) -> list[Claimed]:
     return found
 
 
-def answers(data: bytes, name: str = "the file") -> list[Answer]:
+def saved_answers(data: bytes, name: str = "the file") -> list[SavedAnswer] | None:
     """The answers that Rookery itself wrote: one, a list, or one a line, bare or from `ask --json`.
 
-    Empty where the file holds something else. Raises ValueError, with the line, where it begins
+    None where the file holds something else. Raises ValueError, with the line, where it begins
     as ours and is broken.
     """
     text = _decoded(data, name)
     if not _is_json(text, name):
-        return []
-    found = []
+        return None
+    found: list[SavedAnswer] = []
     for number, (where, value) in enumerate(_values(text, name)):
         if not _is_ours(value):
             _require(not number, f"{name}, {where}: not an answer of Rookery, unlike the others")
-            return []
+            return None
         answer = value.get("answer", value)
-        if answer is not None:
-            found.append(_converted(answer, f"{name}, {where}"))
-    return found
-
-
-def standing(claimed: Claimed, page: Page) -> tuple[Quote, ...]:
-    """The quotes of the page that the claimed string is made of; empty where it does not stand.
-
-    One quote, or several in the order of the page where the string leaves out words by an ellipsis.
-    """
-    folded = fold(page.text)
-    if whole := locate(page, claimed.text, folded=folded):
-        return (whole,)
-    found: list[Quote] = []
-    for piece in filter(None, ELLIPSIS.split(claimed.text.strip())):
-        after = found[-1].end if found else 0
-        quote = locate(page, piece, after, folded)
-        if quote is None or quote.start < after:
-            return ()
-        found.append(quote)
-    return tuple(found)
+        whole = None if answer is None else _converted(answer, f"{name}, {where}")
+        found.append(SavedAnswer(whole, _string(value, "method") or _string(value, "by")))
+    return found or None
 
 
 def _decoded(data: bytes, name: str) -> str:
@@ -156,6 +143,8 @@ def _message(value: Json, where: str, sources: Sources | None = None) -> list[Cl
     if not isinstance(value, dict):
         return None
     sources = _json_sources(value) or sources or {}
+    if isinstance(value.get("parts"), list) or isinstance(value.get("candidates"), list):
+        return list(_gemini(value, where))
     for key in ("choices", "output", "messages"):
         if isinstance(items := value.get(key), list):
             read = [_message(item, f"{where}.{key}[{n}]", sources) for n, item in enumerate(items)]
@@ -220,6 +209,84 @@ def _anthropic(blocks: list[Json], where: str) -> Iterator[Claimed]:
         text += said
     typed = claims(text, cited, {}, lambda at: f"{where}.content")
     yield from (claimed for claimed in typed if claimed.quoted or claimed.problem)
+
+
+def _gemini(response: dict[str, Json], where: str) -> Iterator[Claimed]:
+    """The texts of a Gemini response, or of one content of it, and what its grounding cites."""
+    if not isinstance(candidates := response.get("candidates"), list):
+        yield from _gemini_candidate({"content": response}, where)
+        return
+    for number, candidate in enumerate(candidates):
+        yield from _gemini_candidate(candidate, f"{where}.candidates[{number}]")
+
+
+def _gemini_candidate(candidate: Json, where: str) -> Iterator[Claimed]:
+    content = _either(candidate, "content", "content")
+    parts = _either(content, "parts", "parts")
+    if not isinstance(parts, list) or _string(content, "role") == "user":
+        return
+    texts = ["" if _is_thought(part) else _string(part, "text") for part in parts]
+    cited = _grounded(_either(candidate, "groundingMetadata", "grounding_metadata"), texts)
+    yield from claims("".join(texts), cited, {}, lambda at: where)
+
+
+def _is_thought(part: Json) -> bool:
+    return isinstance(part, dict) and part.get("thought") is True
+
+
+def _grounded(metadata: Json, texts: list[str]) -> list[Cited]:
+    """The citations of grounding metadata, by their places in the joined texts.
+
+    A segment names bytes of one part's UTF-8. Where its text is not there, the place is where that
+    text stands; where it stands nowhere, the citation is broken.
+    """
+    chunks = _either(metadata, "groundingChunks", "grounding_chunks")
+    sources = [_chunk_source(chunk) for chunk in chunks] if isinstance(chunks, list) else []
+    supports = _either(metadata, "groundingSupports", "grounding_supports")
+    whole = "".join(texts)
+    cited = []
+    for support in supports if isinstance(supports, list) else []:
+        segment = _either(support, "segment", "segment")
+        span = _segment_span(segment, texts)
+        problem = "" if span else "the grounding points at no place of the text"
+        start, end = span or (len(whole), len(whole))
+        numbers = _either(support, "groundingChunkIndices", "grounding_chunk_indices")
+        for number in numbers if isinstance(numbers, list) else []:
+            if isinstance(number, int) and 0 <= number < len(sources):
+                cited.append(Cited(start, end, *sources[number], problem))
+            else:
+                missing = f"cites grounding chunk {number}, and there are {len(sources)}"
+                cited.append(Cited(start, end, problem=missing))
+    return cited
+
+
+def _segment_span(segment: Json, texts: list[str]) -> tuple[int, int] | None:
+    part = _either(segment, "partIndex", "part_index") or 0
+    start = _either(segment, "startIndex", "start_index") or 0
+    end = _either(segment, "endIndex", "end_index")
+    said = _string(segment, "text")
+    if all(isinstance(each, int) for each in (part, start, end)) and 0 <= part < len(texts):
+        data = texts[part].encode("utf-8", "surrogatepass")
+        before, inside = (
+            data[slice(*each)].decode("utf-8", "replace") for each in ((0, start), (start, end))
+        )
+        if 0 <= start < end <= len(data) and inside == (said or inside):
+            low = len("".join(texts[:part])) + len(before)
+            return low, low + len(inside)
+    at = "".join(texts).find(said) if said else -1
+    return (at, at + len(said)) if at >= 0 else None
+
+
+def _chunk_source(chunk: Json) -> tuple[str, str]:
+    for kind in ("web", "retrievedContext", "retrieved_context", "maps"):
+        if isinstance(chunk, dict) and isinstance(named := chunk.get(kind), dict):
+            return _string(named, "uri"), _string(named, "title")
+    return "", ""
+
+
+def _either(value: Json, name: str, other: str) -> Json:
+    """A field by its name in JSON or by that of Google's Python client."""
+    return value.get(name, value.get(other)) if isinstance(value, dict) else None
 
 
 def _json_sources(value: dict[str, Json]) -> Sources:

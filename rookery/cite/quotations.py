@@ -33,7 +33,7 @@ UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 PARAGRAPH_END = re.compile(r"\n[ \t]*(?=\n|[-*+#>|]|\d+[.)])")
 SENTENCE_END = re.compile(r"[.!?…][\"'”’»)]*\s+(?=\W{0,20}\w)|[。！？][”」』]*")
 BLOCK_QUOTE = re.compile(r"(?m)^[ \t]*>(?!\s*\[!).*(?:\n[ \t]*>.*)*")
-ATTRIBUTION = re.compile(r"\s*(?:[—–―~-]|\(?\[|【|<?https?://|source\b)", re.IGNORECASE)
+ATTRIBUTION = re.compile(r"\s*(?:[—–―~-]|\(?\[|【|<?(?:https?|file)://|source\b)", re.IGNORECASE)
 FENCE = re.compile(r"(?ms)^[ \t]*(```|~~~).*?(?:^[ \t]*\1[^\n]*$|\Z)")
 
 TARGET = r"<?((?:[^\s()<>]|\([^\s()<>]*\))+)>?(?:\s+\"([^\"\n]*)\")?"
@@ -42,7 +42,14 @@ REFERENCE = re.compile(
     r"(?:\[(?!\^?\d{1,3}\])([^\[\]\n]+)\])?\[(\^?\w{1,20}(?:[,;] ?\^?\w{1,20})*)\]"
 )
 CURSOR = re.compile(r"【(\d{1,3})[^】\n]{0,40}】()")
-URL = re.compile(r"https?://[^\s<>\"'\[\]()】]*[^\s<>\"'\[\]()】.,;:!?*_]")
+URL = re.compile(r"(?:https?|file)://[^\s<>\"'\[\]()】]*[^\s<>\"'\[\]()】.,;:!?*_]")
+FILE_NAME = re.compile(
+    r"[^/]\.(?:pdf|docx?|odt|rtf|te?xt|md|markdown|rst|x?html?|csv|tsv|jsonl?|log|xml|epub|tex|pptx?"
+    r"|xlsx?|ipynb)\Z",
+    re.IGNORECASE,
+)
+APART = re.compile(r"\s[—–-]+\s|[:,;|(]\s|\s[(]")
+"""between a source's title and its address in a list of sources"""
 DEFINITION = re.compile(r"(?m)^[ \t]*(?:[-*+][ \t]+)?\[\^?(\w{1,20})\](:?)[ \t]+(\S.*)$")
 LISTED = re.compile(r"(?m)^[ \t]*(?:(\d{1,3})[.)]|[-*+])[ \t]+(\S.*)$")
 SOURCE_NAME = re.compile(r"\[?\^?\d{1,3}\]?|(?:[\w-]+\.)+\w{2,}")
@@ -142,7 +149,8 @@ def _blank(text: str, spans: Iterable[tuple[int, int]]) -> str:
 
 
 def _definitions(text: str) -> Iterator[tuple[tuple[int, int], tuple[str, str, str]]]:
-    """Lines such as `[1]: https://…`, `[^1]: Title, https://…` and numbered lists of sources."""
+    """Lines such as `[1]: https://…`, `[^1]: Title, https://…`, `[1] Title — docs/report.pdf`, and
+    numbered lists of sources."""
     lines = [(found, found[3], found[2]) for found in DEFINITION.finditer(text)]
     done = 0
     while heading := SOURCES.search(text, done):
@@ -157,6 +165,21 @@ def _definitions(text: str) -> Iterator[tuple[tuple[int, int], tuple[str, str, s
             yield found.span(), (found[1] or "", url, title)
         elif colon and len(rest.split()) == 1:
             yield found.span(), (found[1], rest.strip("<>"), "")
+        elif named := _named_file(rest):
+            yield found.span(), (found[1] or "", *named)
+
+
+def _named_file(entry: str) -> tuple[str, str] | None:
+    """The file that an entry of a list of sources names and its title; None where it names none."""
+    parts = [part.strip(' \t<>()*`"“”.,') for part in APART.split(entry)]
+    for number in (-1, 0):
+        name = parts[number].partition("#")[0]
+        if FILE_NAME.search(name):
+            path = re.search(r"\S*/.*", name)
+            title = parts[:-1] if number else parts[1:]
+            before = name[: path.start()].strip() if path else ""
+            return (path[0] if path else name), " ".join(filter(None, [*title, before]))
+    return None
 
 
 def _citations(visible: str, text: str, sources: Sources) -> Iterator[Cited]:

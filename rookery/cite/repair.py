@@ -17,7 +17,7 @@ from rapidfuzz.distance import Indel
 
 from rookery.browse.fold import INVISIBLE, TYPOGRAPHY, Folded, fold
 from rookery.browse.locate import locate
-from rookery.browse.words import QUESTION_WORDS
+from rookery.browse.words import reads_as_english
 from rookery.cite.cues import denies
 from rookery.records import Page, Quote, Record
 
@@ -53,9 +53,6 @@ EDGE = 30
 """characters beside a span that are looked at for the next word"""
 SLACK = 15.0
 """percent by which a window of the quote's own length may be less alike than the span found"""
-ENGLISH = 0.2
-"""least share of words like "the", "of" and "is"; English prose has 0.24 to 0.48 (98 of 100
-paragraphs), messages of programs in 80 other languages have 0.13 at most"""
 
 
 class RepairSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -116,7 +113,7 @@ def repair(
     if score < settings.cutoff:
         return _rejected(f"nothing on the page is {settings.cutoff:g} % alike", score)
     proposed = page.quote(*folded.source(*span))
-    if not _is_english(page.text[max(0, proposed.start - NEAR) : proposed.end + NEAR]):
+    if not reads_as_english(page.text[max(0, proposed.start - NEAR) : proposed.end + NEAR]):
         return _rejected(
             "the page does not read as English, and no other negations are known", score
         )
@@ -155,12 +152,6 @@ def _edges(text: str, start: int, end: int, margin: int) -> tuple[list[int], lis
     ]
     starts = sorted({at for at, _ in found if at <= start + margin})
     return starts, sorted({at for _, at in found if at >= end - margin})
-
-
-def _is_english(text: str) -> bool:
-    # One letter is a word in too many languages.
-    said = re.findall(r"\w\w+", text.lower())
-    return sum(word in QUESTION_WORDS for word in said) >= ENGLISH * len(said) > 0
 
 
 class _Said(NamedTuple):

@@ -12,6 +12,7 @@ import msgspec
 from rookery.browse.words import question_terms, terms
 from rookery.cite.cues import denies, expected, held, is_yes_or_no
 from rookery.cite.rank import RankWeights, Sentence, Similarity, best_sentences, rank
+from rookery.cite.verify import TextVerdict
 from rookery.draft.gather import Gathered, GatherLimits, gather
 from rookery.records import Answer, Claim, Episode, Library, Page, Question, Quote
 
@@ -117,6 +118,35 @@ def answer_from(
         quotes = tuple(quote for group in groups for quote in group)
         return Answer(NOTHING_FOUND, quotes, declined=True, score=likely)
     return _written(groups, likely)
+
+
+def find_altered_extract(answer: Answer) -> list[TextVerdict]:
+    """What of a saved answer's text `answer_from` did not write from its quotes and claims.
+
+    It writes the first quote of each claim, white space evened out, with a space between, and a
+    declined answer says NOTHING_FOUND: all else was changed afterwards.
+    """
+    if answer.declined:
+        if answer.text == NOTHING_FOUND and not answer.claims:
+            return []
+        detail = f"a declined answer says “{NOTHING_FOUND}” and claims nothing"
+        return [TextVerdict(answer.text, "claim_differs", detail)]
+    altered, done = [], 0
+    for number, claim in enumerate(answer.claims, 1):
+        said = answer.text[claim.start : claim.end]
+        first = answer.quotes[claim.quotes[0]].text if claim.quotes else ""
+        if said != " ".join(first.split()) or not said:
+            why = f"claim {number} says this, and its quote “{first}”"
+            altered.append(TextVerdict(said, "claim_differs", why))
+        between = answer.text[done : max(done, claim.start)]
+        if between != " " * (number > 1):
+            why = f"claim {number} does not follow the one before it after a space"
+            altered.append(TextVerdict(between, "claim_differs", why))
+        done = max(done, claim.end)
+    if done < len(answer.text) or not answer.claims:
+        why = "no claim of the answer holds this" if answer.text[done:] else "it claims nothing"
+        altered.append(TextVerdict(answer.text[done:], "claim_differs", why))
+    return altered
 
 
 def weigh(

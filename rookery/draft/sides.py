@@ -5,6 +5,7 @@ a question that assumes something finds pages that assume it too. It searches fo
 for the claim. Knows nothing of who is right; it weighs nothing and counts no votes.
 """
 
+import re
 from bisect import bisect
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, zip_longest
@@ -17,6 +18,7 @@ from rookery.browse.view import neutral
 from rookery.browse.words import question_terms
 from rookery.cite.cues import denies
 from rookery.cite.rank import Passage, RankWeights, Sentence, Similarity, rank
+from rookery.cite.verify import TextVerdict
 from rookery.draft.gather import Gathered, GatherLimits, gather
 from rookery.draft.sides_claim import LEAST, LONGEST, claim_of
 from rookery.draft.stance import Reading, Stance, stance_by_words
@@ -267,6 +269,42 @@ def _answer(claim: str, sides: Mapping[Stance, Sequence[Quote]], read: str, judg
         if not cited:
             text += f"Nothing {side} it was found in {read}; that is no proof.\n"
     return Answer(f"{text}\n{judge}", tuple(quotes), tuple(claims))
+
+
+_WRITTEN = re.compile(r"Claim: ([^\n]+)\n\nFor:\n(?:.*\n)?\nAgainst:\n.*\n([^\n]+)", re.DOTALL)
+_READ = re.compile(r"it was found in (\d+ pages?(?:, and \d of \d searches failed)?); that is no")
+_DECLINED = re.compile(re.escape(NOTHING_FOUND).replace(r"\{\}", r"[^\n]+"))
+
+
+def find_altered_sides(answer: Answer) -> list[TextVerdict]:
+    """What of a saved answer's text `both_sides` did not write from its quotes and claims.
+
+    Nothing is found where writing it again gives the same. The wording of the claim at its head and
+    the side that a quote is on are taken as they are.
+    """
+    if answer.declined:
+        whole = _DECLINED.fullmatch(answer.text) and not answer.claims
+        detail = "a declined answer says that nothing is for or against the claim"
+        return [] if whole else [TextVerdict(answer.text, "claim_differs", detail)]
+    for number, claim in enumerate(answer.claims, 1):
+        said = answer.text[claim.start : claim.end]
+        quoted = [_line(answer.quotes[each].text) for each in claim.quotes]
+        if quoted != [said]:
+            why = f"claim {number} says this, and its quote “{' '.join(quoted)}”"
+            return [TextVerdict(said, "claim_differs", why)]
+    found = _WRITTEN.fullmatch(answer.text)
+    if found and (found[2] == BY_WORDS or re.fullmatch(r"Judged by .+\.", found[2])):
+        middle = answer.text.index("\nAgainst:\n")
+        sides: dict[Stance, list[Quote]] = {"for": [], "against": []}
+        for claim in answer.claims:
+            side: Stance = "for" if claim.start < middle else "against"
+            sides[side] += [answer.quotes[number] for number in claim.quotes]
+        read = _READ.search(answer.text)
+        again = _answer(found[1], sides, read[1] if read else "", found[2])
+        if (again.text, again.quotes, again.claims) == (answer.text, answer.quotes, answer.claims):
+            return []
+    detail = "outside of its quotes this is not what --both-sides writes"
+    return [TextVerdict(answer.text, "claim_differs", detail)]
 
 
 def _line(text: str) -> str:

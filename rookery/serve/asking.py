@@ -149,7 +149,7 @@ def _verified(session: Session, episode: Episode) -> list[Verdict]:
     """Each quote against the archive's own copy of its page, not against what answered."""
     if episode.answer is None:
         return []
-    return verify(episode.answer, lambda digest, url: session.archive.page(digest, url))
+    return verify(episode.answer, session.archive.find_quoted)
 
 
 def _answered(episode: Episode, verdicts: Sequence[Verdict]) -> Answered:

@@ -99,7 +99,7 @@ def _sit(work: _Work, library: Library, recording: Path) -> int:
 
 def _show(episode: Episode, sitting: Sitting, out: Path, recording: Path) -> None:
     if answer := episode.answer:
-        verdicts = verify(answer, lambda digest, url: sitting.page(digest, url))
+        verdicts = verify(answer, lambda quote: sitting.page(quote.digest, quote.url))
         pages = [sitting.page(quote.digest, quote.url) for quote in answer.quotes]
         show_answer(Console(highlight=False), episode, pages, verdicts)
     _say(f"saved in {out}, recorded in {recording}")

@@ -4,9 +4,10 @@ ANSWERED = 0
 USAGE = 2
 DECLINED = 3
 NO_EVIDENCE = 4
-"""nothing could be searched or opened; the counted reasons are on standard error"""
+"""nothing could be searched or opened, or a file holds no quote that could be checked; the reasons
+are on standard error"""
 UNVERIFIED = 5
-"""a quote does not stand in its page"""
+"""a quote is not what it claims to be, or an answer's text not what its method writes"""
 NO_ANSWER = 6
 """a model could not be asked, or said nothing that can be shown; the reasons are told"""
 STOPPED = 7

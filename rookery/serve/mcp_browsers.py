@@ -15,6 +15,7 @@ from urllib.parse import urldefrag
 
 import msgspec
 
+from rookery.browse.archive import Archive
 from rookery.browse.browser import PASSAGES, Opening, Searching, answered
 from rookery.browse.find import Span
 from rookery.browse.pages import results_page
@@ -103,14 +104,9 @@ class Source:
         web = Web(engine_named(s.engine), holdings.archive, holdings.fetcher(), s.offline)
         return Beside(library, web), web.allow
 
-    def stored(self, digest: str, url: str) -> Page | None:
-        """The version of a page that a quote names, else another one at its address."""
-        archive = self._opened().archive
-        return archive.page(digest, url) or archive.page(digest) or archive.latest(url)
-
-    def latest(self, url: str) -> Page | None:
-        """The page at an address as it was kept last."""
-        return self._opened().archive.latest(url)
+    def archive(self) -> Archive:
+        """Where every page that was opened is kept."""
+        return self._opened().archive
 
     def close(self) -> None:
         """Lets go of the library and the archive."""

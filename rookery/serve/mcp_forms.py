@@ -163,11 +163,15 @@ class VerifyIn(Record, frozen=True):
     answer: Annotated[
         str | dict[str, Any],
         Meta(
-            description="JSON of Rookery, OpenAI, Anthropic or Perplexity, or Markdown that quotes "
-            "words in quotation marks beside a link to their source."
+            description="JSON of Rookery, OpenAI, Anthropic, Gemini or Perplexity, or Markdown "
+            "that quotes words in quotation marks beside a link to their source."
         ),
     ]
     offset: Annotated[int, Meta(ge=0, description="Quotes to leave out, to page on.")] = 0
+    allow_elided: Annotated[
+        bool,
+        Meta(description="Accept quotations with an ellipsis where what is left out is harmless."),
+    ] = False
 
 
 class Verified(Record, frozen=True):
@@ -175,5 +179,6 @@ class Verified(Record, frozen=True):
 
     verified: int
     total: int
+    failed: int
     next_offset: int | None
     checked: tuple[Checked, ...]

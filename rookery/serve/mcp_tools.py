@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from rookery.cite.syntax import render_numbered
-from rookery.records import Failed, Failure, Page, Quote, Record
+from rookery.records import Failed, Failure, Quote, Record
+from rookery.serve.checking import check_saved, count_failed, summarise
 from rookery.serve.mcp_browsers import Browser, BrowserLimits, Browsers, Shown, Source
 from rookery.serve.mcp_forms import (
     AnswerIn,
@@ -30,7 +31,7 @@ from rookery.serve.mcp_forms import (
     VerifyIn,
     Window,
 )
-from rookery.serve.mcp_verify import Pages, checked
+from rookery.serve.mcp_verify import ArchivedSources, as_told
 from rookery.serve.web.wanted import Answered, Wanted
 
 CHECKED = 50
@@ -287,27 +288,25 @@ class Tools:
         said = given.answer
         data = said.encode() if isinstance(said, str) else msgspec.json.encode(said)
         try:
-            pages = Pages(self.source.stored, lambda url: self._latest(url, caller))
-            every = checked(data, pages)
+            pages = ArchivedSources(self.source.archive(), caller.meant)
+            verdicts = check_saved(data, "the answer", pages, given.allow_elided)
         except ValueError as error:
             raise WrongArguments(f"verify: {error}") from error
+        every = [as_told(verdict) for verdict in verdicts]
         shown = tuple(every[given.offset : given.offset + CHECKED])
         shown = tuple(
             msgspec.structs.replace(each, detail=_hidden(caller, each.detail)) for each in shown
         )
         after = given.offset + len(shown)
+        following = after if after < len(every) and shown else None
         good = sum(each.outcome == "verified" for each in every)
-        out = Verified(good, len(every), after if after < len(every) and shown else None, shown)
+        out = Verified(good, len(every), count_failed(verdicts), following, shown)
         lines = [f"{each.outcome}: “{each.text}” {each.url} {each.detail}" for each in shown]
-        return Told(out, "\n".join([f"{good} of {len(every)} quotes verified", *lines]))
-
-    def _latest(self, address: str, caller: Caller) -> Page | None:
-        digest = caller.meant(address)
-        return self.source.stored(digest, "") if digest else self.source.latest(address)
+        return Told(out, "\n".join([summarise(verdicts), *lines]))
 
     def _url(self, address: str, caller: Caller) -> str:
         digest = caller.meant(address)
-        page = self.source.stored(digest, "") if digest else None
+        page = self.source.archive().page(digest) if digest else None
         return page.url if page else address
 
 

@@ -1,83 +1,84 @@
-"""Saved answers checked for a program: each quote, ours or another tool's, and what came of it.
+"""Saved answers checked for a program: each quote, ours or another tool's, and what came of it."""
 
-It is given what looks pages up, and opens none itself.
-"""
-
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
 from urllib.parse import urldefrag
 
-from rookery.cite.foreign import Claimed, answers, quoted_strings, standing
-from rookery.cite.verify import Verdict, verify
-from rookery.records import Page, Record
+import msgspec
+
+from rookery.browse.archive import Archive
+from rookery.cite.quotations import Claimed
+from rookery.cite.verify import ClaimedVerdict, Verdict
+from rookery.records import Page, Quote, Record
+from rookery.serve.checking import AnyVerdict
 
 SHOWN = 300
 """characters of each quote that are told"""
 
 
 class Checked(Record, frozen=True):
-    """One quote of a saved answer."""
+    """One quote of a saved answer, or a part of its text that no quote holds."""
 
     text: str
     url: str
     title: str
     outcome: str
-    """verified, or why not: not_found, page_missing, digest_differs, text_differs, out_of_range,
-    broken_citation; not_quoted for a sentence that quotes nothing"""
+    """verified, or why not: not_found, elided, too_short, page_missing, wrong_source,
+    digest_differs, text_differs, out_of_range, broken_citation, claim_differs; not_quoted and
+    not_judged for what quotes nothing"""
     detail: str
+    left_out: tuple[str, ...] = ()
+    """of an elided quotation: what the page has between its pieces"""
+    accepted: bool = False
+    """an elided quotation that may pass"""
 
 
-class Pages(NamedTuple):
-    """What finds stored pages."""
+class ArchivedSources:
+    """The pages of an archive, by the addresses that they have for one caller.
 
-    version: Callable[[str, str], Page | None]
-    """by digest and address; else another version at that address"""
-    latest: Callable[[str], Page | None]
-    """by address"""
+    `meant(address)` gives the digest of the page that an address of this server names; nothing
+    where it is a URL itself.
+    """
 
+    def __init__(self, archive: Archive, meant: Callable[[str], str]) -> None:
+        self._archive = archive
+        self._meant = meant
 
-def checked(data: bytes, pages: Pages) -> list[Checked]:
-    """What came of each quote. Raises ValueError for what is no answer of a known form."""
-    ours = answers(data, "the answer")
-    if ours:
-        verdicts = [verdict for answer in ours for verdict in verify(answer, pages.version)]
-        return [_of_ours(verdict) for verdict in verdicts]
-    claimed = quoted_strings(data, "the answer")
-    if not claimed:
-        raise ValueError("it quotes nothing that names a source: put the link beside the quote")
-    return [_of_others(each, pages) for each in _told_once(claimed, pages)]
+    def version(self, quote: Quote) -> Page | None:
+        """The version that a quote names, read from its address; else the nearest to it."""
+        digest = self._meant(quote.url)
+        nearest = self._archive.find_quoted(quote)
+        if digest and nearest and digest == quote.digest:
+            return msgspec.structs.replace(nearest, url=quote.url)
+        return nearest or self.latest(quote.url)
 
+    def latest(self, url: str) -> Page | None:
+        """The newest version at an address; one version's own address has no other."""
+        digest = self._meant(url)
+        return self._archive.page(digest) if digest else self._archive.latest(url)
 
-def _of_ours(verdict: Verdict) -> Checked:
-    quote = verdict.quote
-    return Checked(_cut(quote.text), quote.url, quote.title, verdict.outcome, verdict.detail)
+    def named(self, claimed: Claimed) -> Iterator[Page]:
+        """The versions of the source that another tool names, newest first."""
+        address = urldefrag(claimed.url).url
+        if digest := self._meant(address):
+            yield from filter(None, [self._archive.page(digest)])
+        elif address:
+            yield from self._archive.versions_at(address)
 
-
-def _told_once(claimed: Sequence[Claimed], pages: Pages) -> list[Claimed]:
-    """Of a string with several sources, one in which it stands, or the first."""
-    chosen: dict[tuple[str, str], Claimed] = {}
-    for each in claimed:
-        before = chosen.setdefault((each.where, each.text), each)
-        if _outcome(each, pages)[0] == "verified" != _outcome(before, pages)[0]:
-            chosen[each.where, each.text] = each
-    return list(chosen.values())
-
-
-def _of_others(claimed: Claimed, pages: Pages) -> Checked:
-    return Checked(_cut(claimed.text), claimed.url, claimed.title, *_outcome(claimed, pages))
+    def missing(self, claimed: Claimed) -> str:
+        """Why there is no version of the source, and what to do."""
+        return "its source is not stored here: open it, then verify again"
 
 
-def _outcome(claimed: Claimed, pages: Pages) -> tuple[str, str]:
-    if claimed.problem:
-        return "broken_citation", claimed.problem
-    if not claimed.quoted:
-        return "not_quoted", "a citation without quoted words: nothing to check"
-    page = pages.latest(urldefrag(claimed.url).url) if claimed.url else None
-    if page is None:
-        return "page_missing", "its source is not stored here: open it, then verify again"
-    if not standing(claimed, page):
-        return "not_found", "these words do not stand in the source"
-    return "verified", ""
+def as_told(verdict: AnyVerdict) -> Checked:
+    """A verdict as a program is told of it."""
+    if isinstance(verdict, Verdict):
+        quote = verdict.quote
+        return Checked(_cut(quote.text), quote.url, quote.title, verdict.outcome, verdict.detail)
+    if isinstance(verdict, ClaimedVerdict):
+        claimed, gaps = verdict.claimed, tuple(map(_cut, verdict.left_out))
+        said = _cut(claimed.text), claimed.url, claimed.title, verdict.outcome, verdict.detail
+        return Checked(*said, gaps, verdict.accepted)
+    return Checked(_cut(verdict.text), "", "", verdict.outcome, verdict.detail)
 
 
 def _cut(text: str) -> str:

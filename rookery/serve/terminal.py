@@ -12,9 +12,8 @@ from rich.console import Console
 from rich.text import Text
 
 from rookery.browse.words import question_terms, terms
-from rookery.cite.foreign import Claimed
 from rookery.cite.place import deep_link, place
-from rookery.cite.verify import Verdict
+from rookery.cite.verify import ClaimedVerdict, TextVerdict, Verdict
 from rookery.records import Answer, Episode, Failure, Mark, Page, Quote, Record
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -179,26 +178,24 @@ def show_failures(console: Console, failures: Sequence[Failure]) -> None:
         console.print(f"rookery: and {len(said) - REASONS} more", markup=False)
 
 
-def show_verdict(console: Console, verdict: Verdict) -> None:
-    """One checked quote on one line, and why where it failed."""
-    why = "" if verdict.verified else f"{verdict.quote.url}: {verdict.detail}"
-    _show_checked(console, verdict.outcome, verdict.quote.text, why)
-
-
-def show_claimed(console: Console, claimed: Claimed, outcome: str, detail: str) -> None:
-    """One quoted string of another tool's answer: whether its source holds it."""
-    source = claimed.url or claimed.title or "no source named"
-    why = ": ".join(part for part in (claimed.where, source, detail) if part)
-    _show_checked(console, outcome, claimed.text, why)
-
-
-def _show_checked(console: Console, outcome: str, text: str, why: str) -> None:
+def show_checked(console: Console, verdict: Verdict | ClaimedVerdict | TextVerdict) -> None:
+    """One checked quote on one line, and below it its source and what is to be said of it."""
+    if isinstance(verdict, Verdict):
+        text, source = verdict.quote.text, [verdict.quote.url] if verdict.detail else []
+    elif isinstance(verdict, ClaimedVerdict):
+        claimed, text = verdict.claimed, verdict.claimed.text
+        source = [claimed.where, claimed.url or claimed.title or "no source named"]
+    else:
+        text, source = verdict.text, []
     short = clean(_line(text))
     cut = short if len(short) <= SHOWN else short[: SHOWN - 1].rstrip() + "…"
-    style = {"verified": "green", "not_quoted": "yellow"}.get(outcome, "red")
-    console.print(Text.assemble((f"{outcome:16}", style), f"“{cut}”"), soft_wrap=True)
-    if why:
+    style = OUTCOME_STYLES.get(verdict.outcome, "red")
+    console.print(Text.assemble((f"{verdict.outcome:16}", style), f"“{cut}”"), soft_wrap=True)
+    if why := ": ".join(filter(None, [*source, verdict.detail])):
         console.print(Text(" " * 16 + clean(_line(why))), soft_wrap=True)
+
+
+OUTCOME_STYLES = {"verified": "green", "not_quoted": "yellow", "not_judged": "yellow"}
 
 
 def _outcome(verdict: Verdict) -> tuple[str, str]:

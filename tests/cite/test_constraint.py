@@ -146,11 +146,11 @@ def test_random_answers_parse_and_their_quotes_verify(
     for _ in range(25):
         state = constraint.begin(budget=random.randint(60, 120))
         answer = parse_inline(walk(state, words[kind], random).decode(), pages)
-        verdicts = verify(answer, lambda digest, _: kept.get(digest))
+        verdicts = verify(answer, lambda quote: kept.get(quote.digest))
         assert answer.claims
         assert name == "answer" or len(answer.quotes) == len(answer.claims) == 1
         assert all(claim.start < claim.end for claim in answer.claims)
-        assert all(verdict.verified for verdict in verdicts)
+        assert all(verdict.verbatim for verdict in verdicts)
         quotes = {(quote.title, quote.text) for quote in answer.quotes}
         assert all(SHAPES[name].shortest <= len(text) for _, text in quotes)
         assert not any("]%" in text for _, text in quotes)

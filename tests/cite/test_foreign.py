@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from rookery.cite.foreign import Claimed, answers, quoted_strings, standing
+from rookery.cite.elision import find_pieces
+from rookery.cite.foreign import Claimed, SavedAnswer, quoted_strings, saved_answers
 from rookery.records import Answer, Claim, Page
 
 A, B = "https://a.example/crows", "https://b.example/ravens"
@@ -233,7 +234,7 @@ CROWS = Page(A, "Crows", "Indeed, Crows remember\nhuman faces for years. They te
     ],
 )
 def test_what_stands_in_a_source(text: str, quotes: list[str]) -> None:
-    assert [quote.text for quote in standing(Claimed(text), CROWS)] == quotes
+    assert [quote.text for quote in find_pieces(CROWS, text)] == quotes
 
 
 QUOTE = CROWS.quote(8, 13)
@@ -245,16 +246,22 @@ def test_our_own_answers() -> None:
     answer = json.loads(OURS.to_json())
     asked = json.dumps({**ASKED, "answer": answer})
     none = json.dumps({**ASKED, "answer": None})
-    assert answers(OURS.to_json().encode()) == [OURS]
-    assert answers(json.dumps(answer, indent=1).encode()) == [OURS]
-    assert answers(asked.encode()) == [OURS]
-    assert answers(f"\ufeff{asked}\n{none}\n\n{asked}\n".encode()) == [OURS, OURS]
-    assert answers(f"[{asked},{none}]".encode()) == [OURS]
+    bare, whole, without = (
+        SavedAnswer(OURS),
+        SavedAnswer(OURS, "extract"),
+        SavedAnswer(None, "extract"),
+    )
+    assert saved_answers(OURS.to_json().encode()) == [bare]
+    assert saved_answers(json.dumps(answer, indent=1).encode()) == [bare]
+    assert saved_answers(asked.encode()) == [whole]
+    lines = f"\ufeff{asked}\n{none}\n\n{asked}\n"
+    assert saved_answers(lines.encode()) == [whole, without, whole]
+    assert saved_answers(f"[{asked},{none}]".encode()) == [whole, without]
 
 
 @pytest.mark.parametrize("text", ["", "# Crows", '{"choices": []}', "[]", "[1](http://x)"])
 def test_other_files_hold_none_of_our_answers(text: str) -> None:
-    assert answers(text.encode()) == []
+    assert saved_answers(text.encode()) is None
 
 
 @pytest.mark.parametrize(
@@ -277,9 +284,9 @@ def test_a_broken_file_is_named_with_its_line(data: bytes, name: str, why: str) 
 def test_a_broken_answer_of_ours_is_named_with_its_line() -> None:
     bad = OURS.to_json().replace('"score":0.5', '"score":"high"')
     with pytest.raises(ValueError, match=r"ours\.jsonl, line 2: not a whole answer: .*score"):
-        answers(f"{OURS.to_json()}\n{bad}\n".encode(), "ours.jsonl")
+        saved_answers(f"{OURS.to_json()}\n{bad}\n".encode(), "ours.jsonl")
     with pytest.raises(ValueError, match="line 2: not an answer of Rookery"):
-        answers(f'{OURS.to_json()}\n{{"role":"user"}}\n'.encode())
+        saved_answers(f'{OURS.to_json()}\n{{"role":"user"}}\n'.encode())
 
 
 @pytest.mark.parametrize(

@@ -195,8 +195,8 @@ def test_whatever_it_allows_parses_and_its_quotes_verify(
     for _ in range(120):
         answer = parse_inline(model.write(begun.deep_copy(), random), PAGES)
         ((quote,), (claim,)) = answer.quotes, answer.claims
-        (verdict,) = verify(answer, lambda digest, _: kept.get(digest))
-        assert verdict.verified
+        (verdict,) = verify(answer, lambda quote: kept.get(quote.digest))
+        assert verdict.verbatim
         assert len(quote.text) >= 5
         assert claim.start < claim.end
         titles.add(quote.title)

@@ -60,24 +60,72 @@ def test_of_another_version_it_is_said_whether_the_text_stands_there(
     assert "fetched 2025-01-01" in verdict.detail
 
 
-def test_the_same_text_at_another_address_is_verified_and_said() -> None:
+def test_the_same_text_at_another_address_or_under_another_title_is_another_source() -> None:
     copy = msgspec.structs.replace(PAGE, url="https://mirror.example/")
-    verdict = check(QUOTE, copy)
+    assert check(QUOTE, copy) == Verdict(
+        QUOTE,
+        "wrong_source",
+        f"this text was read from https://mirror.example/ and never from {URL}",
+    )
+    titled = msgspec.structs.replace(PAGE, title="Forgetting")
+    verdict = check(QUOTE, titled)
+    assert verdict.outcome == "wrong_source"
+    assert "“Forgetting”, not “Memory”" in verdict.detail
+
+
+@pytest.mark.parametrize(
+    ("text", "still"), [("They “never” forget a grudge. New.", "still"), ("New.", "no longer")]
+)
+def test_a_page_that_has_changed_since_is_said(text: str, still: str) -> None:
+    page = msgspec.structs.replace(PAGE, fetched="2025-01-31T09:00:00Z")
+    verdict = check(QUOTE, page, Page(URL, "Memory", text))
     assert verdict.verified
-    assert "https://mirror.example/" in verdict.detail
+    assert verdict.detail == (
+        f"verified against the version of 2025-01-31; the page now differs and {still} has "
+        "these words"
+    )
+    assert check(QUOTE, page, page).detail == ""
 
 
-def test_every_quote_of_an_answer_is_looked_up_by_digest_and_address() -> None:
+SHORT = Page(
+    URL, "Memory", "The jay hid 17 nuts. Ask Corvus why. Not so, says Darwin. 鴉は人の顔を覚える。"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "outcome"),
+    [
+        ("The", "too_short"),
+        ("jay hid", "too_short"),
+        ("The jay h", "too_short"),
+        ("Ask Cor", "too_short"),
+        ("Not", "too_short"),
+        ("Not so", "too_short"),
+        ("人の顔", "too_short"),
+        ("17", "verified"),
+        ("7 nuts.", "too_short"),
+        ("Ask Corvus", "verified"),
+        ("says Darwin", "verified"),
+        ("The jay hid", "verified"),
+        ("鴉は人の顔を", "verified"),
+    ],
+)
+def test_a_quote_that_says_nothing_is_too_short(text: str, outcome: str) -> None:
+    start = SHORT.text.index(text)
+    assert check(SHORT.quote(start, start + len(text)), SHORT).outcome == outcome
+
+
+def test_every_quote_of_an_answer_is_looked_up() -> None:
     other = changed(QUOTE, digest="0" * 32, url="https://gone.example/")
     asked = []
 
-    def pages(digest: str, url: str) -> Page | None:
-        asked.append((digest, url))
-        return PAGE if digest == PAGE.digest else None
+    def pages(quote: Quote) -> Page | None:
+        asked.append(quote)
+        return PAGE if quote.digest == PAGE.digest else None
 
     verdicts = verify(Answer("", (QUOTE, other, QUOTE)), pages)
     assert [verdict.outcome for verdict in verdicts] == ["verified", "page_missing", "verified"]
-    assert asked == [(PAGE.digest, URL), ("0" * 32, "https://gone.example/"), (PAGE.digest, URL)]
+    assert asked == [QUOTE, other, QUOTE]
 
 
 def test_a_verdict_survives_json_and_knows_its_outcomes() -> None:

@@ -57,11 +57,11 @@ def asking(
 
 
 def checked(said: Completion, pages: Sequence[Page] = PAGES) -> Answer:
-    """The answer, whose quotes all verify."""
+    """The answer, whose quotes are all verbatim."""
     assert said.stop == "end"
     answer, kept = parse_inline(said.text, pages), {page.digest: page for page in pages}
     assert answer.quotes
-    assert all(verdict.verified for verdict in verify(answer, lambda digest, _: kept.get(digest)))
+    assert all(verdict.verbatim for verdict in verify(answer, lambda quote: kept.get(quote.digest)))
     return answer
 
 

@@ -86,7 +86,7 @@ def verified(episode: Episode) -> Answer:
     """The answer, each of whose quotes is a slice of a page."""
     assert episode.answer is not None, episode.failures
     pages = {page.digest: page for page in PAGES}
-    assert all(v.verified for v in verify(episode.answer, lambda digest, _: pages.get(digest)))
+    assert all(v.verified for v in verify(episode.answer, lambda quote: pages.get(quote.digest)))
     return episode.answer
 
 

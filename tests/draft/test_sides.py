@@ -71,7 +71,7 @@ def test_two_pages_that_contradict_each_other_are_shown_apart() -> None:
     assert len(pro) == 3
     assert answer.text.endswith("in the claim's own words takes a side.")
     pages = {each.digest: each for each in (FOR, AGAINST, ALSO_FOR)}
-    assert all(v.verified for v in verify(answer, lambda digest, url: pages.get(digest)))
+    assert all(v.verified for v in verify(answer, lambda quote: pages.get(quote.digest)))
     for claim in answer.claims:
         (number,) = claim.quotes
         assert answer.text[claim.start : claim.end] == answer.quotes[number].text
@@ -314,7 +314,7 @@ def test_every_quote_is_a_slice_and_none_is_on_both_sides(texts: list[str]) -> N
         return
     answer = episode.answer
     assert parse_numbered(render_numbered(answer), answer.quotes) == answer
-    assert all(v.verified for v in verify(answer, lambda digest, url: pages[int(url)]))
+    assert all(v.verified for v in verify(answer, lambda quote: pages[int(quote.url)]))
     pro, contra = parts(answer)
     assert not {text.casefold() for text in pro} & {text.casefold() for text in contra}
     assert len(set(answer.quotes)) == len(answer.quotes) == len(answer.claims)

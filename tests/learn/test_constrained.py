@@ -93,8 +93,8 @@ def test_whatever_is_generated_parses_and_verifies(
         ended = tokens.index(words.end)
         assert set(tokens[ended + 1 :]) <= {tokenizer.pad_token_id, words.end}
         answer = parse_inline(words.spelt(tokens[:ended]).decode(), PAGES)
-        [verdict] = verify(answer, lambda digest, url: next(p for p in PAGES if p.url == url))
-        assert verdict.verified
+        [verdict] = verify(answer, lambda quote: next(p for p in PAGES if p.url == quote.url))
+        assert verdict.verbatim
         lengths.add(ended)
     assert len(lengths) > 1 or way == "greedy"
 

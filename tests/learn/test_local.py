@@ -113,8 +113,8 @@ def test_two_hundred_constrained_answers_all_parse_and_verify(
     for said in answers:
         assert said.stop == "end"
         answer = parse_inline(said.text, PAGES)
-        [verdict] = verify(answer, lambda digest, url: next(p for p in PAGES if p.url == url))
-        assert verdict.verified
+        [verdict] = verify(answer, lambda quote: next(p for p in PAGES if p.url == quote.url))
+        assert verdict.verbatim
         cited.add(verdict.quote.url)
     assert cited == {page.url for page in PAGES}
 

@@ -136,7 +136,7 @@ def test_a_policy_that_knows_the_commands_gets_the_reward_of_its_answer(speech: 
     assert sorted(question.id for question, _ in scored) == ["crows", "mirrors", "thorns"]
     for _, answer in scored:
         assert [quote.text for quote in answer.quotes] == ["A crow can remember the face"]
-        assert all(one.verified for one in verify(answer, lambda _, url: LIBRARY.fetch(url)))
+        assert all(one.verified for one in verify(answer, lambda quote: LIBRARY.fetch(quote.url)))
     for one in played:
         assert [speech.text(row.row.action) for row in one.rows] == [
             "Search face",
@@ -350,7 +350,9 @@ def test_every_action_under_the_constraint_is_an_answer_with_quotes_of_its_page(
     played = world.play(sampler, range(24), seed=0)
     assert {one.reward for one in played} == {1.0}
     for answer in scored:
-        assert [one.verified for one in verify(answer, lambda _, url: LIBRARY.fetch(url))] == [True]
+        assert [one.verbatim for one in verify(answer, lambda quote: LIBRARY.fetch(quote.url))] == [
+            True
+        ]
     said = [speech.text(one.rows[0].row.action) for one in played]
     assert [parse_inline(text.strip(), PAGES) for text in said] == scored
     assert len(set(said)) > 20
@@ -446,7 +448,7 @@ def test_references_are_asked_for_as_webglm_asks_and_citations_are_set_right(
     assert (played.reward, played.rows[0].row.allowed) == (2.0, None)
     [answer] = scored
     assert [quote.title for quote in answer.quotes] == ["Crow"]
-    assert all(one.verified for one in verify(answer, lambda _, url: LIBRARY.fetch(url)))
+    assert all(one.verified for one in verify(answer, lambda quote: LIBRARY.fetch(quote.url)))
     uncited = Says(speech, lambda *_: "I know nothing about that [1].")
     assert world.play(uncited, [0], seed=0)[0].reward is None
 

@@ -10,8 +10,8 @@ from commands import CORVIDS, ESCAPE, GIFTS, NOWHERE, Run
 from stage import Stage
 
 from rookery.browse.places import bundled
+from rookery.cite.verify import ClaimedVerdict
 from rookery.records import Page, Quote
-from rookery.serve.checking import Standing
 from rookery.serve.doctor import Finding
 
 # Pages
@@ -101,8 +101,9 @@ def test_a_saved_answer_verifies(run: Run, saved: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "outcome"),
     [
-        ({"text": "Crows never bring gifts."}, "text_differs"),
         ({"start": 0}, "text_differs"),
+        ({"url": "https://example.org/gone"}, "wrong_source"),
+        ({"title": "The Times"}, "wrong_source"),
         ({"end": 10_000_000}, "out_of_range"),
         ({"digest": "0" * 32}, "digest_differs"),
         ({"digest": "0" * 32, "url": "https://example.org/gone"}, "page_missing"),
@@ -175,16 +176,28 @@ def test_answers_of_other_tools_are_checked(
     assert SOURCE in out
     assert "0 of 1 quotes verified" in err
     line = run("cite", "verify", file, "--pages", bundled(), "--json").out
-    assert Standing.from_json(line).claimed.text == FALSE
+    assert ClaimedVerdict.from_json(line).claimed.text == FALSE
     unknown = run("cite", "verify", file)
     assert (unknown.code, unknown.out.split()[0]) == (5, "page_missing")
 
 
-def test_a_file_without_quotations_is_wrong_use(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "notes.md").write_text("Nothing is quoted here.")
-    code, out, err = run("cite", "verify", tmp_path / "notes.md")
-    assert (code, out) == (2, "")
-    assert "quotes nothing" in err
+NOTHING_TO_CHECK = {
+    "notes.md": "Nothing is quoted here.",
+    "cited.md": "They use tools ([a](https://a.example/crows)).",
+    "none.json": '{"question": {"id": "1", "text": "Who?"}, "answer": null, "stop": "no_evidence"}',
+    "bare.json": '{"text": "The moon is made of cheese.", "quotes": []}',
+    "gemini.json": '{"candidates": [{"content": {"parts": [{"text": "The moon is cheese."}]}}]}',
+}
+
+
+@pytest.mark.parametrize("name", NOTHING_TO_CHECK)
+def test_where_nothing_was_checked_the_exit_code_says_so(
+    run: Run, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / name).write_text(NOTHING_TO_CHECK[name])
+    code, _, err = run("cite", "verify", tmp_path / name)
+    assert code == 4
+    assert "nothing was checked" in err
 
 
 # The doctor

@@ -119,7 +119,7 @@ def test_paging_shows_all_of_a_page_once(source: Source, full: bool) -> None:
         assert window["start"] >= following
         shown.append(window)
     assert len(shown) > 3
-    page = source.latest(window["url"])
+    page = source.archive().latest(window["url"])
     assert page is not None
     gaps = [page.text[one["end"] : two["start"]] for one, two in pairwise(shown)]
     blocks = page.full() if full else page.article()
@@ -156,7 +156,7 @@ def test_fetch_reads_on_where_it_ended(source: Source) -> None:
         text += got["text"]
         offset = got["metadata"]["next_offset"]
     assert got["url"] == result["url"]
-    page = source.latest(result["url"])
+    page = source.archive().latest(result["url"])
     assert page is not None
     for block in page.article():
         assert "".join(page.text[block.start : block.end].split()) in "".join(text.split())
@@ -262,7 +262,7 @@ def pages(tools: Tools, session: str) -> Iterator[Page]:
     """The pages of some searches."""
     for query in ("crows", "jays", "ravens", "sharing food", "gifts", "rookery notes"):
         for result in call(tools, "search", query=query, k=20, session=session)["results"]:
-            page = tools.source.latest(result["url"])
+            page = tools.source.archive().latest(result["url"])
             assert page is not None
             yield page
 

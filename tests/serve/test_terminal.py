@@ -86,7 +86,7 @@ def episode(*quotes: Quote, declined: bool = False) -> Episode:
 
 def shown(asked: Episode, width: int, terminal: bool = False) -> str:
     assert asked.answer is not None
-    verdicts = verify(asked.answer, lambda digest, url: page())
+    verdicts = verify(asked.answer, lambda quote: page())
     console = Console(file=io.StringIO(), width=width, force_terminal=terminal, highlight=False)
     show_answer(console, asked, [page()] * len(verdicts), verdicts)
     assert isinstance(console.file, io.StringIO)
@@ -147,7 +147,7 @@ def test_a_decline_shows_quotes_as_rejected_without_numbers() -> None:
 def test_the_counts_read_well() -> None:
     asked = episode(NEURONS)
     assert asked.answer is not None
-    verdicts = verify(asked.answer, lambda digest, url: page())
+    verdicts = verify(asked.answer, lambda quote: page())
     assert summary(asked, verdicts) == "1 of 1 quote verified · score 0.75 · method x"
     failures = (*(Failure(f"f{n}", "timed_out") for n in range(6)), Failure("g", "robots"))
     nothing = Episode(asked.question, "x", stop="no_evidence", failures=failures)

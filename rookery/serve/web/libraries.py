@@ -124,7 +124,7 @@ class Reading(Session):
         """Each quote against the archive's own copy of its page, not against what answered."""
         if episode.answer is None:
             return Answered(episode, ())
-        verdicts = verify(episode.answer, lambda digest, url: self.archive.page(digest, url))
+        verdicts = verify(episode.answer, self.archive.find_quoted)
         return Answered(episode, tuple(verdicts))
 
     def _hear(self, kind: Kind, data: dict[str, Any]) -> None:
