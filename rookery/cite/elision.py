@@ -58,9 +58,11 @@ LIMITING_WORDS = frozenset(
     hoax rumour rumor rumours rumors legend fiction fictional wrong wrongly incorrect incorrectly
     impossible impossibly improbable incapable inability ineffective insufficient invalid illegal
     implausible inconclusive inaccurate inactive irrelevant irrespective contrary opposite reverse
-    former formerly once ex so-called some most many more fewest mostly mainly largely""".split()
+    former formerly once ex so-called some most many more fewest mostly mainly largely
+    nicht kein keine keinen nie niemals ohne weder pas jamais sans aucun aucune ni sin nunca nada
+    senza mai sem niet geen nooit zonder ikke inte aldrig utan nem bez ei ne non""".split()
 )
-"""deny, doubt or limit what stands round them"""
+"""deny, doubt or limit what stands round them; those of other languages stand in English, too"""
 LIMITING_STEMS = re.compile(
     r"(?:fail|lack|den(?:y|ie)|refus|reject|refut|disput|doubt|prevent|avoid|stop|ceas|exclu|"
     r"allege|suppos|purport|claim|pretend|preten[cs]|retract|withdr[ae]w|quit|halt|abandon|"
@@ -85,7 +87,8 @@ def find_pieces(page: Page, text: str) -> tuple[Quote, ...]:
     if len(ELLIPSIS.findall(text)) > GAPS:
         return ()
     pieces = _split(folded, text)
-    found = [list(folded_spans(folded, piece, 0)) for piece in pieces]
+    places = {piece: list(folded_spans(folded, piece, 0)) for piece in pieces}
+    found = [places[piece] for piece in pieces]
     if not found or not all(found):
         return ()
     chains = filter(None, (_chain(start, found[1:]) for start in found[0][:OCCURRENCES]))
@@ -102,14 +105,16 @@ def find_gaps(page: Page, quotes: Sequence[Quote]) -> tuple[str, ...]:
 def find_objection(page: Page, quotes: Sequence[Quote]) -> str:
     """Why the gaps of a quotation may change its meaning, in one sentence; empty where none does.
 
-    No objection is raised where each piece has LEAST_WORDS whole words, each gap lies inside one
-    visible block, the page reads as English there, and what is left out holds plain words only: no
-    negation or other word that limits or reports, no number, no name and no sign. What is doubtful
-    is objected to. A gap whose text is harmless may still change a meaning by what it leaves out.
+    No objection is raised where each piece has LEAST_WORDS words and cuts none, each gap lies
+    inside one visible block, the page reads as English there, and what is left out holds plain
+    words only: no negation or other word that limits or reports, no number, no name and no sign.
+    What is doubtful is objected to.
     """
     for quote in quotes:
         if len(find_whole_words(page.text, quote.start, quote.end)) < LEAST_WORDS:
             return f"the piece “{quote.text}” has fewer than {LEAST_WORDS} whole words"
+        if any(_cuts_a_word(page.text, at) for at in (quote.start, quote.end)):
+            return f"the piece “{quote.text}” begins or ends inside a word"
     for before, after in pairwise(quotes):
         if objection := _objection(page, before.end, after.start):
             return objection
@@ -186,7 +191,8 @@ def _objection(page: Page, start: int, end: int) -> str:
                 return f"what is left out holds the number “{found[0]}”"
             if part in LIMITING_WORDS or LIMITING_STEMS.match(part):
                 return f"“{found[0]}”, which is left out, may change the meaning"
-        if _is_name(found[0]) and not _opens_a_sentence(page.text, start + found.start(), found[0]):
+        capital = any(map(str.isupper, found[0]))
+        if capital and not _opens_a_sentence(page.text, start + found.start(), found[0]):
             return f"“{found[0]}”, which is left out, may be a name"
     return ""
 
@@ -214,6 +220,10 @@ def _opens_a_sentence(text: str, at: int, word: str) -> bool:
 
 def _begins_a_sentence(text: str, at: int) -> bool:
     return _SENTENCE_START.search(text[max(0, at - 20) : at]) is not None
+
+
+def _cuts_a_word(text: str, at: int) -> bool:
+    return 0 < at < len(text) and _WORD.fullmatch(_spelt(text[at - 1 : at + 1])) is not None
 
 
 def _is_number(word: str) -> bool:

@@ -161,16 +161,16 @@ def check_claimed(
         return ClaimedVerdict(claimed, "not_quoted", detail)
     if not claimed.url and not claimed.title:
         return ClaimedVerdict(claimed, "page_missing", "no source is named beside it")
-    latest = None
+    latest: dict[str, Page] = {}
     elided: ClaimedVerdict | None = None
     for page in versions:
-        latest = latest or page
+        latest.setdefault(page.url, page)
         quotes = find_pieces(page, claimed.text)
         if len(quotes) == 1:
-            return _standing(claimed, quotes[0], page, latest)
+            return _standing(claimed, quotes[0], page, latest[page.url])
         if quotes and elided is None:
             elided = _elided(claimed, quotes, page, allow_elided)
-    if latest is None:
+    if not latest:
         return ClaimedVerdict(claimed, "page_missing", "its source is not stored")
     missing = ClaimedVerdict(claimed, "not_found", "these words do not stand in the source")
     return elided or missing

@@ -11,6 +11,7 @@ import msgspec
 
 from rookery.browse.words import question_terms, terms
 from rookery.cite.cues import denies, expected, held, is_yes_or_no
+from rookery.cite.elision import is_too_short
 from rookery.cite.rank import RankWeights, Sentence, Similarity, best_sentences, rank
 from rookery.cite.verify import TextVerdict
 from rookery.draft.gather import Gathered, GatherLimits, gather
@@ -158,9 +159,10 @@ def weigh(
     """The best sentences of these passages; None where there is no sentence at all."""
     ranked = rank(question, gathered.found, similarity, settings.weights)
     every = _with_support(question, best_sentences(ranked), settings)
-    if not every:
+    meaning = [each for each in every if _says_something(each, settings.longest)]
+    if not meaning:
         return None
-    groups = tuple(map(tuple, _choose(question, every, settings)))
+    groups = tuple(map(tuple, _choose(question, meaning, settings)))
     first = groups[0][0]
     passage = next(
         passage.hit.score
@@ -245,6 +247,12 @@ def _supports(question: str, sentence: Sentence, other: Sentence) -> bool:
     asked = set(question_terms(question))
     ours, theirs = (set(question_terms(s.text)) - asked for s in (sentence, other))
     return bool(ours) and len(ours & theirs) >= AGREE * len(ours | theirs)
+
+
+def _says_something(sentence: Sentence, longest: int) -> bool:
+    """Whether its quote would be long enough to be verified."""
+    quote = _quote(sentence, longest)
+    return not is_too_short(sentence.page.text, quote.start, quote.end)
 
 
 def _quote(sentence: Sentence, longest: int) -> Quote:

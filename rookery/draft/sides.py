@@ -272,6 +272,7 @@ def _answer(claim: str, sides: Mapping[Stance, Sequence[Quote]], read: str, judg
 
 
 _WRITTEN = re.compile(r"Claim: ([^\n]+)\n\nFor:\n(?:.*\n)?\nAgainst:\n.*\n([^\n]+)", re.DOTALL)
+_BY_MODEL = re.compile(r"Judged by (?!words alone)(?:(?!\. ).)+\.")
 _READ = re.compile(r"it was found in (\d+ pages?(?:, and \d of \d searches failed)?); that is no")
 _DECLINED = re.compile(re.escape(NOTHING_FOUND).replace(r"\{\}", r"[^\n]+"))
 
@@ -293,7 +294,7 @@ def find_altered_sides(answer: Answer) -> list[TextVerdict]:
             why = f"claim {number} says this, and its quote “{' '.join(quoted)}”"
             return [TextVerdict(said, "claim_differs", why)]
     found = _WRITTEN.fullmatch(answer.text)
-    if found and (found[2] == BY_WORDS or re.fullmatch(r"Judged by .+\.", found[2])):
+    if found and (found[2] == BY_WORDS or _BY_MODEL.fullmatch(found[2])):
         middle = answer.text.index("\nAgainst:\n")
         sides: dict[Stance, list[Quote]] = {"for": [], "against": []}
         for claim in answer.claims:

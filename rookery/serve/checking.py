@@ -156,6 +156,14 @@ class Documents:
         self.unread = [got for got in read if isinstance(got, Failure)]
         pages = [got for got in read if isinstance(got, Page)]
         self._pages = sorted(pages, key=lambda page: page.url)
+        self._by_url = {page.url: page for page in self._pages}
+        self._by_name: dict[str, list[Page]] = {}
+        for page in self._pages:
+            self._by_name.setdefault(_path(page.url)[-1], []).append(page)
+
+    def exactly_at(self, url: str) -> Page | None:
+        """The file at this address."""
+        return self._by_url.get(url)
 
     def at_address(self, url: str) -> list[Page]:
         """The file at this address, else the files whose path ends most like that of the address.
@@ -163,9 +171,10 @@ class Documents:
         What was saved from an address is at least named like it. Several files come so close where
         they have the same name in different folders.
         """
-        if exact := [page for page in self._pages if page.url == url]:
-            return exact
-        close = [(_common_tail(page.url, url), page) for page in self._pages]
+        if exact := self.exactly_at(url):
+            return [exact]
+        named = self._by_name.get(_path(url)[-1], [])
+        close = [(_common_tail(page.url, url), page) for page in named]
         most = max((length for length, _ in close), default=0)
         return [page for length, page in close if length == most > 0]
 
@@ -218,9 +227,9 @@ class CheckedSources:
         return elsewhere or next(iter(here), None) or self._session.archive.latest(quote.url)
 
     def latest(self, url: str) -> Page | None:
-        """The page at an address as it is now or, unless asked for, in the documents, or as it was
-        stored last."""
-        here = self._opened(url) or next(iter(self._given.at_address(url)), None)
+        """The page at an address as it is now where that is asked for, else as it is in the
+        documents, else as it was stored last."""
+        here = self._opened(url) or self._given.exactly_at(url)
         return here or self._session.archive.latest(url)
 
     def named(self, claimed: Claimed) -> Iterator[Page]:

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rookery.browse.archive import Archive
-from rookery.records import Block, Failed, Hit, Link, Mark, Page, digest_of
+from rookery.records import Block, Failed, Hit, Link, Mark, Page, Quote, digest_of
 
 
 def page(text: str, url: str = "https://e.org/a", title: str = "A") -> Page:
@@ -337,3 +337,35 @@ def test_reading_a_page_of_50_kb_is_quick(tmp_path: Path) -> None:
             assert archive.page(kept.digest, kept.url) is not None
             seconds.append(time.perf_counter() - start)
         assert min(seconds) < 0.005
+
+
+def test_a_quote_is_looked_up_at_the_address_and_under_the_title_that_it_names(
+    tmp_path: Path,
+) -> None:
+    a, b, new = "https://e.org/a", "https://e.org/b", page("Ravens plan ahead.")
+    old = page("Crows remember.")
+    mirror, titled = page("Crows remember.", b), page("Crows remember.", title="Another")
+    quote = old.quote(0, 5)
+
+    def named(**fields: str) -> Quote:
+        return msgspec.structs.replace(quote, **fields)
+
+    with Archive(tmp_path / "archive.sqlite") as archive:
+        for kept in (old, mirror, titled, new):
+            archive.keep(kept)
+        archive.keep(old, asked="https://short.example/1")
+        found = archive.find_quoted
+        assert found(quote) == old
+        assert found(named(url=b)) == mirror
+        assert found(named(title="Another")) == titled
+        assert found(named(url=b, title="Another")) == mirror
+        led = found(named(url="https://short.example/1", title="Another"))
+        assert led == msgspec.structs.replace(titled, url="https://short.example/1")
+        elsewhere = found(named(url="https://e.org/c"))
+        assert elsewhere is not None
+        assert elsewhere.url in (a, b)
+        assert found(named(digest="0" * 32)) is None
+        assert found(new.quote(0, 6)) == new
+        assert [each.text for each in archive.versions_at(a)] == [old.text, new.text, old.text]
+        assert [each.url for each in archive.versions_at("https://short.example/1")] == [a] * 3
+        assert list(archive.versions_at("https://e.org/c")) == []

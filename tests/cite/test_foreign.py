@@ -127,6 +127,62 @@ def test_anthropic() -> None:
     assert pairs(read({"role": "assistant", "content": [block]})) == [(TOOLS, B)]
 
 
+GEMINI = f"Günther 😀 says: “{FACES}” (so). They also use tools. Third."
+CHUNKS = [
+    {"web": {"uri": A, "title": "a.example"}},
+    {"retrievedContext": {"uri": B, "title": "Ravens"}},
+]
+
+
+def support(said: str, *numbers: int, **more: int) -> dict[str, Any]:
+    """What a Gemini response says of one segment, by bytes."""
+    start = GEMINI.encode().index(said.encode())
+    segment = {"startIndex": start, "endIndex": start + len(said.encode()), "text": said, **more}
+    segment = {name: value for name, value in segment.items() if value != 0}  # as protobuf does
+    return {"segment": segment, "groundingChunkIndices": list(numbers)}
+
+
+def gemini(*supports: dict[str, Any], thought: str = "") -> dict[str, Any]:
+    parts = [{"text": thought, "thought": True}] * bool(thought) + [{"text": GEMINI}]
+    metadata = {"groundingChunks": CHUNKS, "groundingSupports": list(supports)}
+    content = {"role": "model", "parts": parts}
+    return {"candidates": [{"content": content, "groundingMetadata": metadata}]}
+
+
+def test_gemini() -> None:
+    first, second = GEMINI[: GEMINI.index(" They")], "They also use tools."
+    at = "the answer.candidates[0]"
+    expected = [
+        Claimed(FACES, A, "a.example", at),
+        Claimed(FACES, B, "Ravens", at),
+        Claimed(second, B, "Ravens", at, quoted=False),
+    ]
+    answer = gemini(support(first, 0, 1), support(second, 1))
+    assert read(answer) == expected
+    assert read({"response": answer})[0].where == "the answer.response.candidates[0]"
+    python = json.dumps(answer)
+    for name in ("groundingMetadata", "groundingChunks", "groundingSupports", "retrievedContext",
+                 "groundingChunkIndices", "startIndex", "endIndex"):  # fmt: skip
+        snake = "".join(f"_{c.lower()}" if c.isupper() else c for c in name)
+        python = python.replace(f'"{name}"', f'"{snake}"')
+    assert quoted_strings(python.encode(), "a.json") == expected
+    parts = (support(first, 0, 1, partIndex=1), support(second, 1, partIndex=1))
+    assert read(gemini(*parts, thought="A “thought that nobody is told” of mine.")) == expected
+
+
+def test_gemini_whose_grounding_points_elsewhere() -> None:
+    moved = support(f"“{FACES}”", 0, startIndex=2)
+    assert pairs(read(gemini(moved))) == [(FACES, A)]  # by the segment's own text
+    moved["segment"]["text"] = "Something that it does not say."
+    [unsourced, broken] = read(gemini(moved))
+    assert (unsourced.text, unsourced.url) == (FACES, "")
+    assert "no place of the text" in broken.problem
+    [cited] = read(gemini(support(f"“{FACES}”", 7)))
+    assert cited.problem == "cites grounding chunk 7, and there are 2"
+    assert pairs(read({"role": "model", "parts": [{"text": GEMINI}]})) == [(FACES, "")]
+    assert read({"role": "user", "parts": [{"text": GEMINI}]}) == []
+
+
 def test_perplexity() -> None:
     text = f"“{FACES}” [1][2]. **Also** “{TOOLS}”[2]. No source says so [3]."
     answer = {
@@ -201,6 +257,33 @@ def test_a_markdown_claim_says_its_line_and_title() -> None:
     found = markdown(f"# Crows\n\nIt is known.\nA study: “{FACES}” [1].\n\n[1]: {A}\n")
     assert found == [Claimed(FACES, A, "", "line 4")]
     assert markdown(f"“{FACES}” [1]\n\n[1] Crows at night. {A}")[0].title == "Crows at night"
+
+
+@pytest.mark.parametrize(
+    ("entry", "url", "title"),
+    [
+        ("[1]: notes.txt", "notes.txt", ""),
+        ("[1]: <my%20notes.txt>", "my%20notes.txt", ""),
+        ("[1] file:///data/a%20b.txt", "file:///data/a%20b.txt", ""),
+        ("[1]: file:///data/report.pdf#page=3", "file:///data/report.pdf#page=3", ""),
+        ("[1] Report title — docs/report.pdf", "docs/report.pdf", "Report title"),
+        ("[1] Report title docs/report.pdf", "docs/report.pdf", "Report title"),
+        ("[1] Notes, `docs/n.md`.", "docs/n.md", "Notes"),
+        ("[1] notes.txt — Field notes", "notes.txt", "Field notes"),
+        ("[^1]: [Field notes](docs/notes.txt)", "docs/notes.txt", "Field notes"),
+        ("## Sources\n1. report.pdf\n2. other.pdf", "report.pdf", ""),
+        ("**Sources:**\n1. annual report.docx", "annual report.docx", ""),
+        ("References\n- [1] Birds (birds.html#gifts)", "birds.html", "Birds"),
+    ],
+)
+def test_numbered_files_are_sources(entry: str, url: str, title: str) -> None:
+    [found] = markdown(f"“{FACES}” [1].\n\n{entry}\n")
+    assert (found.text, found.url, found.title) == (FACES, url, title)
+
+
+def test_a_list_entry_that_names_no_file_is_no_source() -> None:
+    found = markdown(f"“{FACES}” [1].\n\n[1] Smith et al., 2020. Crows.")
+    assert found[0].problem == "cites [1], for which the file names no source"
 
 
 def test_a_number_without_a_source_is_a_problem() -> None:

@@ -1,13 +1,22 @@
 """The extractive answer: quotes that are slices, claims that rest on them, and when it declines."""
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rookery.browse.index import Index
-from rookery.draft.extract import Confidence, Evidence, ExtractSettings, extract, weigh
+from rookery.draft.extract import (
+    NOTHING_FOUND,
+    Confidence,
+    Evidence,
+    ExtractSettings,
+    extract,
+    find_altered_extract,
+    weigh,
+)
 from rookery.draft.gather import Gathered, GatherLimits, gather
-from rookery.records import Block, Claim, Failed, Failure, Hit, Page, Question
+from rookery.records import Answer, Block, Claim, Failed, Failure, Hit, Page, Question
 
 
 def page(url: str, text: str, title: str = "") -> Page:
@@ -215,3 +224,43 @@ def test_whatever_the_pages_say_quotes_are_slices(question: str, texts: list[str
     assert answer is not None
     for quote in answer.quotes:
         assert quote == shelf.fetch(quote.url).quote(quote.start, quote.end)
+
+
+def test_what_was_changed_in_a_saved_answer_is_found() -> None:
+    answer = extract(Question("1", "How long do American crows live?"), Shelf(*LIFESPANS)).answer
+    assert answer is not None
+    first = answer.claims[0]
+    assert find_altered_extract(answer) == []
+    declined = Answer(NOTHING_FOUND, answer.quotes, declined=True)
+    assert find_altered_extract(declined) == []
+
+    def found(**fields: object) -> list[str]:
+        changed = msgspec.structs.replace(answer, **fields)
+        return [each.text for each in find_altered_extract(changed)]
+
+    text = answer.text
+    said = text[first.start : first.end]
+    assert found(text="never" + text[5:]) == ["never" + said[5:]]
+    assert found(text=f"{text} Not.") == [" Not."]
+    assert found(text=f"No. {text}", claims=()) == [f"No. {text}"]
+    assert found(claims=()) == [text]
+    assert found(text="", claims=()) == [""]
+    assert found(declined=True) == [text]
+    assert found(text=NOTHING_FOUND, claims=()) == [NOTHING_FOUND]
+    assert found(claims=(Claim(first.start, first.end, ()), *answer.claims[1:])) == [said]
+    assert found(claims=(Claim(2, first.end, first.quotes), *answer.claims[1:])) == [said[2:], "Am"]
+    assert found(claims=(*answer.claims, answer.claims[-1]))
+
+
+def test_what_is_too_short_to_be_verified_is_never_quoted() -> None:
+    shelf = Shelf(
+        page("a", "Crows. Crows fly. They do! Yes."),
+        page("b", "Crows fly by day and sleep at night."),
+    )
+    answer = extract(
+        Question("1", "Do crows fly?"), shelf, settings=ExtractSettings(decline=0)
+    ).answer
+    assert answer is not None
+    assert {quote.text for quote in answer.quotes} == {"Crows fly by day and sleep at night."}
+    alone = extract(Question("1", "Do crows fly?"), Shelf(page("a", "Crows fly.")))
+    assert alone.answer == Answer(NOTHING_FOUND, declined=True)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,10 +13,17 @@ from rookery.browse.shelf import Shelf
 from rookery.cite.syntax import parse_numbered, render_numbered
 from rookery.cite.verify import verify
 from rookery.draft.gather import gather
-from rookery.draft.sides import SEARCHES, SidesSettings, both_sides
+from rookery.draft.sides import (
+    BY_WORDS,
+    SEARCHES,
+    SidesSettings,
+    both_sides,
+    find_altered_sides,
+)
 from rookery.records import (
     Answer,
     Block,
+    Claim,
     Completion,
     Episode,
     Failed,
@@ -318,3 +326,28 @@ def test_every_quote_is_a_slice_and_none_is_on_both_sides(texts: list[str]) -> N
     pro, contra = parts(answer)
     assert not {text.casefold() for text in pro} & {text.casefold() for text in contra}
     assert len(set(answer.quotes)) == len(answer.quotes) == len(answer.claims)
+
+
+def test_what_was_changed_in_saved_sides_is_found() -> None:
+    answer, empty = sure(both_sides(ASKED, CROWS)), sure(both_sides(ASKED, Shelf([FOR])))
+    nothing = sure(both_sides(Question("1", "Do crows sing opera?"), CROWS))
+    assert nothing.declined
+    for honest in (answer, empty, nothing):
+        assert find_altered_sides(honest) == []
+    text, claim = answer.text, answer.claims[0]
+    said = text[claim.start : claim.end]
+    one = Claim(claim.start, claim.end, (1,))
+    for fields in (
+        {"text": text.replace(said, "x" * len(said))},
+        {"text": f"{text} So they do."},
+        {"text": text.replace(BY_WORDS, "Judged by a court")},
+        {"text": "x" + text[1:]},
+        {"claims": answer.claims[1:]},
+        {"claims": (one, *answer.claims[1:])},
+        {"quotes": (*answer.quotes, answer.quotes[0])},
+        {"declined": True},
+    ):
+        changed = msgspec.structs.replace(answer, **fields)
+        assert find_altered_sides(changed), fields
+    lied = nothing.text.replace("Nothing", "Everything")
+    assert find_altered_sides(msgspec.structs.replace(nothing, text=lied))
