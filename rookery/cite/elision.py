@@ -87,7 +87,7 @@ def find_pieces(page: Page, text: str) -> tuple[Quote, ...]:
     if len(ELLIPSIS.findall(text)) > GAPS:
         return ()
     pieces = _split(folded, text)
-    places = {piece: list(folded_spans(folded, piece, 0)) for piece in pieces}
+    places = {piece: list(folded_spans(folded, piece, 0)) for piece in set(pieces)}
     found = [places[piece] for piece in pieces]
     if not found or not all(found):
         return ()
@@ -166,7 +166,7 @@ def _chain(start: tuple[int, int], later: Sequence[list[tuple[int, int]]]) -> li
     """A span of each piece, each the first after the one before; empty where one is missing."""
     chain = [start]
     for spans in later:
-        at = bisect_left(spans, chain[-1][1], key=lambda span: span[0])
+        at = bisect_left(spans, (chain[-1][1], 0))
         if at == len(spans):
             return []
         chain.append(spans[at])
