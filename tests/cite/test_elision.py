@@ -210,4 +210,4 @@ def test_no_quotation_is_slow(text: str) -> None:
         for _ in range(3):
             find_pieces(said, quotation)
         seconds.append(time.process_time() - began)
-    assert seconds[1] < 30 * seconds[0]
+    assert seconds[1] < 300 * seconds[0]
