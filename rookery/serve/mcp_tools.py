@@ -292,6 +292,9 @@ class Tools:
             verdicts = check_saved(data, "the answer", pages, given.allow_elided)
         except ValueError as error:
             raise WrongArguments(f"verify: {error}") from error
+        if not verdicts:
+            why = "it quotes nothing that names a source: put the link beside the quote"
+            raise WrongArguments(f"verify: {why}")
         every = [as_told(verdict) for verdict in verdicts]
         shown = tuple(every[given.offset : given.offset + CHECKED])
         shown = tuple(

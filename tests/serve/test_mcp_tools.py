@@ -277,3 +277,50 @@ def test_only_who_runs_the_server_can_let_a_typed_address_in(source: Source) -> 
     assert refused(Tools(typed), "open", url="http://127.0.0.1:9/") == "blocked_address"
     assert refused(Tools(source), "open", url="http://127.0.0.1:9/") == "url_not_shown"
     typed.close()
+
+
+def test_verify_tells_of_each_source_of_gaps_and_of_forged_sources(source: Source) -> None:
+    """For a caller to whom the server's own addresses name pages, as over HTTP."""
+    at = "https://here.example/pages/"
+
+    def shown(url: str, digest: str) -> str:
+        return f"{at}{digest}" if digest else url.rpartition("/")[2]
+
+    def meant(address: str) -> str:
+        return address.removeprefix(at) if address.startswith(at) else ""
+
+    tools, caller = Tools(source), Caller("me", nobody, shown, meant)
+
+    def verified(answer: str | dict[str, Any], **options: Any) -> dict[str, Any]:
+        return call(tools, "verify", caller, answer=answer, **options)
+
+    sessions = [call(tools, "search", caller, query=GIFTS)["session"] for _ in range(2)]
+    session = sessions[1]
+    window, other = (
+        call(tools, "open", caller, session=each, link=link) for link, each in enumerate(sessions)
+    )
+    made = call(tools, "quote", caller, session=session, start=other["start"], end=other["end"])
+    quote = made["quote"]
+    assert verified(made["markdown"])["failed"] == 0
+    answer = {"text": "Some say so. I agree.", "quotes": [quote]}
+    found = verified(answer)
+    assert [each["outcome"] for each in found["checked"]] == ["verified", *["not_judged"] * 2]
+    assert (found["verified"], found["failed"]) == (1, 0)
+    for url in (window["url"], "https://gone.example/"):
+        forged = verified({**answer, "quotes": [{**quote, "url": url}]})
+        assert (forged["checked"][0]["outcome"], forged["failed"]) == ("wrong_source", 1)
+        assert "file:///" not in str(forged)
+    page = source.archive().page(other["digest"])
+    assert page is not None
+    longest = max(page.article(), key=lambda block: block.end - block.start)
+    words = page.text[longest.start : longest.end].split()
+    gap = f"“{' '.join(words[:5])} … {' '.join(words[-5:])}” [it]({other['url']})"
+    [elided] = verified(gap)["checked"]
+    assert elided["outcome"] == "elided"
+    assert elided["left_out"][0].startswith(" ".join(words[5:8]))
+    assert verified(gap)["failed"] == 1
+    assert not verified(gap, allow_elided=True)["checked"][0]["accepted"]
+    whole = " ".join(words[:9])
+    two = f"“{whole}” [a]({other['url']})[b]({window['url']})"
+    outcomes = [each["outcome"] for each in verified(two)["checked"]]
+    assert (outcomes, verified(two)["failed"]) == (["verified", "not_found"], 0)
