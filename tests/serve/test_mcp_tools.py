@@ -310,10 +310,11 @@ def test_verify_tells_of_each_source_of_gaps_and_of_forged_sources(source: Sourc
         forged = verified({**answer, "quotes": [{**quote, "url": url}]})
         assert (forged["checked"][0]["outcome"], forged["failed"]) == ("wrong_source", 1)
         assert "file:///" not in str(forged)
-    page = source.archive().page(other["digest"])
+    page, lacking = (source.archive().page(each["digest"]) for each in (other, window))
     assert page is not None
-    longest = max(page.article(), key=lambda block: block.end - block.start)
-    words = page.text[longest.start : longest.end].split()
+    assert lacking is not None
+    said = [page.text[block.start : block.end] for block in page.article()]
+    words = max((each for each in said if each not in lacking.text), key=len).split()
     gap = f"“{' '.join(words[:5])} … {' '.join(words[-5:])}” [it]({other['url']})"
     [elided] = verified(gap)["checked"]
     assert elided["outcome"] == "elided"
