@@ -1,10 +1,12 @@
 """The command line: a command for each room. Everything heavy is imported when used."""
 
 import os
+import select
 import shlex
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from errno import EDQUOT, EFBIG, ENOSPC
 from io import TextIOWrapper
 from pathlib import Path
@@ -14,6 +16,13 @@ import typer
 
 from rookery import __version__
 from rookery.records import Failed
+from rookery.serve.command_line import (
+    CommandError,
+    CommandGroup,
+    ErrorDetail,
+    ErrorReport,
+    run_command,
+)
 from rookery.serve.exits import ANSWERED, MISTAKES, NO_EVIDENCE, USAGE
 from rookery.serve.judging import judge
 from rookery.serve.measuring import measure
@@ -49,15 +58,11 @@ from rookery.serve.serving import serve
 if TYPE_CHECKING:
     from rookery.serve.session import Settings
 
-app = typer.Typer(
-    help="Answers with quotes that anyone can check.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-)
-cite = typer.Typer(help="Quotes: check those of saved answers.", no_args_is_help=True)
+app = CommandGroup(help="Answers with quotes that anyone can check.")
+cite = CommandGroup(help="Quotes: check those of saved answers.")
 app.add_typer(cite, name="cite")
 app.add_typer(judge, name="judge")
-learn = typer.Typer(help="Train policies, reward models and rankers.", no_args_is_help=True)
+learn = CommandGroup(help="Train policies, reward models and rankers.")
 app.add_typer(learn, name="learn")
 app.add_typer(measure, name="measure")
 app.add_typer(serve, name="serve")
@@ -300,7 +305,14 @@ def example(
 
 @app.command()
 def doctor(
-    engine: Annotated[str, typer.Option(help="The search engine to try.")] = "wikipedia",
+    engine: Annotated[
+        str,
+        typer.Option(
+            metavar="ENGINE",
+            help="The search engine to try, which then counts for the exit code; without it, "
+            "Wikipedia is tried and only warned of.",
+        ),
+    ] = "",
     model: Model = "",
     base_url: BaseUrl = "",
     endpoints: Endpoints = "",
@@ -308,7 +320,10 @@ def doctor(
     private: Private = False,
     proxy: Proxy = False,
 ) -> None:
-    """Check search, model, store, index and ranker one by one, and say what to do."""
+    """Check store, index, answers, search, model and ranker one by one, and say what to do.
+
+    Exit code 0: your own documents are answered from, and what you name here works. 4: not so.
+    """
     from rookery.serve.doctor import examine
     from rookery.serve.models import ModelSettings
 
@@ -333,8 +348,7 @@ def _told(failed: Failed) -> str:
 
 
 def _wrong(sentence: str) -> NoReturn:
-    _say(sentence)
-    raise typer.Exit(USAGE)
+    raise CommandError(sentence)
 
 
 class Stopped(BaseException):
@@ -347,33 +361,61 @@ class Stopped(BaseException):
 
 
 def main() -> None:
-    """Run the command line; a user's mistake or a missing thing is a sentence, not a traceback."""
+    """Run the command line; a user's mistake or a missing thing is a sentence, not a traceback.
+
+    A reader that closes the pipe has read enough: that ends quietly, with exit code 0.
+    """
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stop)
     _write_anything()
     try:
-        _flushing_output()
-    except Failed as failed:
-        _say(_told(failed))
-        sys.exit(USAGE if failed.failure.outcome in MISTAKES else NO_EVIDENCE)
+        code = _exit_code(sys.argv[1:])
     except BrokenPipeError:
-        _forget_output()
-        sys.exit(ANSWERED)
-    except (ValueError, OSError) as error:
-        _forget_output()
-        _say(_worded(error))
-        sys.exit(USAGE)
-    except Stopped as stopped:
-        _say("stopped; what was finished is kept, and the same command goes on from there")
-        sys.exit(128 + stopped.number)
+        code = ANSWERED
+    _forget_output()
+    sys.exit(code)
 
 
-def _flushing_output() -> None:
-    """The command, and what it wrote: a pipe or disk that does not take it is noticed here."""
+def _exit_code(arguments: Sequence[str]) -> int:
+    """Run the command to its end. Raises BrokenPipeError where nobody reads its output."""
     try:
-        app()
-    finally:
-        sys.stdout.flush()
+        code = run_command(app, arguments)
+        sys.stdout.flush()  # a pipe or disk that does not take it is noticed here
+        return code
+    except CommandError as error:
+        return _failed(str(error), error.exit_code)
+    except Failed as failed:
+        mistaken = failed.failure.outcome in MISTAKES
+        return _failed(_told(failed), USAGE if mistaken else NO_EVIDENCE)
+    except (ValueError, OSError) as error:
+        if isinstance(error, BrokenPipeError) and not _has_readers():
+            raise
+        return _failed(_worded(error), USAGE)
+    except Stopped as stopped:
+        sentence = "stopped; what was finished is kept, and the same command goes on from there"
+        return _failed(sentence, 128 + stopped.number)
+
+
+def _failed(sentence: str, code: int) -> int:
+    """Say what went wrong, with --json also where a program reads it; gives the exit code."""
+    from rookery.serve.terminal import as_json, clean
+
+    with suppress(OSError):
+        sys.stderr.write(f"rookery: {clean(sentence)}\n")
+    if "--json" in sys.argv[1:]:
+        with suppress(OSError):
+            report = ErrorReport(ErrorDetail(clean(sentence), code))
+            sys.stdout.write(as_json(report) + "\n")
+            sys.stdout.flush()
+    return code
+
+
+def _has_readers() -> bool:
+    """Whether somebody still reads both streams: another pipe may break, as that of a worker."""
+    poll = select.poll()
+    for stream in (sys.stdout, sys.stderr):
+        poll.register(stream.fileno(), select.POLLOUT)
+    return not any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
 
 
 def _stop(number: int, _: object) -> NoReturn:
@@ -382,7 +424,9 @@ def _stop(number: int, _: object) -> NoReturn:
 
 
 def _write_anything() -> None:
-    """Pages hold characters that not every terminal and no encoding has."""
+    """Pages hold characters that not every terminal and no encoding has; a stream may be closed."""
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: PTH123, SIM115
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: PTH123, SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(
@@ -392,10 +436,11 @@ def _write_anything() -> None:
 
 def _forget_output() -> None:
     """What could not be written is not tried again at the end of the process."""
-    try:
-        sys.stdout.flush()
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _worded(error: ValueError | OSError) -> str:
@@ -404,12 +449,6 @@ def _worded(error: ValueError | OSError) -> str:
     advice = ": make room and run the same command again"
     full = error.errno in (ENOSPC, EDQUOT, EFBIG)
     return f"{error.filename or 'writing'}: {error.strerror}{advice * full}"
-
-
-def _say(sentence: str) -> None:
-    from rookery.serve.terminal import clean
-
-    sys.stderr.write(f"rookery: {clean(sentence)}\n")
 
 
 if __name__ == "__main__":

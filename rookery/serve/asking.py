@@ -17,7 +17,7 @@ from rookery.records import Answer, Episode, Question, Record
 from rookery.serve.exits import ANSWERED, DECLINED, NO_ANSWER, NO_EVIDENCE, UNVERIFIED
 from rookery.serve.live import Live
 from rookery.serve.session import Meter, Session, Settings
-from rookery.serve.terminal import as_json, show_answer, show_failures, summary
+from rookery.serve.terminal import StreamConsole, as_json, show_answer, show_failures, summary
 
 
 class Answered(Record, frozen=True):
@@ -34,7 +34,7 @@ class Answered(Record, frozen=True):
 def ask(settings: Settings, text: str, json: bool, trace: Path | None) -> int:
     """Answer one question on standard output; gives the exit code."""
     question = asked(text)
-    out, err = Console(highlight=False), Console(stderr=True, highlight=False)
+    out, err = StreamConsole(), StreamConsole(stderr=True)
     with Meter(err, "reading") as meter, Session(settings, meter) as session:
         _warn(session, err)
         with _waiting(err, session):
@@ -67,7 +67,7 @@ def _waiting(err: Console, session: Session) -> AbstractContextManager[object]:
     bar of their own."""
     settings = session.settings
     near, by_model = settings.places or settings.offline, bool(settings.models)
-    if not err.is_terminal or (near and not by_model):
+    if not err.is_interactive or (near and not by_model):
         return nullcontext()
     live = Live(err, "thinking" if near else "searching the web")
     if by_model:
@@ -80,7 +80,7 @@ def batch(settings: Settings, questions_file: Path, out: Path) -> int:
 
     Gives the exit code: whether there was evidence for any, and every quote verified.
     """
-    err = Console(stderr=True, highlight=False)
+    err = StreamConsole(stderr=True)
     wanted = list(questions(questions_file))
     with Meter(err, "reading") as meter, Session(settings, meter) as session:
         _warn(session, err)

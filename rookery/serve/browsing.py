@@ -15,7 +15,6 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 from prompt_toolkit.utils import is_dumb_terminal
-from rich.console import Console
 
 from rookery.browse.archive import Archive
 from rookery.browse.places import engine_named, is_url, path_of
@@ -31,7 +30,7 @@ from rookery.serve.files import read_file
 from rookery.serve.keyboard import run
 from rookery.serve.session import Meter, Session, Settings, data_home
 from rookery.serve.sitting import Sitting
-from rookery.serve.terminal import clean, show_answer
+from rookery.serve.terminal import StreamConsole, clean, show_answer
 from rookery.serve.typed import question_of
 from rookery.serve.unfinished import SUFFIX, Begun, Unfinished, unfinished
 
@@ -61,7 +60,7 @@ def browse(
     demonstrations.check(out)
     work = _resumed(out) or _new(place, settings, question, out)
     with ExitStack() as stack:
-        with Meter(Console(stderr=True), "reading") as meter:
+        with Meter(StreamConsole(stderr=True), "reading") as meter:
             session = stack.enter_context(Session(work.begun.settings, meter))
             library = _library(session, work.sitting)
         number = _sit(work, library, recording)
@@ -101,7 +100,7 @@ def _show(episode: Episode, sitting: Sitting, out: Path, recording: Path) -> Non
     if answer := episode.answer:
         verdicts = verify(answer, lambda quote: sitting.page(quote.digest, quote.url))
         pages = [sitting.page(quote.digest, quote.url) for quote in answer.quotes]
-        show_answer(Console(highlight=False), episode, pages, verdicts)
+        show_answer(StreamConsole(), episode, pages, verdicts)
     _say(f"saved in {out}, recorded in {recording}")
 
 

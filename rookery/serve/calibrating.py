@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TypeVar
 
 import msgspec
-from rich.console import Console
 
 from rookery.draft.calibrated import Label, Labelled, Scored, draw, keep, label, place, scored_by
 from rookery.draft.decline import Calibration
@@ -17,7 +16,7 @@ from rookery.records import Answer, Failed, Failure, Question, Rating, Record
 from rookery.serve.asking import Answered
 from rookery.serve.exits import ANSWERED, DECLINED
 from rookery.serve.session import Session, Settings, data_home
-from rookery.serve.terminal import as_json, clean
+from rookery.serve.terminal import StreamConsole, as_json, clean
 
 SCALE = "good"
 """the scale of ratings that count; from GOOD on they say yes"""
@@ -174,7 +173,7 @@ def _offer(kept: Labelled, wanted: float) -> Offer:
 
 
 def _show(report: Report) -> None:
-    out, err = Console(highlight=False), Console(stderr=True, highlight=False)
+    out, err = StreamConsole(), StreamConsole(stderr=True)
     for why, count in report.left_out.items():
         err.print(
             f"{count:,} left out: they {WORDED[why]}", style="dim", markup=False, soft_wrap=True

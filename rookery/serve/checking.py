@@ -13,7 +13,6 @@ from typing import Protocol
 from urllib.parse import unquote, urldefrag, urlsplit
 
 import msgspec
-from rich.console import Console
 
 from rookery.browse.places import is_url, path_of
 from rookery.cite.foreign import Claimed, SavedAnswer, quoted_strings, saved_answers
@@ -32,7 +31,7 @@ from rookery.records import Failed, Failure, Page, Quote
 from rookery.serve.exits import ANSWERED, NO_EVIDENCE, UNVERIFIED
 from rookery.serve.files import documents, read_file, read_files
 from rookery.serve.session import Session, Settings
-from rookery.serve.terminal import as_json, show_checked, show_failures
+from rookery.serve.terminal import StreamConsole, as_json, show_checked, show_failures
 
 LARGEST = 100_000_000
 """bytes of a file of saved answers"""
@@ -281,7 +280,7 @@ def check(
     """
     data = _content(file)
     given = Documents(pages)
-    out, err = Console(highlight=False), Console(stderr=True, highlight=False)
+    out, err = StreamConsole(), StreamConsole(stderr=True)
     show_failures(err, given.unread)
     with Session(settings) as session:
         sources = CheckedSources(given, session, fetch, file.absolute().parent)

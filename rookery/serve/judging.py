@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 import typer
 
 from rookery.records import Failed, Record
+from rookery.serve.command_line import CommandGroup
 from rookery.serve.options import AsJson, Batches, DeskStore, OneBatch
 from rookery.serve.serving import STORE
 
@@ -28,7 +29,7 @@ ADDRESS = "http://127.0.0.1:8500"
 BOOTSTRAP = 1000
 """times that items are drawn anew for the intervals of `rookery judge agreement`"""
 
-judge = typer.Typer(help="What people judge: questions in, judgements out.", no_args_is_help=True)
+judge = CommandGroup(help="What people judge: questions in, judgements out.")
 
 
 @judge.command()

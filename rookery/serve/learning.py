@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from rookery.records import Failed, Failure
 from rookery.serve.exits import ANSWERED, STOPPED
-from rookery.serve.terminal import clean
+from rookery.serve.terminal import StreamConsole, clean
 
 Train = Callable[[dict[str, Any], Path, Path, "Told", str, bool], msgspec.Struct]
 """from a table, the file it stands in, the run's folder, who is told, the store of a desk, and
@@ -90,7 +90,7 @@ def learn(
     folder = out or _folder(table, config)
     table.pop("out", None)
     main = _main_process()
-    err = Console(stderr=True, highlight=False)
+    err = StreamConsole(stderr=True)
     with _Progress(err, folder, main, board) as progress:
         try:
             reached = TRAINERS[what](table, config, folder, progress.told, desk, main)
@@ -200,7 +200,7 @@ class _Progress:
             TimeRemainingColumn(compact=True),
             TextColumn("{task.fields[measured]}"),
         )
-        self._bar = Progress(*columns, console=err, disable=not (main and err.is_terminal))
+        self._bar = Progress(*columns, console=err, disable=not (main and err.is_interactive))
         self._task = self._bar.add_task("reading", total=None, measured="")
         self._samples = folder / "samples.jsonl"
         self._read = 0

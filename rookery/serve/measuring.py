@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rookery.records import Failed, Failure
+from rookery.serve.command_line import CommandGroup
 from rookery.serve.measuring_options import (
     Answered,
     Compared,
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from rookery.measure.bestofn import Curve
     from rookery.measure.figure import Figure
 
-measure = typer.Typer(help="Figures of what was answered and judged.", no_args_is_help=True)
+measure = CommandGroup(help="Figures of what was answered and judged.")
 
 
 @measure.command()

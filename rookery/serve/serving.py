@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rookery.records import Failed
+from rookery.serve.command_line import CommandGroup
 from rookery.serve.mcp_command import mcp
 from rookery.serve.options import (
     BaseUrl,
@@ -44,7 +45,7 @@ Kept = Annotated[
 Host = Annotated[str, typer.Option(help="The address to listen at.")]
 Port = Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free.")]
 
-serve = typer.Typer()
+serve = CommandGroup()
 
 
 @serve.callback(invoke_without_command=True)

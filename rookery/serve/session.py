@@ -243,7 +243,7 @@ class Meter:
     def __call__(self, done: int, total: int, now: str = "") -> None:
         """`done` of `total` are ready; `now` is what is being worked on."""
         if self._bar is None:
-            if time.monotonic() - self._since < LATE or not self._console.is_terminal:
+            if time.monotonic() - self._since < LATE or not self._console.is_interactive:
                 return
             self._bar = Progress(
                 TextColumn("{task.description}"),

@@ -4,6 +4,7 @@ It only formats: it is given records and a console, and knows nothing of how the
 """
 
 import re
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
@@ -15,6 +16,7 @@ from rookery.browse.words import question_terms, terms
 from rookery.cite.place import deep_link, place
 from rookery.cite.verify import ClaimedVerdict, TextVerdict, Verdict
 from rookery.records import Answer, Episode, Failure, Mark, Page, Quote, Record
+from rookery.serve.command_line import UNWRAPPED
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 # What turns the direction of a line, or is there and cannot be seen. Joiners stay: Persian and
@@ -31,6 +33,27 @@ SHOWN = 60
 """characters of a checked quote on its line"""
 REASONS = 5
 """failures that are told in full; the others are only counted"""
+
+
+class StreamConsole(Console):
+    """Standard output or error: lines are broken only for a terminal, and nothing moves elsewhere.
+
+    Rich itself takes what is piped for a terminal of 80 columns, and ends the process with 1 where
+    a reader closes the pipe; here BrokenPipeError is raised.
+    """
+
+    def __init__(self, stderr: bool = False) -> None:
+        terminal = (sys.stderr if stderr else sys.stdout).isatty()
+        super().__init__(
+            stderr=stderr,
+            highlight=False,
+            width=None if terminal else UNWRAPPED,
+            force_interactive=None if terminal else False,
+        )
+
+    def on_broken_pipe(self) -> None:
+        """Raise BrokenPipeError again, for the main function to end quietly."""
+        raise
 
 
 def clean(text: str) -> str:
