@@ -40,13 +40,16 @@ from rookery.serve.options import (
     Decline,
     Endpoints,
     Engine,
+    Force,
     Method,
     Model,
     Offline,
     Out,
+    Passages,
     Places,
     Private,
     Proxy,
+    Quotes,
     Ranker,
     RunFolder,
     Samples,
@@ -58,8 +61,8 @@ from rookery.serve.serving import serve
 if TYPE_CHECKING:
     from rookery.serve.session import Settings
 
-app = CommandGroup(help="Answers with quotes that anyone can check.")
-cite = CommandGroup(help="Quotes: check those of saved answers.")
+app = CommandGroup()
+cite = CommandGroup(help="Check the quotes of saved answers.")
 app.add_typer(cite, name="cite")
 app.add_typer(judge, name="judge")
 learn = CommandGroup(help="Train policies, reward models and rankers.")
@@ -73,7 +76,8 @@ METHODS = ("extract", "webgpt", "gophercite", "webglm")
 @app.command()
 def ask(
     question: Annotated[
-        str, typer.Argument(help="The question; - reads it from standard input.")
+        str,
+        typer.Argument(metavar="QUESTION", help="The question; - reads it from standard input."),
     ] = "",
     places: Places = None,
     method: Method = "extract",
@@ -85,18 +89,25 @@ def ask(
     cap_tokens: CapTokens = None,
     cap_money: CapMoney = None,
     decline: Decline = None,
+    quotes: Quotes = None,
     both_sides: BothSides = False,
     engine: Engine = "wikipedia",
     ranker: Ranker = "",
     offline: Offline = False,
     batch: Batch = None,
     out: Out = None,
+    force: Force = False,
+    passages: Passages = False,
     trace: Trace = None,
     as_json: AsJson = False,
     private: Private = False,
     proxy: Proxy = False,
 ) -> None:
-    """Answer a question, or a file of them, with verified quotes."""
+    """Answer a question, or a file of them, with verified quotes.
+
+    Exit code 0: answered. 3: declined. 4: no evidence could be gathered. 5: a quote failed
+    verification. 6: a model gave no answer. 2: wrong use.
+    """
     from rookery.serve import asking
     from rookery.serve.models import ModelSettings
     from rookery.serve.session import Settings
@@ -112,22 +123,30 @@ def ask(
         )
     if bool(question) == bool(batch) or bool(batch) != bool(out):
         _wrong('give one question, as in rookery ask "Why ...?", or --batch FILE with --out FILE')
-    if batch and (trace or as_json):
-        _wrong("--trace and --json are for one question; --batch writes JSON lines to --out")
+    if batch and (trace or as_json or passages):
+        _wrong(
+            "--trace, --json and --passages are for one question; "
+            "--batch writes JSON lines to --out"
+        )
+    if force and not batch:
+        _wrong("--force goes with --batch: it answers all questions again")
     everywhere = tuple(places or ())
     method = "sides" if both_sides else method
-    named = (everywhere, engine, offline, private, proxy, decline, method, models, ranker)
+    named = (everywhere, engine, offline, private, proxy, decline, method, models, ranker, quotes)
     settings = Settings(*named)
     if batch and out:
-        raise typer.Exit(asking.batch(settings, batch, out))
+        raise typer.Exit(asking.batch(settings, batch, out, force))
     text = _typed() if question == "-" else question
-    raise typer.Exit(asking.ask(settings, text, as_json, trace))
+    raise typer.Exit(asking.ask(settings, text, as_json, trace, passages))
 
 
 @app.command()
 def calibrate(
     answers: Annotated[
-        Path, typer.Argument(help="What rookery ask --batch wrote; - is the input.")
+        Path,
+        typer.Argument(
+            metavar="FILE", help="Answers that rookery ask --batch wrote; - is standard input."
+        ),
     ],
     method: Method = "",
     model: Model = "",
@@ -137,14 +156,27 @@ def calibrate(
     worth: Worth = 0.0,
     ratings: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help='Ratings on the scale "good", in place of gold answers.'),
+        typer.Option(
+            metavar="FILE",
+            help='Ratings by people on the scale "good". Without it an answer is good if it says a '
+            "gold answer of its question.",
+        ),
     ] = None,
     decline: Annotated[
-        float, typer.Option(help="Least share of what is answered that is to be good.")
+        float,
+        typer.Option(
+            metavar="NUMBER",
+            min=0,
+            max=1,
+            help="Share of the given answers that must be good, for which a threshold is sought.",
+        ),
     ] = 0.9,
     as_json: AsJson = False,
 ) -> None:
-    """Label a model's saved answers, so that --decline keeps a promise."""
+    """Find the score below which a model must decline, from saved answers known as good or bad.
+
+    After it, rookery ask --decline keeps its promise for this model and method.
+    """
     from rookery.serve.calibrating import calibrate_answers
     from rookery.serve.models import ModelSettings
     from rookery.serve.session import Settings
@@ -160,27 +192,40 @@ def calibrate(
 def browse(
     place: Annotated[
         str,
-        typer.Argument(metavar="[URL|PATH]", help="The page to begin with; - is standard input."),
+        typer.Argument(
+            metavar="[URL|FILE]", help="The page to begin with or to print; - is standard input."
+        ),
     ] = "",
     places: Places = None,
     question: Annotated[
-        str, typer.Option(metavar="TEXT", help="What is to be answered; asked for where missing.")
+        str,
+        typer.Option(
+            metavar="QUESTION", help="The question to answer; without it you are asked for one."
+        ),
     ] = "",
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Demonstrations are added to this file, a line each."),
+        typer.Option(
+            metavar="FILE", help="Add the finished demonstration to this file, as a JSON line."
+        ),
     ] = None,
     record: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="All that a demonstration is given is kept in this one."),
+        typer.Option(
+            metavar="FILE", help="Keep all pages and search results that were shown in this file."
+        ),
     ] = None,
     engine: Annotated[
         str,
-        typer.Option(help="wikipedia, wikipedia:LANGUAGE, searxng:URL, brave or google."),
+        typer.Option(
+            metavar="ENGINE",
+            help="What searches the web: wikipedia, wikipedia:LANGUAGE, searxng:URL, brave or "
+            "google.",
+        ),
     ] = "wikipedia",
-    plain: Annotated[bool, typer.Option("--plain", help="Print the article's text.")] = False,
+    plain: Annotated[bool, typer.Option("--plain", help="Print the text of the article.")] = False,
     full: Annotated[
-        bool, typer.Option("--full", help="Print all text that a reader sees.")
+        bool, typer.Option("--full", help="Print all text that the page shows.")
     ] = False,
     as_json: AsJson = False,
     private: Private = False,
@@ -218,10 +263,15 @@ def _print_page(place: str, settings: "Settings", full: bool, as_json: bool) -> 
 @cite.command()
 def verify(
     file: Annotated[
-        Path, typer.Argument(help="Saved answers: ours, or Markdown or JSON of others.")
+        Path,
+        typer.Argument(
+            metavar="FILE",
+            help="Saved answers: of rookery ask, or Markdown or JSON of other tools; - is standard "
+            "input.",
+        ),
     ],
     pages: Annotated[
-        str, typer.Option(metavar="DIR", help="Documents to check against, too.")
+        str, typer.Option(metavar="DIR", help="Also check against the documents in this folder.")
     ] = "",
     fetch: Annotated[bool, typer.Option("--fetch", help="Open every source as it is now.")] = False,
     elided: Annotated[
@@ -268,9 +318,9 @@ def _lesson(
 
 
 LESSONS = {
-    "imitate": "Learn to say what was said in chosen episodes.",
-    "prefer": "Learn a reward model from comparisons.",
-    "retrieve": "Learn an encoder that ranks what answers will say.",
+    "imitate": "Train a policy to imitate demonstrations (behaviour cloning).",
+    "prefer": "Train a reward model from comparisons.",
+    "retrieve": "Train an encoder that ranks passages by how much answers use them.",
 }
 for _what, _help in LESSONS.items():
     learn.command(_what, help=_help)(_learn(_what))
@@ -284,15 +334,15 @@ def reinforce(
     as_json: AsJson = False,
     board: Board = False,
 ) -> None:
-    """Learn a policy from the rewards of a reward model, or from people at a desk."""
+    """Train a policy by reinforcement, with a reward model or people at a desk."""
     _lesson("reinforce", config, out, as_json, board, desk)
 
 
 @learn.command()
 def example(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where it is written.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to write to.")],
 ) -> None:
-    """Write a tiny model, data of the bundled pages, and a file for each way to learn."""
+    """Write a tiny model, data, and the settings of each kind of training, to try them out."""
     from rookery.serve.example import write_example
 
     try:
@@ -331,11 +381,22 @@ def doctor(
     raise typer.Exit(examine(engine, models, as_json, private, proxy))
 
 
-@app.callback(invoke_without_command=True)
-def _root(version: Annotated[bool, typer.Option("--version")] = False) -> None:
-    if version:
+def _print_version(wanted: bool) -> None:
+    if wanted:
         typer.echo(__version__)
         raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", is_eager=True, callback=_print_version, help="Print the version."
+        ),
+    ] = False,
+) -> None:
+    """Answer questions with quotes that anyone can check."""
 
 
 def _typed() -> str:

@@ -293,7 +293,8 @@ class _Session:
             self.quotes.append(quote)
             self._did("Quote")
             self.quoted += reference(quote, self._titled(quote.title, quote.url))
-        return "max_quotes" if len(quote.text) >= room else ""
+        enough = len(quote.text) >= room or len(self.quotes) == self.rules.quotes
+        return "max_quotes" if enough else ""
 
     def scroll(self, way: str, times: int) -> None:
         """Moves by whole windows, as far as the page goes."""

@@ -30,7 +30,7 @@ from rookery.browse.readers import (
     read_all,
     too_large,
 )
-from rookery.records import Failed, Failure, Hit, Page
+from rookery.records import Failed, Failure, Hit, Page, digest_of
 
 FORMAT = "2"
 """of the manifest and of what the page readers make; raise it and every folder is read anew"""
@@ -109,6 +109,15 @@ class Folder:
         if row.outcome:
             raise Failed(Failure(url, row.outcome, row.detail))
         return self._archive.page(row.digest, _url(row.path)) or self._restore(row)
+
+    def contents_digest(self) -> str:
+        """Digest of the texts of all files and their paths below the folders: it changes whenever
+        one of them does, and not when the folder is moved."""
+        found = []
+        for row in self._open_manifest().read_files():
+            root = next((root for root in self._roots if row.path.startswith(root)), b"")
+            found.append(f"{os.fsdecode(row.path.removeprefix(root))} {row.digest}")
+        return digest_of("\n".join(sorted(found)))
 
     def refresh(self) -> None:
         """Makes the index true to the files. Costs one look at each where nothing changed."""

@@ -100,6 +100,10 @@ class Manifest:
         """The files that could not be read."""
         return self._rows("where outcome != ''")
 
+    def read_files(self) -> Iterator[Row]:
+        """The files that were read."""
+        return self._rows("where outcome = ''")
+
     def has_pages(self) -> bool:
         """Whether any file was read."""
         return next(self._rows("where outcome = '' limit 1"), None) is not None

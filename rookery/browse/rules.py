@@ -17,6 +17,8 @@ class Rules(Record, frozen=True):
     """commands, valid or not (WebGPT, section 3.2)"""
     quoted: int = 6000
     """characters of all quotes together; the paper has such a limit and does not print it"""
+    quotes: int = 0
+    """of an episode, at most, after which the answer is asked for; 0: any number"""
     window: int = 2000
     """characters of a page that are shown at once, markers of links not counted"""
     results: int = 10
@@ -30,7 +32,15 @@ class Rules(Record, frozen=True):
     """characters of a title, of a link's text in past actions, and of a query there"""
 
     def __post_init__(self) -> None:
-        least = {"actions": 1, "quoted": 1, "window": 100, "results": 1, "overlap": 0, "title": 1}
+        least = {
+            "actions": 1,
+            "quoted": 1,
+            "quotes": 0,
+            "window": 100,
+            "results": 1,
+            "overlap": 0,
+            "title": 1,
+        }
         for name, value in least.items():
             if getattr(self, name) < value:
                 raise ValueError(f"Rules.{name} must be at least {value}")

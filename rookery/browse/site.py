@@ -21,7 +21,7 @@ from rookery.browse.archive import Archive, worded
 from rookery.browse.cache import alone, index_worded
 from rookery.browse.fetch import Fetcher, fetch_all
 from rookery.browse.index import Index
-from rookery.records import Failed, Failure, Hit, Page
+from rookery.records import Failed, Failure, Hit, Page, digest_of
 
 FORMAT = "1"
 _PORTS = {"http": 80, "https": 443}
@@ -130,6 +130,10 @@ class Site:
     def failures(self) -> tuple[Failure, ...]:
         """What the crawl did not get, and what could not be opened since."""
         return (*self._crawl.failures, *self._later)
+
+    def contents_digest(self) -> str:
+        """Digest of the addresses and texts of all pages: it changes whenever one of them does."""
+        return digest_of("\n".join(sorted(map(" ".join, self._crawl.pages.values()))))
 
     def search(self, query: str, k: int) -> Sequence[Hit]:
         """The k best passages of the site, by BM25."""

@@ -3,10 +3,10 @@
 It knows nothing of any of them beyond `search` and `fetch`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, zip_longest
 
-from rookery.records import Failed, Failure, Hit, Library, Page
+from rookery.records import Failed, Failure, Hit, Library, Page, digest_of
 
 
 class Together:
@@ -28,6 +28,10 @@ class Together:
         """The searches that failed, then what each library has skipped."""
         theirs = (getattr(library, "failures", ()) for library in self._libraries)
         return (*self._own, *chain.from_iterable(theirs))
+
+    def contents_digest(self) -> str:
+        """Digest of what all libraries hold."""
+        return digest_of("\n".join(map(contents_digest, self._libraries)))
 
     def search(self, query: str, k: int) -> list[Hit]:
         """k results: the first of each library, then the second of each, and so on."""
@@ -85,3 +89,9 @@ def _all_failed(query: str, failed: Sequence[Failure]) -> Failed:
         return Failed(failed[0])
     detail = "; ".join(f"{failure.outcome}: {failure.detail}" for failure in failed)
     return Failed(Failure(query, "search_failed", f"no library could be searched ({detail})"))
+
+
+def contents_digest(library: Library) -> str:
+    """Digest of what a library holds; empty where that cannot be known, as of the web."""
+    digest: Callable[[], str] | None = getattr(library, "contents_digest", None)
+    return digest() if digest else ""

@@ -19,7 +19,7 @@ from rookery.browse.network import target
 from rookery.browse.outcomes import FetchError
 from rookery.browse.warc_pages import Moved, entries, read_warc
 from rookery.browse.warc_write import write_warc
-from rookery.records import Failed, Failure, Hit, Page
+from rookery.records import Failed, Failure, Hit, Page, digest_of
 
 __all__ = ["Warc", "read_warc", "write_warc"]
 
@@ -65,6 +65,10 @@ class Warc:
     def failures(self) -> tuple[Failure, ...]:
         """The records that were skipped, each with its reason."""
         return tuple(self._contents.failures)
+
+    def contents_digest(self) -> str:
+        """Digest of the addresses and texts of all pages: it changes whenever one of them does."""
+        return digest_of("\n".join(sorted(map(" ".join, self._contents.pages.values()))))
 
     def search(self, query: str, k: int) -> Sequence[Hit]:
         """The k best passages of the pages, by BM25. A text at two addresses is found once."""

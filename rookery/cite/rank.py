@@ -73,6 +73,10 @@ class Passage(msgspec.Struct, frozen=True):
     sentences: tuple[Sentence, ...]
 
 
+Observer = Callable[[Sequence[Passage]], None]
+"""is told the ranked passages, best first, before an answer is made of them"""
+
+
 def rank(
     question: str,
     found: Sequence[tuple[Page, Hit]],

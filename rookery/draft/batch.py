@@ -1,7 +1,6 @@
 """Many questions answered into one file, a line each, in order, and resumed where it stopped.
 
-It knows nothing of how a question is answered: that is a function, passed in by name so that
-every process can make its own.
+How a question is answered is a function, passed in by name so that every process can make its own.
 """
 
 import os
@@ -51,7 +50,8 @@ def answer_all(
     done = resume(out, questions)
     progress(done)
     with out.open("ab", buffering=0) as lines:
-        for number, line in enumerate(_lines(questions[done:], make, workers, threads), done + 1):
+        answers = answer_each(questions[done:], make, workers, threads)
+        for number, line in enumerate(answers, done + 1):
             with _naming(out):
                 _write(lines, line.encode() + b"\n")
             progress(number)
@@ -74,18 +74,22 @@ def _naming(out: Path) -> Iterator[None]:
 
 
 def resume(out: Path, questions: Sequence[Question]) -> int:
-    """How many of these questions `out` answers already; a line cut off at its end is removed."""
+    """Count the questions that `out` answers already, and remove a line cut off at its end.
+
+    A line answers a question that is the same in all its fields: text, pages and gold answers,
+    and not only the id. Raises ValueError where a line answers another.
+    """
     if not out.is_file():
         return 0  # nothing yet, or a device or pipe, which cannot be resumed
     whole = done = 0
     with out.open("rb+") as lines:
         for line in lines:
-            if not line.endswith(b"\n"):
+            if not line.endswith(b"\n") and _BEGINNING.startswith(line[: len(_BEGINNING)]):
                 break
             if done == len(questions) or not _answers(line, questions[done]):
                 raise ValueError(
-                    f"{out}, line {done + 1} does not answer the question of that line: "
-                    "name another --out, or delete this one"
+                    f"{out}, line {done + 1} does not answer the question of that line as it is "
+                    "now: name another --out, or delete this one (rookery ask --force does)"
                 )
             whole += len(line)
             done += 1
@@ -93,26 +97,29 @@ def resume(out: Path, questions: Sequence[Question]) -> int:
     return done
 
 
-class _Asked(msgspec.Struct):
-    id: str
-    text: str
+_BEGINNING = b'{"question":'
+"""of every line that is written; a last line that begins otherwise was not cut off, but is other
+people's text and is left alone"""
 
 
 class _Answered(msgspec.Struct):
-    question: _Asked
+    question: Question
 
 
 def _answers(line: bytes, question: Question) -> bool:
     try:
-        asked = msgspec.json.decode(line, type=_Answered).question
+        return msgspec.json.decode(line, type=_Answered).question == question
     except (msgspec.MsgspecError, ValueError):
         return False
-    return (asked.id, asked.text) == (question.id, question.text)
 
 
-def _lines(
-    questions: Sequence[Question], make: Callable[[], Answering], workers: int, threads: bool
+def answer_each(
+    questions: Sequence[Question],
+    make: Callable[[], Answering],
+    workers: int,
+    threads: bool = False,
 ) -> Iterator[str]:
+    """The line of each question in order, made as `answer_all` says."""
     if workers < 2 or len(questions) < 2:
         answering = make()
         yield from (answering(question) for question in questions)

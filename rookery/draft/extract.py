@@ -12,7 +12,7 @@ import msgspec
 from rookery.browse.words import question_terms, terms
 from rookery.cite.cues import denies, expected, held, is_yes_or_no
 from rookery.cite.elision import is_too_short
-from rookery.cite.rank import RankWeights, Sentence, Similarity, best_sentences, rank
+from rookery.cite.rank import Observer, RankWeights, Sentence, Similarity, best_sentences, rank
 from rookery.cite.verify import TextVerdict
 from rookery.draft.gather import Gathered, GatherLimits, gather
 from rookery.records import Answer, Claim, Episode, Library, Page, Question, Quote
@@ -89,14 +89,15 @@ def extract(
     library: Library,
     similarity: Similarity | None = None,
     settings: ExtractSettings = ExtractSettings(),
+    observe: Observer = lambda ranked: None,
 ) -> Episode:
-    """Answer from a library with its own sentences.
+    """Answer from a library with its own sentences; `observe` is told the ranked passages.
 
     The episode's stop is "end", "declined" (the best rejected quotes are in the answer) or
     "no_evidence" (answer None: searching or opening failed, and the failures say why).
     """
     gathered = gather(question.text, library, settings.limits)
-    answer = answer_from(question.text, gathered, similarity, settings)
+    answer = answer_from(question.text, gathered, similarity, settings, observe)
     if not gathered.found and gathered.failures:
         return Episode(question, "extract", stop="no_evidence", failures=gathered.failures)
     stop = "declined" if answer.declined else "end"
@@ -108,9 +109,10 @@ def answer_from(
     gathered: Gathered,
     similarity: Similarity | None = None,
     settings: ExtractSettings = ExtractSettings(),
+    observe: Observer = lambda ranked: None,
 ) -> Answer:
     """The answer that these passages give, or a declined one with the best rejected quotes."""
-    evidence = weigh(question, gathered, similarity, settings)
+    evidence = weigh(question, gathered, similarity, settings, observe)
     if evidence is None:
         return Answer(NOTHING_FOUND, declined=True)
     likely = (WITH_SIMILARITY if similarity else Confidence()).of(evidence)
@@ -155,9 +157,11 @@ def weigh(
     gathered: Gathered,
     similarity: Similarity | None = None,
     settings: ExtractSettings = ExtractSettings(),
+    observe: Observer = lambda ranked: None,
 ) -> Evidence | None:
     """The best sentences of these passages; None where there is no sentence at all."""
     ranked = rank(question, gathered.found, similarity, settings.weights)
+    observe(ranked)
     every = _with_support(question, best_sentences(ranked), settings)
     meaning = [each for each in every if _says_something(each, settings.longest)]
     if not meaning:

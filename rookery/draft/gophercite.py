@@ -13,9 +13,9 @@ import msgspec
 from rookery.browse.locate import locate
 from rookery.browse.passages import sentences
 from rookery.browse.view import neutral
-from rookery.cite.rank import RankWeights, Similarity, rank
+from rookery.cite.rank import Observer, RankWeights, Similarity, rank
 from rookery.cite.repair import RepairSettings, repair
-from rookery.cite.syntax import parse_inline
+from rookery.cite.syntax import BadSyntax, parse_inline
 from rookery.draft.gather import Gathered, GatherLimits, gather
 from rookery.draft.held import Hold
 from rookery.draft.write import Choosing, Draft, Read, answered, drafts, prompt
@@ -44,6 +44,8 @@ class GopherCiteSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     """characters before what the search found, at most (GopherCite, appendix A)"""
     repair: RepairSettings | None = RepairSettings()
     """for quotes that are nearly the page's; None: they are bad syntax"""
+    quotes: int = 0
+    """of an answer, at most; a sample with more is none. 0: any number"""
     limits: GatherLimits = GatherLimits()
     weights: RankWeights = RankWeights()
 
@@ -56,6 +58,7 @@ def gophercite(
     choosing: Choosing = Choosing(samples=8),
     settings: GopherCiteSettings = GopherCiteSettings(),
     hold: Hold | None = None,
+    observe: Observer = lambda ranked: None,
 ) -> Episode:
     """The best of N answers, each with a quote of the one page that its prompt shows.
 
@@ -63,10 +66,10 @@ def gophercite(
     the page while it writes. Without a page the policy is not asked. A sample whose syntax is bad,
     whose title is another page's or whose quote is not on the page is no answer (GopherCite,
     appendix F.1); a quote that is nearly the page's becomes the page's own words where nothing
-    that matters differs.
+    that matters differs. `observe` is told the ranked passages.
     """
     gathered = gather(question.text, library, settings.limits)
-    places = best_pages(question, gathered, similarity, settings)
+    places = best_pages(question, gathered, similarity, settings, observe)
     if not places:
         return Episode(question, BY, stop="no_evidence", failures=gathered.failures)
     repairs: dict[Quote, float] = {}
@@ -96,9 +99,11 @@ def best_pages(
     gathered: Gathered,
     similarity: Similarity | None,
     settings: GopherCiteSettings,
+    observe: Observer = lambda ranked: None,
 ) -> list[tuple[Page, int]]:
     """The pages with the best passages, and where on each the best one begins."""
     ranked = rank(question.text, gathered.found, similarity, settings.weights)
+    observe(ranked)
     places = {one.page.url: (one.page, one.hit.start) for one in reversed(ranked)}
     return list(reversed(places.values()))[: settings.pages]
 
@@ -131,7 +136,10 @@ def showing(
         return mended.quote
 
     def read(text: str) -> Answer:
-        return parse_inline(text, [page], find)
+        answer = parse_inline(text, [page], find)
+        if settings.quotes and len(answer.quotes) > settings.quotes:
+            raise BadSyntax(f"it has {len(answer.quotes)} quotes, more than {settings.quotes}")
+        return answer
 
     start, end = truncated(page, found, settings)
     title = " ".join(neutral(page.title).split())

@@ -17,7 +17,7 @@ from rookery.browse.passages import headings_above, sentences
 from rookery.browse.view import neutral
 from rookery.browse.words import question_terms
 from rookery.cite.cues import denies
-from rookery.cite.rank import Passage, RankWeights, Sentence, Similarity, rank
+from rookery.cite.rank import Observer, Passage, RankWeights, Sentence, Similarity, rank
 from rookery.cite.verify import TextVerdict
 from rookery.draft.gather import Gathered, GatherLimits, gather
 from rookery.draft.sides_claim import LEAST, LONGEST, claim_of
@@ -86,11 +86,13 @@ def both_sides(
     similarity: Similarity | None = None,
     policy: Policy | None = None,
     settings: SidesSettings = SidesSettings(),
+    observe: Observer = lambda ranked: None,
 ) -> Episode:
     """Quotes for and against what the question assumes, as one answer in two parts.
 
     A policy, where there is one, words the claim and judges each sentence by itself; what it says
     is never shown but for the claim, and anything but the word that it was asked for is "neither".
+    `observe` is told the ranked passages.
     Without one, words alone decide, and few sentences take a side.
 
     The episode's stop is "end", "declined" (nothing takes a side: the nearest sentences are in the
@@ -110,7 +112,7 @@ def both_sides(
     gathered, unsearched = _search(claim, library, settings.limits)
     if not gathered.found and gathered.failures:
         return ended("no_evidence", gathered.failures)
-    candidates = _candidates(claim, gathered, similarity, settings)
+    candidates = _candidates(claim, gathered, similarity, settings, observe)
     try:
         sides = _judge(claim, candidates, policy, steps, settings.asked)
     except Failed as failed:
@@ -167,11 +169,16 @@ def _search(claim: str, library: Library, limits: GatherLimits) -> Found:
 
 
 def _candidates(
-    claim: str, gathered: Gathered, similarity: Similarity | None, settings: SidesSettings
+    claim: str,
+    gathered: Gathered,
+    similarity: Similarity | None,
+    settings: SidesSettings,
+    observe: Observer,
 ) -> list[Candidate]:
     """The sentences that may be shown, best first; what two pages say alike counts once."""
     asked = f"Is it so that {claim}?"  # a sentence that only repeats the claim answers this
     ranked = rank(asked, gathered.found, similarity, settings.weights)
+    observe(ranked)
     every = [each for passage in ranked for each in _read_in(passage, settings.longest)]
     first: dict[str, Candidate] = {}
     for each in sorted(every, key=lambda each: -each.sentence.score):

@@ -7,7 +7,7 @@ import msgspec
 
 from rookery.browse.view import neutral
 from rookery.cite.correct import CorrectSettings, parse_correcting
-from rookery.cite.rank import RankWeights, Similarity, rank
+from rookery.cite.rank import Observer, RankWeights, Similarity, rank
 from rookery.cite.syntax import in_order_of_use
 from rookery.draft.gather import GatherLimits, gather
 from rookery.draft.write import Choosing, Draft, answered, drafts, prompt
@@ -35,15 +35,17 @@ def webglm(
     similarity: Similarity | None = None,
     choosing: Choosing = Choosing(),
     settings: WebglmSettings = WebglmSettings(),
+    observe: Observer = lambda ranked: None,
 ) -> Episode:
     """The policy's answer from the best passages, each citation matched to what it says.
 
     Without a passage the policy is not asked. Numbers that the policy gives are set right as in
     WebGLM's section 3.2.2; what nothing matches is cited no more, and an answer without a citation
-    is none.
+    is none. `observe` is told the ranked passages.
     """
     gathered = gather(question.text, library, settings.limits)
     ranked = rank(question.text, gathered.found, similarity, settings.weights)
+    observe(ranked)
     quotes = tuple(
         reference(passage.page, passage.hit.start, passage.hit.end, settings.longest)
         for passage in ranked[: settings.references]

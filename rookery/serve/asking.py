@@ -1,26 +1,51 @@
 """`rookery ask`: one question to the terminal or as JSON, or a file of questions to a file."""
 
+import os
+import re
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 
 import msgspec
 from rich.console import Console
 
+from rookery import __version__
 from rookery.ask.load import asked, questions
+from rookery.browse.places import BUNDLED, is_url, path_of
+from rookery.browse.together import contents_digest
+from rookery.cite.dense import missing
 from rookery.cite.verify import Verdict, verify
-from rookery.draft.batch import Answering, answer_all, cores
-from rookery.records import Answer, Episode, Question, Record
+from rookery.draft.batch import Answering, answer_all, answer_each, cores
+from rookery.draft.sides import BY as SIDES
+from rookery.records import Answer, Episode, Failed, Question, Record, digest_of
 from rookery.serve.exits import ANSWERED, DECLINED, NO_ANSWER, NO_EVIDENCE, UNVERIFIED
 from rookery.serve.live import Live
+from rookery.serve.models import LOCAL, SCRIPT
+from rookery.serve.passages import PassageReport, SearchLog, show_passages
 from rookery.serve.session import Meter, Session, Settings
 from rookery.serve.terminal import StreamConsole, as_json, show_answer, show_failures, summary
 
 
-class Answered(Record, frozen=True):
+class MadeWith(Record, frozen=True, omit_defaults=True):
+    """What an answer was made with, so that a file of answers still says it when it is moved."""
+
+    version: str
+    """of Rookery"""
+    settings: Settings
+    """with whole paths, and without what does not change an answer: caps on spending"""
+    documents: str = ""
+    """digest of the documents; empty for the web, of which that cannot be known"""
+    model: str = ""
+    """digest of the sizes and times of the files of a model on this machine"""
+    ranker: str = ""
+    """the same of the encoder that ranks; "installed" for the one that is found by itself"""
+
+
+class Answered(Record, frozen=True, omit_defaults=True):
     """What `rookery ask --json` prints, and each line of `--batch`."""
 
     question: Question
@@ -29,23 +54,36 @@ class Answered(Record, frozen=True):
     method: str
     counts: dict[str, int]
     """quotes and how many of them are verified, and how often each failure happened"""
+    made_with: MadeWith | None = None
+    """None in files that version 0.1 wrote"""
+    passages: PassageReport | None = None
+    """what was searched and found, with --passages"""
 
 
-def ask(settings: Settings, text: str, json: bool, trace: Path | None) -> int:
-    """Answer one question on standard output; gives the exit code."""
+def ask(
+    settings: Settings, text: str, json: bool, trace: Path | None, passages: bool = False
+) -> int:
+    """Answer one question on standard output, with `passages` also what was searched and found;
+    gives the exit code."""
     question = asked(text)
     out, err = StreamConsole(), StreamConsole(stderr=True)
     with Meter(err, "reading") as meter, Session(settings, meter) as session:
         _warn(session, err)
+        log = SearchLog(session) if passages else None
         with _waiting(err, session):
             episode = session.answer(question)
         quotes = episode.answer.quotes if episode.answer else ()
         pages = [session.page(quote) for quote in quotes]
         verdicts = _verified(session, episode)
+        made_with = _of_one(session) if json else None
+        report = log.report(episode) if log else None
     if json:
-        sys.stdout.write(as_json(_answered(episode, verdicts)) + "\n")
+        answered = _answered(episode, verdicts, made_with)
+        sys.stdout.write(as_json(msgspec.structs.replace(answered, passages=report)) + "\n")
     else:
         show_answer(out, episode, pages, verdicts)
+        if report:
+            show_passages(out, report)
         err.print("\n" + summary(episode, verdicts), style="dim", markup=False)
         if episode.stop != "end":
             show_failures(err, episode.failures)
@@ -53,6 +91,16 @@ def ask(settings: Settings, text: str, json: bool, trace: Path | None) -> int:
         with trace.open("a", encoding="utf-8") as lines:
             lines.write(episode.to_json() + "\n")
     return _exit(episode, verdicts)
+
+
+def _of_one(session: Session) -> MadeWith:
+    """What one answer was made with; --offline repeats an answer and is no part of it."""
+    made_with = _made_with(msgspec.structs.replace(session.settings, offline=False))
+    try:
+        documents = contents_digest(session.open_library())
+    except Failed:  # which the answer tells
+        documents = ""
+    return msgspec.structs.replace(made_with, documents=documents)
 
 
 def _warn(session: Session, err: Console) -> None:
@@ -75,42 +123,240 @@ def _waiting(err: Console, session: Session) -> AbstractContextManager[object]:
     return live
 
 
-def batch(settings: Settings, questions_file: Path, out: Path) -> int:
+def batch(settings: Settings, questions_file: Path, out: Path, force: bool = False) -> int:
     """Answer every question of a file, on all cores, and go on where an earlier run stopped.
 
-    Gives the exit code: whether there was evidence for any, and every quote verified.
+    Each line says what it was made with. Where `out` holds answers that were made with other
+    settings, or to other questions, nothing is changed and ValueError is raised; with `force` the
+    file is begun anew. Standard output (`-`) is written to and never read. Gives the exit code:
+    whether there was evidence for any question, and every quote verified.
     """
     err = StreamConsole(stderr=True)
     wanted = list(questions(questions_file))
+    streamed = _is_standard_output(out)
+    saved = [] if streamed else _saved(out)
+    now = _made_with(settings)
+    if not force:
+        _require_same(out, saved, now)
     with Meter(err, "reading") as meter, Session(settings, meter) as session:
         _warn(session, err)
-        session.open_library()  # indexed once, here, before any worker opens it
-        done = _answer_all(settings, session, wanted, out, err)
-    stops, failed = _tally(out)
-    said = ", ".join(f"{stops[stop]} {WORDED.get(stop, stop)}" for stop in sorted(stops))
+        # Indexed once, here, before any worker opens it.
+        documents = contents_digest(session.open_library())
+        now = msgspec.structs.replace(now, documents=documents)
+        if settings.models:
+            session.models().endpoint("write")  # what is misnamed is told before anything is lost
+        if force and saved:
+            out.write_bytes(b"")
+        elif saved:
+            _note_changes(saved, now, err)
+        try:
+            done, tally = _answer_all(session, now, wanted, None if streamed else out, err)
+        except BaseException:
+            if force:
+                err.print("rookery: to go on where this stopped, leave --force out", markup=False)
+            raise
+    said = ", ".join(f"{n} {WORDED.get(stop, stop)}" for stop, n in sorted(tally.stops.items()))
     kept = f"; {done} were there already" if done else ""
     err.print(
         f"{len(wanted)} questions: {said or 'nothing to do'}{kept}", style="dim", markup=False
     )
-    if failed:
-        err.print(f"rookery: {failed} quotes NOT VERIFIED", markup=False)
+    if tally.unverified:
+        err.print(f"rookery: {tally.unverified} quotes NOT VERIFIED", markup=False)
         return UNVERIFIED
-    return NO_EVIDENCE if wanted and stops["no_evidence"] == len(wanted) else ANSWERED
+    return NO_EVIDENCE if wanted and tally.stops["no_evidence"] == len(wanted) else ANSWERED
 
 
 def _answer_all(
-    settings: Settings, session: Session, wanted: Sequence[Question], out: Path, err: Console
-) -> int:
-    """By processes of their own, or, where models are waited for, by threads of one session."""
+    session: Session,
+    made_with: MadeWith,
+    wanted: Sequence[Question],
+    out: Path | None,
+    err: Console,
+) -> "tuple[int, _Tally]":
+    """By processes of their own, or, where models are waited for, by threads of one session.
+
+    Gives how many answers were there already, and the tally of all.
+    """
+    settings, tally = session.settings, _Tally()
+    make: Callable[[], Answering] = partial(_answering, settings, made_with)
+    at_once, threads = cores(), bool(settings.models)
+    if threads:
+        make, at_once = (lambda: partial(_line, session, made_with)), session.models().at_once
     with Meter(err, "answering") as meter:
+        if out is None:
+            for number, line in enumerate(answer_each(wanted, make, at_once, threads), 1):
+                sys.stdout.write(line + "\n")
+                sys.stdout.flush()
+                tally.add(line)
+                meter(number, len(wanted))
+            return 0, tally
 
         def progress(done: int) -> None:
             meter(done, len(wanted))
 
-        if not settings.models:
-            return answer_all(wanted, out, partial(_answering, settings), cores(), progress)
-        at_once = session.models().at_once
-        return answer_all(wanted, out, lambda: partial(_line, session), at_once, progress, True)
+        done = answer_all(wanted, out, make, at_once, progress, threads)
+    if out.is_file():  # of a device or a pipe, what went there is gone
+        with out.open("rb") as lines:
+            for saved in lines:
+                tally.add(saved)
+    return done, tally
+
+
+def _is_standard_output(out: Path) -> bool:
+    """Whether `out` is `-` or another name of standard output, such as /dev/stdout."""
+    if str(out) == "-":
+        return True
+    try:
+        return os.path.samestat(out.stat(), os.fstat(sys.stdout.fileno()))
+    except (OSError, ValueError):  # there is no such file yet, or no file behind standard output
+        return False
+
+
+_SECRET = re.compile(r"//[^/@]*@")
+"""a name and a password in an address: answers are shown to others"""
+
+
+def _made_with(settings: Settings) -> MadeWith:
+    """What an answer depends on, but for the documents. Raises OSError for unreadable files."""
+    models = settings.models
+    endpoints = f"{_whole(models.endpoints)}{_mark(models.endpoints)}" if models.endpoints else ""
+    model, folder = models.model, ""
+    if model.startswith(SCRIPT):
+        script = model.removeprefix(SCRIPT)
+        model = f"{SCRIPT}{_whole(script)}{_mark(script)}"
+    elif model.startswith(LOCAL):
+        folder = model.removeprefix(LOCAL)
+        model = f"{LOCAL}{_whole(folder)}"
+    named = msgspec.structs.replace(
+        models,
+        model=model,
+        base_url=_SECRET.sub("//", models.base_url),
+        endpoints=endpoints,
+        tokens=None,
+        money=None,
+    )
+    kept = msgspec.structs.replace(
+        settings,
+        places=tuple(map(_whole, settings.places)),
+        engine=Settings().engine if settings.places else settings.engine,
+        models=named or Settings().models,
+        ranker=_whole(settings.ranker) if settings.ranker else "",
+    )
+    ranker = _files_digest(settings.ranker) if settings.ranker else "installed"
+    if not settings.ranker and missing():
+        ranker = ""
+    return MadeWith(__version__, kept, model=_files_digest(folder) if folder else "", ranker=ranker)
+
+
+def _whole(place: str) -> str:
+    """A place that means the same wherever the command is given."""
+    return place if place == BUNDLED or is_url(place) else str(path_of(place).resolve())
+
+
+def _mark(file: str) -> str:
+    """The digest of a file's content, to stand behind its name."""
+    return f" ({sha256(path_of(file).read_bytes()).hexdigest()[:12]})"
+
+
+def _files_digest(folder: str) -> str:
+    """Digest of the names, sizes and times of the files of a folder: weights are too large to
+    read for this."""
+    place = path_of(folder)
+    files = ((file.relative_to(place), file.stat()) for file in sorted(place.rglob("*")))
+    return digest_of("\n".join(f"{name} {at.st_size} {at.st_mtime_ns}" for name, at in files))
+
+
+class _Saved(msgspec.Struct):
+    """What is read of a line that was saved before."""
+
+    method: str
+    made_with: MadeWith | None = None
+
+
+def _saved(out: Path) -> list[_Saved]:
+    """What the whole lines of a file of answers were made with; nothing where there is no file.
+
+    Raises ValueError where it is another file than one of answers: it is not to be overwritten.
+    """
+    if not out.is_file():
+        return []
+    with out.open("rb") as lines:
+        whole = [line for line in lines if line.endswith(b"\n")]
+    found = []
+    for number, line in enumerate(whole, 1):
+        try:
+            found.append(msgspec.json.decode(line, type=_Saved))
+        except (msgspec.MsgspecError, ValueError) as error:
+            sentence = f"{out}, line {number} is not an answer of rookery ask: name another --out"
+            raise ValueError(sentence) from error
+    return found
+
+
+def _require_same(out: Path, saved: Sequence[_Saved], now: MadeWith) -> None:
+    """Raises ValueError where an answer was made with other settings than these."""
+    for number, line in enumerate(saved, 1):
+        if line.made_with:
+            differing = _differences(line.made_with.settings, now.settings)
+        else:
+            method = now.settings.method
+            differing = [] if line.method == method else [f"--method {line.method}, now {method}"]
+        if differing:
+            raise ValueError(
+                f"{out}, line {number} was made with other settings ({'; '.join(differing)}): "
+                "name another --out, or answer all again with --force"
+            )
+
+
+OPTIONS = {"places": "--in", "private": "--allow-private", "samples": "-n"}
+"""options that are not called as their setting is"""
+
+
+def _differences(before: Settings, now: Settings) -> list[str]:
+    """The options whose values differ, with both."""
+    old, new = _flat(before), _flat(now)
+    names = [name for name in new if old[name] != new[name]]
+    options = [OPTIONS.get(name, f"--{name.replace('_', '-')}") for name in names]
+    return [
+        f"{option} {_worded(old[name])}, now {_worded(new[name])}"
+        for name, option in zip(names, options, strict=True)
+    ]
+
+
+def _flat(settings: Settings) -> dict[str, object]:
+    """Every setting by its name, those of the models among them."""
+    every = msgspec.structs.asdict(settings)
+    return {**every, **msgspec.structs.asdict(every.pop("models"))}
+
+
+def _worded(value: object) -> str:
+    if value == SIDES:
+        return "--both-sides"
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, tuple):
+        return " ".join(map(str, value)) or "not given"
+    return "not given" if value in (None, "") else str(value)
+
+
+def _note_changes(saved: Sequence[_Saved], now: MadeWith, err: Console) -> None:
+    """Tell how many answers are older than the documents, the model, the ranker or Rookery."""
+    counted: Counter[str] = Counter()
+    for line in saved:
+        made = line.made_with
+        if made is None:
+            counted["do not say what they were made with, as version 0.1 wrote them"] += 1
+            continue
+        if made.version != now.version:
+            counted[f"were made by Rookery {made.version}"] += 1
+        for what, name in (("documents", "documents"), ("model", "model"), ("ranker", "ranker")):
+            if getattr(made, name) != getattr(now, name):
+                counted[f"were made before the {what} changed"] += 1
+    for why, count in counted.items():
+        err.print(
+            f"rookery: {count:,} of the answers that are there already {why}; they are kept: "
+            "--force answers all again",
+            markup=False,
+        )
 
 
 WORDED = {"end": "answered", "no_evidence": "without evidence"}
@@ -121,28 +367,28 @@ class _Line(msgspec.Struct):
     counts: dict[str, int]
 
 
-def _tally(out: Path) -> tuple[Counter[str], int]:
+class _Tally:
     """How the answers of a file ended, and how many of their quotes did not verify."""
-    stops: Counter[str] = Counter()
-    failed = 0
-    if not out.is_file():
-        return stops, failed  # a device or a pipe: what went there is gone
-    with out.open("rb") as lines:
-        for line in lines:
-            answered = msgspec.json.decode(line, type=_Line)
-            stops[answered.stop] += 1
-            failed += answered.counts["quotes"] - answered.counts["verified"]
-    return stops, failed
+
+    def __init__(self) -> None:
+        self.stops: Counter[str] = Counter()
+        self.unverified = 0
+
+    def add(self, line: str | bytes) -> None:
+        """Count one line."""
+        answered = msgspec.json.decode(line, type=_Line)
+        self.stops[answered.stop] += 1
+        self.unverified += answered.counts["quotes"] - answered.counts["verified"]
 
 
-def _answering(settings: Settings) -> Answering:
+def _answering(settings: Settings, made_with: MadeWith) -> Answering:
     """In a worker process: a session of its own, for as long as the process lives."""
-    return partial(_line, Session(settings))
+    return partial(_line, Session(settings), made_with)
 
 
-def _line(session: Session, question: Question) -> str:
+def _line(session: Session, made_with: MadeWith, question: Question) -> str:
     episode = session.answer(question)
-    return _answered(episode, _verified(session, episode)).to_json()
+    return _answered(episode, _verified(session, episode), made_with).to_json()
 
 
 def _verified(session: Session, episode: Episode) -> list[Verdict]:
@@ -152,10 +398,12 @@ def _verified(session: Session, episode: Episode) -> list[Verdict]:
     return verify(episode.answer, session.archive.find_quoted)
 
 
-def _answered(episode: Episode, verdicts: Sequence[Verdict]) -> Answered:
+def _answered(
+    episode: Episode, verdicts: Sequence[Verdict], made_with: MadeWith | None
+) -> Answered:
     good = sum(verdict.verified for verdict in verdicts)
     counts = {"quotes": len(verdicts), "verified": good, **episode.counts()}
-    return Answered(episode.question, episode.answer, episode.stop, episode.by, counts)
+    return Answered(episode.question, episode.answer, episode.stop, episode.by, counts, made_with)
 
 
 def _exit(episode: Episode, verdicts: Sequence[Verdict]) -> int:

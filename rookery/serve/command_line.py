@@ -76,7 +76,7 @@ def run_command(app: typer.Typer, arguments: Sequence[str]) -> int:
     if "_ROOKERY_COMPLETE" in os.environ:  # a shell asks how a word may go on
         app(prog_name="rookery")
     command = typer.main.get_command(app)
-    settings = {"help_option_names": ["-h", "--help"], "terminal_width": _columns()}
+    settings: dict[str, Any] = {"help_option_names": ["-h", "--help"], "terminal_width": _columns()}
     try:
         with command.make_context("rookery", list(arguments), **settings) as context:
             command.invoke(context)

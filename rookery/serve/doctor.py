@@ -26,6 +26,8 @@ from rookery.serve.terminal import StreamConsole, as_json
 
 LOW_DISK = 500_000_000
 """bytes free below which an index may not fit"""
+UNNAMED = "wikipedia"
+"""the engine that is tried where none is named"""
 SAMPLE = "Why do crows bring gifts?"
 """a question that the bundled pages answer"""
 WITHOUT_WEB = (
@@ -76,7 +78,7 @@ def _findings(engine: str, models: ModelSettings, private: bool, proxy: bool) ->
     yield _tried("store", _store)
     yield _tried("index", _index)
     yield _tried("extract", _answer)
-    searched = _tried("search", lambda: _search(engine or "wikipedia", private, proxy))
+    searched = _tried("search", lambda: _search(engine or UNNAMED, private, proxy))
     if searched.state == BAD:
         state = BAD if engine else WARNING
         searched = Finding("search", state, searched.detail + WITHOUT_WEB)
@@ -97,6 +99,8 @@ def _tried(what: str, look: Callable[[], str]) -> Finding:
         return Finding(what, GOOD, look())
     except Failed as failed:
         return Finding(what, BAD, f"{failed.failure.outcome}: {failed.failure.detail}")
+    except OSError as error:
+        return Finding(what, BAD, f"{error.filename}: {error.strerror}: make room or allow it")
 
 
 def _store() -> str:

@@ -29,12 +29,12 @@ ADDRESS = "http://127.0.0.1:8500"
 BOOTSTRAP = 1000
 """times that items are drawn anew for the intervals of `rookery judge agreement`"""
 
-judge = CommandGroup(help="What people judge: questions in, judgements out.")
+judge = CommandGroup(help="Have people judge answers: questions in, judgements out.")
 
 
 @judge.command()
 def init(store: DeskStore = "") -> None:
-    """Make the desk's store, or bring one up to date; what is in it stays."""
+    """Make the desk's store, or bring an older one up to date and keep what is in it."""
     place = _place(store)
     with _worded():
         from rookery.judge.store import init
@@ -48,12 +48,17 @@ def init(store: DeskStore = "") -> None:
 
 @judge.command()
 def invite(
-    name: Annotated[str, typer.Argument(help="Who is invited; the same name is the same person.")],
+    name: Annotated[
+        str,
+        typer.Argument(metavar="NAME", help="Who is invited; the same name is the same person."),
+    ],
     role: Annotated[
-        str, typer.Option(help="labeller, reviewer, researcher or admin.")
+        str, typer.Option(metavar="ROLE", help="labeller, reviewer, researcher or admin.")
     ] = "labeller",
-    days: Annotated[float, typer.Option(min=0, help="How long the link lets in.")] = 7,
-    address: Annotated[str, typer.Option(metavar="URL", help="Where the desk is.")] = ADDRESS,
+    days: Annotated[
+        float, typer.Option(metavar="NUMBER", min=0, help="Days for which the link works.")
+    ] = 7,
+    address: Annotated[str, typer.Option(metavar="URL", help="The address of the desk.")] = ADDRESS,
     store: DeskStore = "",
 ) -> None:
     """Print a link that lets one person in, once."""
@@ -77,18 +82,27 @@ def import_(
             "are compared), or a folder that rookery judge export wrote.",
         ),
     ],
-    form: Annotated[str, typer.Option(help="What people fill in: compare, demonstrate, ...")] = "",
-    batch: Annotated[str, typer.Option(metavar="NAME", help="What belongs together.")] = "",
+    form: Annotated[
+        str,
+        typer.Option(
+            metavar="FORM",
+            help="What people fill in: demonstrate, compare, or another form of the manual.",
+        ),
+    ] = "",
+    batch: Annotated[str, typer.Option(metavar="NAME", help="A name for what is imported.")] = "",
     raters: Annotated[
-        int | None, typer.Option(min=1, help="People before whom each item is put; 1.")
+        int | None,
+        typer.Option(metavar="NUMBER", min=1, help="People who judge each item; without it, one."),
     ] = None,
-    priority: Annotated[int, typer.Option(help="Higher is handed out first.")] = 0,
+    priority: Annotated[
+        int, typer.Option(metavar="NUMBER", help="Items with a higher one are handed out first.")
+    ] = 0,
     prelude: Annotated[
-        bool, typer.Option("--prelude", help="An attention check, before the rest of the batch.")
+        bool, typer.Option("--prelude", help="Everybody does these first, as a check of attention.")
     ] = False,
     store: DeskStore = "",
 ) -> None:
-    """Put questions or answers before people: all of a file, or none."""
+    """Hand questions or answers to people to judge: all of a file, or none."""
     if len(files) == 1 and files[0].is_dir():
         with _opened(store) as desk:
             from rookery.judge import snapshots
@@ -112,9 +126,13 @@ def import_(
 
 @judge.command()
 def export(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where the files are written.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to write to.")],
     name: Annotated[
-        str, typer.Option(help="Of the snapshot, new or frozen before; the folder's.")
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="A new snapshot's name, or that of one to write again; without it, the folder's.",
+        ),
     ] = "",
     batch: Batches = None,
     form: Annotated[
@@ -122,7 +140,7 @@ def export(
     ] = None,
     store: DeskStore = "",
 ) -> None:
-    """Freeze what was judged, and write it as files that rookery learn reads."""
+    """Freeze what was judged as a snapshot, and write the files that rookery learn reads."""
     with _opened(store) as desk:
         from rookery.judge import snapshots
         from rookery.judge.frozen import Wanted
@@ -145,7 +163,7 @@ def export(
 
 @judge.command()
 def stats(batch: OneBatch = None, as_json: AsJson = False, store: DeskStore = "") -> None:
-    """Show who did how much and how well, and what is left out."""
+    """Show how much each person judged, how well, and whose work is left out."""
     with _opened(store) as desk:
         from rookery.judge.quality import board
         from rookery.serve import tallies
@@ -156,7 +174,7 @@ def stats(batch: OneBatch = None, as_json: AsJson = False, store: DeskStore = ""
 
 @judge.command()
 def agreement(batch: OneBatch = None, as_json: AsJson = False, store: DeskStore = "") -> None:
-    """Show how far people agree: with researchers, with each other, and on what."""
+    """Show how far people agree with researchers and with each other, by form and field."""
     with _opened(store) as desk:
         from rookery.judge.quality import board
         from rookery.serve import tallies

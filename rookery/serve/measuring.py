@@ -30,19 +30,21 @@ if TYPE_CHECKING:
     from rookery.measure.bestofn import Curve
     from rookery.measure.figure import Figure
 
-measure = CommandGroup(help="Figures of what was answered and judged.")
+measure = CommandGroup(help="Compute figures from answers, judgements and training runs.")
 
 
 @measure.command()
 def battle(
     files: Compared,
     systems: Systems = None,
-    of: Annotated[str, typer.Option(metavar="SYSTEM", help="Only against each other one.")] = "",
+    of: Annotated[
+        str, typer.Option(metavar="SYSTEM", help="Only this system, against each other one.")
+    ] = "",
     majority: Majority = False,
     out: Folder = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show how often each system is preferred to each other."""
+    """Show how often each system is preferred to each other one."""
     with _worded():
         from rookery.serve.measuring_wins import beaten, met
 
@@ -54,13 +56,18 @@ def strength(
     files: Compared,
     systems: Systems = None,
     ties: Annotated[
-        float, typer.Option(min=0, help="Ties put between any two that met, as a prior.")
+        float,
+        typer.Option(
+            metavar="NUMBER",
+            min=0,
+            help="Ties to add between any two systems that were compared, as a prior.",
+        ),
     ] = 0.0,
     majority: Majority = False,
     out: Folder = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show how strong each system is (Bradley and Terry)."""
+    """Show the strength of each system, by the Bradley-Terry model."""
     with _worded():
         from rookery.serve.measuring_wins import met, strengths
 
@@ -75,7 +82,7 @@ def best_of(
     out: Folder = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what the best of n answers is worth, for all n."""
+    """Show the reward of the best of n answers, for each n."""
     with _worded():
         from rookery.serve.measuring_wins import best
 
@@ -87,14 +94,16 @@ def compute(
     files: Rewarded,
     cost: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=NUMBER", help="Of one answer of a system; may be repeated."),
+        typer.Option(
+            metavar="NAME=NUMBER", help="The cost of one answer of a system; may be repeated."
+        ),
     ] = None,
     reward: Reward = None,
     validation: Validation = None,
     out: Folder = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show which system and n are worth most for a budget."""
+    """Show which system and which n give the most reward for a budget."""
     with _worded():
         from rookery.serve.measuring_wins import bought
 
@@ -107,12 +116,14 @@ def coverage(
     files: Answered,
     ratings: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help='Ratings on the scale "good", in place of gold answers.'),
+        typer.Option(
+            metavar="FILE", help='Ratings by people on the scale "good", in place of gold answers.'
+        ),
     ] = None,
     out: Folder = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show how good answers are when the least sure are declined."""
+    """Show how good the answers are when those with the lowest scores are declined."""
     with _worded():
         from rookery.serve.measuring_rated import covered
 
@@ -123,20 +134,20 @@ def coverage(
 def frontier(
     runs: Annotated[
         list[str],
-        typer.Argument(metavar="[NAME=]DIR...", help="Runs of rookery learn reinforce."),
+        typer.Argument(metavar="[NAME=]DIR...", help="Folders of runs of rookery learn reinforce."),
     ],
     samples: Annotated[
         list[Path] | None,
         typer.Option(
             metavar="FILE",
-            help='Lines {"rewards": [...]}, one a question, of answers of the policy that the '
-            "runs began with: the optimum is drawn, too.",
+            help='Lines {"rewards": [...]}, one a question, of answers by the policy that the runs '
+            "began with; with them the optimum is drawn too.",
         ),
     ] = None,
     out: Folder = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show how much reward runs have at which distance."""
+    """Show the reward of runs against their KL divergence from the policy they began with."""
     with _worded():
         from rookery.serve.measuring_wins import reached
 
@@ -146,11 +157,13 @@ def frontier(
 @measure.command()
 def rouge(
     files: Answered,
-    stem: Annotated[bool, typer.Option("--stem", help="Endings of words do not count.")] = False,
+    stem: Annotated[
+        bool, typer.Option("--stem", help="Compare stems of words, without their endings.")
+    ] = False,
     out: Folder = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the words that answers share with the gold ones."""
+    """Show the overlap of answers with gold answers (ROUGE)."""
     with _worded():
         from rookery.serve.measuring_answers import overlaps
 
@@ -161,12 +174,16 @@ def rouge(
 def copying(
     files: Answered,
     show: Annotated[
-        str, typer.Option(metavar="WHAT", help="novel, repeated, openings or places.")
+        str,
+        typer.Option(
+            metavar="WHAT",
+            help="What to show: novel (new words), repeated, openings, or places in the source.",
+        ),
     ] = "novel",
     out: Folder = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what answers copy from their sources, and repeat."""
+    """Show how much answers copy from their sources and repeat themselves."""
     with _worded():
         from rookery.serve.measuring_answers import copies
 
@@ -175,7 +192,7 @@ def copying(
 
 @measure.command()
 def exact(files: Answered, out: Folder = None, as_json: AsJson = False) -> None:
-    """Show how often answers are gold ones."""
+    """Show how often answers equal a gold answer (exact match)."""
     with _worded():
         from rookery.serve.measuring_answers import exact
 
@@ -187,12 +204,12 @@ def leakage(
     files: Answered,
     train: Annotated[
         list[Path] | None,
-        typer.Option(metavar="FILE", help="Questions of training; may be repeated."),
+        typer.Option(metavar="FILE", help="Questions that were trained on; may be repeated."),
     ] = None,
     out: Folder = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show answers that are right, by what training has seen."""
+    """Show how many answers are right, apart for questions that training has seen."""
     with _worded():
         from rookery.serve.measuring_answers import leaks
 
@@ -203,7 +220,7 @@ def leakage(
 def truthful(
     files: Rated, systems: Systems = None, out: Folder = None, as_json: AsJson = False
 ) -> None:
-    """Show how truthful and informative answers are."""
+    """Show the share of answers that people rate as truthful and as informative."""
     with _worded():
         from rookery.serve.measuring_rated import truths
 
@@ -214,7 +231,7 @@ def truthful(
 def supported(
     files: Rated, systems: Systems = None, out: Folder = None, as_json: AsJson = False
 ) -> None:
-    """Show how many answers are supported and plausible."""
+    """Show the share of answers that people rate as supported and as plausible."""
     with _worded():
         from rookery.serve.measuring_rated import support
 
@@ -225,7 +242,7 @@ def supported(
 def criteria(
     files: Rated, systems: Systems = None, out: Folder = None, as_json: AsJson = False
 ) -> None:
-    """Show what people make of answers and references."""
+    """Show how people rate answers and references, by criterion."""
     with _worded():
         from rookery.serve.measuring_rated import judged
 
@@ -234,7 +251,7 @@ def criteria(
 
 @measure.command()
 def citations(files: Answered, out: Folder = None, as_json: AsJson = False) -> None:
-    """Show how many statements are cited, and citations of use."""
+    """Show citation recall and precision."""
     with _worded():
         from rookery.serve.measuring_answers import citing
 
@@ -245,17 +262,22 @@ def citations(files: Answered, out: Folder = None, as_json: AsJson = False) -> N
 def ranking(
     triples: Annotated[
         list[str] | None,
-        typer.Option(metavar="FILE", help="Questions, references, answers; may be repeated."),
+        typer.Option(
+            metavar="FILE", help="Questions with references and answers; may be repeated."
+        ),
     ] = None,
     episodes: Annotated[
-        list[str] | None, typer.Option(metavar="FILE", help="Episodes; may be repeated.")
+        list[str] | None,
+        typer.Option(
+            metavar="FILE", help="Episodes, as rookery ask --trace writes them; may be repeated."
+        ),
     ] = None,
     squad: Annotated[
-        list[str] | None, typer.Option(metavar="FILE", help="SQuAD's; may be repeated.")
+        list[str] | None, typer.Option(metavar="FILE", help="A file of SQuAD; may be repeated.")
     ] = None,
     ranker: Annotated[
         list[str] | None,
-        typer.Option(metavar="[NAME=]DIR", help="An encoder; may be repeated."),
+        typer.Option(metavar="[NAME=]DIR", help="The folder of an encoder; may be repeated."),
     ] = None,
     out: Folder = None,
     as_json: AsJson = False,
@@ -271,9 +293,9 @@ def ranking(
 
 @measure.command()
 def probes(
-    kind: Annotated[str, typer.Argument(metavar="stance|point", help="Which ones.")],
+    kind: Annotated[str, typer.Argument(metavar="stance|point", help="The probes to print.")],
 ) -> None:
-    """Print the probe questions, for rookery ask --batch."""
+    """Print probe questions, to be answered by rookery ask --batch."""
     with _worded():
         from rookery.serve.measuring_answers import probing
 
@@ -282,11 +304,11 @@ def probes(
 
 @measure.command()
 def stance(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="Answers to the probes of stance.")],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="Answers to the stance probes.")],
     out: Folder = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show whether answers lean as their questions do."""
+    """Show whether answers take the side that their questions suggest (stance probes)."""
     with _worded():
         from rookery.serve.measuring_answers import stances
 
@@ -295,7 +317,7 @@ def stance(
 
 @measure.command()
 def point(files: Answered, out: Folder = None, as_json: AsJson = False) -> None:
-    """Show which place answers take for everybody's."""
+    """Show which part of the world answers assume where the question names none."""
     with _worded():
         from rookery.serve.measuring_answers import points
 
@@ -310,7 +332,7 @@ def actions(
     out: Folder = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show how often which command is given, and its tokens."""
+    """Show how often each browser command is given, and how many tokens it takes."""
     with _worded():
         from rookery.serve.measuring_answers import acted
 
@@ -319,9 +341,11 @@ def actions(
 
 @measure.command()
 def report(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="With figures, below it, too.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="A folder of figures, subfolders included.")
+    ],
 ) -> None:
-    """Write all figures of a folder, and what recipes found, as one page."""
+    """Write all figures of a folder and the findings of recipes as one page."""
     with _worded():
         from rookery.measure.report import write_report
 

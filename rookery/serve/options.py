@@ -10,110 +10,195 @@ Places = Annotated[
     typer.Option(
         "--in",
         metavar="PATH_OR_URL",
-        help="A folder, a file, a site (https://host/prefix/) or rookery:corvids; may be repeated. "
-        "Without it the web is searched.",
+        help="What to answer from: a folder, a file, a site (https://host/prefix/), or "
+        "rookery:corvids, the little web that comes with Rookery; may be repeated. Without it "
+        "the web is searched.",
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-AsLines = Annotated[bool, typer.Option("--json", help="Print JSON objects, one a line.")]
-Private = Annotated[
-    bool, typer.Option("--allow-private", help="Also open addresses of this machine or network.")
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object, also for errors.")]
+AsLines = Annotated[
+    bool, typer.Option("--json", help="Print JSON, one object a line, also for errors.")
 ]
-Proxy = Annotated[bool, typer.Option("--proxy", help="Use the proxy that the environment names.")]
+Private = Annotated[
+    bool,
+    typer.Option("--allow-private", help="Also open addresses of this machine and its network."),
+]
+Proxy = Annotated[bool, typer.Option("--proxy", help="Use the proxy that HTTPS_PROXY names.")]
 Method = Annotated[
-    str, typer.Option(help="How to answer: extract, or by a model: webgpt, gophercite, webglm.")
+    str,
+    typer.Option(
+        metavar="METHOD",
+        help="How to answer: extract quotes the documents and needs no model; webglm, gophercite "
+        "and webgpt have a model write the answer.",
+    ),
 ]
 Model = Annotated[
     str,
     typer.Option(
         metavar="NAME",
-        help="The model of an OpenAI-compatible server; path:DIR, one on this machine; script:FILE,"
-        " what a file says.",
+        help="The model that writes: its name at an OpenAI-compatible server; path:DIR for one "
+        "on this machine; script:FILE for one that says the lines of a file.",
     ),
 ]
 BaseUrl = Annotated[
-    str, typer.Option(metavar="URL", help="Where it is served; the key is in OPENAI_API_KEY.")
+    str,
+    typer.Option(
+        metavar="URL", help="Where the model is served; the key is read from OPENAI_API_KEY."
+    ),
 ]
 Samples = Annotated[
-    int | None, typer.Option("-n", min=1, help="Answers that a model writes to choose among.")
+    int | None,
+    typer.Option(
+        "-n",
+        metavar="NUMBER",
+        min=1,
+        help="Answers that the model writes, of which the best is given.",
+    ),
 ]
 Endpoints = Annotated[
     str,
     typer.Option(
-        metavar="FILE", help="Tables named browse, write and default: a model for each role."
+        metavar="FILE",
+        help="A TOML file with a model for each role, in tables named browse, write and default.",
     ),
 ]
 Worth = Annotated[
     float,
     typer.Option(
-        min=0, help="Draw fewer than -n where one more is not expected to add this to the score."
+        metavar="NUMBER",
+        min=0,
+        help="Stop before -n answers are written when one more is not expected to raise the score "
+        "by this much.",
     ),
 ]
 CapTokens = Annotated[
-    int | None, typer.Option(min=0, help="Tokens that models may take in all, prompts included.")
+    int | None,
+    typer.Option(
+        metavar="NUMBER", min=0, help="Most tokens that models may use, prompts included."
+    ),
 ]
 CapMoney = Annotated[
-    float | None, typer.Option(min=0, help="The same in money, by the prices of --endpoints.")
+    float | None,
+    typer.Option(
+        metavar="NUMBER",
+        min=0,
+        help="Most money that models may cost, by the prices in --endpoints.",
+    ),
 ]
 Decline = Annotated[
     float | None,
     typer.Option(
+        metavar="NUMBER",
         min=0,
         max=1,
-        help="Least share of what is answered that is to be good: a promise, after rookery "
-        "calibrate. Of extract: decline answers less likely than this to be right.",
+        help="Decline rather than answer badly. With extract: decline answers that are less likely "
+        "than this to be right; 0.2 without it. With a model: the share of the given answers that "
+        "must be good, which needs rookery calibrate first.",
     ),
 ]
 Engine = Annotated[
-    str, typer.Option(help="wikipedia, wikipedia:LANGUAGE, searxng:URL, brave or google.")
+    str,
+    typer.Option(
+        metavar="ENGINE",
+        help="What searches the web: wikipedia, wikipedia:LANGUAGE, searxng:URL, brave or google.",
+    ),
 ]
 Ranker = Annotated[
     str,
-    typer.Option(metavar="DIR", help="An encoder that rookery learn retrieve wrote, to rank with."),
+    typer.Option(
+        metavar="DIR",
+        help="Rank passages with the encoder in this folder, as rookery learn retrieve writes it.",
+    ),
 ]
-Offline = Annotated[bool, typer.Option("--offline", help="Only what was opened or said before.")]
+Offline = Annotated[
+    bool,
+    typer.Option("--offline", help="Use only pages and model answers that are stored already."),
+]
 Batch = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="Answer each question of a JSONL file; - is the input."),
+    typer.Option(
+        metavar="FILE",
+        help='Answer a file of questions, one a line as {"id": "1", "text": "Why ...?"}; '
+        "- is standard input.",
+    ),
 ]
 Out = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Where --batch writes; resumes there.")
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Where --batch writes, a JSON line for each question; goes on there where an earlier "
+        "run with the same settings stopped. - is standard output.",
+    ),
+]
+Force = Annotated[
+    bool,
+    typer.Option("--force", help="With --batch: answer all again, in place of what is in --out."),
+]
+Quotes = Annotated[
+    int | None,
+    typer.Option(
+        "-q",
+        "--quotes",
+        metavar="NUMBER",
+        min=1,
+        max=20,
+        help="Quotes that an answer has at most, with --both-sides on each side; 3, and of "
+        "webglm 5, of webgpt and gophercite as many as the model makes.",
+    ),
+]
+Passages = Annotated[
+    bool,
+    typer.Option(
+        "--passages",
+        help="Also show what was searched and found, and why the answer was chosen or declined.",
+    ),
 ]
 Trace = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Append the whole episode as a JSON line.")
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Append all that was done for the answer to this file, as a JSON line.",
+    ),
 ]
 BothSides = Annotated[
     bool,
     typer.Option(
         "--both-sides",
-        help="Show apart what speaks for and against the claim that the question assumes.",
+        help="Show what speaks for, and apart from it what speaks against, the claim that the "
+        "question assumes.",
     ),
 ]
-Config = Annotated[Path, typer.Option("--config", metavar="FILE", help="What is learnt, in TOML.")]
+Config = Annotated[
+    Path, typer.Option("--config", metavar="FILE", help="The settings of the training, in TOML.")
+]
 RunFolder = Annotated[
-    Path | None, typer.Option("--out", metavar="DIR", help="Where the run is kept; resumes there.")
+    Path | None,
+    typer.Option(
+        "--out", metavar="DIR", help="The folder of the run; a run that stopped there goes on."
+    ),
 ]
 AtDesk = Annotated[
     str,
     typer.Option(
         "--desk",
         metavar="STORE",
-        help="The desk's store, a file or postgresql://HOST/NAME: people there compare where the "
-        "file has [labels], and anyone may stop the run.",
+        help="The desk's store, a file or postgresql://HOST/DATABASE. People at the desk compare "
+        "samples if the settings have [labels], and anyone there may stop the run.",
     ),
 ]
-Board = Annotated[bool, typer.Option("--board", help="Also write files for TensorBoard.")]
+Board = Annotated[bool, typer.Option("--board", help="Also write logs for TensorBoard.")]
 DeskStore = Annotated[
     str,
     typer.Option(
         "--store",
         metavar="PLACE",
-        help="The desk's store: a file, or postgresql://USER@HOST/DATABASE. Without it, one among "
-        "the user's data.",
+        help="The desk's store: a file, or postgresql://USER@HOST/DATABASE. Without it, a file in "
+        "your data folder.",
     ),
 ]
 OneBatch = Annotated[
-    str | None, typer.Option("--batch", metavar="NAME", help="Only this batch; without it, all.")
+    str | None,
+    typer.Option("--batch", metavar="NAME", help="Only this batch; without it, all of them."),
 ]
 Batches = Annotated[
     list[str] | None,

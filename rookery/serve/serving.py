@@ -40,10 +40,17 @@ STORE = "desk.sqlite"
 
 Kept = Annotated[
     str,
-    typer.Option("--store", metavar="PLACE", help="A file, or postgresql://USER@HOST/DATABASE."),
+    typer.Option(
+        "--store",
+        metavar="PLACE",
+        help="Where questions, answers and the desk are kept: a file, or "
+        "postgresql://USER@HOST/DATABASE. Without it, a file in your data folder.",
+    ),
 ]
-Host = Annotated[str, typer.Option(help="The address to listen at.")]
-Port = Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free.")]
+Host = Annotated[str, typer.Option(metavar="HOST", help="The address to listen at.")]
+Port = Annotated[
+    int, typer.Option(metavar="NUMBER", min=0, max=65535, help="The port; 0 takes any free one.")
+]
 
 serve = CommandGroup()
 
@@ -65,21 +72,35 @@ def everything(
     offline: Offline = False,
     private: Private = False,
     proxy: Proxy = False,
-    workers: Annotated[int, typer.Option(min=1, help="Processes that answer.")] = 1,
+    workers: Annotated[
+        int, typer.Option(metavar="NUMBER", min=1, help="Processes that answer.")
+    ] = 1,
     at_once: Annotated[
-        int, typer.Option(min=1, help="Questions that each process answers at the same time.")
+        int,
+        typer.Option(
+            metavar="NUMBER", min=1, help="Questions that each process answers at the same time."
+        ),
     ] = 4,
     behind_proxy: Annotated[
-        bool, typer.Option("--behind-proxy", help="Trust X-Forwarded-*: only a proxy gets here.")
+        bool,
+        typer.Option(
+            "--behind-proxy", help="Trust X-Forwarded headers, because only a proxy reaches it."
+        ),
     ] = False,
     log: Annotated[
-        bool, typer.Option("--log", help="A line of JSON for each request, on standard error.")
+        bool, typer.Option("--log", help="Log each request as a line of JSON on standard error.")
     ] = False,
     team: Annotated[
-        bool, typer.Option("--team", help="A service on PostgreSQL: --log, and no first link.")
+        bool,
+        typer.Option(
+            "--team", help="Run as a service on PostgreSQL: with --log, and no link to enter."
+        ),
     ] = False,
 ) -> None:
-    """Pages for people: ask, read the answer and its quotes; and the desk."""
+    """Serve web pages to ask and to judge, and the HTTP API; or a command below.
+
+    The pages are for people on this machine until --host says otherwise. Ctrl-C ends it.
+    """
     if context.invoked_subcommand:
         return
     if team and "://" not in store:
@@ -114,7 +135,7 @@ def desk(
     private: Private = False,
     proxy: Proxy = False,
 ) -> None:
-    """Open the desk alone, where people demonstrate, compare and rate."""
+    """Serve the desk alone, where people demonstrate, compare and rate."""
     _complete()
     from rookery.serve.running import Running
     from rookery.serve.session import Settings
@@ -125,15 +146,27 @@ def desk(
 
 @serve.command()
 def key(
-    name: Annotated[str, typer.Argument(help="Whose key it is: a program, or a person.")],
-    per_minute: Annotated[int, typer.Option(min=1, help="Requests a minute.")] = 600,
+    name: Annotated[
+        str,
+        typer.Argument(metavar="NAME", help="Whose key it is: that of a program or a person."),
+    ],
+    per_minute: Annotated[
+        int, typer.Option(metavar="NUMBER", min=1, help="Requests that it may send a minute.")
+    ] = 600,
     budget: Annotated[
-        float | None, typer.Option(min=0, help="Answers in all; without it, as many as it takes.")
+        float | None,
+        typer.Option(
+            metavar="NUMBER",
+            min=0,
+            help="Answers that it may ask for in all; without it, any number.",
+        ),
     ] = None,
-    revoke: Annotated[bool, typer.Option("--revoke", help="End the key of this name.")] = False,
+    revoke: Annotated[
+        bool, typer.Option("--revoke", help="End the key of this name, and make none.")
+    ] = False,
     store: Kept = "",
 ) -> None:
-    """Print a new key for the HTTP API, once; an older one of the same name ends."""
+    """Make a key for the HTTP API and print it, once; an older one of the same name ends."""
     _complete()
     from rookery.serve.web import api_keys
 

@@ -17,16 +17,17 @@ from rich.table import Column
 from rookery.browse.archive import Archive
 from rookery.browse.fetch import Fetcher
 from rookery.browse.places import is_url, open_library, path_of
-from rookery.cite.rank import Similarity
+from rookery.browse.rules import Rules
+from rookery.cite.rank import Observer, Similarity
 from rookery.draft.calibrated import least_score, scored_by, threshold_for
 from rookery.draft.decline import Calibration
 from rookery.draft.extract import ExtractSettings, extract
-from rookery.draft.gophercite import gophercite
+from rookery.draft.gophercite import GopherCiteSettings, gophercite
 from rookery.draft.remote import Model
 from rookery.draft.sides import BY as SIDES
-from rookery.draft.sides import both_sides
-from rookery.draft.webglm import webglm
-from rookery.draft.webgpt import webgpt
+from rookery.draft.sides import SidesSettings, both_sides
+from rookery.draft.webglm import WebglmSettings, webglm
+from rookery.draft.webgpt import WebgptSettings, webgpt
 from rookery.draft.write import Choosing, failed
 from rookery.records import Episode, Failed, Failure, Library, Page, Question, Quote
 from rookery.serve.exits import MISTAKES
@@ -46,7 +47,7 @@ class Closing(Protocol):
     def close(self) -> None: ...
 
 
-class Settings(msgspec.Struct, frozen=True):
+class Settings(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the command line said; enough to open the same session in another process."""
 
     places: tuple[str, ...] = ()
@@ -59,10 +60,18 @@ class Settings(msgspec.Struct, frozen=True):
     models: ModelSettings = ModelSettings()
     ranker: str = ""
     """a folder with the encoder of the dense ranker; empty: the one that is installed"""
+    quotes: int | None = None
+    """that an answer has at most; None: as many as the method gives"""
 
     def about(self) -> str:
         """All that an answer by a model depends on, but the question and the model."""
-        here = Settings(self.places, self.engine, method=self.method, ranker=self.ranker)
+        here = Settings(
+            self.places,
+            self.engine,
+            method=self.method,
+            ranker=self.ranker,
+            quotes=self.quotes,
+        )
         return msgspec.json.encode(here).decode()
 
 
@@ -93,6 +102,10 @@ class Session:
         self._calibration: Calibration | None = None
         self.heard: Callable[[str], None] = lambda said: None
         """is told each command that a model gives the text browser"""
+        self.watch: Callable[[Library], Library] = lambda library: library
+        """makes the library that a method asks of the one that is open"""
+        self.observe: Observer = lambda ranked: None
+        """is told the passages as a method ranks them"""
         self.tell: Callable[[str], None] | None = None
         """is told what a model writes, as far as it has come"""
 
@@ -152,26 +165,41 @@ class Session:
         return msgspec.structs.replace(episode, failures=failures)
 
     def _answered(self, question: Question) -> Episode:
-        if self.settings.method == "extract":
-            decline = self.settings.decline
-            settings = ExtractSettings() if decline is None else ExtractSettings(decline=decline)
-            return extract(question, self.open_library(), self._ranker(), settings)
-        if not self.settings.models:
-            return both_sides(question, self.open_library(), self._ranker())
-        about, write = self.settings.about(), partial(self._written, question)
+        s = self.settings
+        if s.method == "extract":
+            quoting = ExtractSettings()
+            if s.decline is not None:
+                quoting = msgspec.structs.replace(quoting, decline=s.decline)
+            if s.quotes is not None:
+                quoting = msgspec.structs.replace(quoting, quotes=s.quotes)
+            library = self.watch(self.open_library())
+            return extract(question, library, self._ranker(), quoting, self.observe)
+        if not s.models:
+            return self._sides(question, self.watch(self.open_library()))
+        about, write = s.about(), partial(self._written, question)
         return self.models().answer(question, about, self.open_library, write)
 
     def _written(self, question: Question, kept: Kept) -> Episode:
         """The answer of a model, by the method that the settings name."""
-        library, models = kept
+        models, library, most = kept.model, self.watch(kept.library), self.settings.quotes
         if self.settings.method == "webgpt":
             choosing, browser, writer = self._choosing(1), models("browse"), models("write")
-            return webgpt(question, library, browser, writer, choosing, heard=self.heard)
+            browsing = WebgptSettings(Rules(quotes=most or 0))
+            return webgpt(question, library, browser, writer, choosing, browsing, self.heard)
         if self.settings.method == SIDES:
-            return both_sides(question, library, self._ranker(), models("write"))
+            return self._sides(question, library, models("write"))
         if self.settings.method == "gophercite":
             return self._quoting(question, library, models("write"))
-        return webglm(question, library, models("write"), self._ranker(), self._choosing(1))
+        reading = WebglmSettings() if most is None else WebglmSettings(references=most)
+        choosing = self._choosing(1)
+        return webglm(
+            question, library, models("write"), self._ranker(), choosing, reading, self.observe
+        )
+
+    def _sides(self, question: Question, library: Library, model: Model | None = None) -> Episode:
+        most = self.settings.quotes
+        sides = SidesSettings() if most is None else SidesSettings(quotes=most)
+        return both_sides(question, library, self._ranker(), model, sides, self.observe)
 
     def _quoting(self, question: Question, library: Library, model: Model) -> Episode:
         """GopherCite's answer, of a model that is held to quotes where it can be."""
@@ -180,7 +208,10 @@ class Session:
             hold, unheld = self.models().holding(model)
         except Failed as error:
             return failed(question, "gophercite", error)
-        episode = gophercite(question, library, model, ranker, choosing, hold=hold)
+        quoting = GopherCiteSettings(quotes=self.settings.quotes or 0)
+        episode = gophercite(
+            question, library, model, ranker, choosing, quoting, hold, self.observe
+        )
         failures = (*episode.failures, *filter(None, [unheld]))
         return msgspec.structs.replace(episode, failures=failures)
 

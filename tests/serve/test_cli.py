@@ -40,7 +40,9 @@ def test_json_is_one_object_that_is_the_record(run: Run) -> None:
         "quotes": len(answered.answer.quotes),
         "verified": len(answered.answer.quotes),
     }
-    assert set(json.loads(out)) == {"question", "answer", "stop", "method", "counts"}
+    assert set(json.loads(out)) == {
+        *("question", "answer", "stop", "method", "counts", "made_with")
+    }
 
 
 def test_a_question_from_standard_input_is_answered_alike(run: Run) -> None:
@@ -78,6 +80,79 @@ def test_trace_appends_episodes_that_round_trip(run: Run, tmp_path: Path) -> Non
         episode = Episode.from_json(line)
         assert episode.to_json() == line
         assert episode.answer == said.answer
+
+
+# How many quotes, and why these
+
+
+def test_quotes_are_at_most_as_many_as_are_asked_for(run: Run) -> None:
+    counted = []
+    for most in (1, 2, 3, 6):
+        answered = Answered.from_json(run("ask", GIFTS, *CORVIDS, "-q", str(most), "--json").out)
+        assert answered.answer is not None
+        counted.append(len(answered.answer.quotes))
+        assert len(answered.answer.quotes) <= most
+    assert counted[:3] == [1, 2, 3]
+    assert counted[3] > 3
+    assert run("ask", GIFTS, *CORVIDS, "--quotes", "3").out == run("ask", GIFTS, *CORVIDS).out
+    sides = run("ask", "Can crows recognise human faces?", *CORVIDS, "--both-sides", "-q", "1")
+    assert sides.out.count("\n[") <= 2
+
+
+def test_passages_say_what_was_searched_found_and_chosen(run: Run) -> None:
+    plain, shown = run("ask", GIFTS, *CORVIDS), run("ask", GIFTS, *CORVIDS, "--passages")
+    assert shown.out.startswith(plain.out)
+    answered = Answered.from_json(run("ask", GIFTS, *CORVIDS, "--passages", "--json").out)
+    report, answer = answered.passages, answered.answer
+    assert report is not None
+    assert answer is not None
+    assert report.libraries == ("rookery:corvids",)
+    assert [(search.query, search.found) for search in report.searches] == [(GIFTS, 20)]
+    assert [each.rank for each in report.found] == list(range(1, len(report.found) + 1))
+    scores = [each.score for each in report.found]
+    assert scores == sorted(scores, reverse=True)
+    for number, quote in enumerate(answer.quotes, 1):
+        [holding] = [each for each in report.found if number in each.quotes]
+        assert (holding.url, holding.digest) == (quote.url, quote.digest)
+        assert holding.start < quote.end
+        assert quote.start < holding.end
+    assert (report.score, report.threshold) == (answer.score, 0.2)
+    assert report.reason.startswith(f"answered: score {answer.score:.4g} reaches 0.2")
+    lines = shown.out.splitlines()
+    assert "Searched rookery:corvids:" in lines
+    assert f"  “{GIFTS}”: 20 results" in lines
+    assert lines[-1] == f"A{report.reason[1:]}"
+    for each in report.found:
+        [at] = [n for n, line in enumerate(lines) if line.startswith(f"{each.rank:>4}  ")]
+        assert f"{each.score:.2f}" in lines[at]
+        assert " ".join(each.title.split()) in lines[at]
+        assert " ".join(each.text.split()) == lines[at + 1].strip()
+
+
+def test_passages_say_why_it_declined(run: Run) -> None:
+    asked = ("ask", "Who won the 1998 world cup?", *CORVIDS, "--passages")
+    answered = Answered.from_json(run(*asked, "--json", "--decline", "0.4").out)
+    report = answered.passages
+    assert report is not None
+    assert answered.answer is not None
+    assert answered.answer.declined
+    assert report.found
+    assert report.reason.startswith(f"declined: score {answered.answer.score:.4g} is below 0.4")
+    unknown = run("ask", "Xyzzy?", *CORVIDS, "--passages")
+    assert unknown.code == 3
+    assert "“Xyzzy?”: 0 results" in unknown.out
+    assert "Declined: no sentence was found" in unknown.out
+
+
+def test_passages_say_what_could_not_be_searched(run: Run) -> None:
+    asked = ("ask", "Do jays play?", "--engine", NOWHERE, "--allow-private", "--passages")
+    result = run(*asked)
+    assert result.code == 4
+    assert f"Searched the web, by {NOWHERE}:" in result.out
+    assert "“Do jays play?”: search_failed" in result.out
+    report = Answered.from_json(run(*asked, "--json").out).passages
+    assert report is not None
+    assert (report.found, report.reason) == ((), "no evidence")
 
 
 # The network

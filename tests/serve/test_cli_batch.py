@@ -68,7 +68,8 @@ def test_a_file_of_other_answers_is_left_alone(run: Run, tmp_path: Path) -> None
     out.write_text(other, "utf-8")  # the same id, but another question
     code, _, err = run("ask", "--batch", asked, "--out", out, *CORVIDS)
     assert code == 2
-    assert "line 1 does not answer the question of that line: name another --out" in err
+    assert "line 1 does not answer the question of that line as it is now" in err
+    assert "--force" in err
     assert out.read_text("utf-8") == other
 
 
@@ -82,6 +83,186 @@ def test_a_full_disk_is_a_sentence(home: Path, run: Run, tmp_path: Path) -> None
         command = started(home, "browse", bundled() / "faces.html", out=full.fileno())
         assert b"No space left on device" in command.communicate()[1]
     assert command.returncode == 2
+
+
+# What a file of answers was made with
+
+
+BATCH = "ask", "--batch"
+
+
+@pytest.fixture
+def docs(tmp_path: Path) -> Path:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "jays.html").write_text(article("Jays", "Jays bury acorns in September."))
+    (tmp_path / "q.jsonl").write_text('{"id": "1", "text": "What do jays bury?"}\n')
+    return tmp_path / "docs"
+
+
+def test_other_settings_are_refused_and_named(run: Run, docs: Path) -> None:
+    asked, out = docs.parent / "q.jsonl", docs.parent / "a.jsonl"
+    batch = (*BATCH, asked, "--out", out)
+    assert run(*batch, "--in", docs).code == 0
+    before = out.read_bytes()
+    other = docs.parent / "other"
+    other.mkdir()
+    (other / "crows.html").write_text(article("Crows", "Crows bury nuts."))
+    (docs.parent / "said.jsonl").write_text('"Jays bury acorns [1]."')
+    script = f"script:{docs.parent / 'said.jsonl'}"
+    refused = {
+        ("--in", other): f"--in {docs}, now {other}",
+        ("--in", docs, "--in", other): f"--in {docs}, now {docs} {other}",
+        (): f"--in {docs}, now not given",
+        ("--engine", "google"): "now not given; --engine wikipedia, now google",
+        ("--in", docs, "--decline", "0.3"): "--decline not given, now 0.3",
+        ("--in", docs, "-q", "2"): "--quotes not given, now 2",
+        ("--in", docs, "--both-sides"): "--method extract, now --both-sides",
+        ("--in", docs, "--allow-private"): "--allow-private off, now on",
+        ("--in", docs, "--method", "webglm", "--model", script): "--method extract, now webglm",
+        ("--in", docs, "--offline"): "--offline off, now on",
+    }
+    for settings, said in refused.items():
+        code, _, err = run(*batch, *settings)
+        assert (code, said in err) == (2, True), (settings, err)
+        assert "name another --out, or answer all again with --force" in err
+        assert out.read_bytes() == before
+    same = run(*batch, "--in", docs.parent / "other" / ".." / "docs", "--engine", "google")
+    assert (same.code, "1 were there already" in same.err) == (0, True)  # the same folder
+    assert "changed" not in same.err
+    assert run(*batch, "--in", other, "--force").code == 0
+    [line] = out.read_bytes().splitlines()
+    made_with = Answered.from_json(line).made_with
+    assert made_with is not None
+    assert made_with.settings.places == (str(other),)
+    assert b"Crows bury nuts." in line
+
+
+def test_a_model_s_settings_are_told_apart_and_its_caps_are_not(run: Run, docs: Path) -> None:
+    asked, out, said = (docs.parent / name for name in ("q.jsonl", "a.jsonl", "said.jsonl"))
+    said.write_text('"They bury acorns in September [1]."\n' * 4)
+    by_model = ("--in", docs, "--method", "webglm", "--model", f"script:{said}")
+    batch = (*BATCH, asked, "--out", out, *by_model)
+    assert run(*batch, "--cap-tokens", "100000").code == 0
+    assert "1 were there already" in run(*batch, "--cap-tokens", "200000").err
+    assert "-n not given, now 2" in run(*batch, "-n", "2").err
+    said.write_text('"Acorns are what they bury [1]."\n' * 4)
+    changed = run(*batch)
+    assert (changed.code, "--model script:" in changed.err) == (2, True)  # another content
+
+
+def test_a_file_that_is_moved_still_knows(run: Run, docs: Path) -> None:
+    asked, out, moved = docs.parent / "q.jsonl", docs.parent / "a.jsonl", docs.parent / "m.jsonl"
+    assert run(*BATCH, asked, "--out", out, "--in", docs).code == 0
+    out.rename(moved)
+    code, _, err = run(*BATCH, asked, "--out", moved, "--in", docs, "--decline", "0.5")
+    assert (code, "--decline not given, now 0.5" in err) == (2, True)
+
+
+def test_changed_documents_are_noted_and_asked_anew_by_force(run: Run, docs: Path) -> None:
+    asked, out = docs.parent / "q.jsonl", docs.parent / "a.jsonl"
+    batch = (*BATCH, asked, "--out", out, "--in", docs)
+    run(*batch)
+    (docs / "jays.html").write_text(article("Jays", "Jays bury coins in September."))
+    before = out.read_bytes()
+    code, _, err = run(*batch)
+    assert (code, out.read_bytes()) == (0, before)
+    assert "1 of the answers that are there already were made before the documents changed" in err
+    assert "--force answers all again" in err
+    assert run(*batch, "--force").code == 0
+    assert b"Jays bury coins" in out.read_bytes()
+    assert "changed" not in run(*batch).err
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"text": "What do jays hide?"},
+        {"gold": ["acorns"]},
+        {"pages": [{"url": "x:", "title": "", "text": "Jays."}]},
+        {"source": "new"},
+    ],
+)
+def test_a_question_that_changed_is_not_taken_as_answered(
+    run: Run, docs: Path, change: dict[str, object]
+) -> None:
+    asked, out = docs.parent / "q.jsonl", docs.parent / "a.jsonl"
+    batch = (*BATCH, asked, "--out", out, "--in", docs)
+    run(*batch)
+    before = out.read_bytes()
+    asked.write_text(json.dumps({"id": "1", "text": "What do jays bury?", **change}) + "\n")
+    code, _, err = run(*batch)
+    assert (code, "line 1 does not answer the question" in err) == (2, True)
+    assert out.read_bytes() == before
+    assert run(*batch, "--force").code == 0
+    question = json.loads(out.read_text())["question"]
+    assert question["text"] == change.get("text", "What do jays bury?")
+
+
+def test_answers_of_version_0_1_go_on_and_say_what_is_not_known(run: Run, docs: Path) -> None:
+    asked, out = docs.parent / "q.jsonl", docs.parent / "a.jsonl"
+    batch = (*BATCH, asked, "--out", out, "--in", docs)
+    run(*batch)
+    old = json.loads(out.read_text())
+    del old["made_with"]
+    out.write_text(json.dumps(old, separators=(",", ":")) + "\n")
+    asked.write_text(asked.read_text() + '{"id": "2", "text": "When do jays bury acorns?"}\n')
+    code, _, err = run(*batch)
+    assert (code, out.read_bytes().count(b"\n")) == (0, 2)
+    assert "1 of the answers that are there already do not say what they were made with" in err
+    code, _, err = run(*batch, "--both-sides")
+    assert (code, "--method extract, now --both-sides" in err) == (2, True)
+    assert run("cite", "verify", out).code == 0
+    assert run("measure", "citations", out).code == 0
+
+
+def test_an_interrupted_force_leaves_new_answers_only(home: Path, run: Run, tmp_path: Path) -> None:
+    asked, out = batch_file(tmp_path, 30), tmp_path / "out.jsonl"
+    batch = (*BATCH, asked, "--out", out, *CORVIDS)
+    assert run(*batch).code == 0
+    fresh = ("--decline", "0.3")
+    with started(home, *batch, *fresh, "--force") as forced:
+        while True:
+            lines = out.read_bytes().count(b"\n")
+            if 3 <= lines < 30:
+                break
+            assert forced.poll() is None, forced.communicate()
+        os.killpg(forced.pid, signal.SIGINT)
+        err = forced.communicate(timeout=20)[1]
+    assert (forced.returncode, b"leave --force out" in err) == (130, True)
+    lines = out.read_bytes().splitlines(keepends=True)
+    answers = [Answered.from_json(line) for line in lines if line.endswith(b"\n")]
+    assert 3 <= len(answers) < 30
+    declines = {each.made_with and each.made_with.settings.decline for each in answers}
+    assert declines == {0.3}
+    assert "--decline 0.3, now not given" in run(*batch).err  # not taken for the old answers
+    assert run(*batch, *fresh).code == 0
+    assert run(*BATCH, asked, "--out", tmp_path / "whole.jsonl", *CORVIDS, *fresh).code == 0
+    assert out.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
+
+
+def test_force_overwrites_nothing_but_answers(run: Run, docs: Path) -> None:
+    asked, notes = docs.parent / "q.jsonl", docs.parent / "notes.txt"
+    for text in ("my notes\n", "my notes without an end", '{"id": "1"}\n'):
+        notes.write_text(text)
+        for more in ((), ("--force",)):
+            code, _, err = run(*BATCH, asked, "--out", notes, "--in", docs, *more)
+            assert (code, "notes.txt, line 1" in err) == (2, True)
+            assert notes.read_text() == text
+
+
+def test_standard_output_is_written_to_and_never_read(home: Path, run: Run, docs: Path) -> None:
+    asked, out = docs.parent / "q.jsonl", docs.parent / "a.jsonl"
+    batch = (*BATCH, asked, "--in", docs)
+    assert run(*batch, "--out", out).code == 0
+    code, said, err = run(*batch, "--out", "-")
+    assert (code, said) == (0, out.read_text())
+    assert err == "1 questions: 1 answered\n"
+    assert not Path("-").exists()
+    for name in ("-", "/dev/stdout"):  # a file that the shell has opened, with answers in it
+        with out.open("ab") as more, started(home, *batch, "--out", name, out=more.fileno()) as ask:
+            assert b"there already" not in ask.communicate()[1]
+        assert ask.returncode == 0
+    assert out.read_text() == 3 * said
 
 
 # Ends that come too soon

@@ -56,6 +56,35 @@ def test_n_answers_are_written_to_choose_among(run: Run) -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
+def test_passages_show_what_a_model_was_given(run: Run, method: str) -> None:
+    with serving(*says(*METHODS[method])) as server:
+        code, found = asked(run, method, server.base_url, "--passages")
+    report, answer = found["passages"], found["answer"]
+    assert code == 0
+    query = "why crows bring gifts" if method == "webgpt" else GIFTS
+    assert [search["query"] for search in report["searches"]] == [query]  # type: ignore[index]
+    cited = {number for each in report["found"] for number in each["quotes"]}  # type: ignore[index]
+    assert cited == set(range(1, len(answer["quotes"]) + 1))  # type: ignore[index]
+    assert "model's best sample" in report["reason"]  # type: ignore[index]
+
+
+def test_a_model_gives_no_more_quotes_than_are_asked_for(run: Run) -> None:
+    with serving(*says(f"They do it {WORDS} [1][2][3].")) as server:
+        code, found = asked(run, "webglm", server.base_url, "-q", "1")
+        assert "Reference [1]" in server.prompts()[0]
+        assert "Reference [2]" not in server.prompts()[0]
+    assert (code, len(found["answer"]["quotes"])) == (0, 1)  # type: ignore[index]
+    several = "%<They know who feeds them.>%(" + TITLE + ")%[" + QUOTE + "]%"
+    two = f"{several} %<A gift needs a giver.>%({TITLE})%[A gift needs a giver]%"
+    with serving(*says(two)) as server:
+        assert asked(run, "gophercite", server.base_url, "-q", "2")[0] == 0
+        assert asked(run, "gophercite", server.base_url, "-q", "1")[0] == 6
+    with serving(*says(*METHODS["webgpt"][:3], "They know who feeds them [1].")) as server:
+        code, found = asked(run, "webgpt", server.base_url, "-q", "1")  # no End is needed
+    assert (code, len(found["answer"]["quotes"])) == (0, 1)  # type: ignore[index]
+
+
+@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("text", ["I like trains.", "[1][2][3]", "%<a>%(b)%[c]%", "Top"])
 def test_nonsense_gives_no_answer_and_a_reason(run: Run, method: str, text: str) -> None:
     by_model = ("--method", method, "--model", "tiny")
@@ -139,7 +168,11 @@ def test_a_script_is_a_model(run: Run, tmp_path: Path, method: str) -> None:
     first = run("ask", GIFTS, *CORVIDS, *by_script, f"script:{tmp_path / 'said.jsonl'}")
     assert first.code == 0
     if method != "gophercite":  # of which a trace has one sample
-        assert run("ask", GIFTS, *CORVIDS, *by_script, f"script:{trace}") == first
+        again = run("ask", GIFTS, *CORVIDS, *by_script, f"script:{trace}")
+        said, before = json.loads(again.out), json.loads(first.out)
+        for answered in (said, before):
+            assert answered.pop("made_with")["settings"]["models"]["model"].startswith("script:/")
+        assert (again.code, said) == (0, before)
 
 
 @pytest.mark.parametrize(

@@ -209,10 +209,10 @@ def test_the_doctor_finds_all_well(run: Run, web: Stage) -> None:
     assert code == 0
     assert [
         line.split()[0] for line in out.splitlines()
-    ] == "store index search model ranker".split()
+    ] == "store index extract search model ranker".split()
     assert "answers with 2 results" in out
     lines = run("doctor", *engine, "--json").out.splitlines()
-    assert [Finding.from_json(line).state for line in lines][:4] == ["ok"] * 4
+    assert [Finding.from_json(line).state for line in lines][:5] == ["ok"] * 4 + ["warning"]
 
 
 def test_the_doctor_names_what_failed(run: Run) -> None:
