@@ -298,8 +298,9 @@ def _require_same(out: Path, saved: Sequence[_Saved], now: MadeWith) -> None:
         if line.made_with:
             differing = _differences(line.made_with.settings, now.settings)
         else:
-            method = now.settings.method
-            differing = [] if line.method == method else [f"--method {line.method}, now {method}"]
+            methods = line.method, now.settings.method
+            said = f"--method {_worded(methods[0])}, now {_worded(methods[1])}"
+            differing = [] if methods[0] == methods[1] else [said]
         if differing:
             raise ValueError(
                 f"{out}, line {number} was made with other settings ({'; '.join(differing)}): "

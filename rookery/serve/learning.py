@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from rookery.records import Failed, Failure
+from rookery.serve.command_line import CommandError
 from rookery.serve.exits import ANSWERED, STOPPED
 from rookery.serve.terminal import StreamConsole, clean
 
@@ -79,8 +80,8 @@ def learn(
 ) -> int:
     """Trains what a file says; goes on where the same command was stopped or killed.
 
-    Gives the exit code: STOPPED where the cord of the run was pulled. Raises Failed for what is
-    wrong with the file, the data or the model.
+    Gives the exit code. Raises CommandError (STOPPED) where the cord of the run was pulled, and
+    Failed for what is wrong with the file, the data or the model.
     """
     from safetensors import SafetensorError
 
@@ -97,8 +98,7 @@ def learn(
         except Failed as failed:
             if failed.failure.outcome != "stopped":
                 raise
-            err.print(_why(failed.failure, folder), markup=False, soft_wrap=True)
-            return STOPPED
+            raise CommandError(_why(failed.failure, folder), STOPPED) from failed
         except SafetensorError as error:  # is no OSError, as it is where others write
             detail = (
                 f"weights cannot be written ({error}): make room and run the same command again"

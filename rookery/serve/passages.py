@@ -12,7 +12,7 @@ from rookery.draft.calibrated import least_score
 from rookery.draft.extract import ExtractSettings
 from rookery.records import Answer, Episode, Failed, Hit, Library, Page, Record
 from rookery.serve.session import Session, Settings
-from rookery.serve.terminal import WITHOUT_ANSWER, clean
+from rookery.serve.terminal import WITHOUT_ANSWER, clean, print_indented
 
 BEGINNING = 200
 """characters of a passage that are shown"""
@@ -196,23 +196,27 @@ def _reason(episode: Episode, settings: Settings, threshold: float | None) -> st
 
 def show_passages(console: Console, report: PassageReport) -> None:
     """The report for a person, behind the answer."""
-    lines = ["", f"Searched {', '.join(report.libraries)}:"]
+
+    def show(mark: str, text: str) -> None:
+        print_indented(console, Text(mark), Text(clean(_line(text))))
+
+    console.print()
+    show("", f"Searched {', '.join(report.libraries)}:")
     for search in report.searches:
-        outcome = search.failure or f"{search.found} results"
-        lines.append(f"  “{_line(search.query)}”: {outcome}")
+        show("  ", f"“{search.query}”: {search.failure or f'{search.found} results'}")
     if not report.searches:
-        lines.append("  nothing")
+        show("  ", "nothing")
     if report.found:
-        lines += ["", "Found, best first (rank, score, score of the best sentence):"]
+        console.print()
+        show("", "Found, best first (rank, score, score of the best sentence):")
     for each in report.found:
         best = "" if each.sentence is None else f"{each.sentence:6.2f}"
-        where = " · ".join(filter(None, (_line(each.title) or each.url, _line(each.heading))))
+        where = " · ".join(filter(None, (each.title or each.url, each.heading)))
         cited = "".join(f"[{number}]" for number in each.quotes)
-        lines.append(f"{each.rank:>4}{each.score:6.2f}{best}  {where} {cited}".rstrip())
-        lines.append(f"      {_line(each.text)}")
-    lines += ["", f"{report.reason[:1].upper()}{report.reason[1:]}"]
-    for line in lines:
-        console.print(Text(clean(line)))
+        show(f"{each.rank:>4}{each.score:6.2f}{best}  ", f"{where} {cited}")
+        show("      ", each.text)
+    console.print()
+    show("", f"{report.reason[:1].upper()}{report.reason[1:]}")
 
 
 def _line(text: str) -> str:

@@ -82,7 +82,7 @@ def show_answer(
     if answer is None:
         return
     views = [view(quote, page) for quote, page in zip(answer.quotes, pages, strict=True)]
-    _print(console, Text(), _numbered(answer, views))
+    print_indented(console, Text(), _numbered(answer, views))
     if answer.declined and answer.quotes:
         console.print("\nRejected as too weak an answer, the nearest that was found:", style="red")
     wanted = set(question_terms(episode.question.text))
@@ -91,20 +91,20 @@ def show_answer(
     ):
         console.print()
         mark = ("  ✗ ", "red") if answer.declined else (f"[{number}] ", "bold cyan")
-        _print(console, Text.assemble(mark), _marked(views[number - 1], wanted))
+        print_indented(console, Text.assemble(mark), _marked(views[number - 1], wanted))
         _show_source(console, quote, page, verdict)
 
 
 def _show_source(console: Console, quote: Quote, page: Page | None, verdict: Verdict) -> None:
     where = place(page, quote.start) if page else ""
     about = clean(" · ".join(part for part in (_line(quote.title), where) if part))
-    _print(console, Text(INDENT), Text.assemble((about, "italic"), _outcome(verdict)))
+    print_indented(console, Text(INDENT), Text.assemble((about, "italic"), _outcome(verdict)))
     link = Text.assemble(INDENT, (clean(deep_link(quote, page)), "blue"))
     console.print(link, soft_wrap=True)  # a link that is broken into lines cannot be opened
 
 
-def _print(console: Console, mark: Text, text: Text) -> None:
-    """The text in lines that begin under each other, behind the mark, without spaces at the end."""
+def print_indented(console: Console, mark: Text, text: Text) -> None:
+    """Print a text behind a mark, in lines that begin under each other and end without spaces."""
     for line in text.wrap(console, max(20, console.width - len(mark))):
         line.rstrip()
         console.print(mark + line, soft_wrap=True)

@@ -71,8 +71,8 @@ def test_passages_show_what_a_model_was_given(run: Run, method: str) -> None:
 def test_a_model_gives_no_more_quotes_than_are_asked_for(run: Run) -> None:
     with serving(*says(f"They do it {WORDS} [1][2][3].")) as server:
         code, found = asked(run, "webglm", server.base_url, "-q", "1")
-        assert "Reference [1]" in server.prompts()[0]
-        assert "Reference [2]" not in server.prompts()[0]
+        shown = server.prompts()[0].rpartition("\n\n")[2]  # behind the example
+        assert ("Reference [1]" in shown, "Reference [2]" in shown) == (True, False)
     assert (code, len(found["answer"]["quotes"])) == (0, 1)  # type: ignore[index]
     several = "%<They know who feeds them.>%(" + TITLE + ")%[" + QUOTE + "]%"
     two = f"{several} %<A gift needs a giver.>%({TITLE})%[A gift needs a giver]%"

@@ -288,7 +288,7 @@ def test_the_cord_stops_a_lesson_with_its_reason(
     (tmp_path / "cord").write_text("It learns to flatter.")
     code, out, err = run(*arguments)
     assert (code, out) == (7, "")
-    assert err.startswith("stopped: It learns to flatter.; to go on, delete ")
+    assert err.startswith("rookery: stopped: It learns to flatter.; to go on, delete ")
     assert err.count("\n") == 1
     (tmp_path / "cord").unlink()
     assert run(*arguments).code == 0
