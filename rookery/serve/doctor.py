@@ -135,7 +135,7 @@ def _answer() -> str:
     """Answers from the bundled pages without a network, and verifies the quotes."""
     with _bundled_library() as (folder, archive):
         answer = extract(Question("1", SAMPLE), folder).answer
-        verdicts = verify(answer, lambda digest, url: archive.page(digest, url)) if answer else []
+        verdicts = verify(answer, archive.find_quoted) if answer else []
     if answer is None or answer.declined or not all(verdict.verified for verdict in verdicts):
         detail = "a question that the bundled pages answer is not answered with verified quotes"
         raise Failed(Failure("extract", "no_answer", f"{detail}: install Rookery again"))
