@@ -14,6 +14,7 @@ import pytest
 from rookery.browse.archive import Archive
 from rookery.browse.folder import Folder, FolderLimits
 from rookery.browse.readers import FileLimits, Job, Reading, read_all
+from rookery.browse.together import Together, contents_digest
 from rookery.records import Failed
 
 posix = pytest.mark.skipif(os.name != "posix", reason="reading processes are POSIX only")
@@ -323,6 +324,7 @@ import sys, time
 from pathlib import Path
 from rookery.browse.archive import Archive
 from rookery.browse.folder import Folder, FolderLimits
+from rookery.browse.together import Together, contents_digest
 from rookery.records import Failed
 
 documents, archive, cache, pause, most = sys.argv[1:]
@@ -498,3 +500,28 @@ def _good_jobs(root: Path, count: int) -> list[Job]:
 def _children() -> set[int]:
     tasks = Path("/proc/self/task").iterdir()
     return {int(pid) for task in tasks for pid in (task / "children").read_text().split()}
+
+
+def test_the_digest_of_the_contents_changes_with_any_text_and_not_with_the_place(
+    tmp_path: Path,
+) -> None:
+    def digest(*folders: Path) -> str:
+        with (
+            Archive(tmp_path / "a.sqlite") as archive,
+            Folder(list(folders), archive, tmp_path / "cache") as folder,
+        ):
+            assert contents_digest(Together([folder])) != contents_digest(folder) != ""
+            return contents_digest(folder)
+
+    first, moved = tmp_path / "first", tmp_path / "moved"
+    first.mkdir()
+    (first / "a.md").write_text("Jays bury acorns.")
+    (first / "b.md").write_text("Rooks dig.")
+    whole = digest(first)
+    assert digest(first) == whole
+    first.rename(moved)
+    assert digest(moved) == whole
+    (moved / "b.md").write_text("Rooks sing.")
+    changed = digest(moved)
+    (moved / "b.md").unlink()
+    assert len({whole, changed, digest(moved)}) == 3
