@@ -107,7 +107,7 @@ def test_people_at_a_desk_teach_a_policy_by_one_command_that_any_of_them_may_sto
     over.set()
     thread.join()
     assert (code, out) == (STOPPED, "")
-    assert err.startswith("rookery: stopped: ada pulled the cord at the desk: it swears; to go on, ")
+    assert err.startswith("rookery: stopped: ada pulled the cord at the desk: it swears; ")
     assert "second person" in err
     begun = time.monotonic()
     assert run(*command, "--desk", store.place)[:2] == (STOPPED, "")  # and does not begin again
