@@ -53,7 +53,7 @@ from rookery.learn.models import Trained, model_of, read_model, tokenizer_of, wr
 from rookery.learn.optimise import Learner, Optimising
 from rookery.learn.played import Prompts
 from rookery.learn.prefer import PreferSettings, Training
-from rookery.learn.reinforce import ReinforceSettings, ppo, reinforce, rloo
+from rookery.learn.reinforce import ppo, reinforce, rloo
 from rookery.learn.rows import Batch, Row, action_logits, collate, logprobs
 from rookery.learn.run import Run
 from rookery.learn.sample import Sampling
@@ -270,7 +270,8 @@ def _reinforce(work: Work, out: Path, turns: Turns, shares: dict[str, float]) ->
     for name, label in (("read", "scoring"), ("learn", "learning")):
         setattr(Teacher, name, timed(label, getattr(Teacher, name)))
     rate = Optimising(RATE, clip=None if work.trainer == "PPO" else 1.0)
-    settings = ReinforceSettings(
+    by_ppo = work.trainer == "PPO"
+    settings = (ppo if by_ppo else rloo)(
         policy=Trained(str(work.folder), work.frozen),
         steps=work.steps,
         optimising=rate,
@@ -279,14 +280,13 @@ def _reinforce(work: Work, out: Path, turns: Turns, shares: dict[str, float]) ->
         beta=BETA,
         every=work.steps + 1,
         shown=0,
-        value_model=str(work.folder / "reward"),
+        value_model=str(work.folder / "reward") if by_ppo else "",
     )
-    settings = ppo(settings) if work.trainer == "PPO" else rloo(settings)
     tokenizer, *_ = tokenizer_of(work.folder)
     contexts = [tokenizer(prompt)["input_ids"] for prompt in work.prompts]
-    group = 1 if work.trainer == "PPO" else GROUP
+    group = 1 if by_ppo else GROUP
     scored = timed("scoring", _scored(work, contexts))
-    rewards = scored if work.trainer == "PPO" else lambda _, said: [worth(one) for one in said]
+    rewards = scored if by_ppo else lambda _, said: [worth(one) for one in said]
     world: Any = Prompts(contexts, rewards, group)
     world.play = timed("environment", world.play)
     reinforce(settings, world, out / "run", turns.step)

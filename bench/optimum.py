@@ -18,8 +18,8 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
-import msgspec
 import transformers
 
 from bench.report import ROOT, show, write
@@ -30,9 +30,9 @@ sys.path.insert(0, str(ROOT / "tests" / "learn"))
 from enumerable import BETA, EPISODES, Browsing, Recipe, Rule, a2c_like_ppo, trial
 
 
-def a2c_in_the_loss(settings: ReinforceSettings) -> ReinforceSettings:
+def a2c_in_the_loss(**given: Any) -> ReinforceSettings:
     """The same trade: alpha times the KL beside 1 - alpha times the rest."""
-    return msgspec.structs.replace(a2c(settings), alpha=BETA / (1 + BETA))
+    return a2c(alpha=BETA / (1 + BETA), **given)
 
 
 WORLDS: dict[str, Callable[[int], Rule | Browsing]] = {

@@ -14,6 +14,9 @@ from recipes.gophercite_found import Samples, figures, findings, judged, notes
 from recipes.gophercite_stages import Settings, asked, imitated, preferred, reinforced
 from recipes.stages import Found, kept, main, say
 from rookery.ask.squad import read_squad
+from rookery.learn.rules import A2C, paper_table
+
+BELOW = {"reinforce": paper_table(A2C)}
 
 
 def play(settings: Settings, data: Path, out: Path) -> Found:
@@ -37,4 +40,4 @@ def play(settings: Settings, data: Path, out: Path) -> Found:
 
 
 if __name__ == "__main__":
-    main("gophercite", Settings, play)
+    main("gophercite", Settings, play, BELOW)

@@ -19,7 +19,7 @@ from rookery.learn.examples import Chosen
 from rookery.learn.imitate import Imitated, ImitateSettings, imitate
 from rookery.learn.prefer import Preferred, PreferSettings, prefer
 from rookery.learn.quoted import Drawn, best_found, drawn, once
-from rookery.learn.reinforce import Reinforced, ReinforceSettings, a2c, reinforce
+from rookery.learn.reinforce import Reinforced, ReinforceSettings, reinforce
 from rookery.learn.scorer import Scorer
 from rookery.learn.tiny import write_tiny
 from rookery.learn.warm import write_warm
@@ -42,7 +42,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     imitate: ImitateSettings
     prefer: PreferSettings
     reinforce: ReinforceSettings
-    """of these, `a2c` sets what the paper's A2C is"""
+    """what a file does not say is as in `rules.A2C`"""
     samples: int
     """N, of which the reward model chooses one"""
     pages: int = 1
@@ -112,8 +112,8 @@ def preferred(settings: Settings, world: Data, climate: Path, out: Path, sft: Pa
 
 def reinforced(settings: Settings, world: Data, out: Path, sft: Path, reward: Path) -> Path:
     """Learns from the reward of what it says of pages that a search finds (section 2.8)."""
-    whole = a2c(settings.reinforce)
-    whole = replace(whole, policy=replace(whole.policy, model=str(sft)))
+    given = settings.reinforce
+    whole = replace(given, policy=replace(given.policy, model=str(sft)))
 
     def learn() -> Reinforced:
         speech = speech_of(sft, whole.sampling.tokens, chat=False)

@@ -6,15 +6,15 @@ It knows nothing of what a recipe does.
 import argparse
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
-from rookery.learn.config import read_table, settings_of
+from rookery.draft.config import over, read_table, settings_of
 from rookery.measure.figure import Figure
 from rookery.measure.interval import Estimate
 from rookery.measure.report import write_figure
@@ -80,9 +80,15 @@ def say(sentence: str) -> None:
     print(sentence, file=sys.stderr, flush=True)
 
 
-def main(recipe: str, settings: type[S], play: Callable[[S, Path, Path], Found]) -> None:
+def main(
+    recipe: str,
+    settings: type[S],
+    play: Callable[[S, Path, Path], Found],
+    below: Mapping[str, Any] = {},
+) -> None:
     """`python -m recipes.NAME SIZE [--out DIR] [--data DIR]`: what is stopped goes on when it is
-    said again. `play` is given the settings, the folder of the data and that of the run."""
+    said again. `play` is given the settings, the folder of the data and that of the run. Where the
+    file of a size says nothing, the tables in `below` count."""
     parser = argparse.ArgumentParser(prog=f"python -m recipes.{recipe}")
     parser.add_argument("size", help="tiny, small, paper, or a TOML file of your own")
     parser.add_argument("--out", type=Path, help="folder of the run; runs/NAME-SIZE")
@@ -94,7 +100,7 @@ def main(recipe: str, settings: type[S], play: Callable[[S, Path, Path], Found])
     out = options.out or Path("runs") / f"{recipe}-{place.stem.split('.')[-1]}"
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        result = recipe_run(recipe, settings, play, place, options.data, out)
+        result = recipe_run(recipe, settings, play, place, options.data, out, below)
     except Failed as failed:
         sys.exit(f"{recipe}: {failed.failure.what}: {failed.failure.detail}")
     except FileNotFoundError as error:
@@ -114,9 +120,10 @@ def recipe_run(
     config: Path,
     data: Path,
     out: Path,
+    below: Mapping[str, Any] = {},
 ) -> Result:
     """Plays a recipe and keeps what it found: OUT/result.json, and OUT/figures."""
-    table = read_table(config)
+    table = over(below, read_table(config))
     seeds = tuple(table.get("seeds", ()) or (table.get("seed", 0),))
     out.mkdir(parents=True, exist_ok=True)
     with _timed(out / "minutes"):

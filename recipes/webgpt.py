@@ -17,6 +17,9 @@ from recipes.webgpt_stages import answered, imitated, taught, weights
 from rookery.browse.archive import Archive
 from rookery.browse.folder import Folder
 from rookery.learn.quoted import once
+from rookery.learn.rules import WEBGPT, paper_table
+
+BELOW = {"reinforce": paper_table(WEBGPT)}
 
 
 def play(settings: Settings, data: Path, out: Path) -> Found:
@@ -57,4 +60,4 @@ def play(settings: Settings, data: Path, out: Path) -> Found:
 
 
 if __name__ == "__main__":
-    main("webgpt", Settings, play)
+    main("webgpt", Settings, play, BELOW)

@@ -45,7 +45,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     imitate: ImitateSettings
     prefer: PreferSettings
     reinforce: ReinforceSettings
-    """of these, `webgpt` sets what the paper's PPO is, but for minibatches and beta"""
+    """what a file does not say is as in `rules.WEBGPT`"""
     browsing: Browsing
     squad: str = "squad/train.json.xz"
     """in the folder of the data; empty: a little web is made"""

@@ -18,7 +18,7 @@ from rookery.learn.offers import Offering
 from rookery.learn.played import World
 from rookery.learn.prefer import Preferred, prefer
 from rookery.learn.quoted import once
-from rookery.learn.reinforce import Reinforced, reinforce, webgpt
+from rookery.learn.reinforce import Reinforced, reinforce
 from rookery.learn.scorer import Scorer
 from rookery.learn.warm import write_warm
 from rookery.learn.worlds import BrowserWorld
@@ -81,12 +81,7 @@ def reinforced(
 ) -> Reinforced:
     """PPO with more answers to each browsing (section 3.2, appendix E)."""
     given = settings.reinforce
-    whole = replace(
-        webgpt(given),
-        policy=replace(given.policy, model=str(policy)),
-        minibatches=given.minibatches,
-        beta=given.beta,
-    )
+    whole = replace(given, policy=replace(given.policy, model=str(policy)))
 
     def learn() -> Reinforced:
         speech = speech_of(policy, whole.sampling.tokens, chat=False)

@@ -12,11 +12,13 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from rookery.draft.config import misspelt
 from rookery.records import Failed, Failure
 
 Kind = Literal["chat", "completions"]
 Grammars = Literal["none", "vllm", "sglang", "llama.cpp"]
 KEY = "OPENAI_API_KEY"
+ROLES = ("write", "browse", "judge", "default")
 _OURS = frozenset(
     "model messages prompt n stream stream_options max_tokens max_completion_tokens temperature"
     " stop seed logprobs".split()
@@ -42,8 +44,9 @@ class Endpoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     stop: tuple[str, ...] = ()
     """strings before which a completion ends"""
     seed: int | None = None
-    logprobs: bool = False
-    """asks for the log-probability of each token; not every server gives them"""
+    logprobs: bool | None = None
+    """asks for the log-probability of each token, which not every server gives; None: in the role
+    that writes answers, and in no other"""
     grammars: Grammars = "none"
     """which server it is, for the field that carries a grammar"""
     price_in: float | None = None
@@ -102,13 +105,18 @@ def read_endpoints(path: Path) -> dict[str, Endpoint]:
         tables = decode(path.read_bytes(), type=dict[str, dict[str, Any]])
         endpoints = {}
         for role, table in tables.items():
+            if role not in ROLES:
+                named = ", ".join(f"[{each}]" for each in ROLES)
+                raise ValueError(f"no model has this role: name the table one of {named}")
+            if fault := misspelt(table, Endpoint, (role,)):
+                raise ValueError(fault)
             endpoints[role] = msgspec.convert(table, Endpoint)
         return endpoints
     except OSError as error:
         detail = f"it cannot be read ({error.strerror}): name a file with a table for each role"
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         detail = f"correct {f'[{role}]' if role else 'this'}: {error}"
-        if "`key`" in detail or "`api_key`" in detail:
+        if "key `key`" in detail or "key `api_key`" in detail:
             detail += "; keys are in the environment: name the variable in key_name"
     raise Failed(Failure(str(path), "bad_endpoint", detail))
 

@@ -1,14 +1,15 @@
-"""The text browser as an environment of Gymnasium, for algorithms that are written for those.
+"""WebGPT's text browser as a Gymnasium environment, with the id `rookery/TextBrowser-v0`.
 
-It knows nothing of how a policy learns. Import it only where Gymnasium is installed.
+Importing this module registers the id; `gymnasium.make("rookery.draft.gym:rookery/TextBrowser-v0",
+library=...)` imports it by itself. It needs Gymnasium, which the rest of the package does not.
 """
 
-from collections.abc import Generator, Sequence
-from typing import Any
+from collections.abc import Callable, Generator, Iterator, Sequence
+from typing import Any, overload
 
 from rookery.ask.load import asked
 from rookery.browse.browser import Browsed, Views, browse
-from rookery.browse.observation import Observation
+from rookery.browse.observation import Observation, next_action
 from rookery.browse.rules import Task
 from rookery.draft.rollout import episode_of, writable
 from rookery.records import Completion, Library, Reward, Step
@@ -18,36 +19,124 @@ try:
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError("BrowserEnv needs: pip install 'rookery[gym]'") from error
 
+import numpy as np
+from gymnasium.vector import utils
+
+ID = "rookery/TextBrowser-v0"
+LONGEST = 1 << 16
+"""characters of a prompt; those of WebGPT's limits have a quarter of it or less"""
 LONGEST_SAMPLE = 40
 """characters"""
+_CODES = np.dtype("<i4")
 
 
-class Text(gymnasium.Space[str]):
-    """Every text there is, of any length: Gymnasium's own has a fixed set of letters."""
+class _Unicode(Sequence[str]):
+    """All code points, which are their own indices: as a set of strings they would take 100 MB."""
+
+    def __len__(self) -> int:
+        return 0x110000
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[str]: ...
+    def __getitem__(self, index: int | slice) -> str | Sequence[str]:
+        points = range(len(self))[index]
+        return chr(points) if isinstance(points, int) else [chr(point) for point in points]
+
+    def __contains__(self, letter: object) -> bool:
+        return isinstance(letter, str) and len(letter) == 1
+
+
+class UnicodeText(gymnasium.spaces.Text):
+    """Every text of at most `max_length` characters: Gymnasium's own space wants its letters
+    listed."""
+
+    def __init__(self, max_length: int = LONGEST, seed: int | None = None) -> None:
+        self.min_length, self.max_length = 0, max_length
+        gymnasium.Space.__init__(self, dtype=str, seed=seed)
+
+    @property
+    def character_set(self) -> Any:
+        """All of Unicode."""
+        return _Unicode()
+
+    @property
+    def character_list(self) -> Any:
+        """All of Unicode, in order."""
+        return _Unicode()
+
+    @property
+    def characters(self) -> Any:
+        """All of Unicode, in order."""
+        return _Unicode()
+
+    def character_index(self, char: str) -> np.int32:
+        """The code point."""
+        return np.int32(ord(char))
 
     def contains(self, x: Any) -> bool:
-        """Whether it is a text."""
-        return isinstance(x, str)
+        """Whether it is a text, and not too long."""
+        return isinstance(x, str) and len(x) <= self.max_length
 
     def sample(self, mask: Any = None, probability: Any = None) -> str:
         """Up to 40 characters from anywhere in Unicode; nothing can be masked."""
         if mask is not None or probability is not None:
-            raise ValueError("a Text has no characters to mask: call sample() without arguments")
-        size = self.np_random.integers(LONGEST_SAMPLE + 1)
+            raise ValueError("UnicodeText has no letters to mask: call sample() without arguments")
+        size = self.np_random.integers(min(LONGEST_SAMPLE, self.max_length) + 1)
         places = self.np_random.integers(0x110000 - 0x800, size=size).tolist()
         # U+D800 to U+DFFF are no characters.
         return "".join(chr(place + 0x800 * (place >= 0xD800)) for place in places)
 
-    @property
-    def is_np_flattenable(self) -> bool:
-        """No: it has no longest text."""
-        return False
+    def __repr__(self) -> str:
+        return f"UnicodeText({self.max_length})"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Text)
+        return isinstance(other, UnicodeText) and other.max_length == self.max_length
 
     def __hash__(self) -> int:
-        return hash(Text)
+        return hash((UnicodeText, self.max_length))
+
+
+class _SharedTexts(Sequence[str]):
+    """The texts in the memory that AsyncVectorEnv shares with its workers, as they are now.
+
+    AsyncVectorEnv reads the memory once and copies what it read after each step; Gymnasium's own
+    reader of texts makes plain strings, which would stay those of the first moment.
+    """
+
+    def __init__(self, codes: Any) -> None:
+        self._codes = codes
+
+    def __len__(self) -> int:
+        return len(self._codes)
+
+    def __getitem__(self, number: Any) -> Any:
+        line = self._codes[number]
+        # What lies behind the text is 0x110000, which is no character.
+        size = int(np.searchsorted(line == len(_Unicode()), True))
+        return line[:size].tobytes().decode("utf-32-le", "surrogatepass")
+
+    def __iter__(self) -> Iterator[str]:
+        return (self[number] for number in range(len(self)))
+
+    def __deepcopy__(self, _: dict[int, Any]) -> tuple[str, ...]:
+        return tuple(self)
+
+
+@utils.read_from_shared_memory.register(UnicodeText)
+def _read_texts(space: UnicodeText, shared_memory: Any, n: int = 1) -> _SharedTexts:
+    codes = np.frombuffer(shared_memory.get_obj(), dtype=_CODES)
+    return _SharedTexts(codes.reshape(n, space.max_length))
+
+
+@utils.write_to_shared_memory.register(UnicodeText)
+def _write_text(space: UnicodeText, index: int, value: str, shared_memory: Any) -> None:
+    codes = np.frombuffer(value.encode("utf-32-le", "surrogatepass"), dtype=_CODES)
+    start = index * space.max_length
+    memory = np.frombuffer(shared_memory.get_obj(), dtype=_CODES)
+    memory[start : start + len(codes)] = codes
+    memory[start + len(codes) : start + space.max_length] = len(_Unicode())
 
 
 class BrowserEnv(gymnasium.Env[str, str]):
@@ -61,19 +150,27 @@ class BrowserEnv(gymnasium.Env[str, str]):
     be bootstrapped from. For other limits there is `gymnasium.wrappers.TimeLimit`.
 
     Each info holds "observation" (the Observation; None at the end), "quotes", "stop" (empty
-    until the end) and "episode" (the Episode; None until the end).
+    until the end) and "trajectory" (the Episode; None until the end). A prompt of more than
+    `longest` characters is given without the end of its window's text; the Observation and the
+    Episode have it whole. A function in place of a library is called for one when the environment
+    is made, in the process where it runs, and `close` closes that library.
     """
+
+    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012
 
     def __init__(
         self,
-        library: Library,
+        library: Library | Callable[[], Library],
         tasks: Sequence[Task] = (),
         reward: Reward | None = None,
         by: str = "gym",
+        longest: int = LONGEST,
     ) -> None:
-        self.observation_space = Text()
-        self.action_space = Text()
-        self._library = library
+        self.observation_space = UnicodeText(longest)
+        self.action_space = UnicodeText(longest)
+        self._longest = longest
+        self._opened = callable(library)
+        self._library: Any = library() if callable(library) else library
         self._tasks = tasks
         self._reward = reward
         self._by = by
@@ -89,7 +186,7 @@ class BrowserEnv(gymnasium.Env[str, str]):
         self._steps: list[Step] = []
         self._flow = browse(self._task, self._library, self._views)
         self._shown = next(self._flow)
-        return self._shown.prompt, self._info(self._shown)
+        return self._prompt(), self._info(self._shown)
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         """Says a command, or in the end the answer; the next prompt, empty at the end."""
@@ -101,11 +198,21 @@ class BrowserEnv(gymnasium.Env[str, str]):
             self._shown = self._flow.send(said.text)
         except StopIteration as ended:
             return self._ended(ended.value)
-        return self._shown.prompt, 0.0, False, False, self._info(self._shown)
+        return self._prompt(), 0.0, False, False, self._info(self._shown)
 
     def close(self) -> None:
         """Ends the episode."""
         self._flow = None
+        if self._opened and hasattr(self._library, "close"):
+            self._library.close()
+
+    def _prompt(self) -> str:
+        """What is shown now, cut to what the space allows."""
+        prompt, foot = self._shown.prompt, next_action(self._shown.left)
+        if len(prompt) <= self._longest:
+            return prompt
+        foot = foot if prompt.endswith(foot) else ""
+        return prompt[: max(self._longest - len(foot), 0)] + foot[-self._longest :]
 
     def _chosen(self, options: dict[str, Any]) -> Task:
         if "task" in options:
@@ -124,7 +231,7 @@ class BrowserEnv(gymnasium.Env[str, str]):
             "observation": None,
             "quotes": browsed.quotes,
             "stop": episode.stop,
-            "episode": episode,
+            "trajectory": episode,
         }
         reward = 0.0
         if self._reward is not None and episode.answer is not None:
@@ -132,4 +239,7 @@ class BrowserEnv(gymnasium.Env[str, str]):
         return "", reward, True, False, info
 
     def _info(self, shown: Observation) -> dict[str, Any]:
-        return {"observation": shown, "quotes": shown.quotes, "stop": "", "episode": None}
+        return {"observation": shown, "quotes": shown.quotes, "stop": "", "trajectory": None}
+
+
+gymnasium.register(ID, "rookery.draft.gym:BrowserEnv")

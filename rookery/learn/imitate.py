@@ -81,11 +81,12 @@ class ImitateSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """validation prompts that are answered at each validation, always with the likeliest token"""
     tokens: int = 64
     """of such an answer, at most"""
-    every: int = 100
-    """steps from one checkpoint to the next"""
+    every: int | None = None
+    """steps from one checkpoint to the next; None: as `Run.steps` has it"""
 
     def __post_init__(self) -> None:
-        if min(self.epochs, self.rows, self.piece, self.every, self.tokens) < 1:
+        counts = (self.epochs, self.rows, self.piece, self.tokens)
+        if min(*counts, 1 if self.every is None else self.every) < 1:
             raise ValueError("epochs, rows, piece, every and tokens must be 1 or more")
         if not 0 <= self.validation < 1 or self.check < 0 or self.asked < 0:
             raise ValueError("validation is a share from 0 to 1; check and asked are 0 or more")

@@ -71,6 +71,10 @@ class LabelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
             raise ValueError("there must be an initial label and a training, and labels as many")
         if self.answers < 2 or self.samples < 2 or self.group < 1:
             raise ValueError("answers and samples must be 2 or more, group 1 or more")
+        if self.reinforce.advantage == "rloo" and self.group < 2:
+            raise ValueError(
+                'advantage = "rloo" compares the episodes of a question: group must be 2 or more'
+            )
         if not 0 <= self.validation <= 1 or (self.validation and self.answers % 2):
             raise ValueError(
                 "validation is a share from 0 to 1, and takes an even number of answers"

@@ -247,7 +247,14 @@ class Teacher:
 
     def _left_out(self, lesson: Lesson, charge: float) -> Tensor:
         scores = [one.score - charge * one.kl for one in lesson.accounts]
-        found = leave_one_out(scores, [one.group for one in lesson.accounts])
+        groups = [one.group for one in lesson.accounts]
+        if len(set(groups)) == len(groups):
+            detail = (
+                "each episode is alone in its group, so that all its leave-one-out advantages are "
+                "0: let the world play each prompt 2 times or more in a row (its `group`)"
+            )
+            raise Failed(Failure("advantage = rloo", "nothing_to_learn", detail))
+        found = leave_one_out(scores, groups)
         mine = self._accelerator.process_index
         ours = [
             each for each, one in zip(found, lesson.accounts, strict=True) if one.process == mine

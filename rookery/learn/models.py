@@ -50,6 +50,10 @@ class Lora(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     targets: tuple[str, ...] = ("q_proj", "v_proj")
     """the modules that are changed, by the ends of their names"""
 
+    def __post_init__(self) -> None:
+        if self.rank < 1 or self.alpha == 0 or not self.targets:
+            raise ValueError("rank must be 1 or more; without alpha or targets nothing is learnt")
+
 
 class Trained(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Which model is trained, and how much of it."""
@@ -65,6 +69,10 @@ class Trained(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """what is computed in; the weights are kept as float32, or small steps would be lost"""
     recompute: bool = False
     """gradient checkpointing: less memory, more time"""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.frozen <= 1:
+            raise ValueError("frozen must be a share from 0 to 1")
 
 
 def tokenizer_of(folder: Path) -> tuple[PreTrainedTokenizerBase, frozenset[int], int]:

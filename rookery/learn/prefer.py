@@ -68,8 +68,8 @@ class PreferSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     patience: int | None = None
     """validations in a row without a better one, after which the training ends; None: it does
     not"""
-    every: int = 100
-    """steps from one checkpoint to the next"""
+    every: int | None = None
+    """steps from one checkpoint to the next; None: as `Run.steps` has it"""
     context: int = 0
     """the most tokens of a question, its evidence and an answer; 0: as many as the model takes"""
     given: bool = False
@@ -77,7 +77,8 @@ class PreferSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if min(self.epochs, self.batch, self.piece, self.every) < 1 or self.check < 0:
+        counts = (self.epochs, self.batch, self.piece, 1 if self.every is None else self.every)
+        if min(counts) < 1 or self.check < 0:
             raise ValueError("epochs, batch, piece and every must be 1 or more, check 0 or more")
         if not 0 <= self.validation < 1 or not 0 <= self.auxiliary < 1 or not 0 <= self.blend <= 1:
             raise ValueError("validation and auxiliary are shares below 1, blend one from 0 to 1")

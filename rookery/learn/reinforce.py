@@ -28,6 +28,8 @@ from rookery.learn.served import Served
 from rookery.learn.split import is_split
 from rookery.records import Failed, Failure
 
+_OFTEN = 10
+"""steps, at most, from one checkpoint to the next: batches of episodes take long"""
 __all__ = ["ReinforceSettings", "Reinforced", "a2c", "ppo", "reinforce", "rloo", "webgpt"]
 
 
@@ -62,7 +64,8 @@ def reinforce(
     and restored with each checkpoint, after the networks: what the world must remember. What is
     measured at each step is told by `Teacher.learn`. Before each batch is played and each step of
     the optimiser is made, the run's file of that name and `cord` are asked. Raises Failed: stopped,
-    not_a_number, run_in_use, other_run, nothing_said, and as `read_model` and `Served` do.
+    not_a_number, run_in_use, other_run, nothing_said, nothing_to_learn (episodes that are alone
+    in their groups, for `rloo`), and as `read_model` and `Served` do.
     """
     accelerator = workers(settings.policy.dtype)
     tokenizer, ends, pad = tokenizer_of(Path(settings.policy.model))
@@ -92,7 +95,7 @@ def reinforce(
         controller = Controller(settings.beta, settings.target, settings.gain)
         state = _State(learner, controller, *also)
         teacher = Teacher(settings, made, learner, pad)
-        for step in run.steps(settings.steps, state, settings.every, told):
+        for step in run.steps(settings.steps, state, settings.every, told, _OFTEN):
             made = made._replace(actor=learner.bare)
             sampler = _sampler(settings, made, ends, accelerator, server, step)
             played = _play(settings, world, sampler, accelerator, step)

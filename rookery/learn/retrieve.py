@@ -72,11 +72,11 @@ class RetrieveSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     patience: int | None = None
     """validations in a row without a better one, after which the training ends; None: it does
     not"""
-    every: int = 100
-    """steps from one checkpoint to the next"""
+    every: int | None = None
+    """steps from one checkpoint to the next; None: as `Run.steps` has it"""
 
     def __post_init__(self) -> None:
-        if min(self.epochs, self.piece, self.every) < 1:
+        if min(self.epochs, self.piece, 1 if self.every is None else self.every) < 1:
             raise ValueError("epochs, piece and every must be 1 or more")
         if not 0 <= self.validation < 1 or self.check < 0 or self.ranked < 2:
             raise ValueError("validation is a share, check is 0 or more, ranked is 2 or more")

@@ -1,9 +1,12 @@
-"""How a policy learns from rewards: the settings, and those of the papers.
+"""Settings of reinforcement learning, and the papers' values of them.
 
-It knows nothing of how they are followed.
+`PPO`, `WEBGPT`, `A2C` and `RLOO` are tables of defaults, laid under what a user sets: the functions
+of these names do so for keyword arguments, `draft.config.over` for the tables of a TOML file.
 """
 
-from typing import Literal
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import msgspec
@@ -63,7 +66,7 @@ class ReinforceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     kl: Literal["reward", "loss"] = "reward"
     """where the KL counts: in each token's reward, times beta; or in the loss"""
     alpha: float = 0.1
-    """its share of the loss, where it counts there (GopherCite, section 2.8)"""
+    """with kl = "loss", the share of the KL in it (GopherCite, section 2.8)"""
     beta: float = 0.1
     """at first"""
     target: float | None = None
@@ -75,92 +78,145 @@ class ReinforceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     no_answer: float = -1.0
     """the reward of an episode without an answer"""
     seed: int = 0
-    every: int = 10
-    """steps from one checkpoint to the next"""
+    every: int | None = None
+    """steps from one checkpoint to the next; None: as `Run.steps` has it"""
     shown: int = 2
     """episodes of a batch whose words are kept"""
 
     def __post_init__(self) -> None:
-        counts = (self.steps, self.episodes, self.epochs, self.minibatches, self.piece, self.every)
-        if min(counts) < 1 or (self.chunk is not None and self.chunk < 1):
-            raise ValueError(
-                "steps, episodes, epochs, minibatches, piece, every and chunk are 1 at least"
+        if fault := next(self._faults(), ""):
+            raise ValueError(fault)
+
+    def _faults(self) -> Iterator[str]:
+        """Sentences about what cannot be meant, or with which nothing could be learnt."""
+        counts = (self.steps, self.episodes, self.epochs, self.minibatches, self.piece)
+        more = (self.value_width, 1 if self.every is None else self.every, self.chunk or 1)
+        if min(*counts, *more) < 1 or self.chunk == 0 or self.shown < 0:
+            yield (
+                "steps, episodes, epochs, minibatches, piece, chunk, every and value_width must be "
+                "1 or more, shown 0 or more"
+            )
+        if self.minibatches > self.episodes:
+            yield (
+                f"minibatches ({self.minibatches}) must not be more than episodes "
+                f"({self.episodes}): set fewer minibatches or more episodes"
             )
         if self.sampling.temperature <= 0:
-            raise ValueError("sampling.temperature must be more than 0, or nothing is tried out")
-        if self.target is not None and self.target <= 0:
-            raise ValueError("target is a KL of more than 0 nats; leave it out for a fixed beta")
+            yield "sampling.temperature must be more than 0, or nothing is tried out"
+        numbers = (self.value_weight, self.beta, self.gain, self.no_answer)
+        if not all(map(math.isfinite, numbers)) or min(numbers[:3]) < 0:
+            yield "value_weight, beta and gain must be numbers from 0 on, no_answer a number"
+        if not (0 <= self.gamma <= 1 and 0 <= self.trace <= 1):
+            yield "gamma and lambda must be from 0 to 1"
+        for name in ("clip", "value_clip", "budget"):
+            if (limit := getattr(self, name)) is not None and not limit > 0:
+                yield f"{name} must be more than 0, or nothing is learnt"
         if not 0 <= self.alpha <= 1:
-            raise ValueError("alpha is a share from 0 to 1")
+            yield "alpha must be a share from 0 to 1"
+        yield from self._faults_of_parts()
         parts = urlsplit(self.server)
         known = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
         if self.server and not (known and self.server.isascii()):
-            raise ValueError("server must be an address such as http://127.0.0.1:8000")
+            yield "server must be an address such as http://127.0.0.1:8000"
+
+    def _faults_of_parts(self) -> Iterator[str]:
+        """The same, of settings that do not go together."""
+        if self.kl == "loss" and self.alpha == 1:
+            yield "with alpha = 1 the KL is the whole loss and no reward counts: set it below 1"
+        if self.target is not None and self.target <= 0:
+            yield "target is a KL of more than 0 nats; leave it out for a fixed beta"
+        if self.target is not None and not (self.beta > 0 and 0 < self.gain < 5):
+            yield "for a target, beta must be more than 0 and gain between 0 and 5, or beta stays"
+        if self.advantage == "rloo":
+            if self.episodes < 2:
+                yield 'advantage = "rloo" compares episodes: set episodes to 2 or more'
+            if self.value_model:
+                yield 'advantage = "rloo" has no value network: leave value_model out'
+            return
+        if self.value_weight == 0:
+            yield (
+                "with value_weight = 0 the value network learns nothing: set it above 0, or "
+                'advantage = "rloo" to do without one'
+            )
+        if self.value == "shared" and self.value_model:
+            yield 'value = "shared" is a head on the policy: leave value_model out, or "separate"'
 
 
-def ppo(settings: ReinforceSettings) -> ReinforceSettings:
-    """With Ziegler's PPO (section 2.2, and its code): four epochs of one minibatch."""
-    return msgspec.structs.replace(
-        settings,
-        epochs=4,
-        minibatches=1,
-        clip=0.2,
-        value="separate",
-        value_clip=0.2,
-        value_weight=0.1,
-        advantage="gae",
-        gamma=1.0,
-        trace=0.95,
-        count="token",
-        whiten_rewards=True,
-        whiten_advantages=True,
-        kl="reward",
-    )
+PPO: Mapping[str, Any] = {
+    "epochs": 4,
+    "minibatches": 1,
+    "clip": 0.2,
+    "value": "separate",
+    "value_clip": 0.2,
+    "value_weight": 0.1,
+    "advantage": "gae",
+    "gamma": 1.0,
+    "trace": 0.95,
+    "count": "token",
+    "whiten_rewards": True,
+    "whiten_advantages": True,
+    "kl": "reward",
+}
+"""Ziegler, section 2.2, and the code that came with it: four epochs of one minibatch."""
+WEBGPT: Mapping[str, Any] = {
+    **PPO,
+    "epochs": 1,
+    "minibatches": 128,
+    "chunk": 64,
+    "count": "action",
+    "whiten_rewards": False,
+    "beta": 0.02,
+    "target": None,
+}
+"""WebGPT, appendix E: PPO of one epoch, with time counted in actions of 64 tokens."""
+A2C: Mapping[str, Any] = {
+    "epochs": 1,
+    "minibatches": 1,
+    "clip": None,
+    "value": "shared",
+    "value_clip": None,
+    "advantage": "gae",
+    "gamma": 1.0,
+    "trace": 1.0,
+    "whiten_rewards": False,
+    "whiten_advantages": False,
+    "kl": "loss",
+    "alpha": 0.1,
+    "no_answer": -2.0,
+}
+"""GopherCite, section 2.8 and appendix F: one epoch, nothing clipped, the value network a head that
+predicts the final reward, the KL in the loss."""
+RLOO: Mapping[str, Any] = {
+    "epochs": 1,
+    "minibatches": 1,
+    "clip": None,
+    "advantage": "rloo",
+    "whiten_advantages": False,
+    "kl": "reward",
+}
+"""Leave-one-out advantages in place of a value network (Ahmadian and others, 2024)."""
 
 
-def webgpt(settings: ReinforceSettings) -> ReinforceSettings:
-    """With WebGPT's PPO (appendix E): one epoch, and time counted in actions of 64 tokens."""
-    return msgspec.structs.replace(
-        ppo(settings),
-        epochs=1,
-        minibatches=128,
-        chunk=64,
-        count="action",
-        whiten_rewards=False,
-        beta=0.02,
-        target=None,
-    )
+def ppo(**given: Any) -> ReinforceSettings:
+    """Settings with Ziegler's PPO as the defaults; what is given counts before them."""
+    return ReinforceSettings(**{**PPO, **given})
 
 
-def a2c(settings: ReinforceSettings) -> ReinforceSettings:
-    """With GopherCite's A2C (section 2.8, appendix F): one epoch, nothing clipped, the value
-    network a head that predicts the final reward, the KL in the loss."""
-    return msgspec.structs.replace(
-        settings,
-        epochs=1,
-        minibatches=1,
-        clip=None,
-        value="shared",
-        value_clip=None,
-        advantage="gae",
-        gamma=1.0,
-        trace=1.0,
-        whiten_rewards=False,
-        whiten_advantages=False,
-        kl="loss",
-        alpha=0.1,
-        no_answer=-2.0,
-    )
+def webgpt(**given: Any) -> ReinforceSettings:
+    """Settings with WebGPT's PPO as the defaults; what is given counts before them."""
+    return ReinforceSettings(**{**WEBGPT, **given})
 
 
-def rloo(settings: ReinforceSettings) -> ReinforceSettings:
-    """With leave-one-out advantages in place of a value network (Ahmadian and others, 2024)."""
-    return msgspec.structs.replace(
-        settings,
-        epochs=1,
-        minibatches=1,
-        clip=None,
-        advantage="rloo",
-        whiten_advantages=False,
-        kl="reward",
-    )
+def a2c(**given: Any) -> ReinforceSettings:
+    """Settings with GopherCite's A2C as the defaults; what is given counts before them."""
+    return ReinforceSettings(**{**A2C, **given})
+
+
+def rloo(**given: Any) -> ReinforceSettings:
+    """Settings with leave-one-out advantages as the defaults; what is given counts before them."""
+    return ReinforceSettings(**{**RLOO, **given})
+
+
+def paper_table(paper: Mapping[str, Any]) -> dict[str, Any]:
+    """One of these tables with the keys that a TOML file has: `lambda` for `trace`."""
+    return {"lambda" if name == "trace" else name: value for name, value in paper.items()}

@@ -108,14 +108,21 @@ class Run:
         return next(filter(None, gather_object([why])), "")
 
     def steps(
-        self, count: int, state: Saved, every: int, told: Told | None = None
+        self,
+        count: int,
+        state: Saved,
+        every: int | None = None,
+        told: Told | None = None,
+        most: int = 100,
     ) -> Iterator[int]:
         """The numbers of the steps that are still to be made.
 
         Loads the last whole checkpoint first, and writes one after every so many steps and after
-        the last. `note` what was measured before asking for the next number. Raises Failed
-        (stopped) before a step where the cord was pulled.
+        the last. Without `every` they are a tenth of the run, and `most` at most, so that a short
+        run that is killed goes on as well. `note` what was measured before asking for the next
+        number. Raises Failed (stopped) before a step where the cord was pulled.
         """
+        every = min(max(count // 10, 1), most) if every is None else every
         first = self._restore(state)
         self._noted: dict[str, float] = {}
         for number in range(first, count):

@@ -4,6 +4,7 @@ Tokens go in and tokens come out: nothing is ever cut into tokens a second time.
 texts and rewards.
 """
 
+import math
 from collections.abc import Sequence
 from random import Random
 from typing import Any, NamedTuple
@@ -30,6 +31,10 @@ class Sampling(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """0: always the likeliest token"""
     rows: int = 64
     """that are drawn together"""
+
+    def __post_init__(self) -> None:
+        if min(self.tokens, self.rows) < 1 or not 0 <= self.temperature < math.inf:
+            raise ValueError("tokens and rows must be 1 or more, temperature 0 or more")
 
 
 class Sampled(NamedTuple):

@@ -85,7 +85,7 @@ def learn(
     """
     from safetensors import SafetensorError
 
-    from rookery.learn.config import read_table
+    from rookery.draft.config import read_table
 
     table = read_table(config)
     folder = out or _folder(table, config)
@@ -260,28 +260,28 @@ def _writer(folder: Path) -> Any:
 def _imitate(
     table: dict[str, Any], config: Path, out: Path, told: Told, *_: object
 ) -> msgspec.Struct:
-    from rookery.learn.config import settings_of
+    from rookery.draft.config import settings_of
     from rookery.learn.imitate import ImitateSettings, imitate
 
-    return imitate(settings_of(table, ImitateSettings, config), out, told)
+    return imitate(settings_of(table, ImitateSettings, config, also=("out",)), out, told)
 
 
 def _prefer(
     table: dict[str, Any], config: Path, out: Path, told: Told, *_: object
 ) -> msgspec.Struct:
-    from rookery.learn.config import settings_of
+    from rookery.draft.config import settings_of
     from rookery.learn.prefer import PreferSettings, prefer
 
-    return prefer(settings_of(table, PreferSettings, config), out, told)
+    return prefer(settings_of(table, PreferSettings, config, also=("out",)), out, told)
 
 
 def _retrieve(
     table: dict[str, Any], config: Path, out: Path, told: Told, *_: object
 ) -> msgspec.Struct:
-    from rookery.learn.config import settings_of
+    from rookery.draft.config import settings_of
     from rookery.learn.retrieve import RetrieveSettings, retrieve
 
-    return retrieve(settings_of(table, RetrieveSettings, config), out, told)
+    return retrieve(settings_of(table, RetrieveSettings, config, also=("out",)), out, told)
 
 
 def _reinforce(

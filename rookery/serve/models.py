@@ -104,7 +104,9 @@ class Models:
         if self.settings.model.startswith((LOCAL, SCRIPT)):
             return self.settings.model
         found = endpoint_for(role, self._endpoints, self.settings.model, self.settings.base_url)
-        return msgspec.structs.replace(found, logprobs=True) if role == "write" else found
+        if role == "write" and found.logprobs is None:
+            return msgspec.structs.replace(found, logprobs=True)
+        return found
 
     @property
     def at_once(self) -> int:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import msgspec
 
 from rookery.ask.load import questions
+from rookery.draft.config import over, settings_of
 from rookery.draft.gophercite import GopherCiteSettings
 from rookery.draft.webglm import WebglmSettings
-from rookery.learn.config import over, settings_of
 from rookery.learn.labels import Labelled, LabelSettings, Make, learn_with_labels
 from rookery.learn.models import Trained
 from rookery.learn.played import World
@@ -60,18 +60,15 @@ class WorldSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     def __post_init__(self) -> None:
         if not 0 <= self.held_out < 1 or min(self.group, self.tried) < 1:
             raise ValueError("held_out is a share below 1; group and tried are 1 or more")
-
-
-class Paper(msgspec.Struct, frozen=True):
-    """The part of such a file that is read first."""
-
-    paper: Literal["ppo", "webgpt", "a2c", "rloo"] = "ppo"
-    """whose settings count where the file says nothing"""
+        if self.browser.group not in (1, self.group):
+            raise ValueError("`group` does not belong in [world.browser]: write it in [world]")
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A file for `rookery learn reinforce`, but for the paper and where the run is kept."""
+    """A file for `rookery learn reinforce`, but for where the run is kept."""
 
+    paper: Literal["ppo", "webgpt", "a2c", "rloo"] = "ppo"
+    """whose settings count where the file says nothing"""
     world: WorldSettings
     settings: ReinforceSettings
     """what the file does not say is as in the paper"""
@@ -85,6 +82,11 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             raise ValueError(
                 "give either world.reward, a reward model, or [labels], from which "
                 "one is learnt meanwhile"
+            )
+        if self.settings.advantage == "rloo" and self.world.group < 2:
+            raise ValueError(
+                'advantage = "rloo" (paper = "rloo") compares the episodes of a question with one '
+                "another: set group = 4, or any number from 2 on, in [world]"
             )
         if self.settings.server and self.world.kind == "quotes":
             raise ValueError(
@@ -122,7 +124,7 @@ def reinforced(
 
     Raises Failed: bad_config, stopped where the cord was pulled, and as it goes.
     """
-    config = settings_of(_over_the_papers(table, path), Config, path)
+    config = settings_of(_over_the_papers(table), Config, path, also=("out",))
     labels = _labels(config, path)
     named = config.world
     with (
@@ -167,9 +169,13 @@ def _labels(config: Config, path: Path) -> LabelSettings | None:
     """What the file says of labels, and what it says elsewhere that goes with them."""
     if config.labels is None:
         return None
+    for name, place in {"reinforce": "[settings]", "group": "[world]"}.items():
+        if name in config.labels:
+            detail = f"`{name}` does not belong in [labels]: write it in {place}"
+            raise Failed(Failure(str(path), "bad_config", detail))
     said = over({"prefer": {"comparisons": ""}}, config.labels)
     said |= {"reinforce": msgspec.to_builtins(config.settings), "group": config.world.group}
-    labels = settings_of(said, LabelSettings, path)
+    labels = settings_of(said, LabelSettings, path, ("labels",))
     if labels.answers > MOST:
         detail = f"people compare 2, 3 or {MOST} answers at a desk, and labels.answers is more"
         raise Failed(Failure(str(path), "bad_config", detail))
@@ -197,7 +203,7 @@ def _at(
     def waits(count: int) -> None:
         told(desk.step, config.settings.steps, {"waiting": float(count)})
 
-    settings = settings_of(config.desk or {}, DeskSettings, path)
+    settings = settings_of(config.desk or {}, DeskSettings, path, ("desk",))
     with Store(store) as opened, Desk(opened, out, settings, main, waits) as desk:
         yield desk
 
@@ -226,13 +232,14 @@ def _split(asked: list[Question], share: float, seed: int) -> tuple[list[Questio
     )
 
 
-def _over_the_papers(table: dict[str, Any], path: Path) -> dict[str, Any]:
-    """What the file says, and what the paper's settings say where it does not."""
-    recipe = PAPERS[settings_of(table, Paper, path).paper]
-    below = msgspec.to_builtins(recipe(ReinforceSettings(policy=Trained(""), steps=1)))
+def _over_the_papers(table: dict[str, Any]) -> dict[str, Any]:
+    """What the file says, and what the paper's settings say where it does not. A paper that does
+    not exist is left for `settings_of` to name."""
+    recipe = PAPERS.get(str(table.get("paper", "ppo")), ppo)
+    below = msgspec.to_builtins(recipe(policy=Trained(""), steps=1))
     del below["policy"], below["steps"]
-    rest = {name: value for name, value in table.items() if name != "paper"}
-    return rest | {"settings": over(below, rest["settings"])} if "settings" in rest else rest
+    said = table.get("settings")
+    return table | {"settings": over(below, said)} if isinstance(said, dict) else table
 
 
 def _world(

@@ -1,5 +1,10 @@
 """The text browser as Gymnasium sees it, checked by Gymnasium's own checker."""
 
+import subprocess
+import sys
+from copy import deepcopy
+from itertools import pairwise
+
 import gymnasium
 import pytest
 from gymnasium.utils.env_checker import check_env
@@ -9,14 +14,15 @@ from hypothesis import strategies as st
 from rookery.browse.read import read
 from rookery.browse.rules import Rules, Task
 from rookery.browse.shelf import Shelf
-from rookery.draft.gym import BrowserEnv, Text
+from rookery.draft.gym import ID, LONGEST, BrowserEnv, UnicodeText
 from rookery.draft.rollout import rollouts, scripted
 from rookery.records import Answer, Episode, Question
 
 GIFTS = b"<title>Crows</title><p>Crows bring gifts to people they know.</p>"
 FOOD = b"<title>Ravens</title><p>Ravens cache their food.</p>"
 CROWS = read(GIFTS, "https://a.org/crows", "text/html")
-LIBRARY = Shelf([CROWS, read(FOOD, "https://b.net/ravens", "text/html")])
+RAVENS = read(FOOD, "https://b.net/ravens", "text/html")
+LIBRARY = Shelf([CROWS, RAVENS])
 TASKS = [Task(Question(str(n), f"Question {n}?"), Rules(actions=20)) for n in range(9)]
 QUOTING = ("Search crows", "Clicked on link 0", "Quote: Crows bring gifts")
 SCRIPT = (*QUOTING, "End: Answer", "They do [1].")
@@ -32,7 +38,7 @@ def play(env: BrowserEnv, *commands: str) -> Episode | None:
     for command in commands:
         assert episode is None
         prompt, reward, terminated, truncated, info = env.step(command)
-        episode = info["episode"]
+        episode = info["trajectory"]
         assert (terminated, truncated) == (episode is not None, False)
         assert info["stop"] == (episode.stop if episode else "")
         if episode is None:
@@ -45,12 +51,37 @@ def make(**_: object) -> BrowserEnv:
 
 
 def test_gymnasium_finds_nothing_to_complain_of() -> None:
-    name = "RookeryBrowser-v0"
-    gymnasium.register(name, make)
-    try:
-        check_env(gymnasium.make(name).unwrapped)
-    finally:
-        del gymnasium.registry[name]
+    check_env(gymnasium.make(ID, library=lambda: LIBRARY, tasks=TASKS).unwrapped)
+
+
+def test_the_id_is_found_by_the_name_of_its_module_and_costs_nothing_before() -> None:
+    code = f"""
+import sys, rookery, rookery.draft
+assert "gymnasium" not in sys.modules
+import gymnasium
+assert "rookery.draft.gym" not in sys.modules
+env = gymnasium.make("rookery.draft.gym:{ID}", library=None)
+assert type(env.unwrapped).__name__ == "BrowserEnv"
+assert env.spec.id == "{ID}"
+"""
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
+
+
+def test_a_library_that_the_environment_opened_is_closed_with_it() -> None:
+    class Opened(Shelf):
+        closed = 0
+
+        def close(self) -> None:
+            self.closed += 1
+
+    library = Opened([CROWS])
+    env = gymnasium.make(ID, library=lambda: library, tasks=TASKS)
+    env.reset(seed=1)
+    assert "Crows†a.org" in env.step("Search crows")[0]
+    env.close()
+    assert library.closed == 1
+    BrowserEnv(library, TASKS).close()
+    assert library.closed == 1
 
 
 def test_an_episode_ends_with_the_reward_of_its_answer() -> None:
@@ -60,8 +91,8 @@ def test_an_episode_ends_with_the_reward_of_its_answer() -> None:
     assert play(env, *SCRIPT[:-1]) is None
     prompt, reward, terminated, truncated, info = env.step(SCRIPT[-1])
     assert (prompt, reward, terminated, truncated) == ("", 1.5, True, False)
-    assert info["stop"] == info["episode"].stop == "end"
-    assert info["quotes"] == info["episode"].answer.quotes == (CROWS.quote(0, 17),)
+    assert info["stop"] == info["trajectory"].stop == "end"
+    assert info["quotes"] == info["trajectory"].answer.quotes == (CROWS.quote(0, 17),)
 
 
 def test_the_episode_is_that_of_a_rollout() -> None:
@@ -159,29 +190,111 @@ def test_what_is_no_unicode_makes_an_episode_that_can_be_stored() -> None:
     assert Episode.from_json(episode.to_json()) == episode
 
 
-def test_several_environments_can_be_stepped_as_one() -> None:
-    both = gymnasium.vector.SyncVectorEnv([make] * 2)
-    both.reset(seed=1)
-    prompts, _, terminated, _, _ = both.step(("Search crows", "End: Nonsense"))
-    assert "Crows†a.org" in prompts[0]
-    assert terminated.tolist() == [False, True]
-    both.close()
+def test_statistics_of_episodes_can_be_recorded() -> None:
+    """Under `episode` in the info of the last step, a key that Gymnasium keeps for itself."""
+    env = gymnasium.wrappers.RecordEpisodeStatistics(
+        gymnasium.make(ID, library=LIBRARY, reward=quotes)
+    )
+    env.reset(options={"task": TASKS[0]})
+    for command in SCRIPT[:-1]:
+        assert "episode" not in env.step(command)[4]
+    info = env.step(SCRIPT[-1])[4]
+    assert (info["episode"]["r"], info["episode"]["l"]) == (1.5, len(SCRIPT))
+    assert info["trajectory"].stop == "end"
+
+
+def test_steps_can_be_limited() -> None:
+    """Which truncates, as an episode that ends by itself never is."""
+    env = gymnasium.make(ID, library=LIBRARY, tasks=TASKS, max_episode_steps=2)
+    env.reset(seed=1)
+    assert env.step("Search crows")[2:4] == (False, False)
+    assert env.step("Top")[2:4] == (False, True)
+
+
+ABROAD = read(
+    "<title>鴉</title><p>鴉は贈り物を持ってくる 𝔸😀.</p>".encode(), "https://c.jp/鴉", "text/html"
+)
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_several_environments_can_be_stepped_as_one(mode: str) -> None:
+    """In this process, or each in one of its own, with what they share by default."""
+    library = Shelf([CROWS, RAVENS, ABROAD])
+    tasks = [Task(Question("1", "Question?"), Rules(actions=20))]
+    both = gymnasium.make_vec(
+        ID, num_envs=2, vectorization_mode=mode, library=library, tasks=tasks, reward=quotes
+    )
+    commands = (
+        "Top",
+        "Search 鴉",
+        "Clicked on link 0",
+        "Quote: 鴉は贈り物を",
+        "End: Answer",
+        "Ja [1].",
+    )
+    env = gymnasium.wrappers.vector.RecordEpisodeStatistics(both)
+    alone = [BrowserEnv(library, tasks, quotes) for _ in range(2)]
+    assert env.reset(seed=1)[0] == tuple(each.reset(seed=1)[0] for each in alone)
+    for pair in pairwise(commands):
+        expected = [each.step(said) for each, said in zip(alone, pair, strict=True)]
+        shown, rewards, terminated, _, info = env.step(pair)
+        assert shown == tuple(each[0] for each in expected)
+        assert rewards.tolist() == [each[1] for each in expected]
+        assert terminated.tolist() == [each[2] for each in expected]
+        assert info["trajectory"].tolist() == [each[4]["trajectory"] for each in expected]
+        assert ("😀" in shown[1]) == (pair[1] in commands[1:4])
+    env.close()
+    assert (terminated.tolist(), rewards.tolist()) == ([False, True], [0.0, 1.5])
+    assert info["episode"]["l"].tolist() == [0, 5]
+    assert info["trajectory"][1].answer.quotes[0].text == "鴉は贈り物を"
+
+
+def test_a_prompt_that_is_too_long_loses_the_end_of_its_window() -> None:
+    tasks = [Task(Question("1", "Why?"))]
+    whole, cut = BrowserEnv(LIBRARY, tasks), BrowserEnv(LIBRARY, tasks, longest=150)
+    for env in (whole, cut):
+        env.reset(seed=1)
+    for command in QUOTING:
+        full, short = whole.step(command)[0], cut.step(command)
+        head, foot = full[: 150 - len("\n♦Actions left: 99\n♦Next action\n")], full[-20:]
+        assert len(full) > 150 == len(short[0])
+        assert short[0].startswith(head)
+        assert short[0].endswith(foot)
+        assert short[0] in cut.observation_space
+        assert short[4]["observation"].prompt == full
 
 
 @settings(max_examples=30)
 @given(st.text(st.characters()), st.integers(0, 10**6))
 def test_every_text_is_in_the_space_and_samples_follow_the_seed(text: str, seed: int) -> None:
-    one, other = Text(seed=seed), Text(seed=seed)
+    one, other = UnicodeText(seed=seed), UnicodeText(seed=seed)
     sample = one.sample()
     assert text in one
     assert sample in one
     assert sample == other.sample()
     assert 3 not in one
-    assert one == other != gymnasium.spaces.Text(5)
+    assert one == other != UnicodeText(5)
+    assert one != gymnasium.spaces.Text(5)
+    assert "x" * (LONGEST + 1) not in one
+
+
+@settings(max_examples=30)
+@given(st.text(st.characters(), max_size=9))
+def test_a_text_becomes_numbers_and_a_text_again(text: str) -> None:
+    space = UnicodeText(9)
+    numbers = gymnasium.spaces.flatten(space, text)
+    assert numbers.tolist() == [ord(letter) for letter in text] + [0x110000] * (9 - len(text))
+    assert gymnasium.spaces.unflatten(space, numbers) == text
+    memory = gymnasium.vector.utils.create_shared_memory(space, 2)
+    shared = gymnasium.vector.utils.read_from_shared_memory(space, memory, 2)
+    for other in ("before all", "x"):
+        gymnasium.vector.utils.write_to_shared_memory(space, 0, other[:9], memory)
+        gymnasium.vector.utils.write_to_shared_memory(space, 1, text, memory)
+        assert deepcopy(shared) == (other[:9], text)
 
 
 def test_samples_are_of_all_of_unicode_and_can_be_written() -> None:
-    space = Text(seed=1)
+    space = UnicodeText(seed=1)
     samples = "".join(space.sample() for _ in range(1000))
     assert samples.encode().decode() == samples
     assert max(samples) > "\U00100000"

@@ -143,7 +143,8 @@ class Trial(NamedTuple):
     faults: tuple[str, ...]
 
 
-Recipe = Callable[[ReinforceSettings], ReinforceSettings]
+Recipe = Callable[..., ReinforceSettings]
+"""such as `ppo`: from what is given to settings"""
 EPISODES = 12_800
 
 
@@ -156,19 +157,17 @@ def trial(recipe: Recipe, world: "Rule | Browsing", seed: int, out: Path) -> Tri
     listing = world.listing(AutoModelForCausalLM.from_pretrained(model))
     watch = Watch(listing, model)
     settings = recipe(
-        ReinforceSettings(
-            policy=Trained(model),
-            steps=EPISODES // 128,
-            episodes=128,
-            piece=512,
-            optimising=Optimising(rate=2e-3),
-            sampling=Sampling(tokens=4, rows=512),
-            value_width=64,
-            beta=BETA,
-            seed=seed,
-            every=20,
-            shown=0,
-        )
+        policy=Trained(model),
+        steps=EPISODES // 128,
+        episodes=128,
+        piece=512,
+        optimising=Optimising(rate=2e-3),
+        sampling=Sampling(tokens=4, rows=512),
+        value_width=64,
+        beta=BETA,
+        seed=seed,
+        every=20,
+        shown=0,
     )
     if settings.epochs == 1:
         settings = msgspec.structs.replace(settings, steps=EPISODES // 64, episodes=64)
@@ -182,10 +181,10 @@ def trial(recipe: Recipe, world: "Rule | Browsing", seed: int, out: Path) -> Tri
     )
 
 
-def a2c_like_ppo(settings: ReinforceSettings) -> ReinforceSettings:
+def a2c_like_ppo(**given: Any) -> ReinforceSettings:
     """A2C with the KL in the reward: in the loss it is not differentiated for where tokens lead, so
     that what it reaches is something else than J."""
-    return msgspec.structs.replace(a2c(settings), kl="reward")
+    return a2c(kl="reward", **given)
 
 
 class Rule:

@@ -4,9 +4,9 @@ torchrun --nproc_per_node 2 reinforce_run.py MODEL OUT
 """
 
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-
-import msgspec
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -17,18 +17,16 @@ from rookery.learn.optimise import Optimising
 from rookery.learn.reinforce import ReinforceSettings, a2c, ppo, reinforce, rloo
 from rookery.learn.sample import Sampling
 
-
-def in_two(settings: ReinforceSettings) -> ReinforceSettings:
-    """PPO with two minibatches."""
-    return msgspec.structs.replace(ppo(settings), epochs=2, minibatches=2)
-
-
-RECIPES = {"ppo": in_two, "a2c": a2c, "rloo": rloo}
+RECIPES: dict[str, Callable[..., ReinforceSettings]] = {
+    "ppo": partial(ppo, epochs=2, minibatches=2),
+    "a2c": a2c,
+    "rloo": rloo,
+}
 
 
-def settings(model: str) -> ReinforceSettings:
+def settings(name: str, model: str) -> ReinforceSettings:
     """With pieces that do not fit, and episodes that cannot be halved."""
-    return ReinforceSettings(
+    return RECIPES[name](
         policy=Trained(model),
         steps=2,
         episodes=17,
@@ -42,5 +40,5 @@ def settings(model: str) -> ReinforceSettings:
 
 
 if __name__ == "__main__":
-    for name, recipe in RECIPES.items():
-        reinforce(recipe(settings(sys.argv[1])), Browsing(0), Path(sys.argv[2]) / name)
+    for name in RECIPES:
+        reinforce(settings(name, sys.argv[1]), Browsing(0), Path(sys.argv[2]) / name)

@@ -18,7 +18,7 @@ from rookery.learn.sample import Sampling
 
 def settings(model: str, address: str) -> ReinforceSettings:
     """Episodes that learn something in a few batches."""
-    usual = ReinforceSettings(
+    return rloo(
         policy=Trained(model),
         steps=4,
         episodes=16,
@@ -28,7 +28,6 @@ def settings(model: str, address: str) -> ReinforceSettings:
         beta=BETA,
         every=2,
     )
-    return rloo(usual)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,12 @@
 """The loop of PPO, A2C and RLOO: it learns from what was drawn, and can be gone on with."""
 
 import json
+import math
 import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +15,14 @@ import numpy as np
 import pytest
 import torch
 from accelerate import Accelerator
-from enumerable import ENDS, Browsing, Rule, write_listed
+from enumerable import ENDS, Browsing, Recipe, Rule, write_listed
 from reinforce_run import RECIPES
 from reinforce_run import settings as two_steps
 from safetensors.torch import load_file
 from several import in_two_processes
 from transformers import AutoModelForCausalLM
 
+from rookery.draft.config import over
 from rookery.learn.actor import make
 from rookery.learn.lesson import Teacher
 from rookery.learn.models import Lora, Trained
@@ -27,6 +30,7 @@ from rookery.learn.optimise import Learner, Optimising
 from rookery.learn.played import Played, Prompts, Sampler
 from rookery.learn.reinforce import ReinforceSettings, a2c, ppo, reinforce, rloo, webgpt
 from rookery.learn.rows import Row, action_logits, collate, logprobs
+from rookery.learn.rules import A2C, PPO, RLOO, WEBGPT, paper_table
 from rookery.learn.sample import Sampled, Sampling, sample
 from rookery.records import Failed
 
@@ -38,17 +42,19 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
     return write_listed(tmp_path_factory.mktemp("listed") / "model", 0)
 
 
-def settings(model: str, **changes: Any) -> ReinforceSettings:
-    usual = ReinforceSettings(
-        policy=Trained(model),
-        steps=3,
-        episodes=16,
-        epochs=2,
-        optimising=Optimising(rate=1e-3),
-        sampling=Sampling(tokens=4),
-        value_width=16,
-    )
-    return msgspec.structs.replace(usual, **changes)
+TWICE = partial(ReinforceSettings, epochs=2)
+
+
+def settings(model: str, recipe: Recipe = TWICE, **changes: Any) -> ReinforceSettings:
+    usual = {
+        "policy": Trained(model),
+        "steps": 3,
+        "episodes": 16,
+        "optimising": Optimising(rate=1e-3),
+        "sampling": Sampling(tokens=4),
+        "value_width": 16,
+    }
+    return recipe(**usual | changes)
 
 
 def metrics(out: Path) -> list[dict[str, float]]:
@@ -99,9 +105,9 @@ def test_a_set_of_ids_that_many_tokens_have_is_kept_once() -> None:
 
 
 @pytest.mark.parametrize("recipe", [ppo, webgpt, a2c, rloo])
-def test_in_the_first_epoch_the_ratio_is_1(model: str, tmp_path: Path, recipe: Any) -> None:
-    rules = recipe(settings(model, sampling=Sampling(tokens=4, temperature=0.8)))
-    rules = msgspec.structs.replace(rules, minibatches=min(rules.minibatches, 3), piece=7)
+def test_in_the_first_epoch_the_ratio_is_1(model: str, tmp_path: Path, recipe: Recipe) -> None:
+    warm, minibatches = Sampling(tokens=4, temperature=0.8), 3 if recipe is webgpt else 1
+    rules = settings(model, recipe, sampling=warm, minibatches=minibatches, piece=7)
     reinforce(rules, Browsing(0), tmp_path)
     found = metrics(tmp_path)
     assert [line["ratio"] for line in found] == [0.0, 0.0, 0.0]
@@ -163,7 +169,7 @@ def test_rloo_has_the_advantages_and_the_gradient_of_trl(model: str, tmp_path: P
         weight.register_post_accumulate_grad_hook(
             lambda found, name=name: gradients.update({name: found.grad.clone()})
         )
-    rules = rloo(settings(model, beta=0.2))
+    rules = settings(model, rloo, beta=0.2)
     learner = Learner(made.actor, Optimising(clip=None), 1, Accelerator(cpu=True))
     teacher = Teacher(rules, made, learner, 0)
     lesson = teacher.read(played, 0)
@@ -185,10 +191,9 @@ def assert_alike(one: dict[str, float], other: dict[str, float], within: float) 
 
 
 @pytest.mark.parametrize("recipe", [ppo, a2c, rloo])
-def test_pieces_of_any_size_learn_the_same(model: str, tmp_path: Path, recipe: Any) -> None:
-    rules = msgspec.structs.replace(recipe(settings(model)), minibatches=2)
+def test_pieces_of_any_size_learn_the_same(model: str, tmp_path: Path, recipe: Recipe) -> None:
     for piece in (64, 3):
-        changed = msgspec.structs.replace(rules, piece=piece)
+        changed = settings(model, recipe, minibatches=2, piece=piece)
         reinforce(changed, Browsing(0), tmp_path / str(piece))
     assert apart(tmp_path / "64", tmp_path / "3") < 1e-5
     first, second = metrics(tmp_path / "64"), metrics(tmp_path / "3")
@@ -211,8 +216,8 @@ def test_an_action_in_parts_is_the_same_to_tokens_and_not_to_actions(
 def test_the_kl_in_the_loss_holds_the_policy_back(model: str, tmp_path: Path) -> None:
     listing = Rule(0).listing(AutoModelForCausalLM.from_pretrained(model))
     kls = []
-    for alpha in (0.0, 0.9, 1.0):
-        rules = msgspec.structs.replace(a2c(settings(model, steps=12, episodes=32)), alpha=alpha)
+    for alpha in (0.0, 0.9, 0.9999):
+        rules = settings(model, a2c, steps=12, episodes=32, alpha=alpha)
         reached = reinforce(rules, Rule(0).world(), tmp_path / str(alpha))
         kls.append(listing.reached(AutoModelForCausalLM.from_pretrained(reached.model)).kl)
     assert kls[0] > 2 * kls[1] > 0
@@ -302,10 +307,9 @@ class Breaks(Exception):
 
 @pytest.mark.parametrize("recipe", [ppo, a2c, rloo])
 def test_a_run_that_broke_off_goes_on_to_the_last_bit(
-    model: str, tmp_path: Path, recipe: Any
+    model: str, tmp_path: Path, recipe: Recipe
 ) -> None:
-    rules = recipe(settings(model, steps=6))
-    rules = msgspec.structs.replace(rules, every=2, target=1.0, minibatches=2, shown=1)
+    rules = settings(model, recipe, steps=6, every=2, target=1.0, minibatches=2, shown=1)
 
     def stop(step: int, _: int, __: dict[str, float]) -> None:
         if step == 3:
@@ -347,9 +351,9 @@ def test_the_cord_stops_a_run_before_the_next_step_of_the_optimiser(
 
 def test_two_processes_learn_what_one_learns(model: str, tmp_path: Path) -> None:
     in_two_processes(HERE / "reinforce_run.py", model, str(tmp_path / "two"))
-    for name, recipe in RECIPES.items():
+    for name in RECIPES:
         one, two = tmp_path / "one" / name, tmp_path / "two" / name
-        reinforce(recipe(two_steps(model)), Browsing(0), one)
+        reinforce(two_steps(name, model), Browsing(0), one)
         assert apart(one, two) < 1e-5
         for ours, theirs in zip(metrics(one), metrics(two), strict=True):
             assert_alike(ours, theirs, 1e-5)
@@ -392,10 +396,36 @@ def test_silent_episodes_stand_beside_others(model: str, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"episodes": 0}, "1 at least"),
+        ({"episodes": 0}, "1 or more"),
+        ({"steps": 0}, "1 or more"),
+        ({"chunk": 0}, "1 or more"),
+        ({"every": 0}, "1 or more"),
+        ({"value_width": 0}, "1 or more"),
+        ({"shown": -1}, "shown 0 or more"),
+        ({"episodes": 8, "minibatches": 9}, r"minibatches \(9\) .* more than episodes \(8\)"),
         ({"sampling": {"temperature": 0.0}}, "nothing is tried out"),
+        ({"sampling": {"tokens": 0}}, "tokens and rows must be 1 or more"),
+        ({"optimising": {"rate": 0.0}}, "rate must be more than 0"),
+        ({"optimising": {"clip": 0.0}}, "or nothing is learnt"),
+        ({"optimising": {"betas": [0.9, 1.0]}}, "betas must be from 0 to below 1"),
+        ({"policy": {"model": "folder", "frozen": 1.5}}, "frozen must be a share"),
+        ({"policy": {"model": "folder", "lora": {"alpha": 0}}}, "nothing is learnt"),
+        ({"gamma": 1.1}, "gamma and lambda must be from 0 to 1"),
+        ({"lambda": -0.1}, "gamma and lambda must be from 0 to 1"),
+        ({"clip": 0.0}, "clip must be more than 0"),
+        ({"value_clip": -1.0}, "value_clip must be more than 0"),
+        ({"budget": 0.0}, "budget must be more than 0"),
+        ({"beta": -0.1}, "numbers from 0 on"),
+        ({"no_answer": math.nan}, "no_answer a number"),
         ({"target": 0.0}, "more than 0 nats"),
+        ({"target": 1.0, "beta": 0.0}, "or beta stays"),
+        ({"target": 1.0, "gain": 0.0}, "or beta stays"),
         ({"alpha": 1.5}, "a share"),
+        ({"alpha": 1.0, "kl": "loss"}, "no reward counts"),
+        ({"value_weight": 0.0}, "the value network learns nothing"),
+        ({"value": "shared", "value_model": "reward"}, "is a head on the policy"),
+        ({"advantage": "rloo", "value_model": "reward"}, "has no value network"),
+        ({"advantage": "rloo", "episodes": 1}, "set episodes to 2 or more"),
         ({"epoch": 1}, "unknown field `epoch`"),
     ],
 )
@@ -408,3 +438,57 @@ def test_settings_that_cannot_be_meant_are_refused(changes: dict[str, Any], word
 def test_lambda_is_called_by_its_name() -> None:
     given = {"policy": {"model": "folder"}, "steps": 1, "lambda": 0.5}
     assert msgspec.convert(given, ReinforceSettings).trace == 0.5
+
+
+PAPERS = {ppo: PPO, webgpt: WEBGPT, a2c: A2C, rloo: RLOO}
+OTHER = {
+    "epochs": 7,
+    "minibatches": 5,
+    "clip": 0.3,
+    "value": "shared",
+    "value_clip": 0.4,
+    "value_weight": 0.6,
+    "gamma": 0.5,
+    "trace": 0.25,
+    "count": "action",
+    "whiten_rewards": True,
+    "whiten_advantages": True,
+    "kl": "loss",
+    "alpha": 0.5,
+    "beta": 0.7,
+    "target": 3.0,
+    "chunk": 9,
+    "no_answer": -5.0,
+    "advantage": "rloo",
+}
+"""of each setting that a paper has, a value that no paper has, or not all of them"""
+
+
+@pytest.mark.parametrize("recipe", PAPERS)
+def test_what_is_set_counts_before_what_a_paper_says(recipe: Recipe) -> None:
+    paper, needed = PAPERS[recipe], {"policy": Trained("folder"), "steps": 1}
+    plain = recipe(**needed)
+    assert {name: getattr(plain, name) for name in paper} == paper
+    for name in paper:
+        given = recipe(**needed, **{name: OTHER[name]})
+        assert getattr(given, name) == OTHER[name]
+        rest = paper.keys() - {name}
+        assert {other: getattr(given, other) for other in rest} == {
+            other: paper[other] for other in rest
+        }
+
+
+def test_a_paper_lies_under_the_table_of_a_file() -> None:
+    said = {"policy": {"model": "folder"}, "steps": 1, "episodes": 8, "minibatches": 2}
+    table = over(paper_table(WEBGPT), said | {"lambda": 0.5})
+    assert msgspec.convert(table, ReinforceSettings) == webgpt(
+        policy=Trained("folder"), steps=1, episodes=8, minibatches=2, trace=0.5
+    )
+
+
+def test_episodes_that_are_alone_in_their_groups_are_refused(model: str, tmp_path: Path) -> None:
+    """Their leave-one-out advantages are all 0, so that nothing would be learnt."""
+    with pytest.raises(Failed, match="each episode is alone in its group") as caught:
+        reinforce(settings(model, rloo), Rule(0).world(1), tmp_path)
+    assert caught.value.failure.outcome == "nothing_to_learn"
+    assert reinforce(settings(model, rloo), Rule(0).world(2), tmp_path).steps == 3

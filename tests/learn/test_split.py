@@ -22,7 +22,7 @@ from rookery.learn.models import Trained
 from rookery.learn.optimise import Optimising
 from rookery.learn.prefer import PreferSettings, prefer
 from rookery.learn.referred import Drawing, Sources
-from rookery.learn.reinforce import ReinforceSettings, ppo, reinforce
+from rookery.learn.reinforce import ppo, reinforce
 from rookery.learn.retrieve import RetrieveSettings, retrieve
 from rookery.learn.sample import Sampling
 from rookery.learn.split import copied
@@ -107,16 +107,14 @@ def test_trainers_learn_the_same(tmp_path: Path) -> None:
 
 def test_a_policy_learns_the_same_and_goes_on_to_the_last_bit(tmp_path: Path) -> None:
     settings = ppo(
-        ReinforceSettings(
-            policy=Trained(write_listed(tmp_path / "lm", 0)),
-            steps=3,
-            episodes=17,
-            piece=5,
-            optimising=FAST,
-            sampling=Sampling(tokens=4),
-            target=1.0,
-            every=1,
-        )
+        policy=Trained(write_listed(tmp_path / "lm", 0)),
+        steps=3,
+        episodes=17,
+        piece=5,
+        optimising=FAST,
+        sampling=Sampling(tokens=4),
+        target=1.0,
+        every=1,
     )
     whole, split, on = (tmp_path / name for name in ("whole", "split", "on"))
     reinforce(settings, Browsing(0), whole)

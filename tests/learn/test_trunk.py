@@ -245,8 +245,7 @@ def without(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_run_learns_the_same_with_and_without(
     model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recipe: Any, lora: Lora | None
 ) -> None:
-    rules = recipe(msgspec.structs.replace(settings(model), steps=3, every=3))
-    rules = msgspec.structs.replace(rules, policy=half(model, lora=lora))
+    rules = settings(model, recipe, steps=3, every=3, policy=half(model, lora=lora))
     reinforce(rules, Browsing(0), tmp_path / "shared")
     without(monkeypatch)
     reinforce(rules, Browsing(0), tmp_path / "whole")
@@ -271,7 +270,7 @@ class Counted:
 
 
 def test_the_trunk_is_computed_once_for_each_row_of_a_batch(model: str) -> None:
-    made, rules = begun(half(model)), in_two(settings(model))
+    made, rules = begun(half(model)), settings(model)
     prompts = [[1 + number % 9] * (1 + number % 3) for number in range(13)]
     said = sample(made.actor.policy, prompts, range(13), ENDS, Sampling(tokens=4))
     played = [Played(n, [one], float(n), n) for n, one in enumerate(said)]
@@ -287,7 +286,7 @@ def test_the_trunk_is_computed_once_for_each_row_of_a_batch(model: str) -> None:
 
 def test_the_reference_says_the_same_after_training(model: str) -> None:
     """Read as a whole, which is more than the part of it that is its own."""
-    made, rules = begun(half(model)), in_two(settings(model))
+    made, rules = begun(half(model)), settings(model)
     (piece, *_), _ = pieces()
     piece = piece._replace(batch=piece.batch._replace(tokens_BT=piece.batch.tokens_BT % 10))
     before = told(made, piece)
@@ -311,7 +310,7 @@ class Breaks(Exception):
 def test_a_run_with_a_trunk_goes_on_to_the_last_bit(
     model: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    rules = in_two(msgspec.structs.replace(settings(model), steps=4, every=2, policy=half(model)))
+    rules = settings(model, steps=4, every=2, policy=half(model))
 
     def stop(step: int, _: int, __: dict[str, float]) -> None:
         if step == 2:
@@ -329,7 +328,7 @@ def test_a_run_with_a_trunk_goes_on_to_the_last_bit(
 
 def test_two_processes_with_a_trunk_learn_what_one_learns(model: str, tmp_path: Path) -> None:
     in_two_processes(HERE / "trunk_run.py", model, str(tmp_path / "two"))
-    reinforce(in_two(settings(model)), Browsing(0), tmp_path / "one")
+    reinforce(settings(model), Browsing(0), tmp_path / "one")
     assert apart(tmp_path / "one", tmp_path / "two") < 1e-5
     for one, two in zip(metrics(tmp_path / "one"), metrics(tmp_path / "two"), strict=True):
         assert one["kl"] == pytest.approx(two["kl"], abs=1e-5)
@@ -338,6 +337,6 @@ def test_two_processes_with_a_trunk_learn_what_one_learns(model: str, tmp_path: 
 
 def test_pieces_of_any_size_learn_the_same(model: str, tmp_path: Path) -> None:
     for piece in (64, 3):
-        rules = in_two(msgspec.structs.replace(settings(model), piece=piece))
+        rules = settings(model, piece=piece)
         reinforce(rules, Browsing(0), tmp_path / str(piece))
     assert apart(tmp_path / "64", tmp_path / "3") < 1e-5

@@ -6,9 +6,9 @@ torchrun --nproc_per_node 2 trunk_run.py MODEL OUT
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
-
-import msgspec
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -21,23 +21,26 @@ from rookery.learn.reinforce import ReinforceSettings, ppo, reinforce
 from rookery.learn.sample import Sampling
 
 
-def in_two(settings: ReinforceSettings) -> ReinforceSettings:
+def in_two(**given: Any) -> ReinforceSettings:
     """PPO with two minibatches, which are others in every epoch."""
-    return msgspec.structs.replace(ppo(settings), minibatches=2)
+    return ppo(**{"minibatches": 2} | given)
 
 
-def settings(model: str) -> ReinforceSettings:
+def settings(
+    model: str, recipe: Callable[..., ReinforceSettings] = in_two, **changes: Any
+) -> ReinforceSettings:
     """With pieces that do not fit, and episodes that cannot be halved."""
-    return ReinforceSettings(
-        policy=Trained(model, frozen=0.67),
-        steps=2,
-        episodes=17,
-        piece=5,
-        optimising=Optimising(rate=1e-3),
-        sampling=Sampling(tokens=4),
-        value_width=16,
-        every=2,
-    )
+    usual = {
+        "policy": Trained(model, frozen=0.67),
+        "steps": 2,
+        "episodes": 17,
+        "piece": 5,
+        "optimising": Optimising(rate=1e-3),
+        "sampling": Sampling(tokens=4),
+        "value_width": 16,
+        "every": 2,
+    }
+    return recipe(**usual | changes)
 
 
 def metrics(out: Path) -> list[dict[str, float]]:
@@ -51,4 +54,4 @@ def apart(one: Path, other: Path) -> float:
 
 
 if __name__ == "__main__":
-    reinforce(in_two(settings(sys.argv[1])), Browsing(0), Path(sys.argv[2]))
+    reinforce(settings(sys.argv[1]), Browsing(0), Path(sys.argv[2]))

@@ -12,8 +12,8 @@ from recipes.gophercite_found import Sample, Samples, findings, judged, notes, t
 from recipes.gophercite_stages import Settings
 from recipes.stages import ROOT, Result, recipe_run
 from rookery.ask.squad import read_squad
+from rookery.draft.config import read_table, settings_of
 from rookery.judge.lines import read_lines
-from rookery.learn.config import read_table, settings_of
 from rookery.learn.imitate import Imitated
 from rookery.learn.quoted import Drawn
 from rookery.measure.report import read_figures

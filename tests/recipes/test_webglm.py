@@ -12,9 +12,9 @@ from recipes.webglm_found import Given, Seen, citations, pairs_right
 from recipes.webglm_stages import Bootstrapped, Settings, bootstrapped_in, read_data
 from rookery.ask.squad import Squad, read_squad
 from rookery.draft.adopt import Faults
+from rookery.draft.config import read_table, settings_of
 from rookery.draft.webglm import WebglmSettings
 from rookery.judge.lines import read_lines
-from rookery.learn.config import read_table, settings_of
 from rookery.learn.prefer import Preferred
 from rookery.learn.retrieve import Retrieved
 from rookery.learn.scorer import Scorer

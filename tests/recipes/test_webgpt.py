@@ -14,9 +14,9 @@ from recipes.webgpt_found import findings, optimal
 from recipes.webgpt_pools import CLONED, LEARNT, NEVER, Pool, chosen, pool, preference
 from recipes.webgpt_rewards import compared
 from recipes.webgpt_stages import Samples
+from rookery.draft.config import read_table, settings_of
 from rookery.draft.offered import offered
 from rookery.judge.lines import read_lines
-from rookery.learn.config import read_table, settings_of
 from rookery.measure.interval import Estimate
 from rookery.measure.report import read_figures
 from rookery.records import Answer, Comparison, Episode, Failed, Page, Question

@@ -14,8 +14,8 @@ from recipes.ziegler import play
 from recipes.ziegler_data import Tasks, descriptive, like_reference, read_tasks, read_texts
 from recipes.ziegler_found import apart, better, held_to, near
 from recipes.ziegler_stages import REFERENCE, Aim, Seen, Settings
+from rookery.draft.config import read_table, settings_of
 from rookery.judge.lines import read_lines
-from rookery.learn.config import read_table, settings_of
 from rookery.learn.labels_kept import Round
 from rookery.learn.worlds_text import Spoken
 from rookery.measure.battle import Match

@@ -26,7 +26,7 @@ from commands import Result, Run, started, surroundings
 from tmux import terminal
 
 from rookery.__main__ import main
-from rookery.learn.config import read_table
+from rookery.draft.config import read_table
 from rookery.records import Comparison, Episode
 from rookery.serve.example import write_example
 from rookery.serve.learning import learn

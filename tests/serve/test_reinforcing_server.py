@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from rookery.learn.config import settings_of
+from rookery.draft.config import settings_of
 from rookery.records import Failed
 from rookery.serve.reinforcing import Config
 

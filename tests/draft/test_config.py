@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from rookery.learn.config import over, read_table, settings_of
+from rookery.draft.config import over, read_table, settings_of
 from rookery.learn.imitate import ImitateSettings
 from rookery.records import Failed
 
