@@ -12,7 +12,7 @@ from urllib.parse import urldefrag
 from rookery.browse.commands import Command, parse
 from rookery.browse.observation import Observation, answer_prompt, next_action, reference, summary
 from rookery.browse.pages import cut, error_page, results_page
-from rookery.browse.quoting import find, find_quote
+from rookery.browse.quoting import WindowText, find, find_quote
 from rookery.browse.rules import Task
 from rookery.browse.view import neutral
 from rookery.browse.views import Opened, Views, forbidden
@@ -277,9 +277,13 @@ class _Session:
         if not place.quotable:
             self.note = "only a page that was opened can be quoted: click on a link first"
             return ""
-        span = find_quote(place.opened.finder, text, place.view.window(place.top).start)
+        window = WindowText(page, list(place.view.parts(place.top)))
+        span = find_quote(place.opened.finder, text, place.view.window(place.top).start, window)
         if span is None:
-            self.note = "this text is not on the page: copy it as it stands"
+            self.note = (
+                "this text is not on the page: copy it as it stands, and in parts where the window "
+                "leaves something out"
+            )
             return ""
         quote = page.quote(*span)
         if quote in self.quotes:

@@ -61,12 +61,12 @@ def misspelt(table: Any, kind: type[msgspec.Struct], under: Place = (), also: Pl
         return ""
     here = _written(wrong.place)
     if wrong.choices:
-        among = ", ".join(json.dumps(choice, ensure_ascii=False) for choice in wrong.choices)
-        return f"`{wrong.name}` {here} must be one of {among}"
+        said, *among = (json.dumps(each) for each in (wrong.value, *wrong.choices))
+        return f"`{wrong.name}` {here} is {said}: it must be one of {', '.join(among)}"
     tables = [(place, names) for place, names in _tables(root, under) if place != wrong.place]
     if belongs := [place for place, names in tables if wrong.name in names]:
-        there = " or ".join(f"[{'.'.join(place)}]" if place else "the top" for place in belongs)
-        return f"`{wrong.name}` does not belong {here}: write it in {there}"
+        there = " or ".join(map(_written, belongs))
+        return f"`{wrong.name}` does not belong {here}: write it {there}"
     known = [*wrong.known, *(also if wrong.place == under else ())]
     said = f"there is no key `{wrong.name}` {here}"
     if near := _nearest(wrong.name, known):
@@ -83,6 +83,7 @@ class _Wrong(NamedTuple):
     name: str
     known: list[str]
     """keys"""
+    value: str = ""
     choices: tuple[str, ...] = ()
     """that the value must be one of"""
 
@@ -108,7 +109,7 @@ def _unknown(node: inspect.Type, value: Any, place: Place) -> Iterator[_Wrong]:
         elif isinstance(kind, inspect.LiteralType) and isinstance(value, str):
             choices = tuple(str(each) for each in kind.values)
             if value not in choices:
-                yield _Wrong(place[:-1], place[-1], [], choices)
+                yield _Wrong(place[:-1], place[-1], [], value, choices)
 
 
 def _tables(node: inspect.Type, place: Place) -> Iterator[tuple[Place, list[str]]]:

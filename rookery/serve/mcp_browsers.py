@@ -20,7 +20,7 @@ from rookery.browse.browser import PASSAGES, Opening, Searching, answered
 from rookery.browse.find import Span
 from rookery.browse.pages import results_page
 from rookery.browse.places import engine_named, is_url
-from rookery.browse.quoting import find, find_quote
+from rookery.browse.quoting import WindowText, find, find_quote
 from rookery.browse.rules import Rules
 from rookery.browse.views import Opened
 from rookery.browse.web import Web
@@ -235,7 +235,8 @@ class Browser:
         Raises Failed (not_on_page, not_quotable, too_long).
         """
         place = self._quotable()
-        span = find_quote(place.opened.finder, text, place.view.window(place.top).start)
+        window = WindowText(place.opened.page, list(place.view.parts(place.top)))
+        span = find_quote(place.opened.finder, text, place.view.window(place.top).start, window)
         if span is None:
             detail = "this text is not on the page: copy it as it stands, or give start and end"
             raise Failed(Failure(_brief(text), "not_on_page", detail))

@@ -84,14 +84,15 @@ def test_a_text_across_the_edge_of_a_chunk_is_found(edge: int) -> None:
 def test_an_abbreviation_takes_the_nearest_end_after_its_start() -> None:
     text = "so end. It begins here, goes on and so end. And so end."
     assert find_quote(Finder(text), "It begins━so end", 0) == (8, 42)
-    assert find_quote(Finder(text), "It begins — so end", 30) == (8, 42)
+    assert find_quote(Finder(text), "It begins ━ so end", 30) == (8, 42)
     assert find_quote(Finder(text), "And━begins", 0) is None
 
 
 def test_a_dash_that_is_on_the_page_is_taken_as_it_is() -> None:
     text = "one — two, then one and two"
     assert find_quote(Finder(text), "one — two", 0) == (0, 9)
-    assert find_quote(Finder(text), "then — two", 0) == (11, 27)
+    assert find_quote(Finder(text), "then ━ two", 0) == (11, 27)
+    assert find_quote(Finder(text), "then — two", 0) is None
 
 
 def test_ruby_and_cells_are_quoted_as_they_are_shown() -> None:

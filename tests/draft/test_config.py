@@ -1,12 +1,16 @@
 """TOML files as settings: what is unknown or wrong is named, and nothing is passed over."""
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
-from rookery.draft.config import over, read_table, settings_of
+from rookery.draft.config import misspelt, over, read_table, settings_of
 from rookery.learn.imitate import ImitateSettings
+from rookery.learn.prefer import PreferSettings
+from rookery.learn.rules import ReinforceSettings
 from rookery.records import Failed
 
 FILE = Path("lesson.toml")
@@ -44,18 +48,86 @@ def test_tables_are_read_into_the_settings_of_a_trainer(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("table", "words"),
     [
-        ({"rowes": 4}, "unknown field `rowes`"),
-        ({"optimising": {"rates": 1.0}}, "unknown field `rates` - at `$.optimising`"),
+        ({"rowes": 4}, "there is no key `rowes` at the top of the file: did you mean `rows`?"),
+        (
+            {"optimising": {"rates": 1.0}},
+            "there is no key `rates` in [optimising]: did you mean `rate`?",
+        ),
         ({"rows": "many"}, "Expected `int`, got `str` - at `$.rows`"),
         ({"episodes": "one.jsonl"}, "Expected `array`, got `str` - at `$.episodes`"),
         ({"episodes": [1]}, "Expected `str`, got `int` - at `$.episodes[0]`"),
-        ({"optimising": {"schedule": "steep"}}, "Invalid enum value 'steep'"),
+        (
+            {"optimising": {"schedule": "steep"}},
+            '`schedule` in [optimising] is "steep": it must be one of "constant", "cosine"',
+        ),
+        ({"rate": 1.0}, "`rate` does not belong at the top of the file: write it in [optimising]"),
+        ({"optimising": {"epochs": 1}}, "does not belong in [optimising]: write it at the top"),
+        ({"Rows": 4}, "did you mean `rows`?"),
+        ({"value-clip": 4}, "there is no key `value-clip` at the top of the file: take it out"),
+        ({"warmupp": 4}, "did you mean `warmup` in [optimising]?"),
+        ({"optimising": {"xyz": 1}}, "in [optimising]: its keys are rate, schedule, warmup, adam"),
+        (
+            {"trained": {"model": "m", "lora": {"ranks": 1}}},
+            "in [trained.lora]: did you mean `rank`",
+        ),
+        ({"validations": 4}, "did you mean `validation`?"),
         ({"optimising": {"rate": 0.0}}, "rate must be more than 0"),
         ({"rows": 0}, "must be 1 or more"),
     ],
 )
 def test_what_is_wrong_is_named_with_its_place(table: dict[str, object], words: str) -> None:
     assert words in wrong(table)
+
+
+class Leaf(msgspec.Struct, forbid_unknown_fields=True):
+    name: str = ""
+    size: int = msgspec.field(default=1, name="how-large")
+
+
+class Tree(msgspec.Struct, forbid_unknown_fields=True):
+    leaves: list[Leaf] = []
+    named: dict[str, Leaf | None] = {}
+    extra: dict[str, int] = {}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            "[[leaves]]\n[[leaves]]\nnames = 'a'",
+            "`names` in [leaves, number 2]: did you mean `name`?",
+        ),
+        ("[named.first]\nhow_large = 1", "`how_large` in [named.first]: did you mean `how-large`?"),
+        ("name = 'a'", "does not belong at the top of the file: write it in [leaves]"),
+        ("[leafs]\nname = 'a'", "no key `leafs` at the top of the file: did you mean `leaves`?"),
+        ("[extra]\nany = 1", ""),
+        ("outt = 'a'", "did you mean `out`?"),
+    ],
+)
+def test_keys_are_looked_for_in_tables_of_every_kind(text: str, words: str) -> None:
+    found = misspelt(msgspec.toml.decode(text), Tree, also=("out",))
+    assert words in found if words else found == ""
+
+
+def settled(kind: type[msgspec.Struct], place: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Every key of these settings, with the tables that it stands in."""
+    for field in msgspec.structs.fields(kind):
+        yield (*place, field.encode_name)
+        if isinstance(field.type, type) and issubclass(field.type, msgspec.Struct):
+            yield from settled(field.type, (*place, field.encode_name))
+
+
+@pytest.mark.parametrize("kind", [ReinforceSettings, ImitateSettings, PreferSettings])
+def test_a_slip_in_any_key_is_answered_with_that_key(kind: type[msgspec.Struct]) -> None:
+    for *place, key in settled(kind):
+        for at in range(1, len(key) - 1):
+            slip = key[:at] + key[at + 1 :] + key[at - 1]
+            if len(key) < 5 or any(slip == other[-1] for other in settled(kind)):
+                continue
+            table: dict[str, Any] = {slip: 1}
+            for name in reversed(place):
+                table = {name: table}
+            assert f"did you mean `{key}`?" in misspelt(table, kind), slip
 
 
 def test_what_is_missing_is_named() -> None:

@@ -81,6 +81,12 @@ def test_a_wrong_address_by_hand_is_a_failure() -> None:
         ("[write]\nmodel = 'm'\nbase_url = 'x'\n", "[write]: base_url must be"),
         ("[write]\nmodel = 'm'\nbase_url = 'http://a/v1'\nkind = 'talk'\n", "talk"),
         ("[write]\nkey = 'sk-secret'\n", "name the variable in key_name"),
+        ("[write]\napi_key = 'sk-secret'\n", "name the variable in key_name"),
+        (
+            "[wirte]\nmodel = 'm'\n",
+            "[wirte]: no model has this role: name the table one of [write]",
+        ),
+        ("[write]\nbase-url = 'http://a/v1'\n", "`base-url` in [write]: did you mean `base_url`?"),
         ("[write\n", "line 1"),
         ("\0", ""),
     ],

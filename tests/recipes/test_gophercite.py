@@ -6,7 +6,7 @@ from random import Random
 import msgspec
 import pytest
 
-from recipes.gophercite import play
+from recipes.gophercite import BELOW, play
 from recipes.gophercite_data import SAID, Data, divided, is_good, quotes
 from recipes.gophercite_found import Sample, Samples, findings, judged, notes, tops
 from recipes.gophercite_stages import Settings
@@ -24,7 +24,9 @@ NO_DATA = Path("no-such-folder")
 
 
 def run(out: Path) -> Result:
-    return recipe_run("gophercite", Settings, play, SIZES / "gophercite.tiny.toml", NO_DATA, out)
+    return recipe_run(
+        "gophercite", Settings, play, SIZES / "gophercite.tiny.toml", NO_DATA, out, BELOW
+    )
 
 
 @pytest.fixture(scope="module")

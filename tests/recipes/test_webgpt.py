@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from recipes.stages import ROOT, Result, kept, recipe_run
-from recipes.webgpt import play
+from recipes.webgpt import BELOW, play
 from recipes.webgpt_data import Settings, is_right, site
 from recipes.webgpt_found import findings, optimal
 from recipes.webgpt_pools import CLONED, LEARNT, NEVER, Pool, chosen, pool, preference
@@ -39,7 +39,7 @@ def settings(size: str) -> Settings:
 
 
 def run(out: Path) -> Result:
-    return recipe_run("webgpt", Settings, play, SIZES / "webgpt.tiny.toml", NO_DATA, out)
+    return recipe_run("webgpt", Settings, play, SIZES / "webgpt.tiny.toml", NO_DATA, out, BELOW)
 
 
 @pytest.fixture(scope="module")

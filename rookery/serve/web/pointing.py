@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from rookery.browse.commands import parse
 from rookery.browse.find import Finder, Span
 from rookery.browse.fold import fold
-from rookery.browse.quoting import ABBREVIATION, find_quote
+from rookery.browse.quoting import ABBREVIATION, WindowText, find_quote
 from rookery.browse.window import Part, Window
 from rookery.records import Page
 from rookery.serve.desk import IN_PARTS
@@ -60,11 +60,11 @@ def command_for(page: Page, finder: Finder, window: Window, parts: list[Part], s
         if part.start < end and start < part.end
     ):
         raise NotNamed(IN_PARTS)
-    shown = _shown(parts, start, end)
+    shown, copied = _shown(parts, start, end), WindowText(page, parts)
     for words in _ways(shown, page.text[start:end]):
         command = f"Quote: {words}"
         said = parse(command)
-        if said and find_quote(finder, said.argument, window.start) == span:
+        if said and find_quote(finder, said.argument, window.start, copied) == span:
             return str(said)
     raise NotNamed(SAME_WORDS if parse(f"Quote: {shown}") else UNWRITABLE)
 
