@@ -132,7 +132,8 @@ class Learner:
         self._pulled = pulled
         weights = [weight for weight in model.parameters() if weight.requires_grad]
         if not weights:
-            raise ValueError("no weight of the model is to be learnt: freeze fewer layers")
+            detail = "no weight of the model is to be learnt: freeze fewer layers"
+            raise Failed(Failure("the model", "nothing_to_learn", detail))
         optimiser = _optimiser(weights, settings)
         self._whole = copied(model, self.accelerator)
         self._moved = False

@@ -84,6 +84,8 @@ class PreferSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("validation and auxiliary are shares below 1, blend one from 0 to 1")
         if self.patience is not None and (self.patience < 1 or not self.validation):
             raise ValueError("patience must be 1 or more, and needs a share for validation")
+        if self.ratings and not self.auxiliary:
+            raise ValueError("with auxiliary = 0 nothing is learnt from ratings: set it above 0")
         if (self.blend or not self.scales) and not (self.ratings and self.scales):
             raise ValueError("to blend, name ratings and their scales, or let blend be 0")
 

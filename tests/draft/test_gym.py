@@ -282,14 +282,15 @@ def test_every_text_is_in_the_space_and_samples_follow_the_seed(text: str, seed:
 @given(st.text(st.characters(), max_size=9))
 def test_a_text_becomes_numbers_and_a_text_again(text: str) -> None:
     space = UnicodeText(9)
-    numbers = gymnasium.spaces.flatten(space, text)
+    numbers: Any = gymnasium.spaces.flatten(space, text)
     assert numbers.tolist() == [ord(letter) for letter in text] + [0x110000] * (9 - len(text))
     assert gymnasium.spaces.unflatten(space, numbers) == text
+    write: Any = gymnasium.vector.utils.write_to_shared_memory
     memory = gymnasium.vector.utils.create_shared_memory(space, 2)
     shared = gymnasium.vector.utils.read_from_shared_memory(space, memory, 2)
     for other in ("before all", "x"):
-        gymnasium.vector.utils.write_to_shared_memory(space, 0, other[:9], memory)
-        gymnasium.vector.utils.write_to_shared_memory(space, 1, text, memory)
+        write(space, 0, other[:9], memory)
+        write(space, 1, text, memory)
         assert deepcopy(shared) == (other[:9], text)
 
 

@@ -536,6 +536,7 @@ def test_settings_that_contradict_themselves_are_refused(world: Path) -> None:
         {"patience": 2, "validation": 0.0},
         {"blend": 0.5},
         {"auxiliary": 1.0},
+        {"auxiliary": 0.0, "ratings": "ratings.jsonl"},
     ):
         with pytest.raises(ValueError):
             settings(world, **changed)

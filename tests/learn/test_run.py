@@ -271,7 +271,7 @@ def test_what_is_no_number_is_null_in_the_metrics(tmp_path: Path) -> None:
 
 
 def test_nothing_to_learn_is_said() -> None:
-    with pytest.raises(ValueError, match="freeze fewer layers"):
+    with pytest.raises(Failed, match="freeze fewer layers"):
         learner(TF, network().requires_grad_(False))
 
 

@@ -277,7 +277,7 @@ def test_a_lesson_of_the_example_goes_on_from_a_checkpoint(
             assert learning.poll() is None, learning.communicate()
             time.sleep(0.005)
         learning.kill()
-    assert not (out / "model").exists()
+    assert not (out / "curves.svg").exists()
     (out / "cord").write_text("far enough")
     assert run(*arguments).code == 7
     steps = [line["step"] for line in lines(out / "metrics.jsonl")]

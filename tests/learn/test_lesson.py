@@ -1,0 +1,215 @@
+"""What a batch is worth token by token, by hand: whitening, shares of losses, minibatches."""
+
+import math
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from accelerate import Accelerator
+from enumerable import write_listed
+from torch import Tensor, nn
+
+from rookery.learn.actor import make
+from rookery.learn.compared import Item, Items
+from rookery.learn.lesson import Lesson, Tally, Teacher
+from rookery.learn.models import Trained
+from rookery.learn.optimise import Learner, Optimising
+from rookery.learn.played import Played
+from rookery.learn.portions import Place, Portions
+from rookery.learn.prefer import PreferSettings, Training
+from rookery.learn.rows import Row, collate, logprobs
+from rookery.learn.rules import ReinforceSettings
+from rookery.learn.sample import Sampled
+
+ROOT14 = math.sqrt(14)
+SAID = [([1, 2], [3, 4], 2.0), ([5], [0], -1.0)]
+"""two episodes of one row: what was shown, what was said, and what it was worth"""
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return write_listed(tmp_path_factory.mktemp("listed") / "model", 0)
+
+
+def judged(model: str, **changes: Any) -> tuple[Teacher, Lesson]:
+    """The two episodes, judged by a policy that is still its reference, with a value network that
+    still says 0: the reward of a token is 0, and that of the last one the score."""
+    rules = ReinforceSettings(policy=Trained(model), steps=1, episodes=2, **changes)
+    made = make(rules.policy, "separate", "", 0, "", 0)
+    learner = Learner(made.actor, Optimising(clip=None), 1, Accelerator(cpu=True))
+    teacher = Teacher(rules, made, learner, 0)
+    batch = collate([Row(shown, said) for shown, said, _ in SAID], 0)
+    with torch.no_grad():
+        logits_BAV, _ = made.actor(batch, 1.0)
+        said_BA = logprobs(logits_BAV, batch)
+    played = [
+        Played(n, [Sampled(Row(shown, said), said_BA[n, : len(said)].tolist(), True)], worth, n)
+        for n, (shown, said, worth) in enumerate(SAID)
+    ]
+    lesson = teacher.read(played, 0)
+    assert not lesson.tokens.values_N.any()
+    assert lesson.kl == pytest.approx(0, abs=1e-6)
+    teacher._judge(lesson, 0.1)
+    return teacher, lesson
+
+
+def whitened_by_hand(values: list[float]) -> list[float]:
+    """(x - mean) / sqrt(variance + 1e-8), with the biased variance, as in the `whiten` of the code
+    that came with Ziegler, and of TRL's PPO."""
+    every = np.array(values, dtype=np.float64)
+    return list((every - every.mean()) / np.sqrt(every.var() + 1e-8))
+
+
+@pytest.mark.parametrize(
+    ("rewards", "advantages", "expected"),
+    [
+        (False, False, [1.0, 2.0, -1.0]),
+        (False, True, [1 / ROOT14, 4 / ROOT14, -5 / ROOT14]),
+        (True, False, [1.5 / ROOT14 + 1 / 2, 5 / ROOT14 + 1 / 3, -4 / ROOT14 + 1 / 3]),
+        (True, True, None),
+    ],
+)
+def test_rewards_and_advantages_are_whitened_where_the_settings_say_so(
+    model: str, rewards: bool, advantages: bool, expected: list[float] | None
+) -> None:
+    """λ 0.5. The first episode has two tokens and the score 2: rewards 0, 2 and advantages 1, 2.
+    The second has one, and -1.
+
+    Of advantages 1, 2, -1 the mean is 2/3 and the variance 14/9: (1/3, 4/3, -5/3) / (√14 / 3).
+    Of rewards 0, 2, -1 the mean is 1/3 and the variance 14/9; with their mean kept they become
+    -1/√14 + 1/3, 5/√14 + 1/3, -4/√14 + 1/3, and the first advantage is the first of these and half
+    of the second. With both, these advantages are whitened again.
+    """
+    changes = {"whiten_rewards": rewards, "whiten_advantages": advantages, "trace": 0.5}
+    _, lesson = judged(model, **changes)
+    whole = [1.5 / ROOT14 + 1 / 2, 5 / ROOT14 + 1 / 3, -4 / ROOT14 + 1 / 3]
+    expected = expected or whitened_by_hand(whole)
+    assert lesson.tokens.advantages_N.tolist() == pytest.approx(expected, abs=1e-5)
+    returns = whole if rewards else [1.0, 2.0, -1.0]
+    assert lesson.tokens.returns_N.tolist() == pytest.approx(returns, abs=1e-5)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.2])
+def test_the_loss_has_its_shares(model: str, alpha: float) -> None:
+    """Advantages 1, 2, -1 at a ratio of 1: the policy's loss is -2 of 3 tokens. Values of 0 against
+    returns 1, 2, -1: half of 1 + 4 + 1 is 3 of 3 tokens, and the weight of it 0.25: 0.75. The KL
+    from the reference, which the policy still is, is 0. So (1 - alpha) · (-2 + 0.75) / 3."""
+    changes: dict[str, Any] = {"whiten_rewards": False, "whiten_advantages": False, "trace": 0.5}
+    changes |= {"kl": "loss", "alpha": alpha, "value_weight": 0.25, "epochs": 1}
+    teacher, lesson = judged(model, **changes)
+    [minibatch] = lesson.begun
+    [piece] = minibatch.pieces
+    loss = teacher._loss(lesson, Tally(), 1 / minibatch.tokens, 0, True, piece)
+    assert loss.item() == pytest.approx((1 - alpha) * (-2 + 0.75) / 3, abs=1e-5)
+    found = teacher.learn(lesson, 0, 0.1)
+    assert found["policy_loss"] == pytest.approx(-2 / 3, abs=1e-5)
+    assert found["value_loss"] == pytest.approx(1.0, abs=1e-5)
+
+
+class Table(nn.Module):
+    """A reward model whose outputs for a row are those that stand beside its last token."""
+
+    def __init__(self, outputs: list[list[float]]) -> None:
+        super().__init__()
+        self.outputs_VO = nn.Parameter(torch.tensor(outputs))
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, use_cache: bool) -> Any:
+        last_N = attention_mask.sum(-1) - 1
+        return SimpleNamespace(logits=self.outputs_VO[input_ids.gather(1, last_N[:, None])[:, 0]])
+
+
+@pytest.mark.parametrize("auxiliary", [0.2, 0.5, 0.9])
+def test_the_second_output_has_its_share_of_the_loss(auxiliary: float, tmp_path: Path) -> None:
+    """Answers with the rewards 1 and 0, of which the first is preferred: the loss is ln(1 + 1/e),
+    its gradient -0.26894 and 0.26894. Ratings of two answers are foretold by 2 (good) and 0.5 (not
+    good): losses ln(1 + e^-2) and ln(1 + e^0.5), gradients -0.11920 / 2 and 0.62246 / 2. The second
+    output has the share `auxiliary`, and the first the rest."""
+    table = Table([[1.0, 2.0], [0.0, -7.0], [9.0, 0.5]])
+    settings = PreferSettings(
+        Trained("none"), "none", Optimising(clip=None), ratings="ratings", auxiliary=auxiliary
+    )
+    ids = [np.array([number], np.int32) for number in range(3)]
+    nan = math.nan
+    batch = [
+        Item("a", (ids[0], ids[1]), (1.0, 0.0), (1.0, nan)),
+        Item("b", (ids[2],), (0.0,), (0.0,)),
+    ]
+    gradients: list[Tensor] = []
+    watched: Any = table.outputs_VO
+    watched.register_post_accumulate_grad_hook(lambda found: gradients.append(found.grad.clone()))
+    learner = Learner(table, settings.optimising, 1, Accelerator(cpu=True))
+    training = Training(settings, learner, 0, Items(batch, [], 0, 0), tmp_path / "best")
+    measured = training.step(0, batch)
+    rest = 1 - auxiliary
+    expected = [
+        [-0.26894 * rest, -0.11920 / 2 * auxiliary],
+        [0.26894 * rest, 0.0],
+        [0.0, 0.62246 / 2 * auxiliary],
+    ]
+    torch.testing.assert_close(gradients[-1], torch.tensor(expected), atol=1e-5, rtol=0)
+    assert measured["loss"] == pytest.approx(0.31326, abs=1e-5)
+    assert measured["rated_loss"] == pytest.approx((0.12693 + 0.97408) / 2, abs=1e-5)
+
+
+def rows(*sizes: tuple[int, int]) -> list[Row]:
+    """Rows of contexts and actions of so many tokens; each token is the row's number."""
+    return [Row([n] * before, [n] * after) for n, (before, after) in enumerate(sizes, 1)]
+
+
+def test_rows_are_dealt_into_minibatches_and_pieces_by_hand() -> None:
+    """Five rows, two minibatches: of 3 and of 2, each row once; of at most two rows a piece, those
+    of like length together; their tokens at their places among all."""
+    made = rows((4, 2), (1, 1), (3, 5), (2, 1), (1, 2))
+    order = [Place(0, number, len(row.action)) for number, row in enumerate(made)]
+    starts = [0, 2, 3, 8, 9, 11]
+    portions = Portions(made, order, 0, 2, 0)
+    dealt = portions.minibatches(2, "seed")
+    assert [len(minibatch.pieces) for minibatch in dealt] == [2, 1]
+    assert [minibatch.share for minibatch in dealt] == [0.6, 0.4]
+    seen = [number for minibatch in dealt for piece in minibatch.pieces for number in piece.rows]
+    assert sorted(seen) == [0, 1, 2, 3, 4]
+    assert sum(minibatch.tokens for minibatch in dealt) == 11
+    for minibatch in dealt:
+        lengths = [len(made[n].context) for piece in minibatch.pieces for n in piece.rows]
+        assert lengths == sorted(lengths)
+        assert minibatch.tokens == sum(len(piece.tokens_N) for piece in minibatch.pieces)
+        for piece in minibatch.pieces:
+            assert len(piece.rows) <= 2
+            places = [at for n in piece.rows for at in range(starts[n], starts[n + 1])]
+            assert piece.tokens_N.tolist() == places
+            said = piece.batch.actions_BA[piece.batch.said_BA].tolist()
+            assert said == [n + 1 for n in piece.rows for _ in made[n].action]
+    again = [[piece.rows for piece in each.pieces] for each in portions.minibatches(2, "seed")]
+    assert again == [[piece.rows for piece in each.pieces] for each in dealt]
+    others = [portions.minibatches(2, f"seed {n}")[0].pieces[0].rows for n in range(20)]
+    assert len({tuple(each) for each in others}) > 1
+    [whole] = portions.minibatches(1, "seed")
+    assert [piece.rows for piece in whole.pieces] == [[1], [4, 3], [2, 0]]
+    assert (whole.tokens, whole.share) == (11, 1.0)
+
+
+def test_processes_agree_on_minibatches_without_asking() -> None:
+    """Of five rows, process 0 has three and process 1 two; in every minibatch both have as many
+    pieces, and what fills up says nothing."""
+    made = [rows((1, 1), (2, 3), (3, 1)), rows((4, 2), (5, 1))]
+    order = [
+        Place(process, number, len(row.action))
+        for process, some in enumerate(made)
+        for number, row in enumerate(some)
+    ]
+    shares = [Portions(some, order, n, 1, 0).minibatches(2, "x") for n, some in enumerate(made)]
+    for ours, theirs in zip(*shares, strict=True):
+        assert (ours.tokens, ours.share) == (theirs.tokens, theirs.share)
+        assert len(ours.pieces) == len(theirs.pieces)
+        said = [
+            sum(int(piece.batch.said_BA.sum()) for piece in each.pieces) for each in (ours, theirs)
+        ]
+        assert sum(said) == ours.tokens
+        for piece in (*ours.pieces, *theirs.pieces):
+            assert bool(piece.rows) == bool(piece.batch.said_BA.any()) == bool(len(piece.tokens_N))
+    for process, some in enumerate(made):
+        seen = [n for each in shares[process] for piece in each.pieces for n in piece.rows]
+        assert sorted(seen) == list(range(len(some)))
