@@ -4,6 +4,7 @@ import subprocess
 import sys
 from copy import deepcopy
 from itertools import pairwise
+from typing import Any
 
 import gymnasium
 import pytest
@@ -58,6 +59,8 @@ def test_the_id_is_found_by_the_name_of_its_module_and_costs_nothing_before() ->
     code = f"""
 import sys, rookery, rookery.draft
 assert "gymnasium" not in sys.modules
+from typing import Any
+
 import gymnasium
 assert "rookery.draft.gym" not in sys.modules
 env = gymnasium.make("rookery.draft.gym:{ID}", library=None)
