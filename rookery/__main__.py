@@ -24,6 +24,7 @@ from rookery.serve.command_line import (
     run_command,
 )
 from rookery.serve.exits import ANSWERED, MISTAKES, NO_EVIDENCE, USAGE
+from rookery.serve.indexing import index
 from rookery.serve.judging import judge
 from rookery.serve.measuring import measure
 from rookery.serve.options import (
@@ -40,7 +41,9 @@ from rookery.serve.options import (
     Decline,
     Endpoints,
     Engine,
+    Excludes,
     Force,
+    Globs,
     Method,
     Model,
     Offline,
@@ -64,6 +67,7 @@ if TYPE_CHECKING:
 app = CommandGroup()
 cite = CommandGroup(help="Check the quotes of saved answers.")
 app.add_typer(cite, name="cite")
+app.add_typer(index, name="index")
 app.add_typer(judge, name="judge")
 learn = CommandGroup(help="Train policies, reward models and rankers.")
 app.add_typer(learn, name="learn")
@@ -80,6 +84,8 @@ def ask(
         typer.Argument(metavar="QUESTION", help="The question; - reads it from standard input."),
     ] = "",
     places: Places = None,
+    globs: Globs = None,
+    excludes: Excludes = None,
     method: Method = "extract",
     model: Model = "",
     base_url: BaseUrl = "",
@@ -108,6 +114,7 @@ def ask(
     Exit code 0: answered. 3: declined. 4: no evidence could be gathered. 5: a quote failed
     verification. 6: a model gave no answer. 2: wrong use.
     """
+    from rookery.browse.selection import Selection
     from rookery.serve import asking
     from rookery.serve.models import ModelSettings
     from rookery.serve.session import Settings
@@ -133,7 +140,7 @@ def ask(
     everywhere = tuple(places or ())
     method = "sides" if both_sides else method
     named = (everywhere, engine, offline, private, proxy, decline, method, models, ranker, quotes)
-    settings = Settings(*named)
+    settings = Settings(*named, selection=Selection(tuple(globs or ()), tuple(excludes or ())))
     if batch and out:
         raise typer.Exit(asking.batch(settings, batch, out, force))
     text = _typed() if question == "-" else question
@@ -197,6 +204,8 @@ def browse(
         ),
     ] = "",
     places: Places = None,
+    globs: Globs = None,
+    excludes: Excludes = None,
     question: Annotated[
         str,
         typer.Option(
@@ -232,9 +241,13 @@ def browse(
     proxy: Proxy = False,
 ) -> None:
     """Search, read, quote and answer in a text browser, or print a page as Rookery reads it."""
+    from rookery.browse.selection import Selection
     from rookery.serve.session import Settings
 
-    settings = Settings(tuple(places or ()), engine, private=private, proxy=proxy)
+    selection = Selection(tuple(globs or ()), tuple(excludes or ()))
+    settings = Settings(
+        tuple(places or ()), engine, private=private, proxy=proxy, selection=selection
+    )
     if plain or full or as_json or place == "-" or not sys.stdout.isatty():
         if plain + full + as_json > 1:
             _wrong("--plain, --full and --json are three ways to print: choose one")

@@ -1,6 +1,6 @@
 """Keeps every version of every page that was opened, and what searches showed, in one file.
 
-It knows pages by digest and URL. It knows nothing of where they come from, nor of ranking.
+Pages are found by digest and URL.
 """
 
 import hashlib
@@ -8,7 +8,7 @@ import sqlite3
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -154,6 +154,34 @@ class Archive:
             row = file.execute(find, (column(engine), column(query))).fetchone()
         with self.decoding():
             return unpacked(row[0], _hits) if row else None
+
+    def count_versions(self) -> tuple[int, int]:
+        """The number of pages (by address), and of the versions that are kept of them."""
+        with self.reading() as file:
+            find = "select count(distinct url), count(*) from versions"
+            pages, versions = file.execute(find).fetchone()
+        return int(pages), int(versions)
+
+    def unused_versions(self, before: str, digests: Set[str], numbers: Set[int]) -> list[int]:
+        """The versions that were last fetched before this time (UTC, ISO 8601), but for those of
+        these texts and of these numbers. A version whose time is not known is not among them."""
+        find = "select number, digest from versions where fetched != '' and fetched < ?"
+        with self.reading() as file:
+            rows = file.execute(find, (before,)).fetchall()
+        return [n for n, digest in rows if n not in numbers and digest not in digests]
+
+    def forget_versions(self, numbers: Sequence[int]) -> None:
+        """Deletes these versions, all or none, and gives the room back to the disk."""
+        with self.writing() as file:
+            delete = "delete from versions where number = ?"
+            file.executemany(delete, [(number,) for number in numbers])
+            for table, column_of in (("texts", "digest"), ("layouts", "layout")):
+                used = f"(select {column_of} from versions)"
+                file.execute(f"delete from {table} where digest not in {used}")
+            file.execute("delete from redirects where url not in (select url from versions)")
+        with self.reading() as file:
+            file.execute("vacuum")
+            file.execute("pragma wal_checkpoint(truncate)")
 
     def close(self) -> None:
         """Lets go of the file; the Archive cannot be used after this."""

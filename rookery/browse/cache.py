@@ -1,13 +1,15 @@
-"""What libraries that keep an index on disk share: one writer at a time, and worded errors.
-
-It knows neither files nor pages.
+"""What libraries that keep an index on disk share: one writer at a time, a note of what the index
+is of, and worded errors.
 """
 
+import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+import msgspec
 
 from rookery.browse.archive import worded
 from rookery.records import Failed, Failure
@@ -58,3 +60,39 @@ def index_worded(place: Path) -> Iterator[None]:
 
 
 _FULL = ("No space left", "os error 28", "File too large", "os error 27")
+
+NOTE = "place.json"
+
+
+class IndexNote(msgspec.Struct, frozen=True):
+    """What the index in a folder of the cache is of; its file has the time of the last use."""
+
+    kind: str
+    """folder, site or warc"""
+    addresses: tuple[str, ...]
+    """of the folders and files (`file://`), or of the site"""
+    refreshed: float
+    """when the index was last made or changed, in seconds since 1970"""
+    glob: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    """the patterns by which files are selected"""
+
+
+def note_use(directory: Path, note: IndexNote, changed: bool) -> None:
+    """Notes that an index was used now, and changed or not. What cannot be written is let be."""
+    path = directory / NOTE
+    with suppress(OSError):
+        if not changed and path.is_file():
+            os.utime(path)
+            return
+        draft = path.with_suffix(f".{os.getpid()}")
+        draft.write_bytes(msgspec.json.encode(note))
+        draft.replace(path)
+
+
+def read_note(directory: Path) -> IndexNote | None:
+    """The note of an index; None where there is none that can be read."""
+    try:
+        return msgspec.json.decode((directory / NOTE).read_bytes(), type=IndexNote)
+    except (OSError, msgspec.MsgspecError):
+        return None

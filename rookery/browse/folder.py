@@ -1,6 +1,6 @@
 """A library of the documents in a folder, indexed once and kept true to the files.
 
-It knows nothing of the network. Pages live in the archive, passages in the index, and the
+Pages live in the archive, passages in the index, and the
 manifest says which files both are true of; in that order they are written, so that an indexer
 killed at any moment leaves at most work to do again.
 """
@@ -8,6 +8,7 @@ killed at any moment leaves at most work to do again.
 import os
 import shutil
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
@@ -19,24 +20,19 @@ import msgspec
 
 from rookery.browse import index as indexing
 from rookery.browse.archive import Archive, worded
-from rookery.browse.cache import alone, index_worded
+from rookery.browse.cache import IndexNote, alone, index_worded, note_use
 from rookery.browse.index import Index
-from rookery.browse.manifest import Changes, Manifest, Row
-from rookery.browse.readers import (
-    TYPES,
-    FileLimits,
-    Job,
-    Reading,
-    read_all,
-    too_large,
-)
+from rookery.browse.manifest import Changes, Manifest, Row, order_copies
+from rookery.browse.readers import FileLimits, Job, Reading, read_all, too_large
+from rookery.browse.selection import READERS, Selection
 from rookery.records import Failed, Failure, Hit, Page, digest_of
 
-FORMAT = "2"
+FORMAT = "3"
 """of the manifest and of what the page readers make; raise it and every folder is read anew"""
-_WANTED = frozenset(extension.encode() for extension in TYPES)
-_CHEAP = frozenset((b"html", b"htm", b"xhtml", b"md", b"markdown", b"txt", b"text"))
+_CHEAP = frozenset(ending.encode() for ending in READERS if ending not in ("pdf", "docx"))
 _PAGES_AT_ONCE = 64
+_NAMED = 3
+"""files that are named where none could be read"""
 
 Progress = Callable[[int, int, str], None]
 
@@ -56,12 +52,13 @@ class FolderLimits(msgspec.Struct, frozen=True):
 
 
 class Folder:
-    """The files of readable types below `directory` (a folder, a file, or several of both).
+    """The files that can be read below `directory` (a folder, a file, or several of both).
 
     Their pages go to `archive`, the index below `cache` (a folder that may be deleted at any
     time). Opening it reads what is new or changed; `progress` hears (files done, files to do, the
-    file). `failures` are the files that could not be read. Raises `Failed`: empty_library,
-    not_found, or what the archive raises.
+    file). Of files with one text, the one nearest to the top is searched, the first by name among
+    equals. `failures` are the files that could not be read, `skipped` those that are left out.
+    Raises `Failed`: empty_library, not_found, bad_pattern, or what the archive raises.
     """
 
     def __init__(
@@ -71,12 +68,14 @@ class Folder:
         cache: Path,
         progress: Progress | None = None,
         limits: FolderLimits = FolderLimits(),
+        selection: Selection = Selection(),
     ) -> None:
+        self._selection = selection
         self._roots = _roots([directory] if isinstance(directory, Path) else directory)
         self._archive = archive
         self._progress = progress or (lambda done, total, what: None)
         self._limits = limits
-        self._place = cache / "folders" / sha256(b"\0".join(self._roots)).hexdigest()[:32]
+        self._place = cache / "folders" / _index_name(self._roots, selection)
         self._manifest: Manifest | None = None
         self._index: Index | None = None
         self._unreadable: list[Failure] = []
@@ -89,10 +88,22 @@ class Folder:
 
     @property
     def failures(self) -> tuple[Failure, ...]:
-        """The files and folders that were skipped, each with its reason."""
+        """The files and folders that could not be read, each with its reason."""
         rows = self._open_manifest().failed()
         failed = [Failure(os.fsdecode(row.path), row.outcome, row.detail) for row in rows]
         return (*self._unreadable, *failed)
+
+    @property
+    def skipped(self) -> tuple[Failure, ...]:
+        """The files and folders that are left out, each with its reason, by path.
+
+        Outcomes: hidden, ignored, excluded, empty, unsupported_type, binary, minified, copy.
+        """
+        return self._open_manifest().left_out()
+
+    def count_pages(self) -> int:
+        """The number of files that were read, copies included."""
+        return len(self._open_manifest().digests())
 
     def search(self, query: str, k: int) -> Sequence[Hit]:
         """The k best passages of the files, by BM25."""
@@ -121,13 +132,20 @@ class Folder:
 
     def refresh(self) -> None:
         """Makes the index true to the files. Costs one look at each where nothing changed."""
-        if not self._usable() or any(self._changes()[:2]):
+        changed = not self._usable() or bool(self._changes())
+        if changed:
             with self._alone():
                 if not self._usable():
                     self._start_over()
-                self._apply(self._changes())
+                changes = self._changes()
+                self._apply(changes)
+                if changes.skipped is not None:
+                    self._open_manifest().record_skipped(changes.skipped)
         with index_worded(self._place):
             self._open_index().commit()  # shows what other processes have added, too
+        patterns = (self._selection.glob, self._selection.exclude)
+        note = IndexNote("folder", tuple(map(_url, self._roots)), time.time(), *patterns)
+        note_use(self._place, note, changed)
         self._require_pages()
 
     def close(self) -> None:
@@ -188,7 +206,7 @@ class Folder:
         return self._index
 
     def _changes(self) -> Changes:
-        changes = self._open_manifest().changes(self._roots, _WANTED)
+        changes = self._open_manifest().changes(self._roots, self._selection)
         self._unreadable = changes.unreadable
         for failure in changes.unreadable:
             if os.fsencode(failure.what) in self._roots:
@@ -198,9 +216,12 @@ class Folder:
     def _require_pages(self) -> None:
         if self._open_manifest().has_pages():
             return
-        types = ", ".join(sorted(TYPES))
-        failed = len(self.failures)
-        detail = f"no file could be read ({failed} failed); files of these types are read: {types}"
+        failed, skipped = self.failures, self.skipped
+        named = "; ".join(f"{one.what}: {one.detail}" for one in (*failed, *skipped)[:_NAMED])
+        detail = (
+            f"no file could be read ({len(failed)} failed, {len(skipped)} left out"
+            f"{', such as ' * bool(named)}{named}); HTML, PDF, DOCX, Markdown and text are read"
+        )
         raise Failed(Failure(", ".join(map(os.fsdecode, self._roots)), "empty_library", detail))
 
     def _apply(self, changes: Changes) -> None:
@@ -257,15 +278,43 @@ class Folder:
 
     def _commit(self, rows: Sequence[Row], gone: Sequence[Row]) -> None:
         self._keep_pages()
+        self._index_copies_once(rows, gone)
         with index_worded(self._place):
             self._open_index().commit()
         self._open_manifest().record(rows, gone)
+
+    def _index_copies_once(self, rows: Sequence[Row], gone: Sequence[Row]) -> None:
+        """Of the files that have one text, before or after these changes, leaves one indexed."""
+        manifest = self._open_manifest()
+        changed = {row.path: row for row in (*gone, *rows)}
+        after = defaultdict[str, list[Row]](list)
+        for row in rows:
+            after[row.digest].append(row)
+        former = (manifest.row(path) for path in changed)
+        for digest in {*after, *(row.digest for row in former if row)} - {""}:
+            before = manifest.holders(digest)
+            held = [*(row for row in before if row.path not in changed), *after[digest]]
+            if not held or max(len(before), len(held)) < 2:
+                continue
+            first = min(held, key=order_copies)
+            page = self._archive.page(digest, _url(first.path))
+            if page is not None:  # else the archive has lost it: all stay, and `fetch` reads one
+                for row in (*before, *held):
+                    self._forget(row)
+                with index_worded(self._place):
+                    self._open_index().add(page)
 
     def _restore(self, row: Row) -> Page:
         """Reads a file again whose page the archive has lost, or never had."""
         with self._alone():
             self._apply(Changes([row._replace(sha256="")], [], []))
         return self.fetch(_url(row.path))
+
+
+def _index_name(roots: Sequence[bytes], selection: Selection) -> str:
+    """The folder of an index: another for other places and for another selection of files."""
+    patterns = b"" if selection == Selection() else b"\0\0" + msgspec.json.encode(selection)
+    return sha256(b"\0".join(roots) + patterns).hexdigest()[:32]
 
 
 def _format() -> str:

@@ -1,18 +1,18 @@
 """What is indexed of a folder: one row a file, in SQLite, beside the search index it vouches for.
 
-It knows files by folder, name, size and time. It reads none of them.
+Files are known by folder, name, size and time; none is read here.
 """
 # Paths are bytes here: a name need not be valid text, and scanning is quicker so.
-# ruff: noqa: PTH113, PTH116, PTH118
+# ruff: noqa: PTH118
 
 import os
 import time
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from rookery.browse.archive import connect, transaction, worded
+from rookery.browse.selection import Selection, Stamp, list_folders
 from rookery.records import Failure
 
 _TABLES = (
@@ -20,16 +20,16 @@ _TABLES = (
     "create table if not exists files (folder blob, name blob, size int, mtime_ns int,"
     " sha256 text, digest text, outcome text, detail text, primary key (folder, name))"
     " without rowid",
+    "create index if not exists files_by_digest on files (digest)",
+    "create table if not exists skipped (folder blob, name blob, outcome text, detail text,"
+    " primary key (folder, name)) without rowid",
 )
 _TICK_NS = 50_000_000
 """A file changed within this time of the look at it may change again and keep its time."""
 
 
-class Stamp(NamedTuple):
-    """What tells, without opening a file, that it is still the same."""
-
-    size: int
-    mtime_ns: int
+LEFT_OUT = frozenset(("unsupported_type", "binary", "minified"))
+"""Outcomes of files that were opened and are of no kind that is read: skipped, not failed."""
 
 
 class Row(NamedTuple):
@@ -48,6 +48,10 @@ class Row(NamedTuple):
         return os.path.join(self.folder, self.name)
 
 
+Skipped = Mapping[tuple[bytes, bytes], tuple[str, str]]
+"""By (folder, name) of a file or folder that is left out: the outcome and the detail."""
+
+
 class Changes(NamedTuple):
     """What must be done to make the index true again."""
 
@@ -56,6 +60,17 @@ class Changes(NamedTuple):
     gone: list[Row]
     unreadable: list[Failure]
     """folders that could not be entered"""
+    skipped: Skipped | None = None
+    """what is left out; None where that is what is recorded"""
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to do."""
+        return bool(self.fresh or self.gone or self.skipped is not None)
+
+
+def order_copies(row: Row) -> tuple[int, bytes]:
+    """Sort key of files with one text; the first is searched: nearest to the top, then by name."""
+    return row.path.count(b"/"), row.path
 
 
 class Manifest:
@@ -98,7 +113,51 @@ class Manifest:
 
     def failed(self) -> Iterator[Row]:
         """The files that could not be read."""
-        return self._rows("where outcome != ''")
+        return (row for row in self._rows("where outcome != ''") if row.outcome not in LEFT_OUT)
+
+    def left_out(self) -> tuple[Failure, ...]:
+        """The files and folders that are left out, copies of others included, by path."""
+        named = [(b"/".join(where), *why) for where, why in self.skipped().items()]
+        opened = self._rows("where outcome != ''")
+        kinds = [(row.path, row.outcome, row.detail) for row in opened if row.outcome in LEFT_OUT]
+        copies = [
+            (row.path, "copy", f"the same text as {first.path.decode('utf-8', 'replace')}")
+            for first, *others in (sorted(rows, key=order_copies) for rows in self._copied())
+            for row in others
+        ]
+        found = sorted((*named, *kinds, *copies))
+        # For people and for JSON: a name need not be valid text.
+        return tuple(Failure(path.decode("utf-8", "replace"), *why) for path, *why in found)
+
+    def skipped(self) -> Skipped:
+        """What is left out without being opened."""
+        with worded(self._path):
+            rows = self._file.execute("select * from skipped").fetchall()
+        return {(folder, name): (outcome, detail) for folder, name, outcome, detail in rows}
+
+    def record_skipped(self, skipped: Skipped) -> None:
+        """Says what is left out, in place of what was recorded before."""
+        rows = [(*where, *why) for where, why in skipped.items()]
+        with worded(self._path), transaction(self._file):
+            self._file.execute("delete from skipped")
+            self._file.executemany("insert into skipped values (?, ?, ?, ?)", rows)
+
+    def holders(self, digest: str) -> list[Row]:
+        """The files whose text has this digest."""
+        return list(self._rows("where digest = ?", (digest,)))
+
+    def _copied(self) -> Iterator[list[Row]]:
+        # Wherever that is more than one file, the files that have one text.
+        find = "select digest from files where digest != '' group by digest having count(*) > 1"
+        with worded(self._path):
+            digests = self._file.execute(find).fetchall()
+        return (self.holders(digest) for (digest,) in digests)
+
+    def digests(self) -> list[str]:
+        """The digest of each file that was read; of copies, the same one."""
+        with worded(self._path):
+            rows = self._file.execute("select digest from files where outcome = ''").fetchall()
+        return [digest for (digest,) in rows]
 
     def read_files(self) -> Iterator[Row]:
         """The files that were read."""
@@ -108,13 +167,15 @@ class Manifest:
         """Whether any file was read."""
         return next(self._rows("where outcome = '' limit 1"), None) is not None
 
-    def changes(self, roots: Sequence[bytes], wanted: frozenset[bytes]) -> Changes:
-        """Compares the rows with the files below `roots` that have a wanted extension."""
+    def changes(self, roots: Sequence[bytes], selection: Selection) -> Changes:
+        """Compares the rows with the files below `roots` that are selected."""
         changes = Changes([], [], [])
         visited = set()
+        skipped: dict[tuple[bytes, bytes], tuple[str, str]] = {}
         newest = time.time_ns() - _TICK_NS
-        for folder, files in _walk(roots, wanted, changes.unreadable):
+        for folder, files, left_out in list_folders(roots, selection, changes.unreadable):
             visited.add(folder)
+            skipped.update(((folder, name), why) for name, why in left_out.items())
             rows = {row.name: row for row in self._rows("where folder = ?", (folder,))}
             changes.gone.extend(row for name, row in rows.items() if name not in files)
             for name, stamp in files.items():
@@ -126,7 +187,7 @@ class Manifest:
                     changes.fresh.append(good._replace(stamp=kept))
         for folder in self._folders() - visited:
             changes.gone.extend(self._rows("where folder = ?", (folder,)))
-        return changes
+        return changes._replace(skipped=None if skipped == self.skipped() else skipped)
 
     def close(self) -> None:
         """Lets go of the file."""
@@ -136,60 +197,9 @@ class Manifest:
         with worded(self._path):
             return {folder for (folder,) in self._file.execute("select distinct folder from files")}
 
-    def _rows(self, where: str, values: tuple[bytes, ...] = ()) -> Iterator[Row]:
+    def _rows(self, where: str, values: tuple[bytes | str, ...] = ()) -> Iterator[Row]:
         with worded(self._path):
             for folder, name, size, mtime, *rest in self._file.execute(
                 f"select * from files {where}", values
             ):
                 yield Row(folder, name, Stamp(size, mtime), *rest)
-
-
-def _walk(
-    roots: Sequence[bytes], wanted: frozenset[bytes], unreadable: list[Failure]
-) -> Iterator[tuple[bytes, dict[bytes, Stamp]]]:
-    """Each folder once, however many links lead to it, with the stamps of its wanted files."""
-    waiting = deque(root for root in roots if not os.path.isfile(root))
-    linked: deque[bytes] = deque()
-    seen: set[tuple[int, int]] = set()
-    while waiting or linked:
-        folder = (waiting or linked).popleft()
-        try:
-            about = os.stat(folder)
-            if (about.st_dev, about.st_ino) not in seen:
-                seen.add((about.st_dev, about.st_ino))
-                yield folder, _files(folder, wanted, waiting, linked)
-        except OSError as error:
-            detail = f"this folder cannot be entered ({error.strerror})"
-            unreadable.append(Failure(os.fsdecode(folder), "unreadable", detail))
-    yield from _named(roots)
-
-
-def _files(
-    folder: bytes, wanted: frozenset[bytes], waiting: deque[bytes], linked: deque[bytes]
-) -> dict[bytes, Stamp]:
-    files = {}
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.name.startswith(b"."):
-                continue
-            try:
-                if entry.is_dir():
-                    # Links last, so that a file is found at its own path first.
-                    (linked if entry.is_symlink() else waiting).append(entry.path)
-                elif entry.name.rpartition(b".")[2].lower() in wanted and entry.is_file():
-                    about = entry.stat()
-                    files[entry.name] = Stamp(about.st_size, about.st_mtime_ns)
-            except OSError:
-                continue  # a link to itself, or gone since it was listed
-    return files
-
-
-def _named(roots: Sequence[bytes]) -> Iterator[tuple[bytes, dict[bytes, Stamp]]]:
-    """The roots that are files, by folder; whoever names a file wants it, whatever its name."""
-    found: dict[bytes, dict[bytes, Stamp]] = {}
-    for root in roots:
-        if os.path.isfile(root):
-            folder, name = os.path.split(root)
-            about = os.stat(root)
-            found.setdefault(folder, {})[name] = Stamp(about.st_size, about.st_mtime_ns)
-    yield from found.items()

@@ -1,15 +1,17 @@
 """What a person names as a place to look, as a library: folders, files, WARCs, sites, the web.
 
-It knows nothing of questions. `rookery:corvids` names the little web that comes with the package.
+`rookery:corvids` names the little web that comes with the package.
 """
 
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote_to_bytes, urlsplit
 
 from rookery.browse.archive import Archive
 from rookery.browse.fetch import Fetcher
-from rookery.browse.folder import Folder, Progress
+from rookery.browse.folder import Folder, FolderLimits, Progress
+from rookery.browse.selection import Selection
 from rookery.browse.site import Site
 from rookery.browse.together import Together
 from rookery.browse.web import Engine, Web, brave, google, searxng, wikipedia
@@ -52,13 +54,23 @@ def open_library(
     engine: str = "wikipedia",
     offline: bool = False,
     progress: Progress | None = None,
+    selection: Selection = Selection(),
 ) -> Library:
-    """The library of these places together; of the web, through `engine`, where none is named."""
-    if not places:
+    """The library of these places together; of the web, through `engine`, where none is named.
+
+    `selection` says which files of the folders are read. Raises Failed: no_folder where it says
+    so and no folder is named.
+    """
+    if not places and selection == Selection():
         return Web(engine_named(engine), archive, fetcher(), offline)
     paths = [path_of(place) for place in places if not is_url(place)]
     files = [path for path in paths if not _is_warc(path)]
-    libraries: list[Library] = [Folder(files, archive, cache, progress)] if files else []
+    if selection != Selection() and not any(path.is_dir() for path in files):
+        detail = "these choose among the files of a folder: name one with --in"
+        raise Failed(Failure("--glob, --exclude", "no_folder", detail))
+    libraries: list[Library] = []
+    if files:
+        libraries = [Folder(files, archive, cache, progress, FolderLimits(), selection)]
     if warcs := [path for path in paths if _is_warc(path)]:
         from rookery.browse.warc import Warc
 
@@ -85,5 +97,5 @@ def path_of(place: str) -> Path:
     if place == BUNDLED:
         return bundled()
     if place.lower().startswith("file://"):
-        return Path(unquote(urlsplit(place).path))
+        return Path(os.fsdecode(unquote_to_bytes(urlsplit(place).path)))
     return Path(place).expanduser()

@@ -7,11 +7,18 @@ import re
 from urllib.parse import unquote, urlsplit
 
 from rookery.browse.assemble import page_of
-from rookery.browse.documents import read_docx, read_markdown, read_pdf, read_text
-from rookery.browse.encoding import decode
+from rookery.browse.documents import (
+    TEXT_READERS,
+    read_docx,
+    read_markdown,
+    read_pdf,
+    read_text,
+)
+from rookery.browse.encoding import decode, is_text
 from rookery.browse.guard import HARMLESS, tags_in, tame
 from rookery.browse.html import read_html
 from rookery.browse.limits import ReadLimits, failed
+from rookery.browse.selection import READERS
 from rookery.browse.tree import Tree
 from rookery.browse.view import neutral, plain
 from rookery.records import Page
@@ -19,17 +26,13 @@ from rookery.records import Page
 __all__ = ["ReadLimits", "neutral", "plain", "read", "sniff"]
 
 _LIMITS = ReadLimits()
-_HTML_TYPES = frozenset(("text/html", "application/xhtml+xml"))
-_SUFFIXES = {
-    "html": "html", "htm": "html", "xhtml": "html", "xht": "html", "pdf": "pdf", "docx": "docx",
-    "md": "markdown", "markdown": "markdown", "txt": "text", "text": "text", "rst": "text",
-    "log": "text", "csv": "text", "tsv": "text", "json": "text", "jsonl": "text",
-}  # fmt: skip
 _TYPES = {
+    "text/html": "html",
+    "application/xhtml+xml": "html",
     "application/pdf": "pdf",
     "text/markdown": "markdown",
     "text/x-markdown": "markdown",
-    "application/json": "text",
+    "application/json": "json",
     "application/vnd.openxmlformats-officedocument.wordprocessingml.document": "docx",
 }
 _HTML_START = re.compile(
@@ -38,6 +41,7 @@ _HTML_START = re.compile(
     rb"[\s/>])",
     re.IGNORECASE | re.DOTALL,
 )
+_PLAIN = {"markdown", *TEXT_READERS}
 _XML_START = re.compile(rb"\s*<\?xml\b")
 _CDATA = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
 _SELF_CLOSED = re.compile(
@@ -47,8 +51,9 @@ _SELF_CLOSED = re.compile(
 )
 _BINARY = (
     b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"\x1f\x8b", b"BZh", b"7z\xbc\xaf", b"RIFF", b"OggS",
-    b"ID3", b"\x7fELF", b"MZ\x90", b"wOF", b"\xca\xfe\xba\xbe", b"Rar!", b"{\\rtf", b"SQLite",
+    b"ID3", b"\x7fELF", b"MZ\x90", b"wOF", b"\xca\xfe\xba\xbe", b"Rar!", b"SQLite",
 )  # fmt: skip
+_RTF = b"{\\rtf"
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _WANTS_JAVASCRIPT = re.compile(
     r"(?:enable|turn on|activate|requires?|needs?|without)\s+(?:\w+\s+){0,3}javascript"
@@ -65,10 +70,10 @@ def read(
     fetched: str = "",
     limits: ReadLimits = _LIMITS,
 ) -> Page:
-    """The Page that these bytes are: HTML, XHTML, PDF, Markdown, plain text or DOCX.
+    """The Page that these bytes are: HTML, XHTML, PDF, DOCX, Markdown or text of any kind.
 
-    Raises `Failed` with the outcome unsupported_type, malformed, encrypted, too_large,
-    empty_after_extraction or needs_javascript.
+    Raises `Failed` with the outcome unsupported_type, binary, minified, malformed, encrypted,
+    too_large, empty_after_extraction or needs_javascript.
     """
     if len(data) > limits.bytes:
         raise failed(url, "too_large", f"{len(data):,} bytes; at most {limits.bytes:,} are read")
@@ -91,16 +96,21 @@ def _dispatch(
         return read_docx(data, url, fetched, limits)
     if kind == "markdown":
         return read_markdown(decode(data, content_type, False), url, fetched, limits)
-    if kind == "text":
-        return read_text(decode(data, content_type, False), url, fetched)
+    if kind in TEXT_READERS:
+        return read_text(decode(data, content_type, False), url, fetched, kind)
     if kind == "encrypted":
         raise failed(url, "encrypted", "the document needs a password")
-    what = content_type or "not a web page, PDF, Word document, Markdown or plain text"
-    raise failed(url, "unsupported_type", what)
+    if content_type and not content_type.startswith("text/"):
+        raise failed(url, "unsupported_type", content_type)
+    if _by_magic(data) is not None:
+        what = "a picture, an archive or a document of a type that is not read"
+        raise failed(url, "unsupported_type", what)
+    raise failed(url, "binary", "binary, not text")
 
 
 def sniff(data: bytes, url: str, content_type: str = "") -> str:
-    """What the bytes are: html, pdf, docx, markdown, text, encrypted, or "" for none of these.
+    """What the bytes are: html, pdf, docx, markdown, a kind of text (text, rst, csv, json, log,
+    code), encrypted, or "" for none of these.
 
     Bytes that say what they are come first, then the server's word, then the address's suffix.
     """
@@ -110,23 +120,25 @@ def sniff(data: bytes, url: str, content_type: str = "") -> str:
     if found is not None:
         return found
     looks_html = _HTML_START.match(data[:8192].removeprefix(b"\xef\xbb\xbf")) is not None
-    if told in _HTML_TYPES:
-        return "html"
     if told in _TYPES:
-        return _TYPES[told]
-    if told.startswith("text/plain") and suffix in ("markdown", "text"):
+        # A server that names the encoding has looked at the text; one that does not may guess.
+        believed = looks_html or "charset" in content_type or is_text(data)
+        return _TYPES[told] if believed or _TYPES[told] in ("pdf", "docx") else ""
+    if told.startswith("text/plain") and suffix in _PLAIN and is_text(data):
         return "text" if looks_html else suffix
-    if looks_html and suffix not in ("markdown", "text"):
+    if looks_html and suffix not in _PLAIN:
         return "html"
     return _by_name(data, told, suffix)
 
 
 def _by_name(data: bytes, told: str, suffix: str) -> str:
-    if _XML_START.match(data) or told.endswith(("/xml", "+xml")):
+    if suffix == "html" and _XML_START.match(data):
+        return "html"
+    if told.endswith(("/xml", "+xml")):
         return "html" if suffix == "html" else ""
     if told.startswith(("image/", "audio/", "video/", "font/")):
         return ""
-    if _is_binary(data):
+    if not is_text(data):
         return suffix if suffix in ("pdf", "docx") else ""
     return suffix or "text"
 
@@ -136,7 +148,7 @@ def _suffix(url: str) -> str:
         name = unquote(urlsplit(url).path).rsplit("/", 1)[-1].lower()
     except ValueError:
         return ""
-    return _SUFFIXES.get(name.rsplit(".", 1)[-1], "") if "." in name else ""
+    return READERS.get(name.rsplit(".", 1)[-1], "") if "." in name else ""
 
 
 def _by_magic(data: bytes) -> str | None:
@@ -147,15 +159,10 @@ def _by_magic(data: bytes) -> str | None:
         return "docx" if b"word/document" in data else ""
     if head.startswith(_OLE):
         return "encrypted" if "EncryptedPackage".encode("utf-16-le") in data else ""
-    return "" if head.startswith(_BINARY) else None
-
-
-def _is_binary(data: bytes) -> bool:
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return False
-    head = data[:4096]
-    control = sum(head.count(byte) for byte in (*range(9), *range(14, 27)))
-    return control * 20 > len(head)
+    if head.startswith(_RTF):
+        return ""
+    # A text may begin with the word SQLite, or RIFF.
+    return "" if head.startswith(_BINARY) and not is_text(data) else None
 
 
 def _read_html(data: bytes, url: str, content_type: str, fetched: str, limits: ReadLimits) -> Page:

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from multiprocessing.connection import Connection, wait
+from pathlib import Path
 from socket import socketpair
 from typing import TypeAlias
 
@@ -21,21 +22,12 @@ import msgspec
 
 from rookery.records import Failed, Failure, Page
 
-TYPES = {
-    "html": "text/html",
-    "htm": "text/html",
-    "xhtml": "application/xhtml+xml",
-    "pdf": "application/pdf",
-    "md": "text/markdown",
-    "markdown": "text/markdown",
-    "txt": "text/plain",
-    "text": "text/plain",
-    "docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
-}
-"""The content type of each extension that is read."""
-
-
 Line: TypeAlias = "Connection[bytes, bytes]"
+
+_HEAD = 64 * 1024
+"""bytes by which a file is found to be binary"""
+_TYPES = {"html": "text/html", "htm": "text/html", "xhtml": "application/xhtml+xml"}
+"""of fragments that do not begin like HTML"""
 
 
 class FileLimits(msgspec.Struct, frozen=True):
@@ -101,7 +93,7 @@ def read_file(job: Job, limits: FileLimits) -> Reading:
         if sha256 == job.known:
             return Reading(job, sha256)
     except Failed as failed:
-        return Reading(job, failure=failed.failure)
+        return Reading(job, failure=msgspec.structs.replace(failed.failure, what=name))
     except OSError as error:
         return Reading(job, failure=Failure(name, "unreadable", error.strerror or str(error)))
     try:
@@ -117,10 +109,23 @@ def read_file(job: Job, limits: FileLimits) -> Reading:
 
 def _content(path: bytes, largest: int) -> bytes:
     with open(path, "rb") as file:  # noqa: PTH123 (a path of bytes may be no valid text)
-        data = file.read(largest + 1)
+        data = file.read(_HEAD)
+        if len(data) == _HEAD:
+            _require_readable(path, data)
+            data += file.read(largest + 1 - _HEAD)
     if len(data) > largest:
         raise Failed(too_large(path, largest))
     return data
+
+
+def _require_readable(path: bytes, head: bytes) -> None:
+    """Raises Failed for a file that is binary by its first bytes, before the rest is read."""
+    from rookery.browse.read import read, sniff
+
+    url = Path(os.fsdecode(path)).as_uri()
+    document = b"%PDF-" in head[:1024] or head.startswith((b"PK", b"\xd0\xcf\x11\xe0"))
+    if not document and not sniff(head, url):
+        read(head, url)
 
 
 def too_large(path: bytes, largest: int) -> Failure:
@@ -131,9 +136,9 @@ def too_large(path: bytes, largest: int) -> Failure:
 def _page(job: Job, data: bytes) -> Page:
     from rookery.browse.read import read
 
-    extension = os.fsdecode(job.path).rpartition(".")[2].lower()
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    page = read(data, job.url, TYPES.get(extension, ""), now)
+    ending = os.fsdecode(job.path).rpartition(".")[2].lower()
+    page = read(data, job.url, _TYPES.get(ending, ""), now)
     page.to_json().encode()  # what cannot be written down cannot be kept
     return page
 

@@ -151,6 +151,13 @@ class Recording:
         """Every version of every page, in the order in which they were first given."""
         return self._archive.pages()
 
+    def versions_in_use(self) -> frozenset[int]:
+        """The numbers of the versions of pages that were given to any session."""
+        with self._archive.reading() as file:
+            bodies = file.execute("select answer from calls where kind = 'fetch'").fetchall()
+        with self._archive.decoding():
+            return frozenset(unpacked(body, _answer).version for (body,) in bodies) - {0}
+
     def close(self) -> None:
         """Lets go of the file; neither the Recording nor its libraries can be used after this."""
         self._archive.close()

@@ -1,6 +1,6 @@
 """A library of the pages below one web address: crawled once, within bounds, then searched.
 
-It knows nothing of how a page is fetched or read. A crawl builds a new index beside the one in
+A crawl builds a new index beside the one in
 use and takes its place only when it is complete.
 """
 
@@ -18,7 +18,7 @@ import msgspec
 
 from rookery.browse import index as indexing
 from rookery.browse.archive import Archive, worded
-from rookery.browse.cache import alone, index_worded
+from rookery.browse.cache import IndexNote, alone, index_worded, note_use, read_note
 from rookery.browse.fetch import Fetcher, fetch_all
 from rookery.browse.index import Index
 from rookery.records import Failed, Failure, Hit, Page, digest_of
@@ -47,7 +47,7 @@ class SiteLimits(msgspec.Struct, frozen=True):
     """for which a finished crawl is used again"""
 
 
-class _Crawl(msgspec.Struct):
+class FinishedCrawl(msgspec.Struct):
     """A finished crawl: the file that names it is written last."""
 
     format: str
@@ -125,6 +125,9 @@ class Site:
         self._crawl = self._offline_crawl() if offline else self._fresh_crawl()
         with index_worded(self._place):
             self._index = Index(self._place / self._crawl.index)
+        note = IndexNote("site", (self._start,), self._crawl.time)
+        known = read_note(self._place)
+        note_use(self._place, note, known is None or known.refreshed != note.refreshed)
 
     @property
     def failures(self) -> tuple[Failure, ...]:
@@ -134,6 +137,15 @@ class Site:
     def contents_digest(self) -> str:
         """Digest of the addresses and texts of all pages: it changes whenever one of them does."""
         return digest_of("\n".join(sorted(map(" ".join, self._crawl.pages.values()))))
+
+    @property
+    def crawled(self) -> float:
+        """When the crawl that is searched began, in seconds since 1970."""
+        return self._crawl.time
+
+    def count_pages(self) -> int:
+        """The number of pages that the crawl kept."""
+        return len(set(self._crawl.pages.values()))
 
     def search(self, query: str, k: int) -> Sequence[Hit]:
         """The k best passages of the site, by BM25."""
@@ -177,14 +189,14 @@ class Site:
         moved = self._crawl.pages.get(self._start)
         return self._scope.holds(address) or bool(moved and scope_of(moved[0]).holds(address))
 
-    def _offline_crawl(self) -> _Crawl:
+    def _offline_crawl(self) -> FinishedCrawl:
         crawl = self._stored()
         if crawl is None:
             detail = "this site was never crawled: ask once without --offline"
             raise Failed(Failure(self._start, "not_in_archive", detail))
         return crawl
 
-    def _fresh_crawl(self) -> _Crawl:
+    def _fresh_crawl(self) -> FinishedCrawl:
         if crawl := self._stored(self._limits.fresh_seconds):
             return crawl
         with worded(self._place):
@@ -193,19 +205,21 @@ class Site:
         with alone(self._place / "lock", lambda: self._progress(0, 0, waiting)):
             return self._stored(self._limits.fresh_seconds) or self._crawled()
 
-    def _stored(self, age: float = float("inf")) -> _Crawl | None:
+    def _stored(self, age: float = float("inf")) -> FinishedCrawl | None:
         """The last finished crawl, if it is no older than `age` seconds and its index is whole."""
         try:
-            crawl = msgspec.json.decode((self._place / "crawl.json").read_bytes(), type=_Crawl)
+            crawl = msgspec.json.decode(
+                (self._place / "crawl.json").read_bytes(), type=FinishedCrawl
+            )
             Index(self._place / crawl.index)
         except (OSError, msgspec.DecodeError, ValueError):
             return None
         fresh = -60 < time.time() - crawl.time <= age
         return crawl if crawl.format == _format() and fresh else None
 
-    def _crawled(self) -> _Crawl:
+    def _crawled(self) -> FinishedCrawl:
         """Crawls now; an older crawl serves again where the site gives nothing."""
-        crawl = _Crawl(_format(), time.time(), f"index-{time.time_ns()}")
+        crawl = FinishedCrawl(_format(), time.time(), f"index-{time.time_ns()}")
         with self._building(crawl.index) as index:
             self._follow(crawl, index)
             if not crawl.pages:
@@ -232,13 +246,13 @@ class Site:
                 if stored is None or directory.name != stored.index:
                     shutil.rmtree(directory, ignore_errors=True)
 
-    def _publish(self, crawl: _Crawl) -> None:
+    def _publish(self, crawl: FinishedCrawl) -> None:
         with worded(self._place):
             draft = self._place / "crawl.json.new"
             draft.write_bytes(msgspec.json.encode(crawl))
             draft.replace(self._place / "crawl.json")
 
-    def _follow(self, crawl: _Crawl, index: Index) -> None:
+    def _follow(self, crawl: FinishedCrawl, index: Index) -> None:
         """Fetches the start and what it leads to, level by level, until a limit is met."""
         deadline = time.monotonic() + self._limits.seconds
         scope, tried = self._scope, 0
@@ -264,7 +278,7 @@ class Site:
                 break
 
     def _fetched(
-        self, urls: Sequence[str], seconds: float, crawl: _Crawl
+        self, urls: Sequence[str], seconds: float, crawl: FinishedCrawl
     ) -> Iterator[tuple[str, Page]]:
         results = fetch_all(self._fetcher.page, urls, max(seconds, 0.0), self._limits.parallel)
         for url, result in zip(urls, results, strict=True):
@@ -273,7 +287,9 @@ class Site:
             else:
                 yield url, result
 
-    def _keep(self, crawl: _Crawl, index: Index, asked: str, page: Page, texts: set[str]) -> None:
+    def _keep(
+        self, crawl: FinishedCrawl, index: Index, asked: str, page: Page, texts: set[str]
+    ) -> None:
         self._archive.keep(page, asked=asked)
         crawl.pages[asked] = crawl.pages[page.url] = (page.url, page.digest)
         if page.digest not in texts:  # one text at several addresses is found once

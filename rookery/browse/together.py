@@ -1,7 +1,4 @@
-"""Several libraries as one: their results taken in turn, best first.
-
-It knows nothing of any of them beyond `search` and `fetch`.
-"""
+"""Several libraries as one: their results taken in turn, best first."""
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, zip_longest
@@ -33,13 +30,24 @@ class Together:
         """Digest of what all libraries hold."""
         return digest_of("\n".join(map(contents_digest, self._libraries)))
 
+    @property
+    def skipped(self) -> tuple[Failure, ...]:
+        """The files that each library leaves out."""
+        theirs = (getattr(library, "skipped", ()) for library in self._libraries)
+        return tuple(chain.from_iterable(theirs))
+
     def search(self, query: str, k: int) -> list[Hit]:
-        """k results: the first of each library, then the second of each, and so on."""
+        """k results: the first of each library, then the second of each, and so on.
+
+        A text that two libraries have is shown by the first that shows it.
+        """
         owners: dict[str, Library] = {}
+        texts: dict[str, str] = {}
         hits: list[Hit] = []
         for library, hit in _in_turn(self._answers(query, k)):
             # One library may show several passages of a page; two never show the same page.
-            if owners.setdefault(hit.url, library) is library:
+            copy = hit.digest and texts.setdefault(hit.digest, hit.url) != hit.url
+            if owners.setdefault(hit.url, library) is library and not copy:
                 hits.append(hit)
         self._shown.update(owners)
         return hits[:k]

@@ -1,10 +1,11 @@
 """A WARC file as a library, indexed once.
 
-It knows nothing of records. What is indexed counts only when it is complete.
+What is indexed counts only when it is complete.
 """
 
 import os
 import shutil
+import time
 from collections.abc import Callable, Sequence
 from hashlib import sha256
 from pathlib import Path
@@ -13,7 +14,7 @@ import msgspec
 
 from rookery.browse import index as indexing
 from rookery.browse.archive import Archive, worded
-from rookery.browse.cache import alone, index_worded
+from rookery.browse.cache import IndexNote, alone, index_worded, note_use
 from rookery.browse.index import Index
 from rookery.browse.network import target
 from rookery.browse.outcomes import FetchError
@@ -31,7 +32,7 @@ _REDIRECTS = 10
 Progress = Callable[[int, int, str], None]
 
 
-class _Contents(msgspec.Struct):
+class WarcContents(msgspec.Struct):
     """What a file was found to hold: written last, when all else is in its place."""
 
     pages: dict[str, tuple[str, str]] = {}
@@ -55,8 +56,11 @@ class Warc:
         self._archive = archive
         self._progress = progress or (lambda done, total, what: None)
         self._place = cache / "warcs" / _name(os.path.realpath(path))
-        if not self._opened():
+        known = self._opened()
+        if not known:
             self._read()
+        address = Path(os.path.realpath(path)).as_uri()
+        note_use(self._place, IndexNote("warc", (address,), time.time()), changed=not known)
         if not self._contents.pages:
             detail = f"no record of it could be read as a page ({len(self.failures)} failed)"
             raise Failed(Failure(str(path), "empty_library", detail))
@@ -69,6 +73,10 @@ class Warc:
     def contents_digest(self) -> str:
         """Digest of the addresses and texts of all pages: it changes whenever one of them does."""
         return digest_of("\n".join(sorted(map(" ".join, self._contents.pages.values()))))
+
+    def count_pages(self) -> int:
+        """The number of pages, each of them once whatever addresses lead to it."""
+        return len(set(self._contents.pages.values()))
 
     def search(self, query: str, k: int) -> Sequence[Hit]:
         """The k best passages of the pages, by BM25. A text at two addresses is found once."""
@@ -92,7 +100,7 @@ class Warc:
         place = self._place / self._stamp()
         try:
             stored = (place / "contents.json").read_bytes()
-            self._contents = msgspec.json.decode(stored, type=_Contents)
+            self._contents = msgspec.json.decode(stored, type=WarcContents)
             self._index = Index(place)
         except (OSError, ValueError, msgspec.DecodeError):
             return False
@@ -133,9 +141,9 @@ class Warc:
         with worded(place):
             (place / "contents.json").write_bytes(msgspec.json.encode(self._contents))
 
-    def _archived(self) -> _Contents:
+    def _archived(self) -> WarcContents:
         """Keeps all pages of the file, and notes the last version of each."""
-        contents, moved = _Contents(), dict[str, str]()
+        contents, moved = WarcContents(), dict[str, str]()
         total, batch = self._path.stat().st_size, list[Page]()
         for done, entry in entries(self._path):
             if isinstance(entry, Page):

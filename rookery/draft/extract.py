@@ -188,8 +188,9 @@ def _with_support(
     for sentence, words in zip(leaders, added, strict=True):
         others: dict[str, set[str]] = {}
         for other, theirs in zip(leaders, added, strict=True):
-            if other.page is not sentence.page:
-                others.setdefault(other.page.url, set()).update(theirs)
+            # By digest: a copy of the text at another address supports nothing.
+            if other.page.digest != sentence.page.digest:
+                others.setdefault(other.page.digest, set()).update(theirs)
         votes = sum(word in theirs for theirs in others.values() for word in words)
         share = votes / max(1, len(words) * len(others))
         gained.append(msgspec.structs.replace(sentence, score=sentence.score + weight * share))
@@ -219,8 +220,8 @@ def _choose(
     least = settings.fall * max(0.0, every[0].score)
     left = [every[0], *(s for s in every[1:] if s.score >= least)]
     while left and sum(map(len, chosen)) < settings.quotes:
-        read = {id(group[0].page) for group in chosen}
-        best = max(left, key=lambda s: s.score + settings.elsewhere * (id(s.page) not in read))
+        read = {group[0].page.digest for group in chosen}
+        best = max(left, key=lambda s: s.score + settings.elsewhere * (s.page.digest not in read))
         same = [s for s in left if s is not best and _repeats(s, best, settings.overlap)]
         seconds = [s for s in same if _supports(question, s, best)][:1]
         room = settings.quotes - sum(map(len, chosen)) - 1
@@ -233,7 +234,11 @@ def _choose(
 
 
 def _overlaps(sentence: Sentence, page: Page, quote: Quote) -> bool:
-    return sentence.page is page and sentence.start < quote.end and quote.start < sentence.end
+    return (
+        sentence.page.digest == page.digest
+        and sentence.start < quote.end
+        and quote.start < sentence.end
+    )
 
 
 def _repeats(sentence: Sentence, other: Sentence, overlap: float) -> bool:
@@ -244,7 +249,7 @@ def _repeats(sentence: Sentence, other: Sentence, overlap: float) -> bool:
 def _supports(question: str, sentence: Sentence, other: Sentence) -> bool:
     """Whether another page's sentence gives the same date, number, ... as this one or, where none
     is asked for, adds much the same to the question."""
-    if sentence.page is other.page:
+    if sentence.page.digest == other.page.digest:
         return False
     if (kind := expected(question)) in SETTLED_BY_TWO:
         return not held(sentence.text, kind, question).isdisjoint(held(other.text, kind, question))

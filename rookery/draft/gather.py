@@ -1,7 +1,4 @@
-"""From a question to passages: search a library, open what it found, keep the passages that fit.
-
-It knows nothing of networks or files; the library does, and what it could not have is counted.
-"""
+"""From a question to passages: search a library, open what it found, keep the passages that fit."""
 
 from collections.abc import Sequence
 
@@ -52,7 +49,18 @@ def gather(question: str, library: Library, limits: GatherLimits = GatherLimits(
         pages |= fresh
         found += _passages(question, [pages[url] for url in (*fresh, *moved)], limits.passages)
     found.sort(key=lambda pair: -pair[1].score)
+    found = _without_copies(found)
     return Gathered(tuple(found[: limits.passages]), tuple(failures), len(pages))
+
+
+def _without_copies(found: Sequence[tuple[Page, Hit]]) -> list[tuple[Page, Hit]]:
+    """Of a text at several addresses, the passages at the first: it is one source."""
+    addresses: dict[str, str] = {}
+    return [
+        (page, hit)
+        for page, hit in found
+        if addresses.setdefault(page.digest, page.url) == page.url
+    ]
 
 
 def _is_of(hit: Hit, pages: dict[str, Page]) -> bool:

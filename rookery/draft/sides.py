@@ -123,7 +123,7 @@ def both_sides(
         answer = Answer(NOTHING_FOUND.format(claim, judge), nearest, declined=True)
         return ended("declined", gathered.failures, answer)
     shown = {side: _quotes(said, settings.quotes) for side, said in sides.items()}
-    read = _read(len({page.url for page, _ in gathered.found}), unsearched)
+    read = _read(len({page.digest for page, _ in gathered.found}), unsearched)
     return ended("end", gathered.failures, _answer(claim, shown, read, judge))
 
 
@@ -249,8 +249,8 @@ def _quotes(said: Sequence[Sentence], most: int) -> tuple[Quote, ...]:
     first: list[Sentence] = []
     others: list[Sentence] = []
     for sentence in said:
-        (others if sentence.page.url in seen else first).append(sentence)
-        seen.add(sentence.page.url)
+        (others if sentence.page.digest in seen else first).append(sentence)
+        seen.add(sentence.page.digest)
     return tuple(each.page.quote(each.start, each.end) for each in [*first, *others][:most])
 
 

@@ -16,6 +16,7 @@ from rich.console import Console
 from rookery import __version__
 from rookery.ask.load import asked, questions
 from rookery.browse.places import BUNDLED, is_url, path_of
+from rookery.browse.selection import SkippedFiles
 from rookery.browse.together import contents_digest
 from rookery.cite.dense import missing
 from rookery.cite.verify import Verdict, verify
@@ -27,7 +28,15 @@ from rookery.serve.live import Live
 from rookery.serve.models import LOCAL, SCRIPT
 from rookery.serve.passages import PassageReport, SearchLog, show_passages
 from rookery.serve.session import Meter, Session, Settings
-from rookery.serve.terminal import StreamConsole, as_json, show_answer, show_failures, summary
+from rookery.serve.terminal import (
+    StreamConsole,
+    as_json,
+    clean,
+    show_answer,
+    show_failures,
+    skipped_line,
+    summary,
+)
 
 
 class MadeWith(Record, frozen=True, omit_defaults=True):
@@ -58,6 +67,8 @@ class Answered(Record, frozen=True, omit_defaults=True):
     """None in files that version 0.1 wrote"""
     passages: PassageReport | None = None
     """what was searched and found, with --passages"""
+    skipped: tuple[SkippedFiles, ...] = ()
+    """files of the folders that were left out, by reason"""
 
 
 def ask(
@@ -77,14 +88,17 @@ def ask(
         verdicts = _verified(session, episode)
         made_with = _of_one(session) if json else None
         report = log.report(episode) if log else None
+        skipped = session.count_skipped()
     if json:
         answered = _answered(episode, verdicts, made_with)
-        sys.stdout.write(as_json(msgspec.structs.replace(answered, passages=report)) + "\n")
+        answered = msgspec.structs.replace(answered, passages=report, skipped=skipped)
+        sys.stdout.write(as_json(answered) + "\n")
     else:
         show_answer(out, episode, pages, verdicts)
         if report:
             show_passages(out, report)
         err.print("\n" + summary(episode, verdicts), style="dim", markup=False)
+        _tell_skipped(skipped, err)
         if episode.stop != "end":
             show_failures(err, episode.failures)
     if trace is not None:
@@ -101,6 +115,11 @@ def _of_one(session: Session) -> MadeWith:
     except Failed:  # which the answer tells
         documents = ""
     return msgspec.structs.replace(made_with, documents=documents)
+
+
+def _tell_skipped(skipped: Sequence[SkippedFiles], err: Console) -> None:
+    if line := skipped_line(skipped):
+        err.print(clean(line), style="dim", markup=False, soft_wrap=True)
 
 
 def _warn(session: Session, err: Console) -> None:
@@ -143,6 +162,7 @@ def batch(settings: Settings, questions_file: Path, out: Path, force: bool = Fal
         # Indexed once, here, before any worker opens it.
         documents = contents_digest(session.open_library())
         now = msgspec.structs.replace(now, documents=documents)
+        skipped = session.count_skipped()
         if settings.models:
             session.models().endpoint("write")  # what is misnamed is told before anything is lost
         if force and saved:
@@ -156,6 +176,7 @@ def batch(settings: Settings, questions_file: Path, out: Path, force: bool = Fal
                 err.print("rookery: to go on where this stopped, leave --force out", markup=False)
             raise
     said = ", ".join(f"{n} {WORDED.get(stop, stop)}" for stop, n in sorted(tally.stops.items()))
+    _tell_skipped(skipped, err)
     kept = f"; {done} were there already" if done else ""
     err.print(
         f"{len(wanted)} questions: {said or 'nothing to do'}{kept}", style="dim", markup=False
@@ -324,9 +345,10 @@ def _differences(before: Settings, now: Settings) -> list[str]:
 
 
 def _flat(settings: Settings) -> dict[str, object]:
-    """Every setting by its name, those of the models among them."""
+    """Every setting by its name, those of the models and of the files' selection among them."""
     every = msgspec.structs.asdict(settings)
-    return {**every, **msgspec.structs.asdict(every.pop("models"))}
+    parts = every.pop("models"), every.pop("selection")
+    return {**every, **msgspec.structs.asdict(parts[0]), **msgspec.structs.asdict(parts[1])}
 
 
 def _worded(value: object) -> str:

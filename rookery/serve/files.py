@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rookery.browse.read import read
-from rookery.browse.readers import TYPES, FileLimits, Job, read_all
+from rookery.browse.readers import FileLimits, Job, read_all
+from rookery.browse.selection import Selection, list_folders
 from rookery.draft.batch import cores
 from rookery.records import Failed, Failure, Page
 
@@ -46,17 +47,23 @@ def read_files(paths: Sequence[Path]) -> Iterator[Page | Failure]:
 
 
 def documents(place: Path) -> list[Path]:
-    """The files of readable types in a folder and the folders below, or the one file.
+    """The files that a library of this folder would read, or the one file.
 
-    Raises Failed where there is no such place.
+    Raises Failed where there is no such place, or a folder cannot be entered.
     """
     if not place.exists():
         detail = "there is no such file or folder: check the path"
         raise Failed(Failure(str(place), "not_found", detail))
     if not place.is_dir():
         return [place]
-    return sorted(
-        file
-        for file in place.rglob("*")
-        if file.suffix.lower().removeprefix(".") in TYPES and file.is_file()
-    )
+    unreadable: list[Failure] = []
+    found = [
+        Path(os.fsdecode(folder)) / os.fsdecode(name)
+        for folder, files, _ in list_folders(
+            [os.fsencode(place.resolve())], Selection(), unreadable
+        )
+        for name in files
+    ]
+    if unreadable:
+        raise Failed(unreadable[0])
+    return sorted(found)

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from rookery.serve import options
 from rookery.serve.options import (
     BaseUrl,
     Decline,
@@ -34,6 +35,8 @@ AnyAddress = Annotated[
 
 def mcp(
     places: Places = None,
+    globs: options.Globs = None,
+    excludes: options.Excludes = None,
     method: Method = "extract",
     model: Model = "",
     base_url: BaseUrl = "",
@@ -48,6 +51,7 @@ def mcp(
     proxy: Proxy = False,
 ) -> None:
     """Give a model tools to search, read, quote, answer and verify (MCP over standard input)."""
+    from rookery.browse.selection import Selection
     from rookery.serve.mcp_stdio import serve_stdio
     from rookery.serve.models import ModelSettings
     from rookery.serve.session import Settings
@@ -61,7 +65,17 @@ def mcp(
         sentence = "goes with --model and --base-url, or --endpoints"
         raise ValueError(f"--method {' or '.join(BY_MODELS)} {sentence}")
     everywhere = tuple(places or ())
+    selection = Selection(tuple(globs or ()), tuple(excludes or ()))
     settings = Settings(
-        everywhere, engine, offline, private, proxy, decline, method, models, ranker
+        everywhere,
+        engine,
+        offline,
+        private,
+        proxy,
+        decline,
+        method,
+        models,
+        ranker,
+        selection=selection,
     )
     serve_stdio(settings, any_address)

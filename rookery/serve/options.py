@@ -15,6 +15,24 @@ Places = Annotated[
         "the web is searched.",
     ),
 ]
+Globs = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--glob",
+        metavar="PATTERN",
+        help="Of the folders, read only files that match, such as '*.md' or 'docs/'; may be "
+        "repeated.",
+    ),
+]
+Excludes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--exclude",
+        metavar="PATTERN",
+        help="Leave out files and folders that match; may be repeated. What .gitignore and "
+        ".rookeryignore name is left out anyway.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object, also for errors.")]
 AsLines = Annotated[
     bool, typer.Option("--json", help="Print JSON, one object a line, also for errors.")

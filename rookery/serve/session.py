@@ -16,8 +16,13 @@ from rich.table import Column
 
 from rookery.browse.archive import Archive
 from rookery.browse.fetch import Fetcher
+from rookery.browse.folder import Folder
+from rookery.browse.folder import Progress as Reading
 from rookery.browse.places import is_url, open_library, path_of
 from rookery.browse.rules import Rules
+from rookery.browse.selection import Selection, SkippedFiles, count_skipped
+from rookery.browse.site import Site, SiteLimits
+from rookery.browse.warc import Warc
 from rookery.cite.rank import Observer, Similarity
 from rookery.draft.calibrated import least_score, scored_by, threshold_for
 from rookery.draft.decline import Calibration
@@ -62,6 +67,8 @@ class Settings(msgspec.Struct, frozen=True, omit_defaults=True):
     """a folder with the encoder of the dense ranker; empty: the one that is installed"""
     quotes: int | None = None
     """that an answer has at most; None: as many as the method gives"""
+    selection: Selection = Selection()
+    """which files of the folders are read"""
 
     def about(self) -> str:
         """All that an answer by a model depends on, but the question and the model."""
@@ -71,6 +78,7 @@ class Settings(msgspec.Struct, frozen=True, omit_defaults=True):
             method=self.method,
             ranker=self.ranker,
             quotes=self.quotes,
+            selection=self.selection,
         )
         return msgspec.json.encode(here).decode()
 
@@ -88,7 +96,7 @@ def cache_home() -> Path:
 class Session:
     """The parts of Rookery that a command uses, opened when first needed and closed at the end."""
 
-    def __init__(self, settings: Settings, progress: "Meter | None" = None) -> None:
+    def __init__(self, settings: Settings, progress: Reading | None = None) -> None:
         self.settings = settings
         self._open = ExitStack()
         self._progress = progress
@@ -129,9 +137,29 @@ class Session:
                 s.engine,
                 s.offline,
                 self._progress,
+                s.selection,
             )
             self._skipped = tuple(getattr(self._library, "failures", ()))
         return self._library
+
+    def refresh_library(self) -> Folder | Site | Warc:
+        """The library of the one place, read and crawled anew where it changed. Raises Failed."""
+        place = self.settings.places[0]
+        if not is_url(place):
+            library = self.open_library()  # files are looked at whenever they are opened
+            assert isinstance(library, Folder | Warc)
+            return library
+        began = time.time()
+        limits = SiteLimits(fresh_seconds=0)
+        site = Site(place, self.archive, self.fetcher(), cache_home(), limits, self._progress)
+        if site.crawled < began:
+            raise Failed(site.failures[-1])
+        self._library = site
+        return site
+
+    def count_skipped(self) -> tuple[SkippedFiles, ...]:
+        """The files of the folders that are left out, by reason; none before they are opened."""
+        return count_skipped(getattr(self._library, "skipped", ()))
 
     def fetcher(self) -> Fetcher:
         """The network, opened at the first use: reading a folder needs none."""

@@ -12,6 +12,7 @@ from itertools import pairwise
 from rich.console import Console
 from rich.text import Text
 
+from rookery.browse.selection import REASONS, SkippedFiles
 from rookery.browse.words import question_terms, terms
 from rookery.cite.place import deep_link, place
 from rookery.cite.verify import ClaimedVerdict, TextVerdict, Verdict
@@ -31,8 +32,10 @@ _RAISED = {"sup": "^", "sub": "_"}
 INDENT = " " * 4
 SHOWN = 60
 """characters of a checked quote on its line"""
-REASONS = 5
+TOLD = 5
 """failures that are told in full; the others are only counted"""
+NAMED = 3
+"""files that are named of those left out for one reason"""
 
 
 class StreamConsole(Console):
@@ -195,10 +198,20 @@ def reasons(failures: Sequence[Failure]) -> list[str]:
 def show_failures(console: Console, failures: Sequence[Failure]) -> None:
     """Why things could not be had, each reason once, and how many more there are."""
     said = list(dict.fromkeys(f"{f.what}: {f.detail or f.outcome}" for f in failures))
-    for sentence in said[:REASONS]:
+    for sentence in said[:TOLD]:
         console.print(f"rookery: {clean(sentence)}", markup=False, soft_wrap=True)
-    if len(said) > REASONS:
-        console.print(f"rookery: and {len(said) - REASONS} more", markup=False)
+    if len(said) > TOLD:
+        console.print(f"rookery: and {len(said) - TOLD} more", markup=False)
+
+
+def skipped_line(skipped: Sequence[SkippedFiles]) -> str:
+    """How many files were left out, and why, with names; empty where none was."""
+    parts = []
+    for one in skipped:
+        names = [each.rstrip("/").rpartition("/")[2] for each in one.examples[:NAMED]]
+        more = ["…"] if one.count > len(names) else []
+        parts.append(f"{one.count:,} {REASONS[one.reason]} ({', '.join([*names, *more])})")
+    return f"left out: {'; '.join(parts)}" if parts else ""
 
 
 def show_checked(console: Console, verdict: Verdict | ClaimedVerdict | TextVerdict) -> None:

@@ -133,28 +133,48 @@ def test_a_change_too_soon_to_alter_the_time_is_noticed(place: Place) -> None:
     assert names(place.open(), "magpie") == ["a.txt"]
 
 
-def test_one_text_in_two_files_is_found_twice_each_at_its_address(place: Place) -> None:
-    urls = {place.write(name, "The raven croaks.").as_uri() for name in ("a.txt", "b/c.txt")}
+def test_one_text_in_several_files_is_found_once_and_the_others_are_named(place: Place) -> None:
+    paths = [place.write(name, "The raven croaks.") for name in ("b/c.txt", "z.txt", "y.txt")]
+    place.write("other.txt", "The magpie sings, the raven does not.")
     folder = place.open()
-    hits = folder.search("raven", 5)
-    assert {hit.url for hit in hits} == urls
-    assert {folder.fetch(url).url for url in urls} == urls
+    assert sorted(names(folder, "raven")) == ["other.txt", "y.txt"], "the one nearest to the top"
+    assert {folder.fetch(path.as_uri()).url for path in paths} == {p.as_uri() for p in paths}
+    copies = {Path(one.what).name: one for one in folder.skipped}
+    assert {name: one.outcome for name, one in copies.items()} == {"c.txt": "copy", "z.txt": "copy"}
+    assert copies["c.txt"].detail == f"the same text as {paths[2]}"
+
+
+def test_when_the_copy_that_is_found_goes_another_takes_its_place(place: Place) -> None:
+    for name in ("a.txt", "b.txt", "sub/c.txt"):
+        place.write(name, "The raven croaks.")
+    assert names(place.open(), "raven") == ["a.txt"]
     (place.documents / "a.txt").unlink()
-    assert names(place.open(), "raven") == ["c.txt"]
+    assert names(place.open(), "raven") == ["b.txt"]
+    place.write("b.txt", "The magpie sings.")
+    folder = place.open()
+    assert names(folder, "raven") == ["c.txt"]
+    assert folder.skipped == ()
+    place.write("a.txt", "The raven croaks.")
+    folder = place.open()
+    assert names(folder, "raven") == ["a.txt"], "nearer to the top than the one before"
+    assert [Path(one.what).name for one in folder.skipped] == ["c.txt"]
+    place.write("b.txt", "The raven croaks.")
+    assert names(place.open(), "raven") == ["a.txt"]
+    assert names(place.open(), "magpie") == []
 
 
 def test_a_bad_file_is_recorded_and_the_others_are_read(place: Place) -> None:
     place.write("good.txt", "The raven croaks.")
     place.write("bad.pdf", "%PDF-1.7 this is not a PDF at all")
     place.write("bad.docx", "PK this is not a document either")
-    place.write("empty.html", "")
+    place.write("blank.html", " ")
     os.truncate(huge := place.write("huge.txt", ""), 2 * 2**30)
     os.utime(huge, ns=(0, 0))
     start = time.monotonic()
     folder = place.open()
     assert time.monotonic() - start < 20
     failed = {Path(failure.what).name: failure for failure in folder.failures}
-    assert set(failed) == {"bad.pdf", "bad.docx", "empty.html", "huge.txt"}
+    assert set(failed) == {"bad.pdf", "bad.docx", "blank.html", "huge.txt"}
     assert failed["huge.txt"].outcome == "too_large"
     assert names(folder, "raven") == ["good.txt"]
     with pytest.raises(Failed, match="too_large"):
@@ -163,19 +183,23 @@ def test_a_bad_file_is_recorded_and_the_others_are_read(place: Place) -> None:
     assert place.read == []
     assert {Path(failure.what).name for failure in folder.failures} == set(failed)
     place.write("bad.pdf", "still none")
-    place.write("empty.html", "<p>No longer empty, says the magpie.</p>")
-    assert names(place.open(), "magpie") == ["empty.html"]
-    assert "empty.html" not in {Path(failure.what).name for failure in place.opened[-1].failures}
+    place.write("blank.html", "<p>No longer blank, says the magpie.</p>")
+    assert names(place.open(), "magpie") == ["blank.html"]
+    assert "blank.html" not in {Path(failure.what).name for failure in place.opened[-1].failures}
 
 
 def test_a_file_that_went_bad_is_no_longer_found(place: Place) -> None:
     place.write("a.txt", "The raven croaks.")
     place.write("b.html", "<p>The magpie sings.</p>")
     place.open()
-    place.write("b.html", "")
+    place.write("b.html", " ")
     folder = place.open()
     assert names(folder, "magpie") == []
     assert [Path(failure.what).name for failure in folder.failures] == ["b.html"]
+    place.write("b.html", "")
+    folder = place.open()
+    assert folder.failures == ()
+    assert [(Path(one.what).name, one.outcome) for one in folder.skipped] == [("b.html", "empty")]
 
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="nothing is closed to root")
@@ -239,10 +263,10 @@ def test_a_folder_without_readable_files_says_what_is_read(place: Place) -> None
     with pytest.raises(Failed) as caught:
         place.open()
     assert caught.value.failure.outcome == "empty_library"
-    assert "docx, htm, html" in caught.value.failure.detail
+    assert "HTML, PDF, DOCX, Markdown and text are read" in caught.value.failure.detail
     place.write("program.exe", "MZ")
-    place.write("empty.html", "")
-    with pytest.raises(Failed, match=r"1 failed"):
+    place.write("blank.html", " ")
+    with pytest.raises(Failed, match=r"1 failed, 1 left out, such as .*blank.html: there is noth"):
         place.open()
     place.write("late.txt", "The raven croaks.")
     assert names(place.open(), "raven") == ["late.txt"]

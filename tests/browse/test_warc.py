@@ -29,7 +29,6 @@ from rookery.browse.fetch import Fetcher
 from rookery.browse.limits import ReadLimits
 from rookery.browse.places import bundled, open_library
 from rookery.browse.read import read
-from rookery.browse.readers import TYPES
 from rookery.browse.warc import Warc, read_warc, write_warc
 from rookery.records import Block, Failed, Failure, Link, Mark, Page
 
@@ -503,7 +502,7 @@ def test_what_was_written_is_read_as_the_same_pages(
 
 def corvids() -> list[Page]:
     files = sorted(bundled().glob("*.html"))
-    return [read(file.read_bytes(), file.as_uri(), TYPES["html"], FETCHED) for file in files]
+    return [read(file.read_bytes(), file.as_uri(), "text/html", FETCHED) for file in files]
 
 
 @pytest.mark.parametrize("name", ["out.warc", "out.warc.gz"])

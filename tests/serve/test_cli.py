@@ -256,7 +256,7 @@ def test_a_folder_without_readable_files_is_no_evidence(run: Run, tmp_path: Path
     code, out, err = run("ask", "Why?", "--in", tmp_path)
     assert (code, out) == (4, "")
     assert "1 empty_library" in err
-    assert "files of these types are read: docx, htm" in err
+    assert "photo.png: a picture); HTML, PDF, DOCX, Markdown and text are read" in err
 
 
 def test_a_skipped_file_is_counted_with_the_answer(run: Run, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from starlette.routing import Route
 
 from rookery.browse.archive import Archive, worded
 from rookery.browse.folder import Folder
-from rookery.browse.readers import TYPES
+from rookery.browse.selection import type_not_read
 from rookery.judge import people
 from rookery.judge.people import allowed
 from rookery.records import Failed, Failure, Page
@@ -39,6 +39,7 @@ from rookery.serve.web.rendering import Link, page
 
 NAME = "documents"
 """of the folder, and of the place when somebody chooses where to look"""
+READ = "HTML, PDF, DOCX, Markdown and any kind of text are read"
 _NOTES = "documents.failed.json"
 _LONGEST = 120
 _PLAIN = re.compile(r"[^\w .,()&+'-]")
@@ -128,7 +129,7 @@ class Documents:
             failed=_failed(),
             may=may_upload(request),
             may_remove=allowed(person_of(request), "reviewer"),
-            types=sorted(TYPES),
+            read=READ,
             uploads=self.uploads,
             name=NAME,
         )
@@ -181,9 +182,8 @@ class Documents:
             largest = self.uploads.file // 1_000_000
             raise Failed(Failure("", "too_large", f"it has more than {largest} MB"))
         name = safe_name(dropped.name)
-        if name.rpartition(".")[2].lower() not in TYPES:
-            kinds = ", ".join(sorted(TYPES))
-            raise Failed(Failure("", "unsupported_type", f"files of these kinds are read: {kinds}"))
+        if what := type_not_read(name):
+            raise Failed(Failure("", "not_opened", f"{what}: {READ}"))
         kept = _files()
         full = len(kept) >= self.uploads.files
         if full or sum(file.stat().st_size for file in kept) > self.uploads.bytes:
@@ -252,9 +252,7 @@ def _files() -> list[Path]:
     if not folder().is_dir():
         return []
     return sorted(
-        file
-        for file in folder().iterdir()
-        if file.suffix.lower().removeprefix(".") in TYPES and file.is_file()
+        file for file in folder().iterdir() if not file.name.startswith(".") and file.is_file()
     )
 
 
@@ -298,9 +296,9 @@ def _unread(file: Path, why: str) -> Document:
 
 
 def _as_told(failure: Failure) -> Failure:
-    if failure.outcome != "unsupported_type":
+    if failure.outcome not in ("unsupported_type", "binary"):
         return failure
-    return msgspec.structs.replace(failure, detail="it is not what its name says that it is")
+    return msgspec.structs.replace(failure, detail=f"{failure.detail}: {READ}")
 
 
 def _note(failed: list[Failure]) -> None:

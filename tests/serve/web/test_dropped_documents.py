@@ -16,7 +16,7 @@ from windows import Site, flaws
 from rookery.browse.archive import Archive
 from rookery.browse.folder import Folder
 from rookery.browse.places import bundled
-from rookery.browse.readers import TYPES
+from rookery.browse.selection import READERS
 from rookery.records import Failed
 from rookery.serve.session import ARCHIVE, cache_home, data_home
 from rookery.serve.web import documents
@@ -87,12 +87,12 @@ def test_a_file_of_the_same_name_takes_the_place_of_the_former(reader: Visit) ->
 
 
 BAD = (
-    ("a.exe", b"MZ\x90\0", "files of these kinds are read"),
-    ("a", b"text", "files of these kinds are read"),
+    ("a.exe", b"MZ\x90\0", "a program: HTML, PDF, DOCX, Markdown and any kind of text are read"),
+    ("a", bytes(range(256)), "binary, not text: HTML, PDF"),
     ("a.pdf", b"%PDF-1.7 broken", "cannot be opened"),
-    ("a.docx", b"PK\x03\x04 broken", "not what its name says"),
+    ("a.docx", b"PK\x03\x04 broken", "of a type that is not read: HTML, PDF"),
     ("b.txt", b"", "nothing in it"),
-    ("b.html", b"\x89PNG\r\n\x1a\n" + bytes(200), "not what its name says"),
+    ("b.html", b"\x89PNG\r\n\x1a\n" + bytes(200), "a picture, an archive or"),
 )
 
 
@@ -137,7 +137,7 @@ def test_any_name_becomes_a_safe_one(name: str) -> None:
     assert safe_name(safe) == safe
 
 
-@given(st.text(max_size=400), st.sampled_from(sorted(TYPES)))
+@given(st.text(max_size=400), st.sampled_from(sorted(READERS)))
 def test_a_name_keeps_what_it_says_of_the_kind(stem: str, kind: str) -> None:
     safe = safe_name(f"{stem}.{kind}")
     assert safe.endswith(f".{kind}")

@@ -1,0 +1,323 @@
+"""Select the files of a folder that are read: by ending, ignore files and the user's patterns.
+
+Nothing is opened here but ignore files: whether a file without a known ending is text, its reader
+decides by the content.
+"""
+# Paths are bytes here: a name need not be valid text, and scanning is quicker so.
+# ruff: noqa: PTH110, PTH113, PTH116, PTH118, PTH120, PTH123
+
+import os
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+from pathspec import GitIgnoreSpec
+
+from rookery.records import Failed, Failure, Record
+
+READERS = {
+    ending: reader
+    for reader, endings in {
+        "html": "html htm xhtml xht",
+        "pdf": "pdf",
+        "docx": "docx",
+        "markdown": "md markdown",
+        "text": "txt text tex org adoc asciidoc srt vtt",
+        "rst": "rst rest",
+        "csv": "csv tsv tab",
+        "json": "json jsonl ndjson geojson ipynb",
+        "log": "log",
+        "code": "py pyi pyx js mjs cjs jsx ts tsx css scss less java kt kts scala groovy gradle c h"
+        " cc cpp cxx hh hpp cs go rs rb php pl pm sh bash zsh fish ps1 bat cmd sql r jl lua swift m"
+        " mm hs ml mli erl ex exs clj el lisp scm vim proto graphql tf mk cmake make toml ini cfg"
+        " conf cnf properties yaml yml env po pot xml xsd xsl bib diff patch asm s f f90 pas vb vue"
+        " svelte",
+    }.items()
+    for ending in endings.split()
+}
+"""The reader of each known ending. Files of other endings are read by their content."""
+
+NOT_OPENED = {
+    ending: what
+    for what, endings in {
+        "a picture": "png jpg jpeg gif webp avif bmp ico cur tif tiff svg svgz heic heif psd xcf"
+        " raw eps",
+        "sound or film": "mp3 mp4 m4a m4v ogg oga ogv opus flac wav aac mid midi webm mov avi mkv"
+        " mpg mpeg wmv wma",
+        "an archive": "zip gz tgz bz2 tbz xz txz zst lz lz4 7z rar tar cab jar war whl egg deb rpm"
+        " apk iso dmg img pack crx xpi",
+        "a program": "exe dll so dylib o obj a lib ko pyc pyo pyd class wasm bin msi elc beam",
+        "a font": "ttf otf ttc woff woff2 eot pfb",
+        "a database": "sqlite sqlite3 db mdb accdb parquet feather arrow orc h5 hdf5 rdb ldb",
+        "numbers or a model": "npy npz pt pth safetensors onnx gguf ckpt pkl pickle joblib mat rds",
+        "a document of a type that is not read": "doc dot xls xlsx xlsm xlsb ppt pptx pps odt ods"
+        " odp odg rtf epub mobi azw3 djvu ps pages numbers key vsd one msg pst",
+        "a web archive: name it by itself": "warc wet",
+    }.items()
+    for ending in endings.split()
+}
+"""What files of these endings are: they are not opened."""
+
+IGNORE_FILES = (b".gitignore", b".rookeryignore")
+"""The later one of a folder decides over the earlier one, and a folder's over those above it."""
+_LARGEST_IGNORE_FILE = 1 << 20
+
+
+def type_not_read(name: str) -> str:
+    """What a file is whose ending says that it is not read, such as "a picture"; else empty."""
+    stem, _, ending = name.rpartition(".")
+    return NOT_OPENED.get(ending.lower(), "") if stem else ""
+
+
+class Stamp(NamedTuple):
+    """What tells, without opening a file, that it is still the same."""
+
+    size: int
+    mtime_ns: int
+
+
+class Selection(msgspec.Struct, frozen=True):
+    """The user's patterns, written as in a .gitignore and relative to each folder named."""
+
+    glob: tuple[str, ...] = ()
+    """where there are any, only files that match one of them are read"""
+    exclude: tuple[str, ...] = ()
+    """files and folders that match one of them are not read"""
+
+
+class SkippedFiles(Record, frozen=True):
+    """The files and folders that are left out for one reason."""
+
+    reason: str
+    """one of REASONS"""
+    count: int
+    examples: tuple[str, ...]
+    """some of their paths"""
+
+
+REASONS = {
+    "unsupported_type": "of types that are not read",
+    "binary": "binary, not text",
+    "minified": "minified",
+    "copy": "copies of others",
+    "ignored": "named by ignore files",
+    "excluded": "left out by --glob or --exclude",
+    "empty": "empty",
+    "hidden": "hidden",
+}
+"""Outcomes of what is left out, and how a summary words them."""
+
+
+def count_skipped(skipped: Iterable[Failure], examples: int = 5) -> tuple[SkippedFiles, ...]:
+    """The files left out, by reason in the order of REASONS, with so many examples of each."""
+    paths = defaultdict[str, list[str]](list)
+    for one in skipped:
+        paths[one.outcome].append(one.what)
+    return tuple(
+        SkippedFiles(reason, len(paths[reason]), tuple(paths[reason][:examples]))
+        for reason in REASONS
+        if reason in paths
+    )
+
+
+class Listing(NamedTuple):
+    """One folder: the files to read, and the names left out, each with (outcome, detail)."""
+
+    folder: bytes
+    files: dict[bytes, Stamp]
+    skipped: dict[bytes, tuple[str, str]]
+
+
+def list_folders(
+    roots: Sequence[bytes], selection: Selection, unreadable: list[Failure]
+) -> Iterator[Listing]:
+    """Each folder below `roots` once, however many links lead to it, then the roots that are files.
+
+    Folders that are left out are not entered. Folders that cannot be entered are added to
+    `unreadable`. Raises Failed (bad_pattern) for a pattern that is none.
+    """
+    patterns = _Patterns(selection)
+    waiting = deque(
+        (root, _Rules(root, patterns, _ignored_above(root)))
+        for root in roots
+        if not os.path.isfile(root)
+    )
+    linked: deque[tuple[bytes, _Rules]] = deque()
+    seen: set[tuple[int, int]] = set()
+    while waiting or linked:
+        folder, rules = (waiting or linked).popleft()
+        try:
+            about = os.stat(folder)
+            if (about.st_dev, about.st_ino) not in seen:
+                seen.add((about.st_dev, about.st_ino))
+                yield _list_folder(folder, rules, waiting, linked)
+        except OSError as error:
+            detail = f"this folder cannot be entered ({error.strerror})"
+            unreadable.append(Failure(os.fsdecode(folder), "unreadable", detail))
+    yield from _list_named(roots)
+
+
+def _list_folder(
+    folder: bytes,
+    rules: "_Rules",
+    waiting: "deque[tuple[bytes, _Rules]]",
+    linked: "deque[tuple[bytes, _Rules]]",
+) -> Listing:
+    listing = Listing(folder, {}, {})
+    with os.scandir(folder) as scanned:
+        entries = list(scanned)
+    rules = rules.within(folder, {entry.name for entry in entries})
+    for entry in entries:
+        try:
+            is_folder = entry.is_dir()
+            if why := rules.skipped(entry.name, entry.path, is_folder):
+                listing.skipped[entry.name] = why
+            elif is_folder:
+                # Links last, so that a file is found at its own path first.
+                (linked if entry.is_symlink() else waiting).append((entry.path, rules))
+            elif entry.is_file():
+                about = entry.stat()
+                if about.st_size:
+                    listing.files[entry.name] = Stamp(about.st_size, about.st_mtime_ns)
+                else:
+                    listing.skipped[entry.name] = ("empty", "there is nothing in it")
+        except OSError:
+            continue  # a link to itself, or gone since it was listed
+    return listing
+
+
+def _list_named(roots: Sequence[bytes]) -> Iterator[Listing]:
+    """The roots that are files, by folder; whoever names a file wants it, whatever its name."""
+    found: dict[bytes, dict[bytes, Stamp]] = {}
+    for root in roots:
+        if os.path.isfile(root):
+            folder, name = os.path.split(root)
+            about = os.stat(root)
+            found.setdefault(folder, {})[name] = Stamp(about.st_size, about.st_mtime_ns)
+    yield from (Listing(folder, files, {}) for folder, files in found.items())
+
+
+class _Patterns:
+    """The patterns of a selection, ready to match."""
+
+    def __init__(self, selection: Selection) -> None:
+        self.glob = _parse_patterns(selection.glob)
+        self.exclude = _parse_patterns(selection.exclude)
+
+
+def _parse_patterns(patterns: Sequence[str]) -> GitIgnoreSpec | None:
+    try:
+        return GitIgnoreSpec.from_lines(patterns) if patterns else None
+    except ValueError as error:
+        advice = "write it as in a .gitignore, such as *.md or docs/"
+        raise Failed(Failure(" ".join(patterns), "bad_pattern", f"{advice} ({error})")) from error
+
+
+class _IgnoreFile(NamedTuple):
+    """The patterns of one ignore file, which hold below its folder."""
+
+    folder: bytes
+    name: str
+    spec: GitIgnoreSpec
+
+
+class _Rules:
+    """What is left out of one folder below a root."""
+
+    def __init__(
+        self, root: bytes, patterns: _Patterns, ignore_files: tuple[_IgnoreFile, ...]
+    ) -> None:
+        self._root = root
+        self._patterns = patterns
+        self._ignore_files = ignore_files
+
+    def within(self, folder: bytes, names: set[bytes]) -> "_Rules":
+        """These rules and those of the ignore files among the `names` in `folder`."""
+        own = [name for name in IGNORE_FILES if name in names]
+        if not own:
+            return self
+        found = _read_ignore_files(folder, own)
+        return _Rules(self._root, self._patterns, (*self._ignore_files, *found))
+
+    def skipped(self, name: bytes, path: bytes, is_folder: bool) -> tuple[str, str] | None:
+        """(outcome, detail) of a file or folder that is left out, None for one that is read."""
+        if name.startswith(b"."):
+            return "hidden", "its name begins with a dot"
+        if not is_folder and (what := type_not_read(os.fsdecode(name))):
+            return "unsupported_type", what
+        if self._ignore_files and (ignored := _decide(self._ignore_files, path, is_folder)):
+            return "ignored", f"by {ignored}"
+        exclude, glob = self._patterns.exclude, self._patterns.glob
+        if exclude and exclude.match_file(_relative(path, self._root, is_folder)):
+            return "excluded", "by --exclude"
+        if glob and not is_folder and not glob.match_file(_relative(path, self._root, False)):
+            return "excluded", "no --glob matches it"
+        return None
+
+
+def _decide(ignore_files: Sequence[_IgnoreFile], path: bytes, is_folder: bool) -> str:
+    """The ignore file by which `path` is left out; empty where it is not."""
+    for ignore_file in reversed(ignore_files):
+        decided = ignore_file.spec.check_file(_relative(path, ignore_file.folder, is_folder))
+        if decided.include is not None:
+            return ignore_file.name if decided.include else ""
+    return ""
+
+
+def _relative(path: bytes, folder: bytes, is_folder: bool) -> str:
+    return os.fsdecode(path[len(folder.rstrip(b"/")) + 1 :]) + "/" * is_folder
+
+
+def _read_ignore_files(folder: bytes, names: Sequence[bytes]) -> Iterator[_IgnoreFile]:
+    for name in names:
+        path = os.path.join(folder, name)
+        try:
+            with open(path, "rb") as file:
+                lines = os.fsdecode(file.read(_LARGEST_IGNORE_FILE)).removeprefix("\ufeff")
+        except OSError:
+            continue
+        if spec := _parse_ignore_file(lines.splitlines()):
+            yield _IgnoreFile(folder, os.fsdecode(path), spec)
+
+
+def _parse_ignore_file(lines: Sequence[str]) -> GitIgnoreSpec | None:
+    """The patterns of these lines; as git does, lines that are no pattern are passed over."""
+    good = []
+    for line in lines:
+        try:
+            if any(
+                pattern.include is not None for pattern in GitIgnoreSpec.from_lines([line]).patterns
+            ):
+                good.append(line)
+        except ValueError:
+            continue
+    return GitIgnoreSpec.from_lines(good) if good else None
+
+
+def _ignored_above(root: bytes) -> tuple[_IgnoreFile, ...]:
+    """The ignore files from the top of the repository that holds `root` down to above it.
+
+    None where they leave out `root` itself: whoever names a folder wants what is in it.
+    """
+    folders, folder = list[bytes](), root
+    while not os.path.exists(os.path.join(folder, b".git")):
+        above = os.path.dirname(folder)
+        if above == folder:
+            return ()
+        folder = above
+        folders.append(folder)
+    found = tuple(
+        ignore_file
+        for folder in reversed(folders)
+        for ignore_file in _read_ignore_files(folder, IGNORE_FILES)
+    )
+    left_out = any(_decide(found, path, True) for path in _between(root, folder))
+    return () if left_out else found
+
+
+def _between(root: bytes, top: bytes) -> Iterator[bytes]:
+    """`root` and the folders above it, below `top`."""
+    while root != top:
+        yield root
+        root = os.path.dirname(root)
