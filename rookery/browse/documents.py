@@ -87,7 +87,8 @@ def read_text(text: str, url: str, fetched: str = "", kind: str = "text") -> Pag
     blocks = tuple(TEXT_READERS[kind](text))
     if not blocks:
         raise failed(url, "empty_after_extraction", "the file holds only white space")
-    title = text[blocks[0].start : blocks[0].end].split("\n", 1)[0][:_TITLE].strip()
+    first = next((block for block in blocks if block.article), blocks[0])
+    title = text[first.start : first.end].split("\n", 1)[0][:_TITLE].strip()
     if kind in _TITLED_BY_NAME:
         title = unquote(url.partition("#")[0]).rstrip("/").rpartition("/")[2] or title
     return Page(url=url, title=title, text=text, blocks=blocks, fetched=fetched)
@@ -148,7 +149,7 @@ def _read_rst(text: str) -> Iterator[Block]:
     literal = False
     for gap in _GAP.finditer(text):
         end = gap.start()
-        indented = text[start : start + 1] in (" ", "\t")
+        indented = text[start - 1 : start] in (" ", "\t")  # a gap ends behind the indentation
         literal = literal and indented
         if heading := None if indented else _RST_HEADING.match(text, start, end):
             style = heading["mark"] + "over" * bool(heading["over"])

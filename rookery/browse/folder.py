@@ -23,7 +23,7 @@ from rookery.browse.archive import Archive, worded
 from rookery.browse.cache import IndexNote, alone, index_worded, note_use
 from rookery.browse.index import Index
 from rookery.browse.manifest import Changes, Manifest, Row, order_copies
-from rookery.browse.readers import FileLimits, Job, Reading, read_all, too_large
+from rookery.browse.readers import FileLimits, Job, Reading, read_all, read_file, too_large
 from rookery.browse.selection import READERS, Selection
 from rookery.records import Failed, Failure, Hit, Page, digest_of
 
@@ -80,6 +80,8 @@ class Folder:
         self._index: Index | None = None
         self._unreadable: list[Failure] = []
         self._pages: list[Page] = []  # read, but not yet in the archive
+        self._added: dict[str, bytes] = {}  # to the index since the last commit: path by digest
+        self._forgotten: set[bytes] = set()  # paths whose passages were removed since then
         try:
             self.refresh()
         except BaseException:
@@ -154,6 +156,8 @@ class Folder:
             self._manifest.close()
         self._manifest = self._index = None
         self._pages.clear()
+        self._added.clear()
+        self._forgotten.clear()
 
     def __enter__(self) -> Self:
         return self
@@ -230,7 +234,8 @@ class Folder:
             self._forget(row)
         gone, done = changes.gone, list[Row]()
         since = time.monotonic()
-        for number, row in enumerate(self._readings(changes.fresh), 1):
+        fresh = sorted(changes.fresh, key=order_copies)
+        for number, row in enumerate(self._readings(fresh), 1):
             done.append(row)
             self._progress(number, len(changes.fresh), os.fsdecode(row.path))
             if time.monotonic() - since > self._limits.commit_seconds:
@@ -259,8 +264,12 @@ class Folder:
         if len(self._pages) >= _PAGES_AT_ONCE:
             self._keep_pages()
         self._forget(row)
-        with index_worded(self._place):
-            self._open_index().add(reading.page)
+        digest, holders = reading.page.digest, self._open_manifest().holders(reading.page.digest)
+        # A text that another file has, too, is not added: `_commit` decides whose it is.
+        if digest not in self._added and all(held.path == row.path for held in holders):
+            self._added[digest] = row.path
+            with index_worded(self._place):
+                self._open_index().add(reading.page)
         return row._replace(sha256=reading.sha256, digest=reading.page.digest)
 
     def _failed(self, row: Row, failure: Failure) -> Row:
@@ -269,6 +278,7 @@ class Folder:
 
     def _forget(self, row: Row) -> None:
         # Also for a new file: an indexer killed before its manifest was written may have added it.
+        self._forgotten.add(row.path)
         with index_worded(self._place):
             self._open_index().remove(_url(row.path))
 
@@ -284,7 +294,11 @@ class Folder:
         self._open_manifest().record(rows, gone)
 
     def _index_copies_once(self, rows: Sequence[Row], gone: Sequence[Row]) -> None:
-        """Of the files that have one text, before or after these changes, leaves one indexed."""
+        """Has the first of the files with one text indexed, where these changes made it another.
+
+        Passages that were added and removed again would count as holding their words until
+        tantivy merges its segments, so that nothing is moved without need.
+        """
         manifest = self._open_manifest()
         changed = {row.path: row for row in (*gone, *rows)}
         after = defaultdict[str, list[Row]](list)
@@ -294,15 +308,21 @@ class Folder:
         for digest in {*after, *(row.digest for row in former if row)} - {""}:
             before = manifest.holders(digest)
             held = [*(row for row in before if row.path not in changed), *after[digest]]
-            if not held or max(len(before), len(held)) < 2:
+            known = min(before, key=order_copies).path if before else b""
+            indexed = self._added.get(digest) or (b"" if known in self._forgotten else known)
+            first = min(held, key=order_copies, default=None)
+            if first is None or first.path == indexed:
                 continue
-            first = min(held, key=order_copies)
-            page = self._archive.page(digest, _url(first.path))
-            if page is not None:  # else the archive has lost it: all stay, and `fetch` reads one
-                for row in (*before, *held):
-                    self._forget(row)
+            url = _url(first.path)
+            page = self._archive.page(digest, url)
+            page = page or read_file(Job(first.path, url), self._limits.file).page
+            if page is not None:  # else it changed just now, and the next opening reads it
                 with index_worded(self._place):
+                    if indexed:
+                        self._open_index().remove(_url(indexed))
                     self._open_index().add(page)
+        self._added.clear()
+        self._forgotten.clear()
 
     def _restore(self, row: Row) -> Page:
         """Reads a file again whose page the archive has lost, or never had."""

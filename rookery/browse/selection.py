@@ -9,10 +9,11 @@ decides by the content.
 import os
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 import msgspec
-from pathspec import GitIgnoreSpec
+from pathspec import GitIgnoreSpec, Pattern
 
 from rookery.records import Failed, Failure, Record
 
@@ -198,20 +199,45 @@ def _list_named(roots: Sequence[bytes]) -> Iterator[Listing]:
     yield from (Listing(folder, files, {}) for folder, files in found.items())
 
 
+class _IgnorePattern(NamedTuple):
+    """One line of an ignore file, matched against an entry itself and not by a folder above it.
+
+    The library's own check of a file also matches the folders above it, and then `*` and `!*/`
+    together leave out folders that git enters.
+    """
+
+    compiled: Pattern
+    folders_only: bool
+
+    def matches(self, path: str, is_folder: bool) -> bool:
+        if self.folders_only and not is_folder:
+            return False
+        found = self.compiled.match_file(path)
+        # The only group is the slash behind a folder by which the rest of the path matched.
+        return found is not None and not any(found.match.groupdict().values())
+
+
+def _parse_pattern(line: str) -> _IgnorePattern | None:
+    """The pattern of a line; None for a comment or nothing. Raises ValueError."""
+    kept = line.rstrip("\r\n")
+    kept = kept if kept.endswith("\\ ") else kept.rstrip()
+    folders_only = kept.endswith("/")
+    (compiled,) = GitIgnoreSpec.from_lines([kept.rstrip("/") if folders_only else kept]).patterns
+    return None if compiled.include is None else _IgnorePattern(compiled, folders_only)
+
+
 class _Patterns:
-    """The patterns of a selection, ready to match."""
+    """The patterns of a selection, ready to match. Raises Failed (bad_pattern)."""
 
     def __init__(self, selection: Selection) -> None:
-        self.glob = _parse_patterns(selection.glob)
-        self.exclude = _parse_patterns(selection.exclude)
-
-
-def _parse_patterns(patterns: Sequence[str]) -> GitIgnoreSpec | None:
-    try:
-        return GitIgnoreSpec.from_lines(patterns) if patterns else None
-    except ValueError as error:
-        advice = "write it as in a .gitignore, such as *.md or docs/"
-        raise Failed(Failure(" ".join(patterns), "bad_pattern", f"{advice} ({error})")) from error
+        try:
+            self.glob = GitIgnoreSpec.from_lines(selection.glob) if selection.glob else None
+            parsed = map(_parse_pattern, selection.exclude)
+            self.exclude = [pattern for pattern in parsed if pattern]
+        except ValueError as error:
+            patterns = " ".join((*selection.glob, *selection.exclude))
+            detail = f"write it as in a .gitignore, such as *.md or docs/ ({error})"
+            raise Failed(Failure(patterns, "bad_pattern", detail)) from error
 
 
 class _IgnoreFile(NamedTuple):
@@ -219,7 +245,7 @@ class _IgnoreFile(NamedTuple):
 
     folder: bytes
     name: str
-    spec: GitIgnoreSpec
+    patterns: list[_IgnorePattern]
 
 
 class _Rules:
@@ -249,9 +275,9 @@ class _Rules:
         if self._ignore_files and (ignored := _decide(self._ignore_files, path, is_folder)):
             return "ignored", f"by {ignored}"
         exclude, glob = self._patterns.exclude, self._patterns.glob
-        if exclude and exclude.match_file(_relative(path, self._root, is_folder)):
+        if exclude and _last_match(exclude, _relative(path, self._root), is_folder):
             return "excluded", "by --exclude"
-        if glob and not is_folder and not glob.match_file(_relative(path, self._root, False)):
+        if glob and not is_folder and not glob.match_file(_relative(path, self._root)):
             return "excluded", "no --glob matches it"
         return None
 
@@ -259,14 +285,23 @@ class _Rules:
 def _decide(ignore_files: Sequence[_IgnoreFile], path: bytes, is_folder: bool) -> str:
     """The ignore file by which `path` is left out; empty where it is not."""
     for ignore_file in reversed(ignore_files):
-        decided = ignore_file.spec.check_file(_relative(path, ignore_file.folder, is_folder))
-        if decided.include is not None:
-            return ignore_file.name if decided.include else ""
+        relative = _relative(path, ignore_file.folder)
+        decided = _last_match(ignore_file.patterns, relative, is_folder)
+        if decided is not None:
+            return ignore_file.name if decided else ""
     return ""
 
 
-def _relative(path: bytes, folder: bytes, is_folder: bool) -> str:
-    return os.fsdecode(path[len(folder.rstrip(b"/")) + 1 :]) + "/" * is_folder
+def _last_match(patterns: Sequence[_IgnorePattern], path: str, is_folder: bool) -> bool | None:
+    """What the last pattern that matches says: left out (True) or read; None where none does."""
+    for pattern in reversed(patterns):
+        if pattern.matches(path, is_folder):
+            return pattern.compiled.include
+    return None
+
+
+def _relative(path: bytes, folder: bytes) -> str:
+    return os.fsdecode(path[len(folder.rstrip(b"/")) + 1 :])
 
 
 def _read_ignore_files(folder: bytes, names: Sequence[bytes]) -> Iterator[_IgnoreFile]:
@@ -277,22 +312,16 @@ def _read_ignore_files(folder: bytes, names: Sequence[bytes]) -> Iterator[_Ignor
                 lines = os.fsdecode(file.read(_LARGEST_IGNORE_FILE)).removeprefix("\ufeff")
         except OSError:
             continue
-        if spec := _parse_ignore_file(lines.splitlines()):
-            yield _IgnoreFile(folder, os.fsdecode(path), spec)
+        if patterns := list(_parse_ignore_file(lines.split("\n"))):
+            yield _IgnoreFile(folder, os.fsdecode(path), patterns)
 
 
-def _parse_ignore_file(lines: Sequence[str]) -> GitIgnoreSpec | None:
+def _parse_ignore_file(lines: Iterable[str]) -> Iterator[_IgnorePattern]:
     """The patterns of these lines; as git does, lines that are no pattern are passed over."""
-    good = []
     for line in lines:
-        try:
-            if any(
-                pattern.include is not None for pattern in GitIgnoreSpec.from_lines([line]).patterns
-            ):
-                good.append(line)
-        except ValueError:
-            continue
-    return GitIgnoreSpec.from_lines(good) if good else None
+        with suppress(ValueError):
+            if pattern := _parse_pattern(line):
+                yield pattern
 
 
 def _ignored_above(root: bytes) -> tuple[_IgnoreFile, ...]:

@@ -57,6 +57,15 @@ def test_two_passages_of_one_page_from_one_library_both_stay() -> None:
     ]
 
 
+def test_a_text_that_two_libraries_have_comes_once() -> None:
+    class Copies(Shelf):
+        def search(self, query: str, k: int) -> list[Hit]:
+            return [Hit(hit.url, "", digest=hit.url[-1]) for hit in super().search(query, k)]
+
+    both = Together([Copies("A", ["a1", "a2"]), Copies("B", ["b1", "b3"])])
+    assert [hit.url for hit in both.search("q", 9)] == ["a1", "a2", "b3"]
+
+
 def test_a_failed_library_is_recorded_and_the_others_answer() -> None:
     both = Together([Shelf("A", None), Shelf("B", ["b", "odd"])])
     assert [hit.url for hit in both.search("q", 9)] == ["b", "odd"]

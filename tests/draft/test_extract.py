@@ -54,6 +54,23 @@ LIFESPANS = (
 
 
 @pytest.mark.parametrize("placed", [True, False])
+@pytest.mark.parametrize("asked", ["How long do American crows live?", "Do ravens steal food?"])
+def test_copies_of_a_text_support_nothing(asked: str, placed: bool) -> None:
+    """A forum that is mirrored ten times says it once."""
+    mirrors = [page(f"mirror{n}", p.text, p.title) for n in range(10) for p in LIFESPANS[2:4]]
+    alone = extract(Question("1", asked), Shelf(*LIFESPANS, placed=placed)).answer
+    mirrored = extract(Question("1", asked), Shelf(*LIFESPANS, *mirrors, placed=placed))
+    assert alone is not None
+    assert mirrored.answer is not None
+    assert mirrored.answer.text == alone.text
+    digests = [quote.digest for quote in mirrored.answer.quotes]
+    addresses = {quote.url for quote in mirrored.answer.quotes}
+    assert len(addresses) == len(set(digests))
+    gathered = gather(asked, Shelf(*LIFESPANS, *mirrors, placed=placed))
+    assert len({p.url for p, _ in gathered.found}) == len({p.digest for p, _ in gathered.found})
+
+
+@pytest.mark.parametrize("placed", [True, False])
 def test_an_answer_rests_on_slices_of_its_pages(placed: bool) -> None:
     shelf = Shelf(*LIFESPANS, placed=placed)
     episode = extract(Question("1", "What do ravens steal from wolves?"), shelf)
