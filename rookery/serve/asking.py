@@ -411,7 +411,8 @@ def _answering(settings: Settings, made_with: MadeWith) -> Answering:
 
 def _line(session: Session, made_with: MadeWith, question: Question) -> str:
     episode = session.answer(question)
-    return _answered(episode, _verified(session, episode), made_with).to_json()
+    answered = _answered(episode, _verified(session, episode), made_with)
+    return msgspec.structs.replace(answered, skipped=session.count_skipped()).to_json()
 
 
 def _verified(session: Session, episode: Episode) -> list[Verdict]:

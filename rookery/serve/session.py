@@ -104,6 +104,7 @@ class Session:
         self._fetcher: Fetcher | None = None
         self._library: Library | None = None
         self._skipped: tuple[Failure, ...] = ()
+        self._counted: tuple[SkippedFiles, ...] | None = None
         self._similarity: Similarity | None = None
         self._similarity_tried = False
         self._models: Models | None = None
@@ -159,7 +160,9 @@ class Session:
 
     def count_skipped(self) -> tuple[SkippedFiles, ...]:
         """The files of the folders that are left out, by reason; none before they are opened."""
-        return count_skipped(getattr(self._library, "skipped", ()))
+        if self._library is not None and self._counted is None:
+            self._counted = count_skipped(getattr(self._library, "skipped", ()))
+        return self._counted or ()
 
     def fetcher(self) -> Fetcher:
         """The network, opened at the first use: reading a folder needs none."""
