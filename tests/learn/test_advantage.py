@@ -33,7 +33,7 @@ def test_the_score_comes_with_the_last_token_and_the_kl_with_each() -> None:
     """-0.1 (-1 + 1.5) = -0.05; -0.1 (-2 + 1) = 0.1, and the score 3; -0.1 (-0.5 + 0.25) = 0.025
     with the score -1. An episode that says nothing has nowhere to put its score."""
     rewards_EL = token_rewards(
-        torch.tensor([[-1.0, -2.0], [-0.5, 0.0], [0.0, 0.0]]),
+        torch.tensor([[-1.0, -2.0], [-0.5, 9.0], [9.0, 9.0]], requires_grad=True),
         torch.tensor([[-1.5, -1.0], [-0.25, 0.0], [0.0, 0.0]]),
         lines([2, 1, 0]),
         torch.tensor([3.0, -1.0, 7.0]),
@@ -41,6 +41,7 @@ def test_the_score_comes_with_the_last_token_and_the_kl_with_each() -> None:
     )
     expected = torch.tensor([[-0.05, 3.1], [-0.975, 0.0], [0.0, 0.0]])
     torch.testing.assert_close(rewards_EL, expected)
+    assert not rewards_EL.requires_grad
 
 
 def test_advantages_by_hand() -> None:

@@ -92,6 +92,17 @@ def test_rewards_and_advantages_are_whitened_where_the_settings_say_so(
     assert lesson.tokens.returns_N.tolist() == pytest.approx(returns, abs=1e-5)
 
 
+def test_returns_are_advantages_and_values(model: str) -> None:
+    """λ 0.5, rewards 0, 2 and -1, values 0.5, 1 and -0.5. Last of the first: 2 - 1 = 1. First:
+    0 + 1 - 0.5 = 0.5, and half of 1 more: 1. The second episode: -1 + 0.5 = -0.5."""
+    changes = {"whiten_rewards": False, "whiten_advantages": False, "trace": 0.5}
+    teacher, lesson = judged(model, **changes)
+    lesson.tokens.values_N = torch.tensor([0.5, 1.0, -0.5])
+    teacher._judge(lesson, 0.1)
+    assert lesson.tokens.advantages_N.tolist() == pytest.approx([1.0, 1.0, -0.5], abs=1e-5)
+    assert lesson.tokens.returns_N.tolist() == pytest.approx([1.5, 2.0, -1.0], abs=1e-5)
+
+
 @pytest.mark.parametrize("alpha", [0.0, 0.2])
 def test_the_loss_has_its_shares(model: str, alpha: float) -> None:
     """Advantages 1, 2, -1 at a ratio of 1: the policy's loss is -2 of 3 tokens. Values of 0 against

@@ -112,6 +112,8 @@ def test_only_answers_that_were_rated_count_in_the_loss_of_ratings() -> None:
 def test_answers_are_spread_over_their_comparisons() -> None:
     found = spread(torch.tensor([1.0, 2.0, 3.0, 4.0]), [1, 3], -math.inf)
     assert found.tolist() == [[1.0, -math.inf, -math.inf], [2.0, 3.0, 4.0]]
+    last_BK = spread(torch.tensor([1.0, 2.0, 3.0, 4.0]), [3, 1], -1.0)
+    assert last_BK.tolist() == [[1.0, 2.0, 3.0], [4.0, -1.0, -1.0]]
 
 
 def test_fifty_steps_are_those_of_trl(
