@@ -464,6 +464,20 @@ OTHER = {
 """of each setting that a paper has, a value that no paper has, or not all of them"""
 
 
+@pytest.mark.parametrize(
+    ("recipe", "said"),
+    [
+        (ppo, {"epochs": 4, "clip": 0.2, "trace": 0.95, "whiten_rewards": True}),
+        (webgpt, {"epochs": 1, "minibatches": 128, "chunk": 64, "count": "action", "beta": 0.02}),
+        (a2c, {"clip": None, "value": "shared", "trace": 1.0, "kl": "loss", "no_answer": -2.0}),
+        (rloo, {"advantage": "rloo", "whiten_advantages": False, "kl": "reward", "clip": None}),
+    ],
+)
+def test_a_paper_s_settings_are_those_that_it_prints(recipe: Recipe, said: dict[str, Any]) -> None:
+    found = recipe(policy=Trained("folder"), steps=1)
+    assert {name: getattr(found, name) for name in said} == said
+
+
 @pytest.mark.parametrize("recipe", PAPERS)
 def test_what_is_set_counts_before_what_a_paper_says(recipe: Recipe) -> None:
     paper, needed = PAPERS[recipe], {"policy": Trained("folder"), "steps": 1}
