@@ -1,66 +1,59 @@
-"""`python -m bench [NAME ...] [--tables]`: run the benches, then write docs/figures.md.
+"""`python -m bench [NAME ...] [--small] [--tables]`: run the benches, then write docs/figures.md.
 
-Each runs in a process of its own, so that none warms another's caches. One whose data is not
-beside the repository is skipped with a sentence, and its last figures stay.
+Each runs in a process of its own, so that none warms another's caches. One that lacks data, a
+package or a program is skipped with a sentence, and its last figures stay. A small round takes
+seconds a bench, needs no data, and prints its tables instead of writing them anywhere: it shows
+that the code runs, and measures nothing.
 """
 
 import argparse
+import os
 import subprocess
 import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
 
-from bench import figures, report
+from bench import figures, report, small
 
-DATA = {
-    "pages": "readability",
-    "browser": "readability",
-    "sessions": "",
-    "demonstrations": "squad",
-    "desk": "",
-    "killed": "",
-    "installed": "",
-    "serve": "squad",
-    "decline": "",
-    "sides": "boolq",
-    "constraint": "squad",
-    "local": "",
-    "search": "squad",
-    "answers": "squad",
-    "ask": "squad",
-    "cranfield": "cranfield",
-    "dense": "squad",
-    "retrieve": "squad",
-    "optimum": "",
-    "learning": "",
-}
-"""each bench and the folder of ../shared/data that it reads, if any"""
+NAMES = [name for name, *_ in figures.SECTIONS]
 
 
-def run(name: str) -> bool:
-    """Whether this bench went well, or could not be expected to."""
+def run(name: str, home: str) -> bool:
+    """Whether this bench ran, or was skipped; `home` is the folder of a small round."""
     print(f"\n== {name}", flush=True)
-    folder = report.ROOT.parent / "shared" / "data" / DATA[name]
-    if DATA[name] and not folder.exists():
-        print(f"skipped: ../shared/data/{DATA[name]} is absent", flush=True)
-        return True
     command = [sys.executable, "-m", f"bench.{name}"]
-    if subprocess.run(command, cwd=report.ROOT, check=False).returncode:
+    environment = os.environ | {"BENCH_SMALL": home}
+    code = subprocess.run(command, cwd=report.ROOT, env=environment, check=False).returncode
+    if code not in (0, report.SKIPPED):
         print(f"{name} failed: its figures are those of an earlier run, or none", flush=True)
-        return False
-    found = report.read(name)
-    if found is not None:
-        report.write(name, {key: value for key, value in found.items() if key != "run"})
-    return True
+    return code in (0, report.SKIPPED)
+
+
+def run_small(names: Sequence[str]) -> bool:
+    """A small round of each, and its part of the page of figures on standard output."""
+    with tempfile.TemporaryDirectory(prefix="rookery-bench") as home:
+        small.write_data(Path(home) / "data")
+        went = [run(name, home) for name in names]
+        results = Path(home) / "results"
+        for name, title, section in figures.SECTIONS:
+            if (found := report.read(name, results)) is not None:
+                print(f"\n## {title}\n", *section(found), sep="\n")
+    return all(went)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(DATA)}; or all")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}; or all")
+    parser.add_argument("--small", action="store_true", help="a round of seconds, on made data")
     parser.add_argument("--tables", action="store_true", help="run nothing, write docs/figures.md")
     options = parser.parse_args()
-    if unknown := set(options.names) - DATA.keys():
-        parser.error(f"there is no bench {', '.join(unknown)}; there are {', '.join(DATA)}")
-    names = [] if options.tables else options.names or list(DATA)
-    went = [run(name) for name in names]
+    if unknown := set(options.names) - set(NAMES):
+        parser.error(f"there is no bench {', '.join(unknown)}; there are {', '.join(NAMES)}")
+    names = [] if options.tables else options.names or NAMES
+    if options.small:
+        sys.exit(0 if run_small(names) else 1)
+    went = [run(name, "") for name in names]
     figures.write()
     print("\ndocs/figures.md is written")
     sys.exit(0 if all(went) else 1)

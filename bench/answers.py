@@ -16,7 +16,7 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import cache, partial
 from typing import Any, NamedTuple
 
-from bench.report import ROOT, require, show, write
+from bench.report import DOCS, require, show, sized, write
 from bench.squad import ARCHIVE, CACHE, DATA, VECTORS, Asked, Gold, Squad, fill
 from rookery.browse.folder import Folder
 from rookery.cite import dense
@@ -27,7 +27,7 @@ from rookery.draft.gather import Gathered, gather
 from rookery.records import Hit, Page
 
 SEEDS = (0, 1)
-PICTURE = ROOT / "docs" / "decline.svg"
+PICTURE = DOCS / "decline.svg"
 DEEP = 300
 TARGETS = {
     "lexical": {"first quote": 0.65, "three quotes": 0.79},
@@ -226,7 +226,7 @@ def trial(pool: ProcessPoolExecutor, squad: Squad, arm: str, count: int) -> dict
 def main() -> None:
     require(DATA)
     parser = argparse.ArgumentParser()
-    parser.add_argument("--questions", type=int, default=2000)
+    parser.add_argument("--questions", type=int, default=sized(2000, 4))
     parser.add_argument("--fit", action="store_true", help="fit Confidence anew and print it")
     options = parser.parse_args()
     squad = Squad()

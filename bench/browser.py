@@ -17,7 +17,6 @@ from itertools import accumulate
 from random import Random
 from typing import Any, NamedTuple
 
-import html2text
 from selectolax.lexbor import LexborHTMLParser
 
 from bench import report
@@ -29,11 +28,11 @@ from rookery.browse.read import read
 from rookery.browse.rules import Rules, Task
 from rookery.records import Failed, Hit, Page, Question, Quote
 
-EPISODES = 3
+EPISODES = report.sized(3, 1)
 """of 99 actions on each page, after one that is not counted"""
-SIZES = (10_000, 100_000, 1_000_000)
+SIZES = report.sized((10_000, 100_000, 1_000_000), (1_000, 10_000))
 """characters of pages that are made alike, to see what grows with a page"""
-SESSIONS = 10
+SESSIONS = report.sized(10, 1)
 """on each of these, for every episode"""
 STEPS_PER_SECOND = 20_000
 BOUNDLESS = Rules(quoted=10**9)
@@ -181,7 +180,9 @@ def by_text(source: str) -> Callable[[str], bool]:
     return lambda phrase: phrase in text
 
 
-def _markdown(width: int) -> html2text.HTML2Text:
+def _markdown(width: int) -> Any:
+    import html2text
+
     writer = html2text.HTML2Text()
     writer.body_width = 0 if width == 80 else width  # lines are wrapped by textwrap
     writer.unicode_snob = True
@@ -243,6 +244,7 @@ def differing(quote: Quote, page: Page, phrase: str) -> int:
 
 def main() -> None:
     report.require(DATA)
+    report.require_peers("html2text")
     chosen = list(cases())
     ordinary = [case.page for case in chosen]
     sizes = {size: made(ordinary, size) for size in SIZES}

@@ -8,11 +8,9 @@ of the calling thread; the two engines take turns at every step. llguidance is a
 
 import json
 import lzma
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -31,25 +29,29 @@ from rookery.cite.verify import check
 from rookery.cite.vocabulary import Vocabulary, read_vocabulary
 from rookery.records import Page
 
-DATA = report.ROOT.parent / "shared" / "data"
-SCRATCH = report.ROOT / "bench" / "scratch" / "constraint"
+SCRATCH = report.SCRATCH / "constraint"
 END = "<|endoftext|>"
 LEAD = "%<x>%("
 TITLE = "The crows (and jays)"
-SIZES = {"1k": 1_000, "4k": 4_000, "16k": 16_000, "64k": 64_000}
+SIZES = report.sized(
+    {"1k": 1_000, "4k": 4_000, "16k": 16_000, "64k": 64_000}, {"1k": 100, "64k": 400}
+)
 """documents by their tokens"""
-VOCABULARIES = {"32k": (32_768, "gpt2"), "50k": (50_257, "gpt2"), "150k": (151_000, "llama3")}
+VOCABULARIES = report.sized(
+    {"32k": (32_768, "gpt2"), "50k": (50_257, "gpt2"), "150k": (151_000, "llama3")},
+    {"32k": (600, "gpt2"), "150k": (700, "llama3")},
+)
 LLAMA_3 = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|"
     r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
-QUOTES = 40
+QUOTES = report.sized(40, 2)
 """written in each document with each vocabulary, twice"""
-ROUNDS = 3
+ROUNDS = report.sized(3, 1)
 """of which the quickest counts at each step, for others use the machine; each begins anew"""
-BRUTE_STEPS = 4_000
+BRUTE_STEPS = report.sized(4_000, 50)
 """with each vocabulary"""
-SAMPLES = 5_000
+SAMPLES = report.sized(5_000, 25)
 """answers of each form"""
 BOUNDLESS = Shape(longest=10**6)
 TARGETS = {"median_ms": 0.15, "p99_ms": 0.5, "p99_64k_ms": 1.2, "setup_ratio": 1 / 3}
@@ -60,14 +62,14 @@ Seconds = npt.NDArray[np.float64]
 def texts() -> list[str]:
     """Paragraphs of encyclopaedia, then of novels."""
     found = [paragraph["context"] for a in articles() for paragraph in a["paragraphs"]]
-    for path in sorted((DATA / "prose").glob("*.xz")):
+    for path in sorted((report.DATA / "prose").glob("*.xz")):
         found += lzma.decompress(path.read_bytes()).decode().split("\n\n")
     return found
 
 
 def articles() -> list[Any]:
     """Of SQuAD."""
-    data = (DATA / "squad" / "train.json.xz").read_bytes()
+    data = (report.DATA / "squad" / "train.json.xz").read_bytes()
     found: list[Any] = json.loads(lzma.decompress(data))["data"]
     return found
 
@@ -348,9 +350,8 @@ def sampled(words: Vocabulary, form: Any, pages: Sequence[Page]) -> dict[str, in
 
 def main() -> None:
     for name in ("squad", "prose"):
-        report.require(DATA / name)
-    if find_spec("llguidance") is None:
-        sys.exit("skipped: llguidance is not installed (pip install llguidance)")
+        report.require(report.DATA / name)
+    report.require_peers("llguidance")
     lines = texts()
     corpus = "\n\n".join(lines[:2000]).replace("\\", "")
     rows: dict[str, dict[str, Any]] = {}

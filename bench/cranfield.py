@@ -16,11 +16,12 @@ from typing import NamedTuple
 
 import tantivy
 
-from bench.report import ROOT, milliseconds, require, show, stopwatch, write
+from bench import report
+from bench.report import milliseconds, require, show, stopwatch, write
 from rookery.browse.index import Index
 from rookery.records import Block, Page
 
-DATA = ROOT.parent / "shared" / "data" / "cranfield"
+DATA = report.DATA / "cranfield"
 DOCUMENTS = DATA / "cranfield-docs.jsonl.xz"
 QUERIES = DATA / "cranfield-queries.jsonl"
 DEPTH = 10

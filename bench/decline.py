@@ -21,13 +21,13 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bench.report import show, write
+from bench.report import show, sized, write
 from rookery.draft.decline import Calibration, Point, at_least, calibrate, fewest_labels
 
 WANTED, CONFIDENCE = 0.9, 0.95
-SIZES = (20, 100, 300, 1000)
+SIZES = sized((20, 100, 300, 1000), (20, 100))
 MOST = SIZES[-1]
-POPULATION = 400_000
+POPULATION = sized(400_000, 4_000)
 GRID = 20
 WITHIN = 0.05
 """of the best coverage in hindsight: what is aimed at with the most labels"""
@@ -189,7 +189,7 @@ def _near(ours: dict[str, float], theirs: dict[str, float]) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--runs", type=int, default=1000)
+    parser.add_argument("--runs", type=int, default=sized(1000, 2))
     runs = parser.parse_args().runs
     truths = {name: Truth(model) for name, model in MODELS.items()}
     best = {name: truth.best() for name, truth in truths.items()}
@@ -209,7 +209,7 @@ def main() -> None:
     ours = {name: found["fallback"]["coverage"] for name, found in trials[MOST].items()}
     free = {name: found["uncorrected"]["coverage"] for name, found in trials[MOST].items()}
     broken = max(each["fallback"]["broken"] for found in trials.values() for each in found.values())
-    seconds = speed(100_000)
+    seconds = speed(sized(100_000, 1_000))
     print(f"\nbroken most often: {broken:.3f}; 100,000 labels: {seconds:.2f} s")
     print(f"within {WITHIN:g} of the true best: {', '.join(_near(ours, best))}")
     print(f"within {WITHIN:g} of a search that costs nothing: {', '.join(_near(ours, free))}")

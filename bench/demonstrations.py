@@ -16,7 +16,7 @@ from rookery.ask.squad import read_squad
 from rookery.browse.rules import Rules, Task
 from rookery.draft.demonstrate import demonstrations, is_correct
 
-COUNT = 1000
+COUNT = report.sized(1000, 5)
 SEED = 5
 
 

@@ -8,23 +8,21 @@ bench/results/dense.json. Recall is that of the paragraph a question was written
 import json
 import lzma
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
+from bench import report
 from rookery.browse.passages import sentences
 from rookery.cite import dense
 from rookery.cite.dense import Dense
 from rookery.records import Page
 
-ROOT = Path(__file__).resolve().parent.parent
-DATA = ROOT.parent / "shared" / "data" / "squad" / "train.json.xz"
-RESULTS = ROOT / "bench" / "results" / "dense.json"
-PARAGRAPHS = 1000
-QUESTIONS = 500
+DATA = report.DATA / "squad" / "train.json.xz"
+PARAGRAPHS = report.sized(1000, 20)
+QUESTIONS = report.sized(500, 5)
 
 
 def sample() -> tuple[list[str], list[tuple[str, int]]]:
@@ -94,11 +92,10 @@ def quality(
 
 
 def main() -> None:
-    if not DATA.exists():
-        sys.exit(f"bench/dense.py needs {DATA.relative_to(ROOT.parent)} beside the repository.")
+    report.require(DATA)
     ranker = dense.load()
     if ranker is None:
-        sys.exit(dense.missing())
+        report.skip(dense.missing())
     paragraphs, asked = sample()
     texts = [sentence for paragraph in paragraphs for sentence in split(paragraph)]
     figures: dict[str, dict[str, float]] = {
@@ -107,8 +104,7 @@ def main() -> None:
     }
     for name, row in figures.items():
         print(name, *(f"{label} {value:.3g}" for label, value in row.items()), sep="   ")
-    RESULTS.parent.mkdir(exist_ok=True)
-    RESULTS.write_text(json.dumps(figures, indent=1) + "\n")
+    report.write("dense", figures)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 
-from bench.report import ROOT, milliseconds, show, stopwatch, write
+from bench.report import ROOT, milliseconds, show, sized, skip, stopwatch, write
 from rookery.judge import handing_in, handout, people
 from rookery.judge.store import Store, init
 from rookery.judge.work import Item
@@ -25,10 +25,10 @@ from rookery.records import Question
 sys.path.insert(0, str(ROOT / "tests" / "judge"))
 
 from crowd import ITEMS, PEOPLE, PLACES, WORK, by_counting, by_slots, crowd, run
-from stores import serving
+from stores import binaries, serving
 
-SIZES = (1_000, 50_000)
-CLAIMS = 600
+SIZES = sized((1_000, 50_000), (20, 40))
+CLAIMS = sized(600, 20)
 TARGET_MS = 5.0
 
 Fresh = Callable[[], str]
@@ -66,8 +66,10 @@ def alone(fresh: Fresh, size: int) -> dict[str, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.desk", description=__doc__)
-    parser.add_argument("--runs", type=int, default=20)
+    parser.add_argument("--runs", type=int, default=sized(20, 1))
     runs = parser.parse_args().runs
+    if binaries() is None:
+        skip("PostgreSQL's programs are not installed: apt-get install postgresql")
     numbers = count()
     with tempfile.TemporaryDirectory() as folder, serving() as server:
 

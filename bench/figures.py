@@ -160,6 +160,7 @@ def demonstrations(found: Found) -> Iterator[str]:
 def desk(found: Found) -> Iterator[str]:
     wrong, times = found["wrong"], found["times"]
     ours = [row for name, row in wrong.items() if name.startswith("slots")]
+    crowded = [name for name in times if name.startswith("SQLite, ")][-1]
     naive = [row for name, row in wrong.items() if not name.startswith("slots")]
     yield (
         f"{found['runs']} runs on each database: {found['people']} people at once in two tabs each "
@@ -184,9 +185,9 @@ def desk(found: Found) -> Iterator[str]:
                 "d",
             ),
             at_most(
-                "median time to claim of 50,000 items, SQLite",
+                f"median time to claim of {crowded.removeprefix('SQLite, ')}, SQLite",
                 found["target_ms"],
-                times["SQLite, 50,000 items"]["claim median_ms"],
+                times[crowded]["claim median_ms"],
                 "ms",
             ),
         ]

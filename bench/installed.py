@@ -2,7 +2,8 @@
 
 Builds the wheel, installs it without and with the extra `serve`, and opens the desk there: its
 first page and all that this page names are fetched as a browser fetches them. Needs a package
-index. Prints a table and writes bench/results/installed.json.
+index; in a small round what it depends on is taken from the
+environment that runs it. Prints a table and writes bench/results/installed.json.
 
     python -m bench.installed
 """
@@ -12,17 +13,20 @@ import os
 import re
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import urllib.request
 import venv
 from pathlib import Path
 
-from bench.report import ROOT, show, write
+from bench.report import ROOT, SMALL, show, sized, write
 
 MOST_MIB = 35.0
 MOST_PACKAGES = 20
 MOST_KIB = 60.0
 QUIET = ("--quiet", "--disable-pip-version-check")
+ALONE: tuple[str, ...] = sized((), ("--no-deps", "--no-index", "--force-reinstall"))
+"""options that have pip fetch nothing"""
 
 
 def size(folder: Path) -> float:
@@ -33,7 +37,7 @@ def size(folder: Path) -> float:
 
 def installed(python: Path, what: str) -> tuple[float, int]:
     """MiB and packages that there are once this is installed."""
-    subprocess.run([python, "-m", "pip", "install", *QUIET, what], check=True)
+    subprocess.run([python, "-m", "pip", "install", *QUIET, *ALONE, what], check=True)
     listed = subprocess.run(
         [python, "-m", "pip", "list", "--disable-pip-version-check", "--format", "freeze"],
         check=True,
@@ -84,6 +88,10 @@ def main() -> None:
         wheel = next(home.glob("*.whl"))
         venv.create(home / "env", with_pip=True)
         python = home / "env" / "bin" / "python"
+        if SMALL:
+            packages = next((home / "env" / "lib").glob("python*/site-packages"))
+            here = sysconfig.get_path("purelib")
+            (packages / "here.pth").write_text(f"import site; site.addsitedir({here!r})\n")
         plain, few = installed(python, str(wheel))
         whole, many = installed(python, f"{wheel}[serve]")
         load = first_load(python.with_name("rookery"), home)

@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from bench.report import ROOT, show, write
+from bench.report import ROOT, show, sized, write
 from rookery.judge.store import init
 
 sys.path.insert(0, str(ROOT / "tests" / "browse"))
@@ -28,7 +28,7 @@ from killing import killed
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--kills", type=int, default=sized(200, 2))
     kills = parser.parse_args().kills
     with tempfile.TemporaryDirectory() as home:
         os.environ |= surroundings(Path(home))

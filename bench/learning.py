@@ -23,13 +23,12 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from math import nan
-from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
 from random import Random
@@ -45,7 +44,7 @@ from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 from bench import report
 from rookery.browse.places import bundled
 from rookery.browse.read import read
-from rookery.learn import actor, rows
+from rookery.learn import actor
 from rookery.learn import reinforce as reinforcing
 from rookery.learn.compared import Item, Items
 from rookery.learn.lesson import Teacher
@@ -54,14 +53,14 @@ from rookery.learn.optimise import Learner, Optimising
 from rookery.learn.played import Prompts
 from rookery.learn.prefer import PreferSettings, Training
 from rookery.learn.reinforce import ppo, reinforce, rloo
-from rookery.learn.rows import Batch, Row, action_logits, collate, logprobs
+from rookery.learn.rows import Batch, Row, action_logits, collate, inputs, logprobs
 from rookery.learn.run import Run
 from rookery.learn.sample import Sampling
 from rookery.learn.scorer import score_rows, showing_of
 from rookery.learn.tiny import write_tiny
 
-SCRATCH = report.ROOT / "bench" / "scratch" / "learning"
-OLDER = report.ROOT / "bench" / "scratch" / "trl-1.12"
+SCRATCH = report.SCRATCH / "learning"
+OLDER = report.SCRATCH / "trl-1.12"
 RATE, BETA = 1e-5, 0.05
 PAIRS, PIECE, SHORTEST, LONGEST = 16, 4, 16, 96
 """comparisons in a step, those that are read at once "in pieces", and the tokens of an answer"""
@@ -87,10 +86,13 @@ class Size(NamedTuple):
     """in a turn of each trainer"""
 
 
-SIZES = {
-    "tiny": Size(450, 64, 128, 2, 16, {"reward model": 20, "RLOO": 16, "PPO": 6, "step": 25}),
-    "10M": Size(4_000, 320, 896, 6, 8, {"reward model": 1, "RLOO": 3, "PPO": 1, "step": 2}),
-}
+SIZES = report.sized(
+    {
+        "tiny": Size(450, 64, 128, 2, 16, {"reward model": 20, "RLOO": 16, "PPO": 6, "step": 25}),
+        "10M": Size(4_000, 320, 896, 6, 8, {"reward model": 1, "RLOO": 3, "PPO": 1, "step": 2}),
+    },
+    {"tiny": Size(450, 16, 32, 2, 4, {"reward model": 1, "RLOO": 1, "PPO": 1, "step": 1})},
+)
 
 
 class Work(NamedTuple):
@@ -161,10 +163,17 @@ def worth(said: Sequence[int]) -> float:
 class Turns:
     """Lets a trainer go on for some steps whenever it is asked to, and tells what they took."""
 
-    def __init__(self, pipe: Connection, each: int, shares: dict[str, float]) -> None:
+    def __init__(
+        self,
+        pipe: Connection,
+        each: int,
+        shares: dict[str, float],
+        unused: Collection[str] = (),
+    ) -> None:
         self._pipe = pipe
         self._each = each
         self._shares = shares
+        self._unused = unused
         self._made = 0
         self._begun: tuple[float, float] | None = None
         self._before = _peak()
@@ -175,6 +184,8 @@ class Turns:
         if self._made % self._each:
             return
         if self._begun is None:
+            if self._unused:
+                raise RuntimeError(f"nothing called {', '.join(self._unused)}: change this bench")
             self._shares.clear()  # of the warm-up
             self._pipe.send(None)
         else:
@@ -205,11 +216,14 @@ Side = Callable[[Connection, Work], None]
 
 def alternated(sides: Mapping[str, Side], work: Work, rounds: int) -> dict[str, list[Turn]]:
     """The turns of each. Raises EOFError where one ends before its time."""
-    spawn, pipes, found = get_context("spawn"), {}, {name: list[Turn]() for name in sides}
+    fresh: Any = report.fresh_processes(
+        "bench.learning_trl", "rookery.learn.prefer", "rookery.learn.reinforce"
+    )
+    pipes, found = {}, {name: list[Turn]() for name in sides}
     processes = []
     for name, side in sides.items():
-        pipes[name], other = spawn.Pipe()
-        processes.append(spawn.Process(target=side, args=(other, work), daemon=True))
+        pipes[name], other = fresh.Pipe()
+        processes.append(fresh.Process(target=side, args=(other, work), daemon=True))
         processes[-1].start()
         other.close()
     for pipe in pipes.values():
@@ -233,15 +247,16 @@ def ours(pipe: Connection, work: Work, piece: int = PAIRS, shared: bool = True) 
     `shared` False: what is frozen is computed in every pass, by each of the networks.
     """
     torch.set_num_threads(1)
-    if not shared:
-        actor.trunk_of = lambda *_: None  # type: ignore[attr-defined]
     shares: dict[str, float] = {}
-    turns = Turns(pipe, work.each, shares)
+    timed = _Shares(shares)
+    if not shared:
+        timed.replace(actor, "trunk_of", "sharing", lambda *_: None)
+    turns = Turns(pipe, work.each, shares, timed.unused)
     with tempfile.TemporaryDirectory() as out:
         if work.trainer == "reward model":
             _prefer(work, Path(out), turns, piece)
         else:
-            _reinforce(work, Path(out), turns, shares)
+            _reinforce(work, Path(out), turns, timed)
 
 
 def _prefer(work: Work, out: Path, turns: Turns, piece: int) -> None:
@@ -263,12 +278,11 @@ def _prefer(work: Work, out: Path, turns: Turns, piece: int) -> None:
             run.note(**training.step(number, items[at : at + PAIRS]))
 
 
-def _reinforce(work: Work, out: Path, turns: Turns, shares: dict[str, float]) -> None:
+def _reinforce(work: Work, out: Path, turns: Turns, timed: "_Shares") -> None:
     """`reinforce`, with what each of its parts takes."""
-    timed = _Shares(shares)
-    reinforcing.sample = timed("sampling", reinforcing.sample)  # type: ignore[attr-defined]
-    for name, label in (("read", "scoring"), ("learn", "learning")):
-        setattr(Teacher, name, timed(label, getattr(Teacher, name)))
+    timed.replace(reinforcing, "sample", "sampling", reinforcing.sample)
+    timed.replace(Teacher, "read", "scoring", Teacher.read)
+    timed.replace(Teacher, "learn", "learning", Teacher.learn)
     rate = Optimising(RATE, clip=None if work.trainer == "PPO" else 1.0)
     by_ppo = work.trainer == "PPO"
     settings = (ppo if by_ppo else rloo)(
@@ -315,13 +329,22 @@ class _Shares:
         self._seconds = seconds
         self._open: list[str] = []
         self._since = 0.0
+        self.unused: set[str] = set()
+        """replaced names that were not called yet"""
 
-    def __call__(self, label: str, work: Callable[..., Any]) -> Callable[..., Any]:
+    def __call__(self, label: str, work: Callable[..., Any], name: str = "") -> Callable[..., Any]:
         def timed(*args: Any, **more: Any) -> Any:
+            self.unused.discard(name)
             with self._within(label):
                 return work(*args, **more)
 
         return timed
+
+    def replace(self, owner: Any, name: str, label: str, work: Callable[..., Any]) -> None:
+        """Have `owner` call this under the name. Raises AttributeError where nothing had it."""
+        getattr(owner, name)
+        self.unused.add(name)
+        setattr(owner, name, self(label, work, name))
 
     @contextmanager
     def _within(self, label: str) -> Iterator[None]:
@@ -375,8 +398,9 @@ def theirs(pipe: Connection, work: Work) -> None:
 
 def full_logits(model: Any, batch: Batch) -> Tensor:
     """The same as `action_logits`, out of logits for every position."""
-    whole = rows._read(model, batch).logits
-    return rows._as_drawn(whole[:, -rows._width(batch) :], batch, 1.0)
+    said = batch.actions_BA.shape[1]
+    logits: Tensor = model(**inputs(batch)).logits[:, -said - 1 : -1].float()
+    return logits
 
 
 WAYS: dict[str, tuple[Callable[[Any, Batch], Tensor], float]] = {
@@ -452,7 +476,7 @@ def ways(found: Mapping[str, Sequence[Turn]], each: int) -> dict[str, dict[str, 
 def trainers() -> list[str]:
     """Those that can be compared here."""
     if find_spec("trl") is None:
-        sys.exit("skipped: TRL is not installed (pip install trl==1.16.0)")
+        report.skip("TRL is not installed: pip install trl==1.16.0")
     if (OLDER / "trl" / "experimental" / "ppo").exists():
         return list(TARGETS)
     print("PPO is left out: see the head of bench/learning.py for how to get TRL 1.12")
@@ -486,16 +510,15 @@ def measured(size: str, texts: Sequence[str], names: Sequence[str], rounds: int)
         return alternated(sides, work, rounds)
 
     found = _beside(made, pairs, names, turns)
-    trunk: dict[str, dict[str, float]] = {}
-    if "PPO" in names:
-        apart = partial(ours, shared=False)
-        seen = turns("PPO", {"ours": ours, "apart": apart, "theirs": theirs}, FROZEN)
+    beside = {"theirs": theirs} if "PPO" in names else {}
+    seen = turns("PPO", {"ours": ours, "apart": partial(ours, shared=False), **beside}, FROZEN)
+    if beside:
         tokens = made.episodes * (PROMPT + NEW)
         found["PPO frozen"] = compared(seen, "ours", made.steps["PPO"], tokens)
-        both = {"in every pass": seen["apart"], "computed once": seen["ours"]}
-        trunk = ways(both, made.steps["PPO"])
-        for row, held in zip(trunk.values(), held_weights(folder), strict=True):
-            row["weights_mib"] = held
+    both = {"in every pass": seen["apart"], "computed once": seen["ours"]}
+    trunk = ways(both, made.steps["PPO"])
+    for row, held in zip(trunk.values(), held_weights(folder), strict=True):
+        row["weights_mib"] = held
     steps = ways(turns("step", {way: partial(step, way) for way in WAYS}), made.steps["step"])
     return Measured(found, trunk, steps, weights)
 
@@ -538,7 +561,7 @@ def _beside(
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=report.sized(5, 1))
     rounds = parser.parse_args().rounds
     quiet = ("HF_HUB_OFFLINE", "HF_HUB_DISABLE_TELEMETRY", "TRL_EXPERIMENTAL_SILENCE")
     os.environ |= dict.fromkeys(("OMP_NUM_THREADS", *quiet), "1")

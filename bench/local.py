@@ -11,7 +11,6 @@ import resource
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -37,11 +36,11 @@ from rookery.learn.local import Local, LocalSettings
 from rookery.learn.tiny import write_tiny
 from rookery.records import Page
 
-SCRATCH = report.ROOT / "bench" / "scratch" / "local"
-SAMPLES, PROMPT, NEW = 64, 4_000, 64
+SCRATCH = report.SCRATCH / "local"
+SAMPLES, PROMPT, NEW = report.sized((64, 4_000, 64), (2, 100, 4))
 """how many, and the tokens of the prompt and of each"""
-HIDDEN, LAYERS, HEADS = 256, 4, 8
-ANSWERS, EACH, BUDGET = 10_000, 250, 80
+HIDDEN, LAYERS, HEADS = report.sized((256, 4, 8), (32, 1, 2))
+ANSWERS, EACH, BUDGET = report.sized((10_000, 250, 80), (4, 2, 80))
 """answers, answers of one prompt, and the tokens of one at most"""
 TARGETS = {"speedup": 5, "parsed": 1.0, "verified": 1.0}
 
@@ -142,7 +141,7 @@ def samples() -> dict[str, dict[str, float]]:
     text, rows = prompt(folder), dict[str, dict[str, float]]()
     for way in WAYS:
         print(f"{way} ...", flush=True)
-        with ProcessPoolExecutor(1, get_context("spawn")) as apart:
+        with ProcessPoolExecutor(1, report.fresh_processes("rookery.learn.local")) as apart:
             rows[way] = apart.submit(measured, way, folder, text).result()
     quickest = rows["complete, n=64"]["cpu_s"]
     for row in rows.values():

@@ -22,12 +22,15 @@ from typing import Any
 
 import transformers
 
-from bench.report import ROOT, show, write
+from bench.report import ROOT, show, sized, write
 from rookery.learn.reinforce import ReinforceSettings, a2c, ppo, rloo
 
 sys.path.insert(0, str(ROOT / "tests" / "learn"))
 
 from enumerable import BETA, EPISODES, Browsing, Recipe, Rule, a2c_like_ppo, trial
+
+COUNT = sized(EPISODES, 256)
+"""episodes of a run"""
 
 
 def a2c_in_the_loss(**given: Any) -> ReinforceSettings:
@@ -59,7 +62,7 @@ def run(name: str, seeds: int) -> dict[str, float]:
     trials = []
     for seed in range(seeds):
         with tempfile.TemporaryDirectory() as folder:
-            trials.append(trial(recipe, WORLDS[world](seed), seed, Path(folder)))
+            trials.append(trial(recipe, WORLDS[world](seed), seed, Path(folder), COUNT))
     seconds = (time.perf_counter() - begun) / seeds
     return {
         "start": fmean(each.start for each in trials),
@@ -72,16 +75,16 @@ def run(name: str, seeds: int) -> dict[str, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--seeds", type=int, default=sized(5, 1))
     seeds = parser.parse_args().seeds
     transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     found = {name: run(name, seeds) for name in RUNS}
-    print(f"gap to the best policy after {EPISODES:,} episodes, beta {BETA}")
+    print(f"gap to the best policy after {COUNT:,} episodes, beta {BETA}")
     show(list(found["PPO"]), found)
     targets = {name: most for name, (_, _, most) in RUNS.items() if most is not None}
     for name, most in targets.items():
         print(f"{name}: {found[name]['gap']:.3f} of at most {most}")
-    figures = {"episodes": EPISODES, "beta": BETA, "seeds": seeds, "runs": found}
+    figures = {"episodes": COUNT, "beta": BETA, "seeds": seeds, "runs": found}
     write("optimum", {**figures, "targets": targets})
 
 

@@ -4,10 +4,8 @@ Reads ../shared/data/readability; needs the `bench` extra. Prints a table and wr
 bench/results/pages.json. Time is the process's own CPU time, one thread.
 """
 
-import json
 import re
 import statistics
-import sys
 import tarfile
 import time
 from bisect import bisect_right
@@ -19,14 +17,13 @@ from urllib.parse import urljoin
 
 from selectolax.lexbor import LexborHTMLParser
 
+from bench import report
 from rookery.browse.read import plain, read
 from rookery.records import Failed, Page
 
-ROOT = Path(__file__).resolve().parent.parent
-DATA = ROOT.parent / "shared" / "data" / "readability" / "test-pages.tar.xz"
-RESULTS = ROOT / "bench" / "results" / "pages.json"
+DATA = report.DATA / "readability" / "test-pages.tar.xz"
 URL = "http://fakehost/test/page.html"
-ROUNDS = 3
+ROUNDS = report.sized(3, 1)
 WORD = re.compile(r"\w+")
 MARKUP_LINK = re.compile(r"!?\[([^\]]*)\]\(<?[^\s)]*[^)]*\)")
 
@@ -200,13 +197,13 @@ def row(pages: list[Case], times: list[float], results: list[Result]) -> dict[st
 
 def hostile() -> dict[str, float]:
     """Seconds for pages that are meant to hurt. Each must keep its text."""
-    deep = 50_000
+    deep, long = report.sized((50_000, 1), (500, 100))
     row = b"<tr>" + b"<td>cell</td>" * 10 + b"</tr>"
     made = {
         "depth 50,000": b"<div>" * deep + b"the text survives" + b"</div>" * deep,
-        "3 MB of <": b"<p>text</p>" + b"<" * 3_000_000,
-        "200,000 links": b"".join(b'<a href="/%d">link</a> ' % n for n in range(200_000)),
-        "100,000 cells": b"<table>" + row * 10_000 + b"</table>",
+        "3 MB of <": b"<p>text</p>" + b"<" * (3_000_000 // long),
+        "200,000 links": b"".join(b'<a href="/%d">link</a> ' % n for n in range(200_000 // long)),
+        "100,000 cells": b"<table>" + row * (10_000 // long) + b"</table>",
     }
     seconds: dict[str, float] = {}
     for name, source in made.items():
@@ -219,8 +216,8 @@ def hostile() -> dict[str, float]:
 
 
 def main() -> None:
-    if not DATA.exists():
-        sys.exit("skipped: ../shared/data/readability/test-pages.tar.xz is absent")
+    report.require(DATA)
+    report.require_peers("readability", "html2text", "resiliparse")
     pages = cases()
     table = measure(pages)
     unfriendly = hostile()
@@ -234,9 +231,8 @@ def main() -> None:
     )
     for name, taken in unfriendly.items():
         print(f"{name}: {taken:.2f} s")
-    RESULTS.parent.mkdir(parents=True, exist_ok=True)
-    report = {"pages": len(pages), "systems": table, "hostile_seconds": unfriendly}
-    RESULTS.write_text(json.dumps(report, indent=1) + "\n")
+    found = {"pages": len(pages), "systems": table, "hostile_seconds": unfriendly}
+    report.write("pages", found)
 
 
 if __name__ == "__main__":

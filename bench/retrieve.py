@@ -21,7 +21,7 @@ import msgspec
 import torch
 
 from bench.dense import split
-from bench.report import require, show, write
+from bench.report import require, show, sized, skip, write
 from bench.search import ranked, row
 from bench.squad import DATA, Asked, Gold, Squad
 from rookery.browse.folder import Folder
@@ -31,13 +31,13 @@ from rookery.learn.optimise import Optimising
 from rookery.learn.referred import Drawing, Sources, Triple
 from rookery.learn.retrieve import Retrieved, RetrieveSettings, retrieve
 
-HELD_OUT = 12
+HELD_OUT = sized(12, 2)
 """articles"""
-WITHIN = 40
+WITHIN = sized(40, 2)
 """questions of each, ranked within the article"""
-RANKED = 120
+RANKED = sized(120, 2)
 """questions of all of them, ranked by `cite.rank` in the library"""
-LEARNT = {"sentences": 400, "whole": 150}
+LEARNT = sized({"sentences": 400, "whole": 150}, {"sentences": 8, "whole": 8})
 """questions that are learnt from: about as much text in both"""
 
 
@@ -73,7 +73,7 @@ def trained(triples: Sequence[Triple], cut: str, folder: Path) -> tuple[Retrieve
         Sources(triples=(str(data),), cut="sentences" if cut == "sentences" else "whole"),
         frozen=0.5,
         optimising=Optimising(rate=5e-5, warmup=0.1),
-        drawing=Drawing(questions=16, references=8),
+        drawing=Drawing(questions=sized(16, 2), references=8),
         ranked=16,
     )
     begun = time.process_time()
@@ -113,7 +113,7 @@ def in_library(
 def main() -> None:
     require(DATA)
     if dense.missing():
-        sys.exit(dense.missing())
+        skip(dense.missing())
     torch.set_num_threads(1)
     squad = Squad()
     parts = apart(squad, max(LEARNT.values()))

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import tantivy
 
-from bench.report import milliseconds, require, show, stopwatch, write
+from bench.report import milliseconds, require, show, sized, stopwatch, write
 from bench.squad import ARCHIVE, CACHE, DATA, VECTORS, Asked, Gold, Squad, fill
 from rookery.browse.archive import Archive
 from rookery.browse.folder import Folder
@@ -30,7 +30,7 @@ from rookery.draft.gather import GatherLimits, gather
 
 SEEDS = (0, 1)
 KS = (1, 3, 5, 10, 20)
-COLD = 40
+COLD = sized(40, 2)
 """questions that are asked without kept vectors"""
 TARGETS = {
     "lexical": {"recall@1": 0.73, "recall@5": 0.89, "median_ms": 2.0},
@@ -149,7 +149,7 @@ def cold(library: Folder, asked: Sequence[Asked]) -> dict[str, float]:
 def main() -> None:
     require(DATA)
     parser = argparse.ArgumentParser()
-    parser.add_argument("--questions", type=int, default=2000)
+    parser.add_argument("--questions", type=int, default=sized(2000, 4))
     count = parser.parse_args().questions
     squad = Squad()
     figures: dict[str, object] = {"questions": count, "targets": TARGETS, "seeds": {}}

@@ -26,19 +26,17 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bench.report import milliseconds, require, show, stopwatch, write
+from bench.report import milliseconds, require, show, sized, stopwatch, write
 from bench.squad import ARCHIVE, CACHE, DATA, Squad
 from rookery.browse.archive import Archive
 
 WORKERS = 2
 PROCESSES = ("--workers", str(WORKERS), "--at-once", "1")
 """one for each core, and nothing in them that takes turns"""
-QUESTIONS = 60
-READERS = {1: 40, 10: 120, 50: 200}
+QUESTIONS = sized(60, 4)
+READERS = sized({1: 40, 10: 120, 50: 200}, {1: 2, 4: 8})
 """readers at once, and how many answers are timed"""
-STREAMS = 200
-QUICK = 200
-KILLS = 5
+STREAMS, QUICK, KILLS = sized((200, 200, 5), (4, 5, 1))
 FIRST_MS = 100.0
 SLOWER = 1.5
 LONGEST_START = 60.0
@@ -263,7 +261,7 @@ class Bench:
         for name, streams in (("answers are made", False), ("and slowly read", True)):
             ask: Callable[[], Coroutine[Any, Any, object]] = self.crawl if streams else self.silent
             tasks = [asyncio.create_task(ask()) for _ in range(STREAMS)]
-            await asyncio.sleep(3)
+            await asyncio.sleep(sized(3.0, 0.2))
             rows[name] = await self.quick()
             for task in tasks:
                 task.cancel()
@@ -321,11 +319,11 @@ async def measured(bench: Bench, answers: int) -> dict[str, Any]:
     print("warm", file=sys.stderr)
     rows = {f"{n} at once": await bench.load(n, count) for n, count in READERS.items()}
     show(list(next(iter(rows.values()))), rows)
-    first = await bench.first_events(10, 100)
+    first = await bench.first_events(10, sized(100, 10))
     show(list(first), {"first event, 10 at once": first})
     quick = await bench.crawled()
     show(list(quick["nothing else"]), quick)
-    killed = await bench.killed(200)
+    killed = await bench.killed(sized(200, 20))
     show(list(killed), {"killed": killed})
     more = max(0, answers - bench.checked.answers)
     if more:

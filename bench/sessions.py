@@ -28,7 +28,7 @@ from random import Random
 from urllib.parse import parse_qs, urlsplit
 from urllib.request import urlopen
 
-from bench.report import ROOT, show, write
+from bench.report import ROOT, show, sized, write
 from rookery.browse.archive import Archive
 from rookery.browse.fetch import Fetcher, Limits
 from rookery.browse.network import trust
@@ -38,11 +38,11 @@ from rookery.browse.web import Web, searxng
 from rookery.draft.rollout import RolloutLimits, Turn, rollouts, scripted
 from rookery.records import Completion, Episode, Question
 
-SESSIONS = 256
+SESSIONS = sized(256, 3)
 """WebGPT's parallel environments (table 7)"""
 TARGET = 1.2
 """total time, that which the slowest session waited being 1"""
-MEDIAN, SPREAD, LONGEST = 0.4, 0.8, 5.0
+MEDIAN, SPREAD, LONGEST = sized((0.4, 0.8, 5.0), (0.01, 0.8, 0.1))
 """seconds a request takes; SPREAD is the deviation of its logarithm"""
 ROUNDS = 4
 """searches of a session; each is followed by a click on a result, a quote and a second click"""

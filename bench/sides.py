@@ -15,7 +15,7 @@ import lzma
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from bench.report import ROOT, require, show, write
+from bench.report import DATA, require, show, write
 from rookery.browse.passages import sentences
 from rookery.browse.words import question_terms, terms
 from rookery.cite.cues import denies
@@ -23,7 +23,6 @@ from rookery.draft.sides_claim import claim_of
 from rookery.draft.stance import Reading, Stance, stance_by_words
 from rookery.records import Failed, Page
 
-DATA = ROOT.parent / "shared" / "data"
 BOOLQ = DATA / "boolq" / "boolq.jsonl.xz"
 CLIMATE = DATA / "climate_fever" / "climate-fever.jsonl.xz"
 LABELS: dict[str, Stance] = {"SUPPORTS": "for", "REFUTES": "against", "NOT_ENOUGH_INFO": "neither"}

@@ -14,6 +14,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import NamedTuple
 
+from bench import report
 from rookery.ask.squad import read_squad, write_site
 from rookery.browse.archive import Archive
 from rookery.browse.folder import Folder
@@ -22,13 +23,10 @@ from rookery.cite import dense
 from rookery.draft.gather import gather
 from rookery.records import Library, Page
 
-ROOT = Path(__file__).resolve().parent.parent
-DATA = ROOT.parent / "shared" / "data" / "squad" / "train.json.xz"
-SCRATCH = ROOT / "bench" / "scratch"
-"""kept from run to run: pages, index, archive and vectors; it can be deleted at any time"""
-ARCHIVE = SCRATCH / "data" / "rookery" / "archive.sqlite"
-CACHE = SCRATCH / "cache" / "rookery"
-VECTORS = SCRATCH / "vectors.sqlite"
+DATA = report.DATA / "squad" / "train.json.xz"
+ARCHIVE = report.SCRATCH / "data" / "rookery" / "archive.sqlite"
+CACHE = report.SCRATCH / "cache" / "rookery"
+VECTORS = report.SCRATCH / "vectors.sqlite"
 
 
 class Asked(NamedTuple):
@@ -58,7 +56,7 @@ class Squad:
     @cached_property
     def folder(self) -> Path:
         """The folder of pages, written where they are not there yet."""
-        folder = SCRATCH / "web"
+        folder = report.SCRATCH / "web"
         write_site(self.articles, folder)
         for other in set(folder.iterdir()) - {folder / article.name for article in self.articles}:
             other.unlink()  # an earlier version named some pages otherwise

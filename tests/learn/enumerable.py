@@ -148,8 +148,10 @@ Recipe = Callable[..., ReinforceSettings]
 EPISODES = 12_800
 
 
-def trial(recipe: Recipe, world: "Rule | Browsing", seed: int, out: Path) -> Trial:
-    """Trains a random model of this seed in this world with 12,800 episodes.
+def trial(
+    recipe: Recipe, world: "Rule | Browsing", seed: int, out: Path, episodes: int = EPISODES
+) -> Trial:
+    """Trains a random model of this seed in this world with so many episodes.
 
     What learns from a batch once has twice the batches.
     """
@@ -158,7 +160,7 @@ def trial(recipe: Recipe, world: "Rule | Browsing", seed: int, out: Path) -> Tri
     watch = Watch(listing, model)
     settings = recipe(
         policy=Trained(model),
-        steps=EPISODES // 128,
+        steps=episodes // 128,
         episodes=128,
         piece=512,
         optimising=Optimising(rate=2e-3),
@@ -170,7 +172,7 @@ def trial(recipe: Recipe, world: "Rule | Browsing", seed: int, out: Path) -> Tri
         shown=0,
     )
     if settings.epochs == 1:
-        settings = msgspec.structs.replace(settings, steps=EPISODES // 64, episodes=64)
+        settings = msgspec.structs.replace(settings, steps=episodes // 64, episodes=64)
     played = world.world(8 if settings.advantage == "rloo" else 1)
     reached = reinforce(settings, played, out / "run", also=[watch])
     return Trial(

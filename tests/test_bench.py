@@ -1,0 +1,52 @@
+"""Every bench runs, in a small round on made data, and leaves the figures as they are."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+BENCHES = sorted(path.stem for path in (ROOT / "bench" / "results").glob("*.json"))
+
+
+def published() -> dict[Path, bytes]:
+    """The results, and the page and picture that are made of them."""
+    page, picture = ROOT / "docs" / "figures.md", ROOT / "docs" / "decline.svg"
+    results = (ROOT / "bench" / "results").iterdir()
+    return {path: path.read_bytes() for path in (page, picture, *results)}
+
+
+def small_round(*names: str) -> tuple[int, str]:
+    """The exit code, and all that was printed."""
+    ran = subprocess.run(
+        [sys.executable, "-m", "bench", "--small", *names],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    return ran.returncode, ran.stdout
+
+
+@pytest.mark.parametrize("name", BENCHES)
+def test_a_small_round_of_the_bench(name: str) -> None:
+    before = published()
+    code, said = small_round(name)
+    if (skipped := re.search(r"^skipped: (.*)", said, re.M)) and "CI" not in os.environ:
+        pytest.skip(skipped[1])
+    assert (code, skipped) == (0, None), said
+    assert "\n## " in said, said  # its part of the page of figures
+    assert "nan" not in re.findall(r"\w+", said), said
+    assert published() == before
+
+
+def test_an_unknown_bench_is_refused_with_the_names_of_those_with_published_figures() -> None:
+    code, said = small_round("asks")
+    assert code == 2
+    found = re.search(r"there is no bench asks; there are ([a-z, \n]+)", said)
+    assert found is not None
+    assert sorted(found[1].strip().split(", ")) == BENCHES
