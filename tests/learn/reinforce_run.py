@@ -1,4 +1,5 @@
-"""Two steps of each recipe in the browsing world, in as many processes as torchrun starts.
+"""Two steps of each recipe in the browsing world, in double precision, in as many processes as
+torchrun starts.
 
 torchrun --nproc_per_node 2 reinforce_run.py MODEL OUT
 """
@@ -10,6 +11,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from double import double_precision
 from enumerable import Browsing
 
 from rookery.learn.models import Trained
@@ -40,5 +42,6 @@ def settings(name: str, model: str) -> ReinforceSettings:
 
 
 if __name__ == "__main__":
-    for name in RECIPES:
-        reinforce(settings(name, sys.argv[1]), Browsing(0), Path(sys.argv[2]) / name)
+    with double_precision():
+        for name in RECIPES:
+            reinforce(settings(name, sys.argv[1]), Browsing(0), Path(sys.argv[2]) / name)

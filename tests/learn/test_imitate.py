@@ -11,6 +11,7 @@ import pytest
 import torch
 from accelerate import Accelerator
 from demonstrated import demonstrated, write_episodes, write_reader
+from double import double_precision, write_double
 from safetensors.torch import load_file
 from several import in_two_processes
 from transformers import AutoModelForCausalLM
@@ -158,8 +159,11 @@ TWO = """
 import sys
 from pathlib import Path
 import msgspec
+sys.path.insert(0, sys.argv[3])
+from double import double_precision
 from rookery.learn.imitate import ImitateSettings, imitate
-imitate(msgspec.json.decode(sys.argv[1], type=ImitateSettings), Path(sys.argv[2]))
+with double_precision():
+    imitate(msgspec.json.decode(sys.argv[1], type=ImitateSettings), Path(sys.argv[2]))
 """
 
 
@@ -167,21 +171,26 @@ def test_pieces_packing_and_processes_change_nothing(place: Place, tmp_path: Pat
     # The last batch of an epoch is smaller than the others.
     file = place.few("nineteen.jsonl", 19)
     whole = settings(place, file, piece=100_000, rows=9, epochs=2, check=2)
+    doubled = Trained(write_double(str(place.model), tmp_path / "model"))
+    whole = msgspec.structs.replace(whole, trained=doubled)
     ways = {"whole": whole, "pieces": msgspec.structs.replace(whole, piece=300)}
     ways["packed"] = msgspec.structs.replace(whole, piece=400, packing=True)
-    for name, way in ways.items():
-        imitate(way, tmp_path / name)
+    with double_precision():
+        for name, way in ways.items():
+            imitate(way, tmp_path / name)
     (tmp_path / "two.py").write_text(TWO)
     as_json = msgspec.json.encode(ways["pieces"]).decode()
-    in_two_processes(tmp_path / "two.py", as_json, str(tmp_path / "two"))
+    in_two_processes(
+        tmp_path / "two.py", as_json, str(tmp_path / "two"), str(Path(__file__).parent)
+    )
     metrics = {name: lines(tmp_path / name / "metrics.jsonl") for name in (*ways, "two")}
     for name in ("pieces", "packed", "two"):
-        assert apart(tmp_path / name, tmp_path / "whole") < 1e-5
+        assert apart(tmp_path / name, tmp_path / "whole") < 1e-10
         assert len(metrics[name]) == len(metrics["whole"]) > 2
         for line, expected in zip(metrics[name], metrics["whole"], strict=True):
             assert line.keys() == expected.keys()
             for key in {"loss", "validation_loss", "gradient"} & line.keys():
-                assert line[key] == pytest.approx(expected[key], abs=1e-5, rel=1e-5)
+                assert line[key] == pytest.approx(expected[key], abs=1e-10, rel=1e-10)
 
 
 def killed_in(step: int, way: ImitateSettings, out: Path) -> None:

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 import torch
 import transformers
+from double import double_precision, write_double
 from enumerable import ENDS, Browsing, write_listed
 from safetensors.torch import load_file, save_file
 from several import in_two_processes
@@ -245,11 +246,13 @@ def without(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_run_learns_the_same_with_and_without(
     model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recipe: Any, lora: Lora | None
 ) -> None:
+    model = write_double(model, tmp_path / "model")
     rules = settings(model, recipe, steps=3, every=3, policy=half(model, lora=lora))
-    reinforce(rules, Browsing(0), tmp_path / "shared")
-    without(monkeypatch)
-    reinforce(rules, Browsing(0), tmp_path / "whole")
-    assert apart(tmp_path / "shared", tmp_path / "whole") < 1e-5
+    with double_precision():
+        reinforce(rules, Browsing(0), tmp_path / "shared")
+        without(monkeypatch)
+        reinforce(rules, Browsing(0), tmp_path / "whole")
+    assert apart(tmp_path / "shared", tmp_path / "whole") < 1e-10
     assert [line["ratio"] for line in metrics(tmp_path / "shared")] == [0.0, 0.0, 0.0]
     before, after = load_file(Path(model) / "model.safetensors"), metrics(tmp_path / "shared")[-1]
     moved = load_file(tmp_path / "shared" / "model" / "model.safetensors")
@@ -327,16 +330,20 @@ def test_a_run_with_a_trunk_goes_on_to_the_last_bit(
 
 
 def test_two_processes_with_a_trunk_learn_what_one_learns(model: str, tmp_path: Path) -> None:
-    in_two_processes(HERE / "trunk_run.py", model, str(tmp_path / "two"))
-    reinforce(settings(model), Browsing(0), tmp_path / "one")
-    assert apart(tmp_path / "one", tmp_path / "two") < 1e-5
+    doubled = write_double(model, tmp_path / "model")
+    in_two_processes(HERE / "trunk_run.py", doubled, str(tmp_path / "two"))
+    with double_precision():
+        reinforce(settings(doubled), Browsing(0), tmp_path / "one")
+    assert apart(tmp_path / "one", tmp_path / "two") < 1e-10
     for one, two in zip(metrics(tmp_path / "one"), metrics(tmp_path / "two"), strict=True):
-        assert one["kl"] == pytest.approx(two["kl"], abs=1e-5)
-        assert one["value_loss"] == pytest.approx(two["value_loss"], rel=1e-4)
+        assert one["kl"] == pytest.approx(two["kl"], abs=1e-10)
+        assert one["value_loss"] == pytest.approx(two["value_loss"], rel=1e-10)
 
 
 def test_pieces_of_any_size_learn_the_same(model: str, tmp_path: Path) -> None:
-    for piece in (64, 3):
-        rules = settings(model, piece=piece)
-        reinforce(rules, Browsing(0), tmp_path / str(piece))
-    assert apart(tmp_path / "64", tmp_path / "3") < 1e-5
+    doubled = write_double(model, tmp_path / "model")
+    with double_precision():
+        for piece in (64, 3):
+            rules = settings(doubled, piece=piece)
+            reinforce(rules, Browsing(0), tmp_path / str(piece))
+    assert apart(tmp_path / "64", tmp_path / "3") < 1e-10

@@ -1,5 +1,5 @@
-"""Two steps of PPO with frozen layers in the browsing world, in as many processes as torchrun
-starts.
+"""Two steps of PPO with frozen layers in the browsing world, in double precision, in as many
+processes as torchrun starts.
 
 torchrun --nproc_per_node 2 trunk_run.py MODEL OUT
 """
@@ -12,6 +12,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from double import double_precision
 from enumerable import Browsing
 from safetensors.torch import load_file
 
@@ -54,4 +55,5 @@ def apart(one: Path, other: Path) -> float:
 
 
 if __name__ == "__main__":
-    reinforce(settings(sys.argv[1]), Browsing(0), Path(sys.argv[2]))
+    with double_precision():
+        reinforce(settings(sys.argv[1]), Browsing(0), Path(sys.argv[2]))
