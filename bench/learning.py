@@ -280,9 +280,9 @@ def _prefer(work: Work, out: Path, turns: Turns, piece: int) -> None:
 
 def _reinforce(work: Work, out: Path, turns: Turns, timed: "_Shares") -> None:
     """`reinforce`, with what each of its parts takes."""
-    timed.replace(reinforcing, "sample", "sampling", reinforcing.sample)
-    timed.replace(Teacher, "read", "scoring", Teacher.read)
-    timed.replace(Teacher, "learn", "learning", Teacher.learn)
+    timed.replace(reinforcing, "sample", "sampling")
+    timed.replace(Teacher, "read", "scoring")
+    timed.replace(Teacher, "learn", "learning")
     rate = Optimising(RATE, clip=None if work.trainer == "PPO" else 1.0)
     by_ppo = work.trainer == "PPO"
     settings = (ppo if by_ppo else rloo)(
@@ -340,11 +340,14 @@ class _Shares:
 
         return timed
 
-    def replace(self, owner: Any, name: str, label: str, work: Callable[..., Any]) -> None:
-        """Have `owner` call this under the name. Raises AttributeError where nothing had it."""
-        getattr(owner, name)
+    def replace(
+        self, owner: Any, name: str, label: str, work: Callable[..., Any] | None = None
+    ) -> None:
+        """Time what `owner` has under this name, or call `work` in its stead. Raises AttributeError
+        where it has nothing."""
+        found = getattr(owner, name)
         self.unused.add(name)
-        setattr(owner, name, self(label, work, name))
+        setattr(owner, name, self(label, work or found, name))
 
     @contextmanager
     def _within(self, label: str) -> Iterator[None]:

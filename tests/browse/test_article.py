@@ -3,6 +3,7 @@
 from itertools import product
 
 import pytest
+from growth import AT_MOST, growth_of
 
 from rookery.browse.html import read_html
 from rookery.browse.read import plain, read
@@ -135,16 +136,8 @@ def test_the_tree_is_consistent() -> None:
 
 
 def test_time_grows_with_the_page_and_not_with_its_square() -> None:
-    import time
-
-    def seconds(copies: int) -> float:
-        html = "<div class=c>some, text, here, that is long enough" * copies
-        begun = time.process_time()
-        page(html)
-        return time.process_time() - begun
-
-    small = min(seconds(4_000) for _ in range(3))
-    assert min(seconds(16_000) for _ in range(2)) < 10 * small + 0.2
+    text = "<div class=c>some, text, here, that is long enough"
+    assert growth_of(lambda copies: page(text * copies), 1_000) < AT_MOST
 
 
 def test_every_combination_of_wrappers_keeps_all_prose() -> None:

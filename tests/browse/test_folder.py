@@ -170,9 +170,7 @@ def test_a_bad_file_is_recorded_and_the_others_are_read(place: Place) -> None:
     place.write("blank.html", " ")
     os.truncate(huge := place.write("huge.txt", ""), 2 * 2**30)
     os.utime(huge, ns=(0, 0))
-    start = time.monotonic()
     folder = place.open()
-    assert time.monotonic() - start < 20
     failed = {Path(failure.what).name: failure for failure in folder.failures}
     assert set(failed) == {"bad.pdf", "bad.docx", "blank.html", "huge.txt"}
     assert failed["huge.txt"].outcome == "too_large"

@@ -183,16 +183,16 @@ def test_names_that_do_not_resolve() -> None:
 
 
 def test_a_resolver_that_hangs_is_left_behind() -> None:
-    done = threading.Event()
+    done, ended = threading.Event(), threading.Event()
 
     def hanging(host: str, port: int) -> list[str]:
-        done.wait(10)
+        done.wait(60)
+        ended.set()
         return ["8.8.8.8"]
 
-    began = time.monotonic()
     with pytest.raises(FetchError, match="timed_out"):
         GuardedBackend(False, hanging).connect_tcp("slow.example", 80, time.monotonic() + 0.1)
-    assert time.monotonic() - began < 2
+    assert not ended.is_set()
     done.set()
 
 

@@ -394,8 +394,8 @@ def test_a_killed_process_loses_at_most_the_call_in_flight(tmp_path: Path) -> No
 def test_two_processes_record_into_the_same_new_file(tmp_path: Path) -> None:
     path = tmp_path / "r.sqlite"
     with started(path, "x", 300) as one, started(path, "y", 300) as other:
-        one.communicate(timeout=60)
-        other.communicate(timeout=60)
+        one.communicate(timeout=120)
+        other.communicate(timeout=120)
     assert (one.returncode, other.returncode) == (0, 0)
     with Recording(path) as recording:
         assert replayed(recording, "x") == replayed(recording, "y") == 300

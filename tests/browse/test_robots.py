@@ -104,10 +104,12 @@ def test_each_site_is_asked_once_and_each_port_is_a_site() -> None:
 
 def test_many_threads_wait_for_one_reading() -> None:
     asked: list[str] = []
+    reading, go_on = threading.Event(), threading.Event()
 
     def slow(url: str, until: float) -> str:
         asked.append(url)
-        time.sleep(0.1)
+        reading.set()
+        go_on.wait(60)
         return ""
 
     robots = Robots(slow, "rookery")
@@ -117,8 +119,10 @@ def test_many_threads_wait_for_one_reading() -> None:
     ]
     for thread in threads:
         thread.start()
+    assert reading.wait(60)
     with pytest.raises(FetchError, match="timed_out"):
         robots.check(target("http://h/b"), time.monotonic() + 0.02)
+    go_on.set()
     for thread in threads:
         thread.join()
     assert asked == ["http://h/robots.txt"]
@@ -139,19 +143,17 @@ def test_a_file_that_names_thousands_of_robots_stays_small() -> None:
     names = "".join(f"User-agent: robot{number}\n" for number in range(12_000))
     text = names + "".join(f"Disallow: /{number}/\n" for number in range(12_000))
     text += "User-agent: *\nDisallow: /secret"
-    began = time.monotonic()
     tracemalloc.start()
     assert permitted(text, "/secret") == "robots"
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 50_000_000
-    assert time.monotonic() - began < 4
     assert "robot7\n" not in concerning(text, "rookery")
 
 
 def test_so_many_at_a_time() -> None:
     turns, together, most = Turns(2), 0, 0
-    lock = threading.Lock()
+    lock, pair = threading.Lock(), threading.Barrier(2)
 
     def work(host: str) -> None:
         nonlocal together, most
@@ -159,7 +161,7 @@ def test_so_many_at_a_time() -> None:
             with lock:
                 together += 1
                 most = max(most, together)
-            time.sleep(0.02)
+            pair.wait(60)  # nobody goes on alone
             with lock:
                 together -= 1
 
@@ -185,18 +187,18 @@ def test_no_closer_together_than_asked_and_never_after_the_end() -> None:
         pass
     with (
         pytest.raises(FetchError, match="wants 30 seconds between"),
-        turns.turn("h", 30.0, time.monotonic() + 1),
+        turns.turn("h", 30.0, time.monotonic() + 25),
     ):
         pass
-    with turns.turn("another", 30.0, time.monotonic() + 1):
+    with turns.turn("another", 30.0, time.monotonic() + SOON):
         pass
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < 25  # nobody has waited for what could not be in time
 
 
 def test_a_place_that_stays_taken_times_out() -> None:
     turns = Turns(1)
     with (
-        turns.turn("h", 0.0, time.monotonic() + 1),
+        turns.turn("h", 0.0, time.monotonic() + SOON),
         pytest.raises(FetchError, match="timed_out"),
         turns.turn("h", 0.0, time.monotonic() + 0.02),
     ):

@@ -335,7 +335,7 @@ def test_processes_may_share_a_cache(model: Path, tmp_path: Path) -> None:
     cache = tmp_path / "vectors.sqlite"
     command = [sys.executable, "-W", "error", "-c", PROCESS, str(model), str(cache)]
     running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    said = [process.communicate(timeout=60)[0] for process in running]
+    said = [process.communicate(timeout=120)[0] for process in running]
     assert [process.returncode for process in running] == [0, 0]
     assert said[0] == said[1]
     assert len(said[0].splitlines()) == 10

@@ -156,7 +156,7 @@ def ours() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name.startswith("rollouts")]
 
 
-def soon(holds: Callable[[], bool], seconds: float = 5) -> bool:
+def soon(holds: Callable[[], bool], seconds: float = 60) -> bool:
     until = time.monotonic() + seconds
     while not holds() and time.monotonic() < until:
         time.sleep(0.005)
@@ -291,7 +291,7 @@ def test_requests_go_on_while_the_policy_works() -> None:
 
     def act(turns: Sequence[Turn]) -> list[Completion]:
         if any(turn.number for turn in turns if turn.session == 0):
-            assert fetched.wait(5)
+            assert fetched.wait(60)
         said = {0: ("Top", "Top", "End: Answer"), 1: ("Search crows", "End: Answer")}
         return [Completion(said[turn.session][turn.number]) for turn in turns]
 
@@ -411,24 +411,25 @@ def test_a_library_that_gives_what_is_no_page_ends_its_own_session_only() -> Non
 
 def test_a_library_that_hangs_is_given_up_and_the_others_do_not_wait() -> None:
     released = threading.Event()
-    ends: dict[str, float] = {}
+    shown: list[tuple[int, int]] = []
 
     def library(number: int) -> Library:
         return Asking(lambda _: number == 1 and released.wait(20))
 
-    begun = time.monotonic()
     scripts: list[Sequence[str]] = [("Search crows", "End: Answer")] * 6
     scripts[1] = ("Search crows", "Search ravens", "End: Answer")
-    found = []
-    for episode in rollouts(
-        tasks(6), library, actors(scripts), "tester", 0, RolloutLimits(6, seconds=0.4)
-    ):
-        ends[episode.question.id] = time.monotonic() - begun
-        found.append(episode)
+    say = actors(scripts)
+
+    def act(turns: Sequence[Turn]) -> Sequence[Completion]:
+        shown.extend((turn.session, turn.number) for turn in turns)
+        return say(turns)
+
+    found = list(rollouts(tasks(6), library, act, "tester", 0, RolloutLimits(6, seconds=1.5)))
+    assert not released.is_set()
     released.set()
-    assert ends["0"] < 0.4 < ends["1"] < 5
+    assert shown[-2:] == [(1, 1), (1, 2)]  # all others had come to their ends by then
     assert [failure.outcome for failure in found[1].failures] == ["timed_out"] * 2
-    assert "0.4 seconds" in found[1].failures[0].detail
+    assert "1.5 seconds" in found[1].failures[0].detail
     assert "timed_out" in found[1].steps[1].prompt
     oracle = one_by_one(LIBRARY, scripts)
     assert [found[n] for n in (0, 2, 3, 4, 5)] == [oracle[n] for n in (0, 2, 3, 4, 5)]
@@ -450,7 +451,7 @@ def test_threads_that_hang_for_ever_are_bounded() -> None:
 
 
 def test_threads_that_end_late_are_not_counted_for_ever() -> None:
-    slow = Asking(lambda _: time.sleep(0.05))
+    slow = Asking(lambda _: time.sleep(0.02))
     act = alone(Steady("Search crows"))
     found = together(act, slow, 30, RolloutLimits(25, seconds=0.005))
     failures = [failure for episode in found for failure in episode.failures]
@@ -672,7 +673,7 @@ def test_closing_early_ends_all_threads_and_asks_for_nothing_more() -> None:
     next(found)
     assert ours()
     found.close()
-    assert soon(lambda: not ours(), 1)
+    assert soon(lambda: not ours())
     before = len(asked)
     assert not soon(lambda: len(asked) > before, 0.05)
     assert before < 60 * RULES.actions
@@ -706,6 +707,6 @@ def test_an_interrupt_ends_a_run_in_which_everything_hangs(hanging: str) -> None
         process.stdout.readline()
         time.sleep(0.05)
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=5)
+        _, said = process.communicate(timeout=120)
     assert process.returncode == -signal.SIGINT
     assert said.rstrip().endswith(b"KeyboardInterrupt")

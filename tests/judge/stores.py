@@ -29,7 +29,7 @@ PLAIN = (
     "max_connections=200",
     "deadlock_timeout=50ms",
 )
-LONGEST_START = 30.0
+LONGEST_START = 120.0
 
 
 class Clock:

@@ -103,5 +103,5 @@ class Line:
 
     def end(self) -> tuple[int, str, str]:
         """Closes the input: the exit code, and what was still written."""
-        out, err = self.process.communicate(timeout=20)
+        out, err = self.process.communicate(timeout=120)
         return self.process.returncode, out.decode(), err.decode()

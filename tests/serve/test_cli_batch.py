@@ -280,14 +280,13 @@ def test_ctrl_c_while_indexing_is_a_sentence_and_the_next_run_goes_on(
         while not list(place.glob("cache/rookery/folders/*/manifest.sqlite")):
             assert indexing.poll() is None, indexing.communicate()
             time.sleep(0.005)
-        time.sleep(0.2)
         os.killpg(indexing.pid, signal.SIGINT)
-        out, err = indexing.communicate(timeout=20)
+        out, err = indexing.communicate(timeout=120)
     assert (indexing.returncode, out) == (130, b"")
     assert err.decode().startswith("rookery: stopped; what was finished is kept")
     assert err.count(b"\n") == 1
     with started(place, "ask", "What do jays bury?", "--in", tmp_path) as again:
-        assert b"Jays bury acorns in September." in again.communicate(timeout=60)[0]
+        assert b"Jays bury acorns in September." in again.communicate(timeout=120)[0]
     assert again.returncode == 0
 
 
@@ -301,7 +300,7 @@ def test_a_stopped_batch_stops_its_workers_silently(
             assert batch.poll() is None, batch.communicate()
             time.sleep(0.005)
         os.killpg(batch.pid, number)
-        err = batch.communicate(timeout=20)[1]
+        err = batch.communicate(timeout=120)[1]
     assert batch.returncode == code
     assert err.count(b"\n") == 1, err.decode()
 
@@ -312,7 +311,7 @@ def test_a_reader_that_has_enough_is_no_error(home: Path, tmp_path: Path) -> Non
         assert command.stdout is not None
         assert command.stdout.read(6) == b"A jay "
         command.stdout.close()
-        assert command.wait(20) == 0
+        assert command.wait(120) == 0
         assert command.stderr is not None
         assert command.stderr.read() == b""
 
@@ -334,10 +333,10 @@ def test_ctrl_c_ends_a_batch_in_which_every_model_hangs(home: Path, tmp_path: Pa
     with serving(hang) as server:
         by_model = ("--method", "webglm", "--model", "tiny", "--base-url", server.base_url)
         asking = started(home, "ask", *files, *CORVIDS, *by_model)
-        until = time.monotonic() + 30
+        until = time.monotonic() + 120
         while len(server.asked) < 2 and time.monotonic() < until:
             time.sleep(0.05)
         os.killpg(asking.pid, signal.SIGINT)
-        _, said = asking.communicate(timeout=15)
+        _, said = asking.communicate(timeout=120)
     assert (asking.returncode, len(server.asked) > 1) == (130, True)
     assert b"the same command goes on from there" in said

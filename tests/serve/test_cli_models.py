@@ -189,7 +189,7 @@ def test_a_script_that_says_nothing(run: Run, tmp_path: Path, lines: str, said: 
 
 
 def test_a_batch_asks_for_many_answers_at_once(run: Run, tmp_path: Path) -> None:
-    both = threading.Barrier(2, timeout=20)
+    both = threading.Barrier(2, timeout=120)
 
     def together(asking: Asking) -> bytes:
         both.wait()

@@ -293,7 +293,7 @@ def test_ctrl_c_is_a_sentence_and_the_lesson_goes_on_later(
             assert learning.poll() is None, learning.communicate()
             time.sleep(0.005)
         os.killpg(learning.pid, signal.SIGINT)
-        out, err = learning.communicate(timeout=20)
+        out, err = learning.communicate(timeout=120)
     assert (learning.returncode, out) == (130, b"")
     assert err.decode().startswith("rookery: stopped; what was finished is kept")
     assert err.count(b"\n") == 1

@@ -2,7 +2,6 @@
 
 import json
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -201,9 +200,7 @@ def test_a_client_that_goes_away_leaves_nothing_behind(home: Path) -> None:
         line.process.stdout.close()  # it reads no more, then closes its side
         assert line.process.stdin is not None
         line.process.stdin.close()
-        began = time.monotonic()
-        assert line.process.wait(20) == 0
-        assert time.monotonic() - began < 20
+        assert line.process.wait(120) == 0
         assert line.process.stderr is not None
         assert line.process.stderr.read() == b""
 

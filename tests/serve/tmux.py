@@ -11,7 +11,7 @@ from pathlib import Path
 
 from commands import NOTHING, ROOT, surroundings
 
-PATIENCE = 20.0
+PATIENCE = 120.0
 """seconds to wait for something to be seen"""
 
 

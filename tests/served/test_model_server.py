@@ -367,7 +367,7 @@ def test_ctrl_c_while_a_model_speaks_is_a_sentence(served: Served, home: Path) -
             assert command.poll() is None, command.communicate()
             time.sleep(0.02)
         os.killpg(command.pid, signal.SIGINT)
-        out, err = command.communicate(timeout=30)
+        out, err = command.communicate(timeout=120)
     assert (command.returncode, out) == (130, b"")
     assert err.startswith(b"rookery: stopped; ")
     assert err.count(b"\n") == 1

@@ -108,9 +108,9 @@ class Visit(NamedTuple):
         )
 
 
-def routes() -> list[Route]:
+def routes(limits: McpLimits = McpLimits()) -> list[Route]:
     """The one address."""
-    return [Route("/mcp", Address())]
+    return [Route("/mcp", Address(limits))]
 
 
 class Address:

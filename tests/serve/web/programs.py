@@ -75,7 +75,7 @@ class Served(NamedTuple):
         if key:
             given["Authorization"] = f"Bearer {key}"
         content = body if isinstance(body, bytes | None) else msgspec.json.encode(body)
-        connection = HTTPConnection(self.address.removeprefix("http://"), timeout=30)
+        connection = HTTPConnection(self.address.removeprefix("http://"), timeout=600)
         try:
             how = method or ("GET" if body is None else "POST")
             connection.request(how, path, content, given)
@@ -89,7 +89,7 @@ class Served(NamedTuple):
 def served(
     place: Path,
     settings: Settings = Settings(("rookery:corvids",)),
-    limits: ApiLimits = ApiLimits(body=BODY_LIMIT, answering=20),
+    limits: ApiLimits = ApiLimits(body=BODY_LIMIT, answering=600),
 ) -> Iterator[Served]:
     """The whole application over a store."""
     listener = socket.create_server(("127.0.0.1", 0))

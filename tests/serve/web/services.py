@@ -13,7 +13,7 @@ import httpx2
 from commands import started
 from killing import free_port
 
-LONGEST_START = 40.0
+LONGEST_START = 120.0
 
 
 class Service:
@@ -25,12 +25,12 @@ class Service:
         self._out = out
 
     def get(self, path: str, headers: Mapping[str, str] | None = None) -> httpx2.Response:
-        return httpx2.get(self.address + path, headers=headers, timeout=30)
+        return httpx2.get(self.address + path, headers=headers, timeout=120)
 
     def ask(self, question: str, key: str = "", **more: Any) -> httpx2.Response:
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         body = {"question": question, **more}
-        return httpx2.post(f"{self.address}/v1/answers", json=body, headers=headers, timeout=30)
+        return httpx2.post(f"{self.address}/v1/answers", json=body, headers=headers, timeout=120)
 
     def until_ready(self) -> None:
         end = time.monotonic() + LONGEST_START
@@ -57,7 +57,7 @@ class Service:
     def end(self) -> tuple[int, list[dict[str, Any]]]:
         """Tells it to end; its exit code, and what it logged."""
         self.process.send_signal(signal.SIGTERM)
-        _, said = self.process.communicate(timeout=40)
+        _, said = self.process.communicate(timeout=120)
         lines = said.decode().splitlines()
         return self.process.returncode, [json.loads(line) for line in lines if line[0] == "{"]
 
@@ -75,6 +75,6 @@ def service(home: Path, place: str, *more: str) -> Iterator[Service]:
         finally:
             process.terminate()
             try:
-                process.wait(20)
+                process.wait(120)
             except subprocess.TimeoutExpired:
                 process.kill()

@@ -106,15 +106,17 @@ def test_listeners_hold_no_thread_and_all_hear_all(answering: Answering) -> None
     answer = answering.ask(Wanted(LONG), "ada")
     before = threading.active_count()
 
-    async def listen() -> list[Event]:
-        found: list[Event] = []
+    heard_by: list[list[Event]] = [[] for _ in range(50)]
+
+    async def listen(found: list[Event]) -> list[Event]:
         while not asked.ended(found):
             found += await answering.awaited(answer, len(found) - 1, SECONDS)
         return found
 
     async def all_of_them() -> tuple[int, list[list[Event]]]:
-        tasks = [asyncio.create_task(listen()) for _ in range(50)]
-        await asyncio.sleep(0.3)
+        tasks = [asyncio.create_task(listen(found)) for found in heard_by]
+        while not all(heard_by):  # each has heard that it was asked, and waits for more
+            await asyncio.sleep(0.01)
         threads = threading.active_count()
         await asyncio.to_thread(held.let_go)
         return threads, await asyncio.gather(*tasks)
@@ -204,7 +206,7 @@ def test_what_was_not_begun_at_the_end_is_answered_by_the_next(store: Store) -> 
     ids = [first.ask(Wanted(LONG), "ada") for _ in range(3)]
     closing = threading.Thread(target=first.close, args=(0.2,))
     closing.start()
-    time.sleep(0.1)
+    assert first._closing.wait(SECONDS)
     held.let_go()
     closing.join(SECONDS)
     assert {first.find(answer).state for answer in ids} <= {"asked", "done"}

@@ -114,7 +114,7 @@ def test_without_scripts_the_page_comes_again_until_the_answer_is_there(
         with held(answering, 2):
             ask(page)
             expect(page.get_by_text("Waiting for its turn")).to_be_visible()
-        expect(page.locator(".answer-text")).to_have_text(ANSWER, timeout=8_000)
+        expect(page.locator(".answer-text")).to_have_text(ANSWER)
         page.locator(".answer-text .cite").first.click()
         expect(page.locator("#q1")).to_be_visible()
         assert said == []
@@ -126,7 +126,7 @@ def test_a_stream_that_never_comes_is_made_up_for(asking: tuple[Site, Answering]
         page.route("**/events*", lambda route: route.abort())
         with held(answering, 2):
             ask(page)
-        expect(page.locator(".answer-text")).to_have_text(ANSWER, timeout=15_000)
+        expect(page.locator(".answer-text")).to_have_text(ANSWER)
 
 
 def test_waiting_is_ended_by_whoever_asked(asking: tuple[Site, Answering]) -> None:

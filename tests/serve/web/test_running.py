@@ -4,13 +4,16 @@ import os
 import re
 import shutil
 import signal
+import socket
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from commands import CORVIDS, GIFTS, Run
 from services import Service, service
@@ -36,6 +39,8 @@ from stores import Server, postgres
 __all__ = ["postgres"]
 HOME = ("127.0.0.1", 50000)
 AWAY = ("203.0.113.9", 50000)
+LONGEST = 120.0
+"""seconds after which something hangs"""
 SAMPLE = re.compile(r"(\w+)(?:\{(.*)\})? (\S+)")
 LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 Sample = tuple[str, tuple[tuple[str, str], ...]]
@@ -277,18 +282,29 @@ def test_a_server_that_is_ended_finishes_what_is_under_way_and_gives_back_the_re
     found = web.routes["/search"]
     assert isinstance(found, Said)
 
+    asked_for, go_on, over = (threading.Event() for _ in range(3))
+
     def slowly(visit: Any) -> Said:
-        time.sleep(0.7)
+        """The first question goes on when it is told to, the others when the server is gone."""
+        first = "jays" in visit.query.get("q", "")
+        if first:
+            asked_for.set()
+        (go_on if first else over).wait(LONGEST)
         return found
 
     web.routes["/search"] = slowly
     engine = ("--engine", f"searxng:{web.base}", "--allow-private")
     with service(tmp_path, place, *engine) as served, ThreadPoolExecutor(1) as pool:
         under_way = pool.submit(served.ask, "Where do jays bury acorns?")
-        time.sleep(0.4)
+        assert asked_for.wait(LONGEST)
         later = [served.ask(f"What is crow {n}?", wait=False).json()["id"] for n in range(20)]
-        code, _ = served.end()
+        served.process.send_signal(signal.SIGTERM)
+        while accepts(served):
+            time.sleep(0.01)
+        go_on.set()
         said = under_way.result()
+        code, _ = served.end()
+        over.set()
     assert code == 143
     assert said.status_code == 200
     assert said.json()["state"] == "done"
@@ -298,21 +314,36 @@ def test_a_server_that_is_ended_finishes_what_is_under_way_and_gives_back_the_re
     assert "asked" in states
 
 
+def accepts(served: Service) -> bool:
+    """Whether a new connection is taken."""
+    try:
+        socket.create_connection(("127.0.0.1", int(served.address.rpartition(":")[2]))).close()
+    except OSError:
+        return False
+    return True
+
+
 def test_workers_share_one_store_and_one_that_is_killed_is_replaced(
-    place: str, tmp_path: Path
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    (tmp_path / "counts").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "counts"))
     with service(tmp_path, place, *CORVIDS, "--workers", "2") as served:
         with ThreadPoolExecutor(4) as pool:
             said = list(pool.map(served.ask, [GIFTS] * 4))
         assert [one.json()["state"] for one in said] == ["done"] * 4
         assert counted(served, 4) == 4
         first, second = served.workers()
-        time.sleep(1.5)  # what it counted in its last second would be gone with it
+        # What a worker counted and has not told yet would be gone with it.
+        until = time.monotonic() + LONGEST
+        while answers_told(tmp_path / "counts") < 4:
+            assert time.monotonic() < until
+            time.sleep(0.05)
         os.kill(first, signal.SIGKILL)
         answers = [one.json()["id"] for one in said]
         with Store(place) as store:
             assert all(asked.find(store, answer).answered for answer in answers)
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + LONGEST
         while len(served.workers()) < 2 or first in served.workers():
             assert time.monotonic() < deadline
             assert served.get("/healthz").status_code == 200
@@ -324,9 +355,16 @@ def test_workers_share_one_store_and_one_that_is_killed_is_replaced(
     assert code == 0
 
 
+def answers_told(folder: Path) -> int:
+    """Questions asked, by what workers have told each other."""
+    files = folder.glob("rookery-*/*.json")
+    told = [msgspec.json.decode(file.read_bytes(), type=Counts) for file in files]
+    return sum(sum(one.buckets.get("/v1/answers", [])) for one in told)
+
+
 def counted(served: Service, least: int) -> float:
     """Questions asked, of all workers; they tell each other once a second."""
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + LONGEST
     while True:
         count = requests_of(samples(served.get("/metrics").text), "/v1/answers")
         if count >= least or time.monotonic() > deadline:

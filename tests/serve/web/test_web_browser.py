@@ -246,7 +246,7 @@ def test_a_draft_saves_itself_and_survives_a_lost_connection(site: Site) -> None
         expect(page.locator("#toast")).to_contain_text("No connection")
         expect(page.locator("textarea[name=comment]")).to_have_value("Typed without a connection.")
         page.context.set_offline(False)
-        expect(page.locator("#kept")).to_have_text("Saved", timeout=9_000)
+        expect(page.locator("#kept")).to_have_text("Saved")
         kept = handing_in.draft(site.opened.store, item_id, "lost")
         assert kept is not None
         assert kept["raw"]["comment"] == ["Typed without a connection."]

@@ -52,7 +52,7 @@ def test_whoever_starts_the_first_desk_is_let_in_once_as_admin(tmp_path: Path) -
             assert admin.role == "admin"
             people.enter(store, urlsplit(found[0]).path.rpartition("/")[2])
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=20)
+        _, said = process.communicate(timeout=120)
     assert process.returncode == 130
     made, stopped = said.splitlines()
     assert made == f"A new store was made: {place}"
@@ -65,7 +65,7 @@ def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         with desk(tmp_path / "desk.sqlite", "--port", port) as process:
-            out, said = process.communicate(timeout=30)
+            out, said = process.communicate(timeout=120)
     assert (process.returncode, out) == (2, "")
     assert said == (
         f"rookery: port {port} is taken, perhaps by another desk: choose one with --port\n"
@@ -105,11 +105,11 @@ def test_one_command_answers_and_goes_on_after_it_was_killed(tmp_path: Path) -> 
         answer = asked.ask(store, wanted, wanted.question, admin.name)
         with serve() as second:
             line_with(second, "is open")
-            until = time.monotonic() + 30
+            until = time.monotonic() + 120
             while not asked.find(store, answer).over and time.monotonic() < until:
                 time.sleep(0.1)
             second.send_signal(signal.SIGTERM)
-            _, said = second.communicate(timeout=30)
+            _, said = second.communicate(timeout=120)
         kept = asked.find(store, answer)
     assert kept.state == "done", said
     assert kept.answered is not None

@@ -20,7 +20,7 @@ from rookery.serve.web.app import make_app
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js").read_text(encoding="utf-8")
 LEVELS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
-PATIENCE = 5_000
+PATIENCE = 60_000
 """milliseconds that an element may take to come"""
 
 
