@@ -13,7 +13,7 @@ import httpx2
 from commands import started
 from killing import free_port
 
-LONGEST_START = 120.0
+LONGEST_START = 600.0
 
 
 class Service:
