@@ -93,7 +93,8 @@ def test_a_demonstration_from_the_question_to_the_saved_answer(place: Path) -> N
 
 def told(kept: Path) -> str:
     """What a file of a session under way holds; it is copied, since its process has locked it."""
-    copy = shutil.copy(kept, kept.with_suffix(".copy"))
+    copy = kept.with_suffix(".copy")
+    shutil.copy(kept, copy)
     try:
         unfinished = Unfinished(copy)
         try:
