@@ -486,6 +486,30 @@ def cranfield(found: Found) -> Iterator[str]:
     yield from systems(rows)
 
 
+def long_queries(found: Found) -> Iterator[str]:
+    yield (
+        "Collections that no weight was chosen on; each query asks for one document. Forum "
+        "questions (title and body) ask for the accepted answer among all answers of two forums, "
+        "one-sentence summaries for the abstract that they sum up. Plain BM25 is tantivy's own "
+        "English tokenizer with all words of the query.\n"
+    )
+    for name, each in found["collections"].items():
+        yield (
+            f"{name.capitalize()}: {each['queries']} queries of {each['words']:.0f} words, "
+            f"{each['documents']} documents:\n"
+        )
+        yield from systems(each["rows"])
+
+
+def indexing(found: Found) -> Iterator[str]:
+    yield (
+        "A folder of articles is read and indexed anew. CPU seconds are of all processes: reading "
+        "is done in as many as there are cores, writing in one, whose threads fill the index. "
+        "Other work on the machine lengthens the wall time.\n"
+    )
+    yield from systems(found["rows"], ".1f")
+
+
 def dense(found: Found) -> Iterator[str]:
     yield "Recall by likeness alone among 1,000 paragraphs, and the encoder's speed.\n"
     yield from systems({name: found[name] for name in ("one vector", "best sentence")})
@@ -616,6 +640,8 @@ SECTIONS: tuple[tuple[str, str, Callable[[Found], Iterator[str]]], ...] = (
     ("answers", "The extractive answer, and declining", answers),
     ("ask", "Asking in a new process", ask),
     ("cranfield", "Search in other text: Cranfield", cranfield),
+    ("long_queries", "Search by long queries", long_queries),
+    ("indexing", "Indexing", indexing),
     ("dense", "The dense ranker by itself", dense),
     ("retrieve", "The dense ranker, trained", retrieve),
     ("optimum", "Learning against a known optimum", optimum),

@@ -55,12 +55,17 @@ def write_data(folder: Path) -> None:
     _pack(folder / "boolq" / "boolq.jsonl.xz", _lines(_boolean(text) for text in texts))
     climate = folder / "climate_fever" / "climate-fever.jsonl.xz"
     _pack(climate, _lines(_claim(text) for text in texts))
+    forums = folder / "stackexchange"
+    _pack(forums / "beer.jsonl.xz", _lines(map(_thread, range(len(texts)), texts)))
+    _pack(forums / "matheducators.jsonl.xz", "")
+    for name, some in (("train", texts), ("dev", texts[:1])):
+        _pack(folder / "scitldr" / f"{name}.jsonl.xz", _lines(map(_paper, some)))
     _write_cranfield(folder / "cranfield", texts)
     _write_readability(folder / "readability" / "test-pages.tar.xz", sources)
 
 
 def _pack(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(lzma.compress(text.encode(), preset=0))
 
 
@@ -97,6 +102,18 @@ def _claim(text: str) -> dict[str, Any]:
     shown = [(claim, "SUPPORTS"), *((other, "NOT_ENOUGH_INFO") for other in others)]
     evidence = [{"article": "", "evidence": e, "evidence_label": label} for e, label in shown]
     return {"claim": claim, "evidences": evidence}
+
+
+def _thread(number: int, text: str) -> dict[str, Any]:
+    """As the forums have it: a question and its accepted answer."""
+    answer = {"id": number, "body_html": f"<p>{text}</p>", "accepted": True}
+    return {"title": _question(text)[0], "body_html": f"<p>{text}</p>", "answers": [answer]}
+
+
+def _paper(text: str) -> dict[str, Any]:
+    """As SciTLDR has it: an abstract and its one-sentence summary."""
+    sentences = long_sentences(text)
+    return {"source": sentences, "target": sentences[:1]}
 
 
 def _write_cranfield(folder: Path, texts: list[str]) -> None:

@@ -38,6 +38,8 @@ class Block(Record, frozen=True, array_like=True):
     """part of the article view; navigation, adverts and footers are not"""
     hidden: bool = False
     """hidden by markup: kept in the text, shown in no view"""
+    furniture: bool = False
+    """navigation, advert, cookie banner or footer by its markup: shown in views, never searched"""
 
 
 class Link(Record, frozen=True, array_like=True):

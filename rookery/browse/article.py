@@ -61,6 +61,20 @@ _BASE |= dict.fromkeys("address ol ul dl dd dt li form".split(), -3.0)
 _BASE |= dict.fromkeys((*HEADINGS, "th"), -5.0)
 _TITLES = frozenset(("h1", "h2"))
 _FURNITURE = frozenset("nav footer aside form".split())
+_NEVER_PROSE = frozenset("nav footer form dialog menu".split())
+"""elements of furniture; an aside may hold footnotes"""
+_FURNITURE_ROLE = re.compile(
+    r' role="(?:navigation|contentinfo|banner|search|menu|menubar|alert|alertdialog|dialog)"',
+    re.IGNORECASE,
+)
+_NOTICE_CLASS = re.compile(
+    r"(?:^|[ _-])(?:ads?|advert\w*|adsense|sponsor\w*|cookies?|consent|gdpr)(?:$|[ _-])"
+)
+_FURNITURE_CLASS = re.compile(
+    _NOTICE_CLASS.pattern + r"|(?:^|[ _-])(?:promo\w*|outbrain|taboola|banner|popup|newsletter|"
+    r"subscri\w*|breadcrumbs?|pagination|pager|masthead|colophon|copyright|foot|footer|ftr|menu|"
+    r"nav|navbar|navigation|share|sharing|sharedaddy|social|related|recommend\w*)(?:$|[ _-])"
+)
 
 
 def article_of(tree: Tree, rules: ArticleRules = ArticleRules()) -> bytearray:
@@ -73,6 +87,43 @@ def article_of(tree: Tree, rules: ArticleRules = ArticleRules()) -> bytearray:
         if best[0] >= rules.enough:
             break
     return best[1] if best[0] >= rules.least else _without_furniture(tree)
+
+
+def furniture_of(tree: Tree, kept: bytearray) -> bytearray:
+    """One byte for each element of the tree: 1 where its markup says that it is furniture.
+
+    `kept` is what `article_of` gave. An element that holds any of the article is none, but for
+    adverts and cookie banners that were taken for a part of it.
+    """
+    furniture = bytearray(len(tree.tags))
+    article = [start for start, is_kept in zip(tree.pieces, kept, strict=True) if is_kept]
+    known: dict[str, int] = {}
+    number, size = 0, len(tree.tags)
+    while number < size:
+        classes, written = tree.classes[number], tree.attributes[number]
+        likely = known.get(classes)
+        if likely is None:
+            likely = known[classes] = _is_named_furniture(classes)
+        if not likely and (
+            tree.tags[number] in _NEVER_PROSE
+            or (' role="' in written and _FURNITURE_ROLE.search(written))
+        ):
+            likely = 1
+        start, stop, end = tree.starts[number], tree.stops[number], tree.ends[number]
+        within = likely and bisect_left(article, stop) - bisect_left(article, start)
+        if likely and (not within or (likely == 2 and 2 * within < len(article))):
+            furniture[number:end] = b"\1" * (end - number)
+            number = end
+        else:
+            number += 1
+    return furniture
+
+
+def _is_named_furniture(classes: str) -> int:
+    """0 no, 1 yes by its class, 2 an advert or a cookie banner."""
+    if "comment" in classes or not _FURNITURE_CLASS.search(classes):
+        return 0
+    return 1 + bool(_NOTICE_CLASS.search(classes))
 
 
 def _size(tree: Tree, kept: bytearray) -> int:

@@ -5,7 +5,7 @@ from itertools import pairwise
 from operator import attrgetter
 from urllib.parse import unquote
 
-from rookery.browse.article import article_of
+from rookery.browse.article import article_of, furniture_of
 from rookery.browse.links import Resolver
 from rookery.browse.tree import SPACE, Tree, collapsed
 from rookery.records import Block, Link, Mark, Page
@@ -49,19 +49,21 @@ def _span(tree: Tree, block: Block) -> str:
 
 def _blocks(tree: Tree, kept: bytearray) -> list[Block]:
     kinds, text, starts, sizes = _Kinds(tree), tree.text, tree.pieces, tree.sizes
+    furniture = furniture_of(tree, kept)
     blocks: list[Block] = []
     bounds = [*(run.first for run in tree.runs), len(starts)]
     for run, bound in zip(tree.runs, bounds[1:], strict=True):
         kind, level = kinds.known.get(run.box) or kinds.of(run.box)
         for first, stop, article in _parts(kept, run.first, bound):
             start, end = starts[first], starts[stop - 1] + sizes[stop - 1]
+            furnished = bool(furniture[run.box])
             if kind == "code":
-                blocks += _lines(text, start, end, article)
+                blocks += _lines(text, start, end, article, furnished)
                 continue
             if text[end - 1] in SPACE:
                 end = start + len(text[start:end].rstrip(SPACE))
             if end > start:
-                blocks.append(Block(start, end, kind, level, article))
+                blocks.append(Block(start, end, kind, level, article, False, furnished))
     return blocks
 
 
@@ -74,13 +76,13 @@ def _parts(kept: bytearray, first: int, stop: int) -> list[tuple[int, int, bool]
     return [(begin, end, bool(kept[begin])) for begin, end in pairwise(cuts)]
 
 
-def _lines(text: str, start: int, stop: int, article: bool) -> list[Block]:
+def _lines(text: str, start: int, stop: int, article: bool, furniture: bool) -> list[Block]:
     """Each line of code that is not blank, with its indentation."""
     blocks: list[Block] = []
     for line in text[start:stop].split("\n"):
         body = line.rstrip(SPACE)
         if body:
-            blocks.append(Block(start, start + len(body), "code", 0, article))
+            blocks.append(Block(start, start + len(body), "code", 0, article, False, furniture))
         start += len(line) + 1
     return blocks
 

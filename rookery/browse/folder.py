@@ -1,8 +1,8 @@
 """A library of the documents in a folder, indexed once and kept true to the files.
 
-Pages live in the archive, passages in the index, and the
-manifest says which files both are true of; in that order they are written, so that an indexer
-killed at any moment leaves at most work to do again.
+Pages live in the archive, passages in the index, and the manifest says which files both are true
+of; in that order they are written, so that an indexer killed at any moment leaves at most work to
+do again.
 """
 
 import os
@@ -33,6 +33,8 @@ _CHEAP = frozenset(ending.encode() for ending in READERS if ending not in ("pdf"
 _PAGES_AT_ONCE = 64
 _NAMED = 3
 """files that are named where none could be read"""
+_FILE_BYTES = 4096
+"""what opening and recording a file costs, as bytes of it"""
 
 Progress = Callable[[int, int, str], None]
 
@@ -47,8 +49,9 @@ class FolderLimits(msgspec.Struct, frozen=True):
     """so many small text files are read without starting another process"""
     small: int = 256 * 1024
     """bytes of a small file"""
-    commit_seconds: float = 10.0
-    """of work, at most, that a killed indexer has to do again"""
+    commit_bytes: int = 16 * 2**20
+    """of files, each a little larger than it is, after which what was done is made lasting: the
+    most that a killed indexer has to do again"""
 
 
 class Folder:
@@ -229,18 +232,18 @@ class Folder:
         raise Failed(Failure(", ".join(map(os.fsdecode, self._roots)), "empty_library", detail))
 
     def _apply(self, changes: Changes) -> None:
-        """Removes and reads what changed, and commits every few seconds."""
+        """Removes and reads what changed, and commits after each so many bytes of files."""
         for row in changes.gone:
             self._forget(row)
-        gone, done = changes.gone, list[Row]()
-        since = time.monotonic()
+        gone, done, size = changes.gone, list[Row](), 0
         fresh = sorted(changes.fresh, key=order_copies)
         for number, row in enumerate(self._readings(fresh), 1):
             done.append(row)
-            self._progress(number, len(changes.fresh), os.fsdecode(row.path))
-            if time.monotonic() - since > self._limits.commit_seconds:
+            size += row.stamp.size + _FILE_BYTES
+            if size >= self._limits.commit_bytes:
                 self._commit(done, gone)
-                gone, done, since = [], [], time.monotonic()
+                gone, done, size = [], [], 0
+            self._progress(number, len(changes.fresh), os.fsdecode(row.path))
         self._commit(done, gone)
 
     def _readings(self, rows: Sequence[Row]) -> Iterator[Row]:
@@ -269,7 +272,7 @@ class Folder:
         if digest not in self._added and all(held.path == row.path for held in holders):
             self._added[digest] = row.path
             with index_worded(self._place):
-                self._open_index().add(reading.page)
+                self._open_index().add_entries(reading.page.url, reading.entries)
         return row._replace(sha256=reading.sha256, digest=reading.page.digest)
 
     def _failed(self, row: Row, failure: Failure) -> Row:

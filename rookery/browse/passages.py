@@ -1,9 +1,7 @@
-"""A page cut into passages: spans of a few sentences that a search can find and a quote lies in.
-
-It knows nothing of search engines: it reads the blocks of a page and returns offsets.
-"""
+"""A page cut into passages: spans of a few sentences that a search can find and a quote lies in."""
 
 import bisect
+import re
 from collections.abc import Iterator
 
 import msgspec
@@ -23,7 +21,7 @@ class Passage(msgspec.Struct, frozen=True):
     context: str
     """the headings it stands under, outermost first"""
     article: bool = True
-    """False: boilerplate, worth finding only where the article says nothing"""
+    """False: comments, footnotes and the like, outside the article view"""
 
 
 class PassageSizes(msgspec.Struct, frozen=True):
@@ -34,17 +32,35 @@ class PassageSizes(msgspec.Struct, frozen=True):
     long: int = 1600
     """passages longer than this are cut between sentences"""
     prose: int = 80
-    """boilerplate below this is navigation, not prose, and is left out"""
+    """blocks outside the article that are shorter than this are navigation, and are left out"""
+
+
+LINKED_ARTICLE = 0.9
+"""share of a passage of the article that is links where it is a list of links and no prose"""
+LINKED_REST = 0.5
+"""the same outside the article"""
+_NOTICE = re.compile(
+    r"©|\(c\) ?(?:19|20)\d\d|\bcopyright (?:by |\(c\) ?)?(?:19|20)\d\d|\ball rights reserved\b"
+    r"|\balle rechte vorbehalten\b|\btous droits réservés\b|\btodos los derechos reservados\b"
+    r"|\bcookie (?:banner|consent|notice|polic(?:y|ies)|preferences|settings)\b"
+    r"|\b(?:we|(?:web)?site) uses? (?:\w+ ){0,3}cookies\b"
+    r"|\b(?:accept|allow|reject) (?:all )?cookies\b"
+    r"|\b(?:utilis\w+|utiliza\w*|verwende\w*|gebruik\w*|usa\w*) (?:\w+ ){0,3}cookies\b"
+    r"|^(?:advertisement|sponsored|anzeige|publicité|publicidad)\b",
+    re.IGNORECASE,
+)
+"""of copyright lines, cookie banners and adverts whose markup does not tell them from prose"""
 
 
 def passages(page: Page, sizes: PassageSizes = PassageSizes()) -> list[Passage]:
-    """The passages of a page, in order, article first. Hidden text is in none of them."""
-    article = [block for block in page.blocks if block.article and not block.hidden]
-    rest = [
-        block
-        for block in page.blocks
-        if not block.article and not block.hidden and block.end - block.start >= sizes.prose
-    ]
+    """The passages of a page, in order, article first.
+
+    Hidden text is in none of them, nor what nobody would quote: furniture, lists of links and,
+    outside the article, what reads like a copyright line, a cookie banner or an advert.
+    """
+    shown = [block for block in page.blocks if not (block.hidden or block.furniture)]
+    article = [block for block in shown if block.article]
+    rest = [block for block in shown if not block.article and _is_prose(page, block, sizes)]
     if not page.blocks and page.text.strip():
         article = [Block(0, len(page.text), "paragraph")]
     return [
@@ -52,7 +68,33 @@ def passages(page: Page, sizes: PassageSizes = PassageSizes()) -> list[Passage]:
         for kind, blocks in ((True, article), (False, rest))
         for joined, context in _joined(page, blocks, sizes)
         for start, end in _cut(page.text, joined, sizes)
+        if _linked(page, start, end) < (LINKED_ARTICLE if kind else LINKED_REST)
     ]
+
+
+def _is_prose(page: Page, block: Block, sizes: PassageSizes) -> bool:
+    """Whether a block outside the article may be worth quoting."""
+    return (
+        block.end - block.start >= sizes.prose
+        and not _NOTICE.search(page.text[block.start : block.end])
+        and _linked(page, block.start, block.end) < LINKED_REST
+    )
+
+
+def _linked(page: Page, start: int, end: int) -> float:
+    """The share of the characters of text[start:end], white space left out, that are links."""
+    first = bisect.bisect_right(page.links, start, key=lambda link: link.start)
+    linked, at = 0, start
+    for link in page.links[max(0, first - 1) :]:
+        if link.start >= end:
+            break
+        linked += _written(page.text[max(at, link.start) : min(end, link.end)])
+        at = max(at, link.end)
+    return linked / max(1, _written(page.text[start:end]))
+
+
+def _written(text: str) -> int:
+    return len("".join(text.split()))
 
 
 def _joined(

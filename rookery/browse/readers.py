@@ -1,7 +1,7 @@
 """Reads many files into pages, in processes of their own where that is faster or safer.
 
-It knows nothing of indexes or archives. A file that hangs or kills its reader, or needs too much
-memory, costs that file and nothing else.
+The process that reads a file also prepares its passages for the index, the larger part of the work.
+A file that hangs or kills its reader, or needs too much memory, costs that file and nothing else.
 """
 
 import hashlib
@@ -20,6 +20,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from rookery.browse.index import IndexEntry, index_entries
 from rookery.records import Failed, Failure, Page
 
 Line: TypeAlias = "Connection[bytes, bytes]"
@@ -56,6 +57,8 @@ class Reading(msgspec.Struct, frozen=True, array_like=True):
     sha256: str = ""
     page: Page | None = None
     failure: Failure | None = None
+    entries: list[IndexEntry] = []
+    """the page's passages, for the index"""
 
 
 def read_all(jobs: Iterable[Job], limits: FileLimits, processes: int) -> Iterator[Reading]:
@@ -97,7 +100,8 @@ def read_file(job: Job, limits: FileLimits) -> Reading:
     except OSError as error:
         return Reading(job, failure=Failure(name, "unreadable", error.strerror or str(error)))
     try:
-        return Reading(job, sha256, page=_page(job, data))
+        page = _page(job, data)
+        return Reading(job, sha256, page, entries=index_entries(page))
     except Failed as failed:
         return Reading(job, sha256, failure=msgspec.structs.replace(failed.failure, what=name))
     except MemoryError:

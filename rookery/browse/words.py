@@ -1,15 +1,16 @@
 """Text as search terms: lower case, accents and endings removed, the same for page and question.
 
-It knows nothing of pages or indexes. The language is told from the script alone: Latin words are
-stemmed as English, the other alphabets by their most widespread language, and scripts that are
-written without spaces become pairs of characters.
+The language is told from the script alone: Latin words are stemmed as English, the other alphabets
+by their most widespread language, and scripts that are written without spaces become pairs of
+characters.
 """
 
-import itertools
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable
-from functools import cache
+from functools import cache, lru_cache
+from itertools import chain, pairwise
 
 import Stemmer
 
@@ -47,15 +48,20 @@ LONGEST = 60
 def terms(text: str) -> list[str]:
     """The search terms of a text, in order, repeated as they are."""
     folded = text.lower()
-    if folded.isascii():
-        return _stem("english", _ASCII_WORD.findall(folded))
-    return [term for word in _words(folded) for term in _terms_of(word)]
+    words = _ASCII_WORD.findall(folded) if folded.isascii() else _words(folded)
+    return list(chain.from_iterable(map(_terms_of, words)))
 
 
 def question_terms(text: str) -> list[str]:
     """The distinct terms of a question that say what it is about; all of them if none does."""
-    every = dict.fromkeys(terms(text))
-    return [term for term in every if term not in _question_stems()] or list(every)
+    return list(question_counts(text))
+
+
+def question_counts(text: str) -> Counter[str]:
+    """The terms of a question that say what it is about, in order, each with how often it is said;
+    all of its terms if none says that."""
+    every = Counter(terms(text))
+    return Counter({t: n for t, n in every.items() if t not in _question_stems()}) or every
 
 
 def keywords(question: str) -> list[str]:
@@ -67,7 +73,7 @@ def keywords(question: str) -> list[str]:
 def pairs(words: Iterable[str]) -> list[str]:
     """Neighbouring terms, question words left out: `pair("the blue sky")` is `["blue_sky"]`."""
     kept = [word for word in words if word not in _question_stems()]
-    return [f"{left}_{right}" for left, right in itertools.pairwise(kept)]
+    return [f"{left}_{right}" for left, right in pairwise(kept)]
 
 
 def reads_as_english(text: str) -> bool:
@@ -82,10 +88,13 @@ def _words(folded: str) -> list[str]:
     return _word_pattern().findall(unicodedata.normalize("NFC", plain))
 
 
-def _terms_of(word: str) -> list[str]:
+# Most words of a text have been seen before: looking them up is four times as fast as stemming
+# them, and nine tenths of the time in texts that are not ASCII throughout.
+@lru_cache(maxsize=1 << 16)
+def _terms_of(word: str) -> tuple[str, ...]:
     if _UNSPACED.search(word):
-        return [term for run in _UNSPACED.findall(word) for term in _bigrams(run)]
-    return _stem(_language(word), [word])
+        return tuple(term for run in _UNSPACED.findall(word) for term in _bigrams(run))
+    return (_stem(_language(word), word),)
 
 
 def _bigrams(run: str) -> list[str]:
@@ -97,9 +106,8 @@ def _language(word: str) -> str:
     return next((name for low, high, name in _ALPHABETS if low <= first <= high), "english")
 
 
-def _stem(language: str, words: list[str]) -> list[str]:
-    stems: list[str] = _stemmer(language).stemWords(words)
-    return [stem[:LONGEST] for stem in stems] if any(len(w) > LONGEST for w in words) else stems
+def _stem(language: str, word: str) -> str:
+    return str(_stemmer(language).stemWord(word))[:LONGEST]
 
 
 @cache
@@ -109,7 +117,7 @@ def _stemmer(language: str) -> Stemmer.Stemmer:
 
 @cache
 def _question_stems() -> frozenset[str]:
-    return QUESTION_WORDS | frozenset(_stem("english", sorted(QUESTION_WORDS)))
+    return QUESTION_WORDS | {_stem("english", word) for word in QUESTION_WORDS}
 
 
 @cache

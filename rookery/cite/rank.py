@@ -1,14 +1,14 @@
 """Passages and their sentences, ranked by how well they answer a question.
 
-It knows nothing of indexes or models: a passage comes with the score of the search that found it,
-and a better judge of likeness, where there is one, is passed in as a function.
+A passage comes with the score of the search that found it; a better judge of likeness, where there
+is one, is passed in as a function.
 """
 
 import bisect
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 
 import msgspec
 
@@ -205,23 +205,29 @@ def _place(sentence: Sentence) -> tuple[str, str, int]:
 
 
 SAME = 0.8
-"""share of three-word runs that two passages have in common when they say the same"""
+"""share of a passage's three-word runs that a better passage has too where it says nothing new"""
+_WORDS = re.compile(r"\w+")
 
 
 def _distinct(ranked: list[Passage]) -> list[Passage]:
-    """Near-duplicates left out, the better one kept."""
+    """Leave out each passage that repeats a better one.
+
+    It repeats one that has SAME of its three-word runs or, where it is shorter than three words,
+    all of its words next to one another. A longer passage does not repeat the short one it holds.
+    """
     kept: list[Passage] = []
-    seen: list[set[tuple[str, str, str]]] = []
+    seen: list[tuple[str, set[str]]] = []
     for passage in ranked:
-        runs = _runs(passage.page.text[passage.hit.start : passage.hit.end])
+        words = _WORDS.findall(passage.page.text[passage.hit.start : passage.hit.end].lower())
+        text, runs = f" {' '.join(words)} ", _runs(words)
         if not any(
-            runs and len(runs & other) >= SAME * min(len(runs), len(other)) for other in seen
+            len(runs & others) >= SAME * len(runs) if runs else text in other
+            for other, others in seen
         ):
             kept.append(passage)
-            seen.append(runs)
+            seen.append((text, runs))
     return kept
 
 
-def _runs(text: str) -> set[tuple[str, str, str]]:
-    words = text.lower().split()
-    return {(a, b, c) for (a, b), (_, c) in pairwise(pairwise(words))}
+def _runs(words: list[str]) -> set[str]:
+    return {" ".join(words[at : at + 3]) for at in range(len(words) - 2)}

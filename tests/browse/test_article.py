@@ -1,10 +1,12 @@
 """The choice of the article, on pages written for the purpose."""
 
 from itertools import product
+from pathlib import Path
 
 import pytest
 from growth import AT_MOST, growth_of
 
+import rookery.browse
 from rookery.browse.html import read_html
 from rookery.browse.read import plain, read
 from rookery.records import Page
@@ -144,3 +146,44 @@ def test_every_combination_of_wrappers_keeps_all_prose() -> None:
     for outer, inner in product(("div", "section", "main"), ("div", "article", "section")):
         found = page(f"<{outer}><{inner}>{BODY}</{inner}></{outer}>")
         assert plain(found) == "\n\n".join(PROSE), (outer, inner)
+
+
+@pytest.mark.parametrize(
+    ("markup", "is_furniture"),
+    [
+        ("<footer>{}</footer>", True),
+        ("<div class='site-footer'>{}</div>", True),
+        ("<div id=ftr>{}</div>", True),
+        ("<aside class='sponsor'><p>{}</p></aside>", True),
+        ("<div class='ad'><p>{}</p></div>", True),
+        ("<div class='cookie-consent'><p>{}</p></div>", True),
+        ("<div role='contentinfo'><p>{}</p></div>", True),
+        ("<ol class='commentlist'><li><p>{}</p></li></ol>", False),
+        ("<div class='social-comments'><p>{}</p></div>", False),
+        ("<aside class='footnotes'><p>{}</p></aside>", False),
+        ("<div class='shadow readable'><p>{}</p></div>", False),
+    ],
+)
+def test_markup_tells_furniture_from_what_else_is_outside_the_article(
+    markup: str, is_furniture: bool
+) -> None:
+    words = "Forty of them stood around a dead bird"
+    found = page(f"<body><div><div>{BODY}</div></div>{markup.format(words)}</body>")
+    (block,) = [each for each in found.blocks if found.text[each.start : each.end] == words]
+    assert block.furniture is is_furniture
+    assert all(not each.furniture for each in found.article())
+
+
+def test_an_element_that_holds_the_article_is_no_furniture() -> None:
+    for markup in ("<div class='ads menu'>{}</div>", "<div role=dialog>{}</div>"):
+        found = page(f"<body>{markup.format(f'<div class=post>{BODY}</div>')}</body>")
+        assert not any(each.furniture for each in found.blocks)
+
+
+def test_a_cookie_banner_that_was_taken_for_the_article_is_furniture() -> None:
+    """As on the home page of the bundled magazine, all of which is its article."""
+    path = Path(rookery.browse.__file__).parent / "corvids" / "index.html"
+    found = read(path.read_bytes(), "https://example.org/", "text/html")
+    furniture = [found.text[each.start : each.end] for each in found.article() if each.furniture]
+    notice = "We use cookies to remember that you have seen this notice about cookies."
+    assert furniture == [notice, "Cookie policy"]

@@ -13,6 +13,7 @@ import pytest
 
 from rookery.browse.archive import Archive
 from rookery.browse.folder import Folder, FolderLimits
+from rookery.browse.index import Index, index_entries
 from rookery.browse.readers import FileLimits, Job, Reading, read_all
 from rookery.browse.together import Together, contents_digest
 from rookery.records import Failed
@@ -332,6 +333,18 @@ def _all_there(folder: Folder, count: int) -> bool:
 
 
 @posix
+@pytest.mark.parametrize("processes", [0, 2])
+def test_who_reads_a_file_prepares_its_passages(place: Place, processes: int) -> None:
+    paths = [place.write("jay.html", "<p>The jay plants oaks.</p>"), place.write("bad.docx", "no")]
+    jobs = [Job(os.fsencode(path), path.as_uri()) for path in paths]
+    found = {each.job.url: each for each in read_all(jobs, FileLimits(), processes)}
+    page = found[paths[0].as_uri()].page
+    assert page is not None
+    assert found[paths[0].as_uri()].entries == index_entries(page)
+    assert found[paths[1].as_uri()].entries == []
+
+
+@posix
 def test_many_files_are_read_by_other_processes(place: Place) -> None:
     _many(place, 60)
     place.write("bad.docx", "no document")
@@ -361,7 +374,7 @@ def tell(done, total, what):
 
 try:
     with Archive(Path(archive)) as pages:
-        limits = FolderLimits(commit_seconds=0.1)
+        limits = FolderLimits(commit_bytes=40_000)
         Folder(Path(documents), pages, Path(cache), tell, limits).close()
     print("finished", flush=True)
 except Failed as failed:
@@ -390,6 +403,22 @@ def test_a_killed_indexer_is_made_good_by_the_next(place: Place, after: int) -> 
     assert _all_there(folder, 40)
     if after > 20:
         assert len(place.read) < 40, "what was committed before the kill is not done again"
+
+
+def test_work_is_made_lasting_after_so_many_bytes_of_files(place: Place) -> None:
+    """Twenty files of 904 bytes, each of which counts as 5,000: after each fourth, another reader
+    of the index sees them."""
+    for number in range(20):
+        place.write(f"{number:02}.txt", f"Raven number{number:02} croaks.".ljust(904, "."))
+    seen: list[int] = []
+
+    def look(done: int, total: int, what: str) -> None:
+        (inner,) = (place.cache / "folders").iterdir()
+        seen.append(len(Index(inner / "index")))
+
+    limits = FolderLimits(commit_bytes=20_000)
+    Folder(place.documents, place.archive, place.cache, look, limits).close()
+    assert seen == [done - done % 4 for done in range(1, 21)]
 
 
 @posix

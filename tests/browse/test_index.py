@@ -1,14 +1,23 @@
 """The index: found by words, scores comparable, what is removed is gone, what is written lasts."""
 
 import math
+import random
+from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from rookery.browse.index import SATURATION, TITLE_COUNT, Index
+import rookery.browse
+from rookery.browse.index import SATURATION, TITLE_COUNT, Index, index_entries
 from rookery.browse.passages import PassageSizes, headings_above, passages, sentences
+from rookery.browse.read import read
 from rookery.browse.words import terms
-from rookery.records import Block, Page
+from rookery.records import Block, Hit, Link, Page
+
+CORVIDS = Path(rookery.browse.__file__).parent / "corvids"
 
 
 def page(url: str, *paragraphs: str, title: str = "") -> Page:
@@ -92,7 +101,180 @@ def test_what_was_committed_is_there_for_the_next_process(tmp_path: Path) -> Non
     assert again.search("acorns", 1) == index.search("acorns", 1)
 
 
-def test_boilerplate_is_found_last() -> None:
+def index_of(pages: Sequence[Page], directory: Path | None = None) -> Index:
+    index = Index(directory)
+    for each in pages:
+        index.add(each)
+    index.commit()
+    return index
+
+
+@cache
+def corvid_pages() -> tuple[Page, ...]:
+    """The bundled pages, each twice, so that every score is that of two passages or more."""
+    files = sorted(path for path in CORVIDS.rglob("*.*htm*"))
+    return tuple(
+        read(path.read_bytes(), f"https://{site}.example/{path.name}", "text/html", "")
+        for path in files
+        for site in ("one", "two")
+    )
+
+
+@cache
+def corvid_index() -> Index:
+    return index_of(corvid_pages())
+
+
+@st.composite
+def corvid_queries(draw: st.DrawFn) -> str:
+    """Words in a row of a bundled page, boilerplate too, and words of any page."""
+    words = draw(st.sampled_from(corvid_pages())).text.split()
+    start = draw(st.integers(0, len(words) - 1))
+    run = words[start : start + draw(st.integers(1, 30))]
+    return " ".join(run + draw(st.lists(st.sampled_from(words), max_size=3)))
+
+
+@settings(deadline=None)  # the first call reads the pages
+@given(corvid_queries(), st.integers(1, 40), st.integers(1, 200))
+def test_the_first_k_are_the_same_for_every_k(query: str, k: int, more: int) -> None:
+    hits = corvid_index().search(query, k + more)
+    assert corvid_index().search(query, k) == hits[:k]
+    keys = [(-hit.score, hit.url, hit.start) for hit in hits]
+    assert keys == sorted(keys)
+    assert len({(hit.url, hit.start) for hit in hits}) == len(hits)
+
+
+def test_equal_passages_are_in_the_order_of_address_and_place(tmp_path: Path) -> None:
+    """However they were written: 40 equal pages of two equal passages each, in any order, in one
+    commit or several, by one thread (in memory) or as many as there are."""
+    text = "Crows remember faces for years. " * 4
+    pages = [page(f"{number:02}", "#One", text, "#One", text) for number in range(40)]
+    expected = [(each.url, start) for each in pages for start in (5, 12 + len(text))]
+    chance = random.Random(7)
+    for run in range(4):
+        index = Index(tmp_path / str(run) if run else None)
+        for number, each in enumerate(chance.sample(pages, len(pages))):
+            index.add(each)
+            if number % (9 * run + 1) == 5:
+                index.commit()
+        index.commit()
+        for k in (1, 7, 80, 100):
+            found = [(hit.url, hit.start) for hit in index.search("crows faces", k)]
+            assert found == expected[:k]
+
+
+def test_scores_do_not_depend_on_who_wrote_the_index(tmp_path: Path) -> None:
+    pages = list(corvid_pages())
+    random.Random(3).shuffle(pages)
+    other = Index(tmp_path)
+    for number, each in enumerate(pages):
+        other.add(each)
+        if number % 11 == 0:
+            other.commit()
+    other.commit()
+    for query in ("Why do crows bring gifts?", "memory of jays that hide food", corvid_text()):
+        assert other.search(query, 500) == corvid_index().search(query, 500)
+
+
+def corvid_text() -> str:
+    return corvid_pages()[4].text[:3000]
+
+
+BOILERPLATE = (
+    "© Tidings, a magazine about crows and their kin",
+    "We use cookies to remember that you have seen this notice",
+    "Peanuts by the sack! Brindle & Daughter deliver unsalted monkey nuts",
+    "This page was last changed by a volunteer. Disclaimers",
+    "About us · Imprint · Letters · Checklist",
+    "Advertisement", "all rights reserved", "Share this: Twitter Facebook Print",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("query", BOILERPLATE)
+def test_boilerplate_is_never_found(query: str) -> None:
+    """Not even by its own words, which stand on every page."""
+    signs = ("© Tidings", "We use cookies", "Peanuts by the sack", "last changed by", "Share this")
+    by_url = {each.url: each.text for each in corvid_pages()}
+    assert any(sign in text for sign in signs for text in by_url.values())
+    for hit in corvid_index().search(query, 1000):
+        assert not any(sign in by_url[hit.url][hit.start : hit.end] for sign in signs)
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("How many crows around a dead bird in the car park?", "about forty of them"),
+        ("When was the western scrub jay divided into two species?", "two species in 2016"),
+    ],
+)
+def test_comments_and_footnotes_are_found(query: str, words: str) -> None:
+    by_url = {each.url: each.text for each in corvid_pages()}
+    hits = corvid_index().search(query, 5)
+    assert any(words in by_url[hit.url][hit.start : hit.end] for hit in hits)
+
+
+def test_a_word_counts_as_often_as_the_query_says_it() -> None:
+    """By hand, with k3 = 3: said twice, a word weighs 4 * 2 / (3 + 2) = 1.6 times as much.
+
+    All passages have two words, none is a neighbour's, so that each scores its words' rarity, and
+    a word that two of three hold has the rarity ln(1 + 1.5 / 2.5), one that one holds ln(1 + 2.5 /
+    1.5).
+    """
+    texts = {"a": "raven walnut", "b": "magpie walnut", "c": "magpie button"}
+    index = index_of([page(url, text) for url, text in texts.items()])
+    common, rare = math.log(1 + 1.5 / 2.5), math.log(1 + 2.5 / 1.5)
+    once = {hit.url: hit.score for hit in index.search("walnut or button", 3)}
+    twice = {hit.url: hit.score for hit in index.search("walnut or button or walnut", 3)}
+    unit = 1 / SATURATION
+    assert once == pytest.approx(
+        {"a": unit * common / (common + rare), "b": unit * common / (common + rare),
+         "c": unit * rare / (common + rare)}, rel=1e-5,
+    )  # fmt: skip
+    total = 1.6 * common + rare
+    assert twice == pytest.approx(
+        {"a": unit * 1.6 * common / total, "b": unit * 1.6 * common / total,
+         "c": unit * rare / total}, rel=1e-5,
+    )  # fmt: skip
+
+
+@given(st.integers(1, 50))
+def test_a_query_said_again_and_again_scores_the_same(times: int) -> None:
+    (once,) = filled().search("acorns", 1)
+    (often,) = filled().search("acorns " * times, 1)
+    assert often.score == pytest.approx(once.score, rel=1e-5)
+
+
+def test_scores_hold_while_removed_passages_are_still_counted(tmp_path: Path) -> None:
+    """More removed than left: the rarity of a word must not become negative, nor the score."""
+    index = Index(tmp_path)
+    for number in range(30):
+        index.add(page(str(number), "The raven croaks."))
+    index.commit()
+    for number in range(1, 30):
+        index.remove(str(number))
+    index.commit()
+    (hit,) = index.search("raven", 3)
+    assert hit.url == "0"
+    assert 0 < hit.score <= 1
+
+
+@pytest.mark.parametrize("k", [0, -1])
+def test_nothing_is_found_where_nothing_is_wanted(k: int) -> None:
+    assert filled().search("crow", k) == []
+
+
+def test_entries_are_what_adding_a_page_adds() -> None:
+    split = Index()
+    for each in PAGES:
+        split.add_entries(each.url, index_entries(each))
+    split.commit()
+    query = "which bird hides acorns"
+    assert split.search(query, 5) == filled().search(query, 5)
+    stored = Hit.from_json(index_entries(PAGES[1])[0].hit)
+    assert (stored.url, stored.start, stored.end) == ("b", 0, len(PAGES[1].text))
+
+
+def test_what_is_outside_the_article_is_worth_half() -> None:
     text = "Crows remember faces for years. " * 4
     blocks = (
         Block(0, len(text), "paragraph", article=False),
@@ -140,6 +322,53 @@ def test_hidden_text_and_navigation_are_in_no_passage() -> None:
         Block(23, 46, "paragraph", hidden=True),
     )
     assert [(p.start, p.end) for p in passages(Page("u", "", text, blocks))] == [(6, 21)]
+
+
+def _blocks(*texts: str, **kind: bool) -> tuple[str, tuple[Block, ...]]:
+    """The texts one below the other, each a block."""
+    starts = [sum(len(text) + 2 for text in texts[:number]) for number in range(len(texts))]
+    blocks = [
+        Block(start, start + len(text), "paragraph", **kind)
+        for start, text in zip(starts, texts, strict=True)
+    ]
+    return "\n\n".join(texts), tuple(blocks)
+
+
+PROSE = "We saw about forty of them around one dead bird in the car park, and then they all left."
+
+
+@pytest.mark.parametrize(
+    "notice",
+    [
+        "Copyright 2019 by the Corvid Society, whose members wrote and drew all this.",
+        "Text and pictures (c) 2020 Corvid Society. No part may be used in any form without leave.",
+        "© Corvid Society, 12 Elm Road, which is glad of letters from readers about what they saw.",
+        "This website uses cookies so that it remembers what you have seen here.",
+        "Read our cookie policy to learn what we keep about those who visit us, and for how long.",
+        "Diese Seite verwendet Cookies, damit sie sich merkt, was Sie gesehen haben.",
+        "Sponsored: monkey nuts by the sack, unsalted, brought to your door before crows wake.",
+    ],
+)
+def test_notices_outside_the_article_are_in_no_passage(notice: str) -> None:
+    text, blocks = _blocks(notice, PROSE, article=False)
+    cut = passages(Page("u", "", text, blocks))
+    assert [text[each.start : each.end] for each in cut] == [PROSE]
+    text, blocks = _blocks(notice, PROSE)
+    (whole,) = passages(Page("u", "", text, blocks))
+    assert text[whole.start : whole.end] == text, "what the article says is left alone"
+
+
+def test_furniture_and_lists_of_links_are_in_no_passage() -> None:
+    text, blocks = _blocks(PROSE, article=False, furniture=True)
+    assert passages(Page("u", "", text, blocks)) == []
+    text, blocks = _blocks(PROSE, PROSE, article=False)
+    most = Link(0, len(PROSE) * 2 // 3, "https://a.example/")
+    (only,) = passages(Page("u", "", text, blocks, (most,)))
+    assert only.start == len(PROSE) + 2
+    text, blocks = _blocks("Ravens", "Jays", "Magpies")
+    links = tuple(Link(each.start, each.end, "https://a.example/") for each in blocks)
+    assert passages(Page("u", "", text, blocks, links)) == []
+    assert len(passages(Page("u", "", text, blocks, links[:2]))) == 1
 
 
 def test_headings_above_are_those_still_open() -> None:

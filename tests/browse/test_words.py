@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rookery.browse.words import LONGEST, keywords, pairs, question_terms, terms
+from rookery.browse.words import LONGEST, keywords, pairs, question_counts, question_terms, terms
 
 
 @pytest.mark.parametrize(
@@ -36,6 +36,12 @@ def test_a_question_keeps_what_it_is_about() -> None:
         "hide",
     ]
     assert question_terms("who are you") == ["who", "are", "you"]
+
+
+def test_a_question_keeps_how_often_it_says_a_word() -> None:
+    counts = question_counts("Do crows know a crow's face? The face of the crow?")
+    assert list(counts.items()) == [("crow", 3), ("know", 1), ("face", 2)]
+    assert question_counts("who are you, who?") == {"who": 2, "are": 1, "you": 1}
 
 
 def test_keywords_are_as_they_were_written() -> None:

@@ -113,6 +113,47 @@ def test_near_duplicates_are_shown_once_and_the_better_one_stays() -> None:
     assert len(ranked("How many acorns?", page("first", text), JAYS)) == 2
 
 
+def kept(*texts: str) -> list[str]:
+    """Which of these passages are shown, the first being the best."""
+    pages = [page(str(number), text) for number, text in enumerate(texts)]
+    hits = [
+        (each, Hit(each.url, "", "", each.digest, 0, len(each.text), 10.0 ** (7 - number)))
+        for number, each in enumerate(pages)
+    ]
+    return [passage.page.text for passage in rank("zebras", hits)]
+
+
+def test_a_short_passage_hides_no_other() -> None:
+    long = "Crows live for seven years or more, and some have reached nineteen in the wild."
+    assert kept("Crows", long, "Jays") == ["Crows", long, "Jays"]
+    assert kept("Seven years.", long) == ["Seven years.", long]
+    assert kept(long, "Seven years.", "Years seven.", "seven YEARS") == [long, "Years seven."]
+    assert kept("Crows live for seven years", long) == ["Crows live for seven years", long]
+    assert kept("乌鸦很聪明。", "喜鹊会认人。") == ["乌鸦很聪明。", "喜鹊会认人。"]
+
+
+_FEW_WORDS = st.lists(st.sampled_from("crow Crow jay nut egg".split()), min_size=1, max_size=9)
+
+
+@given(st.lists(_FEW_WORDS.map(" ".join), max_size=6))
+def test_what_is_shown_agrees_with_counting_by_hand(texts: list[str]) -> None:
+    """An oracle that compares all places of all passages, one by one."""
+
+    def repeats(text: str, better: str) -> bool:
+        ours, theirs = text.lower().split(), better.lower().split()
+        size = min(3, len(ours))
+        places = [ours[at : at + size] for at in range(len(ours) - size + 1)]
+        different = [run for n, run in enumerate(places) if run not in places[:n]]
+        there = [theirs[at : at + size] for at in range(len(theirs))]
+        return 5 * sum(run in there for run in different) >= 4 * len(different)
+
+    shown: list[str] = []
+    for text in texts:
+        if not any(repeats(text, better) for better in shown):
+            shown.append(text)
+    assert kept(*texts) == shown
+
+
 def test_a_likeness_that_is_passed_in_decides() -> None:
     asked = found("jay", JAYS, CROWS)
     wanted = "A jay may steal it."
