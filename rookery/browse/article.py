@@ -68,12 +68,15 @@ _FURNITURE_ROLE = re.compile(
     re.IGNORECASE,
 )
 _NOTICE_CLASS = re.compile(
-    r"(?:^|[ _-])(?:ads?|advert\w*|adsense|sponsor\w*|cookies?|consent|gdpr)(?:$|[ _-])"
+    r"(?:^|[ _-])(?:cookies?[_-]?(?:banner|bar|consent|law|notice|popup)|gdpr|adsense|"
+    r"advertisements?|consent[_-](?:banner|bar|notice|popup)|"
+    r"ad[_-](?:banner|container|slot|unit))(?:$|[ _-])"
 )
 _FURNITURE_CLASS = re.compile(
-    _NOTICE_CLASS.pattern + r"|(?:^|[ _-])(?:promo\w*|outbrain|taboola|banner|popup|newsletter|"
-    r"subscri\w*|breadcrumbs?|pagination|pager|masthead|colophon|copyright|foot|footer|ftr|menu|"
-    r"nav|navbar|navigation|share|sharing|sharedaddy|social|related|recommend\w*)(?:$|[ _-])"
+    _NOTICE_CLASS.pattern + r"|(?:^|[ _-])(?:ads?|advert\w*|sponsor\w*|cookies?|consent|promo\w*|"
+    r"outbrain|taboola|banner|popup|newsletter|subscri\w*|breadcrumbs?|pagination|pager|masthead|"
+    r"colophon|copyright|foot|footer|ftr|menu|nav|navbar|navigation|share|sharing|sharedaddy|social|"
+    r"related|recommend\w*)(?:$|[ _-])"
 )
 
 

@@ -180,6 +180,13 @@ def test_an_element_that_holds_the_article_is_no_furniture() -> None:
         assert not any(each.furniture for each in found.blocks)
 
 
+def test_a_part_of_the_article_about_cookies_is_no_furniture() -> None:
+    for markup in ("<h2 id=cookies>Cookies</h2>", "<section id=cookies><h2>Cookies</h2></section>"):
+        found = page(f"<body><div class=post>{BODY}{markup}<p>{PROSE[0]}</p></div></body>")
+        assert any(each.kind == "heading" for each in found.article())
+        assert not any(each.furniture for each in found.blocks), markup
+
+
 def test_a_cookie_banner_that_was_taken_for_the_article_is_furniture() -> None:
     """As on the home page of the bundled magazine, all of which is its article."""
     path = Path(rookery.browse.__file__).parent / "corvids" / "index.html"
