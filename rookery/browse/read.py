@@ -105,7 +105,7 @@ def _dispatch(
     if _by_magic(data) is not None:
         what = "a picture, an archive or a document of a type that is not read"
         raise failed(url, "unsupported_type", what)
-    raise failed(url, "binary", "binary, not text")
+    raise failed(url, "binary", "its bytes are not text")
 
 
 def sniff(data: bytes, url: str, content_type: str = "") -> str:

@@ -190,10 +190,31 @@ class Site:
         return self._scope.holds(address) or bool(moved and scope_of(moved[0]).holds(address))
 
     def _offline_crawl(self) -> FinishedCrawl:
-        crawl = self._stored()
-        if crawl is None:
+        if crawl := self._stored():
+            return crawl
+        former = self._last_crawl()
+        if former is None:
             detail = "this site was never crawled: ask once without --offline"
             raise Failed(Failure(self._start, "not_in_archive", detail))
+        waiting = "another process is indexing this site; waiting for it to finish"
+        with alone(self._place / "lock", lambda: self._progress(0, 0, waiting)):
+            return self._stored() or self._reindexed(former)
+
+    def _reindexed(self, former: FinishedCrawl) -> FinishedCrawl:
+        """Index the pages of a crawl again, from the archive: another version made its index."""
+        name = f"index-{time.time_ns()}"
+        crawl = msgspec.structs.replace(former, format=_format(), index=name)
+        texts = set[str]()
+        with self._building(name) as index:
+            with index_worded(self._place):
+                for url, digest in crawl.pages.values():
+                    page = None if digest in texts else self._archive.page(digest, url)
+                    if page is not None:
+                        texts.add(digest)
+                        index.add(page)
+                        self._progress(len(texts), len(crawl.pages), url)
+                index.commit()
+            self._publish(crawl)
         return crawl
 
     def _fresh_crawl(self) -> FinishedCrawl:
@@ -207,15 +228,23 @@ class Site:
 
     def _stored(self, age: float = float("inf")) -> FinishedCrawl | None:
         """The last finished crawl, if it is no older than `age` seconds and its index is whole."""
+        crawl = self._last_crawl()
+        if crawl is None or crawl.format != _format() or not -60 < time.time() - crawl.time <= age:
+            return None
         try:
-            crawl = msgspec.json.decode(
+            Index(self._place / crawl.index)
+        except (OSError, ValueError):
+            return None
+        return crawl
+
+    def _last_crawl(self) -> FinishedCrawl | None:
+        """The last finished crawl, whatever version of Rookery made it."""
+        try:
+            return msgspec.json.decode(
                 (self._place / "crawl.json").read_bytes(), type=FinishedCrawl
             )
-            Index(self._place / crawl.index)
         except (OSError, msgspec.DecodeError, ValueError):
             return None
-        fresh = -60 < time.time() - crawl.time <= age
-        return crawl if crawl.format == _format() and fresh else None
 
     def _crawled(self) -> FinishedCrawl:
         """Crawls now; an older crawl serves again where the site gives nothing."""

@@ -22,7 +22,7 @@ from rookery.cite.dense import missing
 from rookery.cite.verify import Verdict, verify
 from rookery.draft.batch import Answering, answer_all, answer_each, cores
 from rookery.draft.sides import BY as SIDES
-from rookery.records import Answer, Episode, Failed, Question, Record, digest_of
+from rookery.records import Answer, Episode, Failed, Failure, Question, Record, digest_of
 from rookery.serve.exits import ANSWERED, DECLINED, NO_ANSWER, NO_EVIDENCE, UNVERIFIED
 from rookery.serve.live import Live
 from rookery.serve.models import LOCAL, SCRIPT
@@ -69,6 +69,8 @@ class Answered(Record, frozen=True, omit_defaults=True):
     """what was searched and found, with --passages"""
     skipped: tuple[SkippedFiles, ...] = ()
     """files of the folders that were left out, by reason"""
+    failures: tuple[Failure, ...] = ()
+    """what could not be searched or opened, and why, where no answer could be given"""
 
 
 def ask(
@@ -427,7 +429,12 @@ def _answered(
 ) -> Answered:
     good = sum(verdict.verified for verdict in verdicts)
     counts = {"quotes": len(verdicts), "verified": good, **episode.counts()}
-    return Answered(episode.question, episode.answer, episode.stop, episode.by, counts, made_with)
+    answered = Answered(
+        episode.question, episode.answer, episode.stop, episode.by, counts, made_with
+    )
+    if episode.stop == "end":
+        return answered
+    return msgspec.structs.replace(answered, failures=episode.failures)
 
 
 def _exit(episode: Episode, verdicts: Sequence[Verdict]) -> int:

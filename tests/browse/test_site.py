@@ -1,5 +1,6 @@
 """A site as a library: what a crawl reaches, what bounds it, and what is used again."""
 
+import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -196,6 +197,22 @@ def test_offline_uses_a_crawl_of_any_age_and_never_the_network(web: Web) -> None
     with pytest.raises(Failed, match="not_in_archive"):
         site.fetch(web.url("/birds/deep/gone.html"))
     assert len(web.server.visits) == visits
+
+
+@pytest.mark.parametrize("harm", ["format", "index"])
+def test_offline_a_crawl_is_indexed_again_from_the_archive(web: Web, harm: str) -> None:
+    before = web.open().search("walnuts oaks", 9)
+    visits = len(web.server.visits)
+    (place,) = (web.cache / "sites").iterdir()
+    state = place / "crawl.json"
+    if harm == "format":
+        crawl = json.loads(state.read_text())
+        state.write_text(json.dumps({**crawl, "format": "0"}))
+    else:
+        next(place.glob("index-*/meta.json")).write_text("{")
+    assert web.open(offline=True).search("walnuts oaks", 9) == before
+    assert len(web.server.visits) == visits
+    assert web.open(offline=True).search("walnuts oaks", 9) == before, "and kept"
 
 
 @pytest.mark.parametrize("harm", ["state", "index"])

@@ -87,7 +87,7 @@ def test_what_is_no_text_is_refused_in_words_whatever_its_name(data: bytes) -> N
             read(data, f"file:///{name}")
         assert caught.value.failure.outcome in ("binary", "unsupported_type")
         assert caught.value.failure.detail in (
-            "binary, not text",
+            "its bytes are not text",
             "a picture, an archive or a document of a type that is not read",
         )
 

@@ -257,6 +257,10 @@ def test_a_folder_without_readable_files_is_no_evidence(run: Run, tmp_path: Path
     assert (code, out) == (4, "")
     assert "1 empty_library" in err
     assert "photo.png: a picture); HTML, PDF, DOCX, Markdown and text are read" in err
+    answered = Answered.from_json(run("ask", "Why?", "--in", tmp_path, "--json").out)
+    [failure] = answered.failures
+    assert failure.outcome == "empty_library"
+    assert "photo.png: a picture" in failure.detail
 
 
 def test_a_skipped_file_is_counted_with_the_answer(run: Run, tmp_path: Path) -> None:

@@ -118,7 +118,7 @@ def test_list_tells_what_each_index_is_of_and_every_store(run: Run, docs: Path) 
     skipped = index["skipped"]
     assert isinstance(skipped, list)
     assert [(Path(one["what"]).name, one["outcome"], one["detail"]) for one in skipped] == [
-        ("noise.txt", "binary", "binary, not text"),
+        ("noise.txt", "binary", "its bytes are not text"),
         ("photo.png", "unsupported_type", "a picture"),
     ]
     size = sum(path.stat().st_size for path in (cache_home() / "folders").rglob("*.*"))
@@ -131,7 +131,7 @@ def test_list_tells_what_each_index_is_of_and_every_store(run: Run, docs: Path) 
     assert "2 pages · 2 passages · " in out
     assert "1 binary, not text (noise.txt)" in out
     assert (
-        f"left out: {docs}/noise.txt: binary, binary, not text"
+        f"left out: {docs}/noise.txt: binary, its bytes are not text"
         in run("index", "list", "--skipped").out
     )
 

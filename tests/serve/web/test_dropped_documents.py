@@ -88,7 +88,7 @@ def test_a_file_of_the_same_name_takes_the_place_of_the_former(reader: Visit) ->
 
 BAD = (
     ("a.exe", b"MZ\x90\0", "a program: HTML, PDF, DOCX, Markdown and any kind of text are read"),
-    ("a", bytes(range(256)), "binary, not text: HTML, PDF"),
+    ("a", bytes(range(256)), "its bytes are not text: HTML, PDF"),
     ("a.pdf", b"%PDF-1.7 broken", "cannot be opened"),
     ("a.docx", b"PK\x03\x04 broken", "of a type that is not read: HTML, PDF"),
     ("b.txt", b"", "nothing in it"),
