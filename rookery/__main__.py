@@ -18,9 +18,9 @@ from rookery import __version__
 from rookery.records import Failed
 from rookery.serve.command_line import (
     CommandError,
+    CommandErrorDetail,
+    CommandErrorReport,
     CommandGroup,
-    ErrorDetail,
-    ErrorReport,
     run_command,
 )
 from rookery.serve.exits import ANSWERED, MISTAKES, NO_EVIDENCE, USAGE
@@ -478,7 +478,7 @@ def _failed(sentence: str, code: int) -> int:
         sys.stderr.write(f"rookery: {clean(sentence)}\n")
     if "--json" in sys.argv[1:]:
         with suppress(OSError):
-            report = ErrorReport(ErrorDetail(clean(sentence), code))
+            report = CommandErrorReport(CommandErrorDetail(clean(sentence), code))
             sys.stdout.write(as_json(report) + "\n")
             sys.stdout.flush()
     return code

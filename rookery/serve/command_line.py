@@ -26,17 +26,17 @@ class CommandError(Exception):
         self.exit_code = exit_code
 
 
-class ErrorDetail(Record, frozen=True):
+class CommandErrorDetail(Record, frozen=True):
     """What went wrong, in one sentence, and the exit code that goes with it."""
 
     message: str
     exit_code: int
 
 
-class ErrorReport(Record, frozen=True):
+class CommandErrorReport(Record, frozen=True):
     """What a command with --json prints in place of its result when it fails."""
 
-    error: ErrorDetail
+    error: CommandErrorDetail
 
 
 class CommandGroup(typer.Typer):

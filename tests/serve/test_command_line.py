@@ -15,7 +15,7 @@ from commands import CORVIDS, GIFTS, NOWHERE, Run, started, surroundings
 
 from rookery.__main__ import app
 from rookery.browse.places import bundled
-from rookery.serve.command_line import ErrorReport
+from rookery.serve.command_line import CommandErrorReport
 from rookery.serve.doctor import Finding
 
 FACES = bundled() / "faces.html"
@@ -118,7 +118,7 @@ def test_wrong_use_with_json_is_json_too(
     assert WRONG[arguments].lower() in plain.err.lower()
     assert plain.err.startswith("rookery: ")
     assert plain.err.count("\n") == 1
-    said = ErrorReport.from_json(json_too.out).error
+    said = CommandErrorReport.from_json(json_too.out).error
     assert f"rookery: {said.message}\n" == json_too.err
     assert said.exit_code == 2
 
