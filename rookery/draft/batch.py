@@ -5,15 +5,17 @@ How a question is answered is a function, passed in by name so that every proces
 
 import os
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from io import FileIO
 from itertools import islice
-from multiprocessing import active_children, get_context, parent_process
+from multiprocessing import parent_process
+from multiprocessing.context import SpawnContext, SpawnProcess
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import msgspec
 
@@ -49,9 +51,9 @@ def answer_all(
     """
     done = resume(out, questions)
     progress(done)
-    with out.open("ab", buffering=0) as lines:
-        answers = answer_each(questions[done:], make, workers, threads)
-        for number, line in enumerate(answers, done + 1):
+    each = answer_each(questions[done:], make, workers, threads)
+    with closing(each), out.open("ab", buffering=0) as lines:
+        for number, line in enumerate(each, done + 1):
             with _naming(out):
                 _write(lines, line.encode() + b"\n")
             progress(number)
@@ -118,14 +120,14 @@ def answer_each(
     make: Callable[[], Answering],
     workers: int,
     threads: bool = False,
-) -> Iterator[str]:
-    """The line of each question in order, made as `answer_all` says."""
+) -> Generator[str, None, None]:
+    """The line of each question in order, made as `answer_all` says. Closing it ends the work."""
     if workers < 2 or len(questions) < 2:
         answering = make()
         yield from (answering(question) for question in questions)
         return
-    others = set(active_children())
-    pool: Executor = ThreadPoolExecutor(workers) if threads else _processes(make, workers)
+    started = _StartedProcesses()
+    pool: Executor = ThreadPoolExecutor(workers) if threads else _processes(make, workers, started)
     answer = make() if threads else _answer
     waiting = iter(questions)
     under_way = [pool.submit(answer, q) for q in islice(waiting, workers * _AHEAD)]
@@ -138,14 +140,31 @@ def answer_each(
         raise ChildProcessError(WORKER_DIED) from error
     except BaseException:
         pool.shutdown(wait=False, cancel_futures=True)
-        for worker in set(active_children()) - others:
+        for worker in started.processes:
             worker.kill()  # it may be waiting for a slow server, and nobody for its answer
+        for worker in started.processes:
+            worker.join()
         raise
 
 
-def _processes(make: Callable[[], Answering], processes: int) -> Executor:
-    spawn = get_context("spawn")
-    return ProcessPoolExecutor(processes, spawn, initializer=_start, initargs=(make,))
+class _StartedProcesses(SpawnContext):
+    """Start processes anew, and keep them, so that a pool's own can be ended and no others."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.processes: list[SpawnProcess] = []
+
+    # A class in SpawnContext, which a pool calls like this method.
+    def Process(self, *given: Any, **named: Any) -> SpawnProcess:  # type: ignore[override]  # noqa: N802
+        """Make a process and keep it."""
+        self.processes.append(SpawnProcess(*given, **named))
+        return self.processes[-1]
+
+
+def _processes(
+    make: Callable[[], Answering], processes: int, started: _StartedProcesses
+) -> Executor:
+    return ProcessPoolExecutor(processes, started, initializer=_start, initargs=(make,))
 
 
 def _start(make: Callable[[], Answering]) -> None:

@@ -5,7 +5,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -207,11 +207,12 @@ def _answer_all(
         make, at_once = (lambda: partial(_line, session, made_with)), session.models().at_once
     with Meter(err, "answering") as meter:
         if out is None:
-            for number, line in enumerate(answer_each(wanted, make, at_once, threads), 1):
-                sys.stdout.write(line + "\n")
-                sys.stdout.flush()
-                tally.add(line)
-                meter(number, len(wanted))
+            with closing(answer_each(wanted, make, at_once, threads)) as lines:
+                for number, line in enumerate(lines, 1):
+                    sys.stdout.write(line + "\n")
+                    sys.stdout.flush()
+                    tally.add(line)
+                    meter(number, len(wanted))
             return 0, tally
 
         def progress(done: int) -> None:
@@ -219,8 +220,8 @@ def _answer_all(
 
         done = answer_all(wanted, out, make, at_once, progress, threads)
     if out.is_file():  # of a device or a pipe, what went there is gone
-        with out.open("rb") as lines:
-            for saved in lines:
+        with out.open("rb") as whole:
+            for saved in whole:
                 tally.add(saved)
     return done, tally
 

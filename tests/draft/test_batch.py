@@ -1,15 +1,18 @@
 """A batch: in order, on several processes, and the same file however often it was killed."""
 
+import gc
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from rookery.draft.batch import Answering, answer_all, resume
+from rookery.draft.batch import Answering, answer_all, answer_each, resume
 from rookery.records import Question
 
 QUESTIONS = [Question(str(n), f"Question {n}?") for n in range(40)]
@@ -77,6 +80,26 @@ def test_an_error_keeps_what_was_written_before_it(tmp_path: Path, whole: bytes)
     with pytest.raises(ValueError, match="question 5 cannot be answered"):
         answer_all(QUESTIONS, out, make_failing, 2)
     assert out.read_bytes() == b"".join(whole.splitlines(keepends=True)[:5])
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_a_failed_batch_ends_its_own_processes_and_no_others() -> None:
+    with pytest.raises(OSError, match="/dev/full") as failed:
+        answer_all(QUESTIONS, Path("/dev/full"), make_slow, 2)
+    until = time.monotonic() + 60
+    while multiprocessing.active_children() and time.monotonic() < until:
+        time.sleep(0.01)  # whoever else waits for them may not have said yet that they ended
+    assert multiprocessing.active_children() == []
+    abandoned = answer_each(QUESTIONS, make_slow, 2)
+    next(abandoned)
+    own = set(multiprocessing.active_children())
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as other:
+        process = other.submit(os.getpid).result()
+        del failed, abandoned
+        gc.collect()
+        assert other.submit(os.getpid).result() == process
+    for worker in own:
+        worker.join()
 
 
 KILLED = """
