@@ -55,8 +55,8 @@ class StoredIndex(Record, frozen=True):
 
 def list_indexes(cache: Path) -> list[StoredIndex]:
     """Every index below `cache`, the one used last first."""
-    found = [_describe(directory) for directory in _directories(cache)]
-    return sorted(found, key=lambda index: index.used, reverse=True)
+    newest_first = sorted(_directories(cache), key=_last_used, reverse=True)
+    return [_describe(directory) for directory in newest_first]
 
 
 def index_directory(cache: Path, index: StoredIndex) -> Path:
@@ -114,9 +114,13 @@ def _directories(cache: Path) -> Iterator[Path]:
                     yield directory
 
 
+def _last_used(directory: Path) -> float:
+    note = directory / NOTE
+    return (note if note.exists() else directory).stat().st_mtime
+
+
 def _describe(directory: Path) -> StoredIndex:
-    note = read_note(directory)
-    used = (directory / NOTE if note else directory).stat().st_mtime
+    note, used = read_note(directory), _last_used(directory)
     note = note or IndexNote(KINDS[directory.parent.name], (), used)
     paths = [unquote_to_bytes(urlsplit(address).path) for address in note.addresses]
     places = note.addresses

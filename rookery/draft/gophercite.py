@@ -13,6 +13,7 @@ import msgspec
 from rookery.browse.locate import locate
 from rookery.browse.passages import sentences
 from rookery.browse.view import neutral
+from rookery.cite.elision import is_too_short
 from rookery.cite.rank import Observer, RankWeights, Similarity, rank
 from rookery.cite.repair import RepairSettings, repair
 from rookery.cite.syntax import BadSyntax, parse_inline
@@ -64,9 +65,9 @@ def gophercite(
 
     The pages take turns, so that N should exceed their number. `hold` keeps the policy to words of
     the page while it writes. Without a page the policy is not asked. A sample whose syntax is bad,
-    whose title is another page's or whose quote is not on the page is no answer (GopherCite,
-    appendix F.1); a quote that is nearly the page's becomes the page's own words where nothing
-    that matters differs. `observe` is told the ranked passages.
+    whose title is another page's or whose quote is not on the page, or too short, is no answer
+    (GopherCite, appendix F.1); a quote that is nearly the page's becomes the page's own words where
+    nothing that matters differs. `observe` is told the ranked passages.
     """
     gathered = gather(question.text, library, settings.limits)
     places = best_pages(question, gathered, similarity, settings, observe)
@@ -104,8 +105,10 @@ def best_pages(
     """The pages with the best passages, and where on each the best one begins."""
     ranked = rank(question.text, gathered.found, similarity, settings.weights)
     observe(ranked)
-    places = {one.page.url: (one.page, one.hit.start) for one in reversed(ranked)}
-    return list(reversed(places.values()))[: settings.pages]
+    places: dict[str, tuple[Page, int]] = {}
+    for one in ranked:
+        places.setdefault(one.page.url, (one.page, one.hit.start))
+    return list(places.values())[: settings.pages]
 
 
 class Shown(NamedTuple):
@@ -139,6 +142,9 @@ def showing(
         answer = parse_inline(text, [page], find)
         if settings.quotes and len(answer.quotes) > settings.quotes:
             raise BadSyntax(f"it has {len(answer.quotes)} quotes, more than {settings.quotes}")
+        for quote in answer.quotes:
+            if is_too_short(page.text, quote.start, quote.end):
+                raise BadSyntax(f"its quote “{quote.text}” is too short to mean anything")
         return answer
 
     start, end = truncated(page, found, settings)

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 INDEXED = 64
 """pages that are kept ready for quoting; each takes about 45 bytes for a byte of its text"""
 
+QUOTING = Shape(shortest=30)
+"""for a model on this machine: a quote of about three words or more. As a grammar it would end some
+texts in the middle of a quote: servers do not see that too few characters are left."""
+
 Hold = Callable[[Sequence[tuple[str, str]]], Policy]
 """From the documents (title, text) of a prompt to a policy that can only write claims with quotes
 of them; or, where nothing holds it to these, to the policy as it is."""

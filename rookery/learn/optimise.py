@@ -48,8 +48,8 @@ class Optimising(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         if not 0 < self.rate < math.inf or not 0 <= self.warmup <= 1 or not 0 <= self.average < 1:
             raise ValueError("rate must be more than 0; warmup and average are shares from 0 to 1")
-        if not all(0 <= beta < 1 for beta in self.betas) or not 0 < self.epsilon < math.inf:
-            raise ValueError("betas must be from 0 to below 1, epsilon more than 0")
+        if not all(0 <= beta < 1 for beta in self.betas) or not 0 <= self.epsilon < math.inf:
+            raise ValueError("betas must be from 0 to below 1, epsilon 0 or more")
         if not 0 <= self.decay < math.inf or (self.clip is not None and not self.clip > 0):
             raise ValueError("decay must be 0 or more; clip more than 0, or nothing is learnt")
 

@@ -197,6 +197,14 @@ def _path(url: str) -> tuple[str, ...]:
     return PurePosixPath(unquote(path)).parts or ("",)
 
 
+def _is_copy_served_here(quote: Quote) -> bool:
+    """Whether the address is that of the stored copy at a Rookery server on this machine, which
+    names a version by its digest and no other source."""
+    address = urlsplit(quote.url)
+    on_this_machine = address.hostname in ("localhost", "127.0.0.1", "::1")
+    return on_this_machine and address.path == f"/pages/{quote.digest}"
+
+
 class CheckedSources:
     """The pages of given documents, of the archive, and, where asked for, as they are now."""
 
@@ -216,8 +224,8 @@ class CheckedSources:
         """The version that a quote names, read from its address; else the nearest to it."""
         now = self._opened(quote.url)
         archived = self._session.archive.find_quoted(quote)
-        if archived is not None and archived.url == quote.url:
-            return archived
+        if archived is not None and (archived.url == quote.url or _is_copy_served_here(quote)):
+            return msgspec.structs.replace(archived, url=quote.url)
         here = [*([now] if now else []), *self._given.at_address(quote.url)]
         for page in here:
             if page.digest == quote.digest:

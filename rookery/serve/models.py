@@ -14,7 +14,7 @@ import msgspec
 from rookery.browse.recording import Recording
 from rookery.draft.aloud import Aloud
 from rookery.draft.endpoint import Endpoint, endpoint_for, key_of, read_endpoints
-from rookery.draft.held import Holding, by_tokens, free, hold_for
+from rookery.draft.held import QUOTING, Holding, by_tokens, free, hold_for
 from rookery.draft.remote import Model, Remote
 from rookery.draft.script import Script
 from rookery.draft.spending import Cap, Spending
@@ -161,7 +161,7 @@ class Models:
         local = self.model("write")
         assert isinstance(local, Local)
         with self._turn:
-            self._grammar = self._grammar or Grammar(local.vocabulary)
+            self._grammar = self._grammar or Grammar(local.vocabulary, QUOTING)
         return Holding(by_tokens(model, self._grammar, HELD))
 
     def _aloud(self, model: Model) -> Model:

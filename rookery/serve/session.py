@@ -18,7 +18,7 @@ from rookery.browse.archive import Archive
 from rookery.browse.fetch import Fetcher
 from rookery.browse.folder import Folder
 from rookery.browse.folder import Progress as Reading
-from rookery.browse.places import is_url, open_library, path_of
+from rookery.browse.places import bundled, is_url, open_library, path_of
 from rookery.browse.rules import Rules
 from rookery.browse.selection import Selection, SkippedFiles, count_skipped
 from rookery.browse.site import Site, SiteLimits
@@ -159,9 +159,13 @@ class Session:
         return site
 
     def count_skipped(self) -> tuple[SkippedFiles, ...]:
-        """The files of the folders that are left out, by reason; none before they are opened."""
+        """The files of the folders that are left out, by reason; none before they are opened.
+
+        What is not read of the bundled pages is left unsaid: it is nobody's document.
+        """
         if self._library is not None and self._counted is None:
-            self._counted = count_skipped(getattr(self._library, "skipped", ()))
+            skipped, ours = getattr(self._library, "skipped", ()), str(bundled())
+            self._counted = count_skipped(one for one in skipped if not one.what.startswith(ours))
         return self._counted or ()
 
     def fetcher(self) -> Fetcher:

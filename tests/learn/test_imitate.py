@@ -91,7 +91,7 @@ def held(place: Place, reached: Imitated, out: Path) -> list[Example]:
 def test_it_learns_to_browse_as_it_was_shown(place: Place, tmp_path: Path) -> None:
     out, told = tmp_path / "out", []
     reached = imitate(
-        settings(place, epochs=2, asked=100),
+        settings(place, epochs=3, asked=100),
         out,
         lambda step, steps, measured: told.append((step, steps)),
     )

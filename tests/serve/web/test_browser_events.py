@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from little import Little, html
 
 from rookery.browse.browser import Views
-from rookery.browse.quoting import find_quote
+from rookery.browse.quoting import WindowText, find_quote
 from rookery.browse.rules import Rules
 from rookery.browse.window import View
 from rookery.judge import events, meaning
@@ -236,8 +236,8 @@ def test_a_span_is_named_exactly_or_not_at_all(lines: list[str], data: st.DataOb
         command = command_for(page, opened.finder, window, parts, span)
     except NotNamed:
         return
-    named = find_quote(opened.finder, command.removeprefix("Quote: "), window.start)
-    assert named == span
+    words = command.removeprefix("Quote: ")
+    assert find_quote(opened.finder, words, window.start, WindowText(page, parts)) == span
     seen = "".join(text[part.start : part.end] for part in parts)
     inside = "".join(text[slice(*span)].split())
     assert inside in "".join(seen.split())
