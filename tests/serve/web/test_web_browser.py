@@ -3,15 +3,19 @@
 import random
 import re
 from collections.abc import Iterator
+from itertools import count
 from typing import Literal
 
 import pytest
 from playwright.sync_api import Page, expect
+from sqlalchemy import select
 from visits import BESIDE, CLEAR, FORMS_HERE, JUSTIFICATION, item
 from windows import Seen, Site, flaws
 
 from rookery.judge import handing_in, handout
 from rookery.judge.forms import FORMS
+from rookery.judge.handout import whole_of
+from rookery.judge.tables import items
 from rookery.judge.work import Gold
 
 HEAVIEST = 60 * 1024
@@ -210,8 +214,17 @@ def test_what_is_selected_becomes_a_claim_that_is_exactly_that(site: Site) -> No
         assert seen.said == []
 
 
+def spared(site: Site) -> str:
+    """A name for somebody of whom no item requires all parts, as one in ten does."""
+    with site.opened.store.reading() as connection:
+        ids = list(connection.scalars(select(items.c.id)))
+    names = (f"plain{number}" for number in count())
+    return next(name for name in names if not any(whole_of(item, name) for item in ids))
+
+
 def test_every_step_works_with_scripts_off(site: Site) -> None:
-    with site.window("plain", java_script_enabled=False) as seen:
+    name = spared(site)
+    with site.window(name, java_script_enabled=False) as seen:
         page = seen.page
         address = begin(page, "compare")
         for _ in range(3):
@@ -227,7 +240,7 @@ def test_every_step_works_with_scripts_off(site: Site) -> None:
         page.locator("[name=overall][value='-2']").check()
         page.get_by_role("button", name="Hand it in").click()
         page.wait_for_url("**said=done*")
-        (judgement,) = handing_in.judged(site.opened.store, "plain", 9)
+        (judgement,) = handing_in.judged(site.opened.store, name, 9)
         assert judgement.item == address.rpartition("/")[2]
         assert {"unsupported", "coherence", "overall", "claims"} <= set(judgement.filled)
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import axe_playwright_python
 from listening import listening
-from playwright.sync_api import Browser, BrowserContext, Dialog, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Dialog, Page, expect, sync_playwright
 from starlette.applications import Starlette
 from visits import Opened
 
@@ -22,6 +22,7 @@ AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js").read_text(enc
 LEVELS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 PATIENCE = 60_000
 """milliseconds that an element may take to come"""
+expect.set_options(timeout=PATIENCE)
 
 
 class Seen(NamedTuple):
