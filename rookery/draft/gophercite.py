@@ -74,7 +74,10 @@ def gophercite(
     if not places:
         return Episode(question, BY, stop="no_evidence", failures=gathered.failures)
     repairs: dict[Quote, float] = {}
-    shown = [showing(question, page, found, settings, repairs) for page, found in places]
+    shown = [
+        _refusing_short_quotes(showing(question, page, found, settings, repairs), page)
+        for page, found in places
+    ]
     turns = cycle(shown)
 
     def sample(n: int) -> Iterator[Draft]:
@@ -88,6 +91,19 @@ def gophercite(
     quotes = episode.answer.quotes if episode.answer else ()
     marked = tuple(_marked(quote, repairs[quote]) for quote in quotes if quote in repairs)
     return msgspec.structs.replace(episode, failures=(*episode.failures, *marked))
+
+
+def _refusing_short_quotes(shown: "Shown", page: Page) -> "Shown":
+    """The same, but that an answer whose quote is too short to mean anything is read as none."""
+
+    def read(text: str) -> Answer:
+        answer = shown.read(text)
+        for quote in answer.quotes:
+            if is_too_short(page.text, quote.start, quote.end):
+                raise BadSyntax(f"its quote “{quote.text}” is too short to mean anything")
+        return answer
+
+    return shown._replace(read=read)
 
 
 def _marked(quote: Quote, score: float) -> Failure:
@@ -142,9 +158,6 @@ def showing(
         answer = parse_inline(text, [page], find)
         if settings.quotes and len(answer.quotes) > settings.quotes:
             raise BadSyntax(f"it has {len(answer.quotes)} quotes, more than {settings.quotes}")
-        for quote in answer.quotes:
-            if is_too_short(page.text, quote.start, quote.end):
-                raise BadSyntax(f"its quote “{quote.text}” is too short to mean anything")
         return answer
 
     start, end = truncated(page, found, settings)
