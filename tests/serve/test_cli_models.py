@@ -248,7 +248,7 @@ def test_a_server_that_keeps_to_grammars_quotes_word_for_word(
             f'[write]\nmodel = "tiny"\nbase_url = "{server.base_url}"\ngrammars = "{server_of}"\n'
         )
         # Of words by chance few are long enough to mean anything.
-        many = ("-n", "64")
+        many = ("-n", "200")
         by_model = ("--json", "--method", "gophercite", "--endpoints", tmp_path / "e.toml", *many)
         live = run("ask", GIFTS, *CORVIDS, *by_model)
         again = run("ask", GIFTS, *CORVIDS, *by_model, "--offline")
