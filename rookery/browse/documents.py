@@ -202,7 +202,7 @@ def _record_spans(text: str) -> list[tuple[tuple[int, int], list[str]]]:
 
 
 def _names_all(cells: Sequence[str]) -> bool:
-    """Whether a row looks like the names of columns: all there, all different, no values."""
+    """Tell whether a row looks like the names of columns: all there, all different, no values."""
     names = [cell.strip() for cell in cells]
     return (
         len(names) > 1

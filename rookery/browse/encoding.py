@@ -50,7 +50,7 @@ _WORD = re.compile(r"[^\W_]+")
 
 
 def is_text(data: bytes) -> bool:
-    """Whether `data` is text, in any encoding that `decode` finds. Empty data are.
+    """Tell whether `data` is text, in any encoding that `decode` finds. Empty data are.
 
     Random bytes pass by chance where they are very few, because nothing tells a few printable
     characters from text: 4 in 10 single bytes, 1 in 12 of four, 1 in 400 of eight, 1 in 1,000 of
@@ -73,7 +73,7 @@ def is_text(data: bytes) -> bool:
 
 
 def _is_clean(text: str) -> bool:
-    """Whether hardly any character is unassigned, private, a control or not decoded."""
+    """Tell whether hardly any character is unassigned, private, a control or not decoded."""
     sample = text[:SAMPLE]
     kinds = Counter(map(unicodedata.category, sample))
     bad = kinds["Cn"] + kinds["Co"] + kinds["Cs"] + sample.count("\ufffd")
@@ -106,7 +106,7 @@ def _is_utf_8(sample: bytes) -> bool:
 
 
 def _reads_as_utf_16(text: str) -> bool:
-    """Whether nearly all characters are of one alphabet, or of one East Asian character set.
+    """Tell whether nearly all characters are of one alphabet, or of one East Asian character set.
 
     Any two bytes are a character of UTF-16, but of the 65,536 an alphabet has one part in 256 and
     the characters in common use of a language one in five to nine.
@@ -139,7 +139,7 @@ def _is_damaged_utf_8(data: bytes) -> bool:
 
 
 def _is_legacy_text(data: bytes) -> bool:
-    """Whether these bytes, which are no UTF-8, read as text in an older encoding."""
+    """Tell whether these bytes, which are no UTF-8, read as text in an older encoding."""
     sample = _around_high_bytes(data)
     high = len(sample) - len(sample.decode("ascii", "ignore"))
     if high <= _MOST_ACCENTS * len(sample) and len(sample) >= _SHORT:
@@ -156,7 +156,7 @@ def _is_legacy_text(data: bytes) -> bool:
 
 
 def _is_of_one_script(text: str) -> bool:
-    """Whether nearly all that is beyond ASCII are letters of one script, in common use."""
+    """Tell whether nearly all that is beyond ASCII are letters of one script, in common use."""
     beyond = [character for character in text if not character.isascii()]
     if any("\u2e80" <= character <= "\uffef" for character in beyond):
         return _share_in_use("".join(beyond)) >= _ONE_SCRIPT
@@ -172,7 +172,7 @@ def _script(letter: str) -> int:
 
 
 def _is_wordy(text: str) -> bool:
-    """Whether the text is mostly letters, in words of one script and of a regular case."""
+    """Tell whether the text is mostly letters, in words of one script and of a regular case."""
     words = _WORD.findall(text)
     odd = sum(len(word) for word in words if not _is_regular(word))
     letters = sum(map(len, words))

@@ -64,7 +64,7 @@ class Changes(NamedTuple):
     """what is left out; None where that is what is recorded"""
 
     def __bool__(self) -> bool:
-        """Whether there is anything to do."""
+        """Tell whether there is anything to do."""
         return bool(self.fresh or self.gone or self.skipped is not None)
 
 

@@ -73,7 +73,7 @@ def passages(page: Page, sizes: PassageSizes = PassageSizes()) -> list[Passage]:
 
 
 def _is_prose(page: Page, block: Block, sizes: PassageSizes) -> bool:
-    """Whether a block outside the article may be worth quoting."""
+    """Tell whether a block outside the article may be worth quoting."""
     return (
         block.end - block.start >= sizes.prose
         and not _NOTICE.search(page.text[block.start : block.end])

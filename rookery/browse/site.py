@@ -1,7 +1,6 @@
 """A library of the pages below one web address: crawled once, within bounds, then searched.
 
-A crawl builds a new index beside the one in
-use and takes its place only when it is complete.
+A crawl builds a new index beside the one in use and takes its place only when it is complete.
 """
 
 import re

@@ -77,7 +77,7 @@ def pairs(words: Iterable[str]) -> list[str]:
 
 
 def reads_as_english(text: str) -> bool:
-    """Whether as many of its words are English function words as in English prose."""
+    """Tell whether as many of its words are English function words as in English prose."""
     # One letter is a word in too many languages.
     said = re.findall(r"\w\w+", text.lower())
     return sum(word in QUESTION_WORDS for word in said) >= ENGLISH * len(said) > 0

@@ -213,7 +213,7 @@ _OPENING_WORDS = frozenset(
 
 
 def _opens_a_sentence(text: str, at: int, word: str) -> bool:
-    """Whether the capital of a common word is only that of a sentence's first word."""
+    """Tell whether the capital of a common word is only that of a sentence's first word."""
     common = word == word.capitalize() and word.casefold() in _OPENING_WORDS
     return word == "I" or (common and _begins_a_sentence(text, at))
 
@@ -236,7 +236,7 @@ def _is_name(word: str) -> bool:
 
 
 def _is_named_elsewhere(text: str, word: str) -> bool:
-    """Whether the word has its capital inside a sentence, too."""
+    """Tell whether the word has its capital inside a sentence, too."""
     return re.search(rf"(?<=[a-z,] ){re.escape(word)}\b", text) is not None
 
 

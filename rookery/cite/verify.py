@@ -49,12 +49,12 @@ class Verdict(Record, frozen=True):
 
     @property
     def verified(self) -> bool:
-        """Whether the quote is the slice of the page that it names, and says something."""
+        """Tell whether the quote is the slice of the page that it names, and says something."""
         return self.outcome == "verified"
 
     @property
     def verbatim(self) -> bool:
-        """Whether it is that slice, be it too short to say anything."""
+        """Tell whether it is that slice, be it too short to say anything."""
         return self.outcome in ("verified", "too_short")
 
 
@@ -75,7 +75,7 @@ class ClaimedVerdict(Record, frozen=True):
 
     @property
     def verified(self) -> bool:
-        """Whether the string stands in its source, without gaps."""
+        """Tell whether the string stands in its source, without gaps."""
         return self.outcome == "verified"
 
 

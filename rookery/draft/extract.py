@@ -259,7 +259,7 @@ def _supports(question: str, sentence: Sentence, other: Sentence) -> bool:
 
 
 def _says_something(sentence: Sentence, longest: int) -> bool:
-    """Whether its quote would be long enough to be verified."""
+    """Tell whether its quote would be long enough to be verified."""
     quote = _quote(sentence, longest)
     return not is_too_short(sentence.page.text, quote.start, quote.end)
 

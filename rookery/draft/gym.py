@@ -76,7 +76,7 @@ class UnicodeText(gymnasium.spaces.Text):
         return np.int32(ord(char))
 
     def contains(self, x: Any) -> bool:
-        """Whether it is a text, and not too long."""
+        """Tell whether it is a text, and not too long."""
         return isinstance(x, str) and len(x) <= self.max_length
 
     def sample(self, mask: Any = None, probability: Any = None) -> str:

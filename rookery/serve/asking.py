@@ -227,7 +227,7 @@ def _answer_all(
 
 
 def _is_standard_output(out: Path) -> bool:
-    """Whether `out` is `-` or another name of standard output, such as /dev/stdout."""
+    """Tell whether `out` is `-` or another name of standard output, such as /dev/stdout."""
     if str(out) == "-":
         return True
     try:
