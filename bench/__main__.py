@@ -1,9 +1,9 @@
-"""`python -m bench [NAME ...] [--small] [--tables]`: run the benches, then write docs/figures.md.
+"""`python -m bench [NAME ...] [--small] [--tables]`: run benchmarks, then write docs/figures.md.
 
 Each runs in a process of its own, so that none warms another's caches. One that lacks data, a
 package or a program is skipped with a sentence, and its last figures stay. A small round takes
-seconds a bench, needs no data, and prints its tables instead of writing them anywhere: it shows
-that the code runs, and measures nothing.
+seconds per benchmark, needs no data, and prints its tables instead of writing them: it checks that
+the code runs, and its figures mean nothing.
 """
 
 import argparse
@@ -19,8 +19,9 @@ from bench import figures, report, small
 NAMES = [name for name, *_ in figures.SECTIONS]
 
 
-def run(name: str, home: str) -> bool:
-    """Whether this bench ran, or was skipped; `home` is the folder of a small round."""
+def run_bench(name: str, home: str) -> bool:
+    """Run one benchmark in a new process; return False if it failed (skipped is not failed). `home`
+    is the folder of a small round, or empty."""
     print(f"\n== {name}", flush=True)
     command = [sys.executable, "-m", f"bench.{name}"]
     environment = os.environ | {"BENCH_SMALL": home}
@@ -30,19 +31,21 @@ def run(name: str, home: str) -> bool:
     return code in (0, report.SKIPPED)
 
 
-def run_small(names: Sequence[str]) -> bool:
-    """A small round of each, and its part of the page of figures on standard output."""
+def run_small_round(names: Sequence[str]) -> bool:
+    """Run a small round of these benchmarks and print their parts of the page of figures; return
+    False if one failed."""
     with tempfile.TemporaryDirectory(prefix="rookery-bench") as home:
         small.write_data(Path(home) / "data")
-        went = [run(name, home) for name in names]
+        went = [run_bench(name, home) for name in names]
         results = Path(home) / "results"
         for name, title, section in figures.SECTIONS:
-            if (found := report.read(name, results)) is not None:
+            if (found := report.read_results(name, results)) is not None:
                 print(f"\n## {title}\n", *section(found), sep="\n")
     return all(went)
 
 
 def main() -> None:
+    """Run the command line."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}; or all")
     parser.add_argument("--small", action="store_true", help="a round of seconds, on made data")
@@ -52,9 +55,9 @@ def main() -> None:
         parser.error(f"there is no bench {', '.join(unknown)}; there are {', '.join(NAMES)}")
     names = [] if options.tables else options.names or NAMES
     if options.small:
-        sys.exit(0 if run_small(names) else 1)
-    went = [run(name, "") for name in names]
-    figures.write()
+        sys.exit(0 if run_small_round(names) else 1)
+    went = [run_bench(name, "") for name in names]
+    figures.write_page()
     print("\ndocs/figures.md is written")
     sys.exit(0 if all(went) else 1)
 

@@ -1,8 +1,9 @@
-"""`rookery ask` over the squad folder, each time in a new process: seconds from start to answer.
+"""`rookery ask` over the squad folder, each time in a new process: seconds from start to answer,
+and peak memory.
 
 Reads ../shared/data/squad. Prints a table and writes bench/results/ask.json. The folder is indexed
-beforehand; that runs do not index again is checked. "lexical" runs the same command where a
-package of the extra cannot be imported.
+beforehand, and it is checked that runs do not index again. "lexical" ranks by words alone; the
+evidence model is the one that comes with Rookery.
 """
 
 import json
@@ -14,23 +15,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from bench.report import SCRATCH, require, show, sized, write
+from bench.report import SCRATCH, choose_size, print_table, require_data, write_results
 from bench.squad import ARCHIVE, CACHE, DATA, Squad
-from rookery.cite import dense
+from rookery.cite.evidence_model import BUNDLED_MODEL, is_evidence_model
 
-RUNS = sized(15, 2)
+RUNS = choose_size(15, 2)
 TARGET = 1.0
-"""seconds, median"""
+"""Seconds, median."""
 MAIN = "from rookery.__main__ import main; main()"
-LEXICAL = f"""
-import sys
-sys.modules["tokenizers"] = None  # Python's way to say that a module cannot be imported
-from rookery.cite import dense
-assert dense.missing(), "the dense ranker is found all the same"
-{MAIN}
-"""
-KEPT = CACHE / "vectors.sqlite"
-"""where `rookery ask` keeps vectors, beside the index"""
 IMPORT = """
 import sys, time
 begun = time.perf_counter()
@@ -47,20 +39,24 @@ with open(sys.argv[1], "wb") as out:
 seconds = time.perf_counter() - begun
 print(code, seconds, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
 """
-"""a small process of its own, for a child counts what its parent held at the fork as its peak"""
+"""Code of a small launcher process: a child's peak memory includes what its parent held at the
+fork."""
 
 
 class Run(NamedTuple):
+    """Cost of one run."""
+
     seconds: float
     megabytes: float
-    """resident at most"""
+    """Peak resident memory."""
 
 
-def run(program: str, question: str, folder: Path) -> Run:
-    """One `rookery ask`. Raises where it neither answers nor declines."""
+def run_ask(question: str, folder: Path, *more: str) -> Run:
+    """Run `rookery ask` once. Raises RuntimeError if it neither answers nor declines, or a quote is
+    not verified."""
     homes = {"XDG_CACHE_HOME": str(CACHE.parent), "XDG_DATA_HOME": str(ARCHIVE.parent.parent)}
     out = SCRATCH / "ask.json"
-    ask = [sys.executable, "-c", program, "ask", question, "--in", str(folder), "--json"]
+    ask = [sys.executable, "-c", MAIN, "ask", question, "--in", str(folder), "--json", *more]
     launch = [sys.executable, "-c", LAUNCH, str(out), *ask]
     printed = subprocess.run(
         launch, env=os.environ | homes, capture_output=True, text=True, check=True
@@ -74,12 +70,8 @@ def run(program: str, question: str, folder: Path) -> Run:
     return Run(float(seconds), int(kilobytes) / 1024)
 
 
-def forget_vectors() -> None:
-    for name in (KEPT.name, f"{KEPT.name}-wal", f"{KEPT.name}-shm"):
-        KEPT.with_name(name).unlink(missing_ok=True)
-
-
-def row(runs: Sequence[Run]) -> dict[str, float]:
+def summarize_runs(runs: Sequence[Run]) -> dict[str, float]:
+    """Return median and slowest seconds and the peak memory of runs."""
     seconds = sorted(run.seconds for run in runs)
     return {
         "median_s": statistics.median(seconds),
@@ -88,15 +80,16 @@ def row(runs: Sequence[Run]) -> dict[str, float]:
     }
 
 
-def index_state() -> list[tuple[str, int, int]]:
-    """Every file of the index and its manifest, with size and time of change."""
+def list_index_files() -> list[tuple[str, int, int]]:
+    """List every file of the index and its manifest with size and time of change."""
     files = (file for file in (CACHE / "folders").rglob("*") if file.is_file())
     kept = (file for file in files if not file.name.endswith(("-wal", "-shm", "lock")))
     return sorted((str(f), f.stat().st_size, f.stat().st_mtime_ns) for f in kept)
 
 
-def importing() -> dict[str, float | str]:
-    """`import rookery`: milliseconds, and which heavy modules it loads (it must be none)."""
+def time_import() -> dict[str, float | str]:
+    """Measure `import rookery`: median milliseconds, and the heavy modules it loads (there should
+    be none)."""
     times, heavy = [], ""
     for _ in range(RUNS):
         printed = subprocess.run(
@@ -108,30 +101,29 @@ def importing() -> dict[str, float | str]:
 
 
 def main() -> None:
-    require(DATA)
+    """Run the benchmark."""
+    require_data(DATA)
     squad = Squad()
     squad.open_library(ARCHIVE, CACHE).close()
     asked = [question.text for question in squad.sample(3, RUNS)]
-    run(MAIN, asked[0], squad.folder)
-    before = index_state()
+    run_ask(asked[0], squad.folder)
+    before = list_index_files()
     arms: dict[str, list[Run]] = {"lexical": []}
-    if not dense.missing():
-        arms |= {"dense, no vector kept": [], "dense, vectors kept": []}
+    if is_evidence_model(BUNDLED_MODEL):
+        arms["evidence model"] = []
     for question in asked:
-        arms["lexical"].append(run(LEXICAL, question, squad.folder))
-        if not dense.missing():
-            forget_vectors()
-            arms["dense, no vector kept"].append(run(MAIN, question, squad.folder))
-            arms["dense, vectors kept"].append(run(MAIN, question, squad.folder))
-    same = index_state() == before
-    rows = {name: row(runs) for name, runs in arms.items()}
-    light = importing()
+        for arm, runs in arms.items():
+            more = ("--ranker", "words") if arm == "lexical" else ()
+            runs.append(run_ask(question, squad.folder, *more))
+    same = list_index_files() == before
+    rows = {name: summarize_runs(runs) for name, runs in arms.items()}
+    light = time_import()
     print(f"{RUNS} questions, each in a new process; target: median under {TARGET:g} s")
-    show(["median_s", "slowest_s", "peak_mb"], rows)
+    print_table(["median_s", "slowest_s", "peak_mb"], rows)
     print("the index is unchanged" if same else "THE INDEX CHANGED between runs")
     print(f"import rookery: {light['median_ms']:.1f} ms, heavy modules: {light['heavy'] or 'none'}")
     figures = {"target_s": TARGET, "rows": rows, "index_unchanged": same, "import": light}
-    write("ask", {"runs": RUNS, **figures})
+    write_results("ask", {"runs": RUNS, **figures})
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""The text browser: steps a second, what grows with a page, and what find and quote miss.
+"""The text browser: steps per second, cost by page length, and phrases that find and quote miss.
 
 Reads ../shared/data/readability; needs the `bench` extra. Prints tables and writes
-bench/results/browser.json. Time is the process's own CPU time, one thread. Phrases are taken from
-another program's reading of the same pages, where they cross a link or an emphasis, and are looked
-for in three ways: here, in display lines of 80 columns, and in Markdown.
+bench/results/browser.json. Time is CPU time of the process, one thread. Phrases are taken from
+Readability.js's reading of the same pages, where they cross a link or an emphasis, and are searched
+in three ways: here, in display lines of 80 columns, and in Markdown.
 """
 
 import html
@@ -20,74 +20,85 @@ from typing import Any, NamedTuple
 from selectolax.lexbor import LexborHTMLParser
 
 from bench import report
-from bench.pages import DATA, archived
-from rookery.browse.browser import Views, browse
-from rookery.browse.find import Finder
-from rookery.browse.fold import fold
-from rookery.browse.read import read
-from rookery.browse.rules import Rules, Task
-from rookery.records import Failed, Hit, Page, Question, Quote
+from bench.pages import DATA, read_archive
+from rookery.browse.browser import browse_library
+from rookery.browse.browser_commands import BrowserRules, BrowserTask
+from rookery.browse.page_reader import read_page
+from rookery.browse.page_view import PageViewCache
+from rookery.browse.text_folding import fold_text
+from rookery.browse.text_search import TextFinder
+from rookery.records import Failed, Failure, Hit, Page, Question, Quote
 
-EPISODES = report.sized(3, 1)
-"""of 99 actions on each page, after one that is not counted"""
-SIZES = report.sized((10_000, 100_000, 1_000_000), (1_000, 10_000))
-"""characters of pages that are made alike, to see what grows with a page"""
-SESSIONS = report.sized(10, 1)
-"""on each of these, for every episode"""
+EPISODES = report.choose_size(3, 1)
+"""Counted episodes of 99 actions on each page, after one warm-up."""
+SIZES = report.choose_size((10_000, 100_000, 1_000_000), (1_000, 10_000))
+"""Characters of synthetic pages, to measure growth with page length."""
+SESSIONS = report.choose_size(10, 1)
+"""Sessions on each of these for every episode."""
 STEPS_PER_SECOND = 20_000
-BOUNDLESS = Rules(quoted=10**9)
+BOUNDLESS = BrowserRules(quoted=10**9)
 BLOCKS = "p, li, h1, h2, h3, h4, h5, h6, td, blockquote, figcaption"
 INLINE = frozenset(
     "-text a b strong i em code span sub sup u s cite q abbr small time mark".split()
 )
 
 
-class Held(NamedTuple):
-    """One page as a library: a search finds it and every link leads to it."""
+class SinglePageLibrary(NamedTuple):
+    """A library of one page: every search and every link leads to it."""
 
     page: Page
 
     def search(self, query: str, k: int) -> Sequence[Hit]:
+        """Return the page as the only hit."""
         return [Hit(self.page.url, self.page.title)]
 
     def fetch(self, url: str) -> Page:
+        """Return the page."""
         return self.page
+
+    @property
+    def failures(self) -> Sequence[Failure]:
+        return ()
+
+    def close(self) -> None:
+        pass
 
 
 class Case(NamedTuple):
-    """A page, its source, and what Readability.js keeps of it."""
+    """A page, its source, and the article that Readability.js extracts."""
 
     page: Page
     source: str
     article: bytes
 
 
-def cases() -> Iterator[Case]:
-    """The pages that can be read at all."""
-    for name, source, article in archived():
+def read_cases() -> Iterator[Case]:
+    """Yield the pages that can be read at all."""
+    for name, source, article in read_archive():
         with suppress(Failed):
-            page = read(source, f"https://{name}.example/page", "text/html; charset=utf-8")
+            page = read_page(source, f"https://{name}.example/page", "text/html; charset=utf-8")
             yield Case(page, source.decode("utf-8", "replace"), article)
 
 
-def made(chosen: Sequence[Page], size: int) -> Page:
-    """A page of so many characters: the paragraphs of these pages, each with a link."""
+def make_page(chosen: Sequence[Page], size: int) -> Page:
+    """Build a page of `size` characters from the paragraphs of these pages, each with a link.
+    Raises ValueError if there are too few."""
     paragraphs: list[str] = []
     for number in range(size):
         for page in chosen:
-            for block in page.article():
+            for block in page.iter_article():
                 words = page.text[block.start : block.end]
                 paragraphs.append(f"<p><a href='/{number}'>{number}</a> {html.escape(words)}</p>")
                 size -= len(words)
                 if size <= 0:
                     source = f"<main>{''.join(paragraphs)}</main>".encode()
-                    return read(source, "https://made.example/", "text/html; charset=utf-8")
+                    return read_page(source, "https://made.example/", "text/html; charset=utf-8")
     raise ValueError("there are too few pages")
 
 
-def commands(page: Page, random: Random) -> Iterator[str]:
-    """99 commands: scrolling, finding, quoting, clicking and going back, in equal parts."""
-    blocks = list(page.article()) or list(page.full())
+def make_commands(page: Page, random: Random) -> Iterator[str]:
+    """Yield 99 commands: scroll, find, quote, click and go back, in equal parts."""
+    blocks = list(page.iter_article()) or list(page.iter_shown())
     shown = [words for block in blocks if (words := page.text[block.start : block.end].split())]
     yield "Search it"
     yield "Clicked on link 0"
@@ -103,11 +114,16 @@ def commands(page: Page, random: Random) -> Iterator[str]:
         yield "Clicked on link 0"
 
 
-def episode(page: Page, views: Views, random: Random, times: dict[str, list[float]]) -> None:
-    """One session on a page; the seconds of each step after the first find, by command."""
-    flow = browse(Task(Question("1", "What is it?"), BOUNDLESS), Held(page), views)
+def time_episode(
+    page: Page, views: PageViewCache, random: Random, times: dict[str, list[float]]
+) -> None:
+    """Run one session on a page and append the seconds of each step after the first find to
+    `times`, by command."""
+    flow = browse_library(
+        BrowserTask(Question("1", "What is it?"), BOUNDLESS), SinglePageLibrary(page), views
+    )
     next(flow)
-    said = list(commands(page, random))
+    said = list(make_commands(page, random))
     for command in said[:2]:
         flow.send(command)
     flow.send("Find in page: the first find")
@@ -118,14 +134,14 @@ def episode(page: Page, views: Views, random: Random, times: dict[str, list[floa
     flow.close()
 
 
-def speed(chosen: Sequence[Page], warm: bool) -> dict[str, float]:
-    """Steps a second, and the mean microseconds of each command: on pages that were opened in
-    sessions before, or else that this session opens first."""
-    views, random = Views(), Random(1)
+def measure_speed(chosen: Sequence[Page], warm: bool) -> dict[str, float]:
+    """Measure steps per second, and mean microseconds of each command; `warm`: pages were opened in
+    earlier sessions."""
+    views, random = PageViewCache(), Random(1)
     times: dict[str, list[float]] = defaultdict(list)
     for number in range(EPISODES + 1):
         for page in chosen:
-            episode(page, views if warm else Views(), random, times)
+            time_episode(page, views if warm else PageViewCache(), random, times)
         if number == 0:
             times.clear()
     every = [seconds for some in times.values() for seconds in some]
@@ -133,15 +149,15 @@ def speed(chosen: Sequence[Page], warm: bool) -> dict[str, float]:
     return {"steps/s": len(every) / sum(every), **means}
 
 
-def first_find(page: Page) -> float:
-    """Seconds of CPU that the first find on a page takes, for each million characters."""
+def time_first_find(page: Page) -> float:
+    """Measure CPU seconds of the first find on a page, per million characters."""
     begun = time.process_time()
-    Finder(page.text)
+    TextFinder(page.text)
     return (time.process_time() - begun) * 1e6 / len(page.text)
 
 
-def phrases(article: bytes, random: Random) -> Iterator[str]:
-    """Three or six words in a row that cross the edge of a link, an emphasis or the like."""
+def draw_phrases(article: bytes, random: Random) -> Iterator[str]:
+    """Yield phrases of two to six words that cross the edge of a link, an emphasis or the like."""
     for block in LexborHTMLParser(article).css(BLOCKS):
         inner = list(block.traverse(include_text=True))[1:]
         if any(node.tag not in INLINE for node in inner):
@@ -157,9 +173,9 @@ def phrases(article: bytes, random: Random) -> Iterator[str]:
                 yield " ".join(text[before[0] : after[-1]].split())
 
 
-def by_line(source: str) -> Callable[[str], bool]:
-    """Whether one display line of 80 columns has the phrase, case aside."""
-    writer = _markdown(80)
+def make_line_matcher(source: str) -> Callable[[str], bool]:
+    """Return a test for a phrase within one display line of 80 columns, ignoring case."""
+    writer = _make_markdown_writer(80)
     writer.ignore_links = writer.ignore_emphasis = writer.ignore_images = True
     text = writer.handle(source)
     lines = [line for part in text.splitlines() for line in textwrap.wrap(part, 80)]
@@ -167,20 +183,20 @@ def by_line(source: str) -> Callable[[str], bool]:
     return lambda phrase: any(phrase.casefold() in line for line in folded)
 
 
-def by_markdown(source: str) -> Callable[[str], bool]:
-    """Whether the page as Markdown has the phrase, case and white space aside."""
-    text = " ".join(_markdown(0).handle(source).casefold().split())
+def make_markdown_matcher(source: str) -> Callable[[str], bool]:
+    """Return a test for a phrase in the page as Markdown, ignoring case and white space."""
+    text = " ".join(_make_markdown_writer(0).handle(source).casefold().split())
     return lambda phrase: phrase.casefold() in text
 
 
-def by_text(source: str) -> Callable[[str], bool]:
-    """Whether the phrase is on the page at all, as a third program reads it."""
+def make_text_matcher(source: str) -> Callable[[str], bool]:
+    """Return a test for a phrase anywhere in the page's text, as a third program reads it."""
     body = LexborHTMLParser(source).body
     text = " ".join(body.text().split()) if body else ""
     return lambda phrase: phrase in text
 
 
-def _markdown(width: int) -> Any:
+def _make_markdown_writer(width: int) -> Any:
     import html2text
 
     writer = html2text.HTML2Text()
@@ -189,15 +205,20 @@ def _markdown(width: int) -> Any:
     return writer
 
 
-def found(chosen: Sequence[Case]) -> dict[str, Any]:
-    """The share of phrases that each way finds, and what of our quotes is not on the page."""
+def measure_phrase_recall(chosen: Sequence[Case]) -> dict[str, Any]:
+    """Measure the share of phrases that each way finds, and the characters of our quotes that are
+    not on the page."""
     random, missed = Random(2), []
     counts = dict.fromkeys(("quote", "find", "display lines of 80 columns", "Markdown"), 0)
     total = hidden = characters = strange = 0
     for page, source, article in chosen:
-        lines, markdown, whole = by_line(source), by_markdown(source), by_text(source)
-        for phrase in filter(whole, phrases(article, random)):
-            span, note = in_browser(page, phrase)
+        lines, markdown, whole = (
+            make_line_matcher(source),
+            make_markdown_matcher(source),
+            make_text_matcher(source),
+        )
+        for phrase in filter(whole, draw_phrases(article, random)):
+            span, note = search_in_browser(page, phrase)
             if span is None and is_hidden(page, phrase):
                 hidden += 1
                 continue
@@ -210,7 +231,7 @@ def found(chosen: Sequence[Case]) -> dict[str, Any]:
                 missed.append(f"{page.url}: {phrase}")
             if span is not None:
                 characters += len(span.text)
-                strange += differing(span, page, phrase)
+                strange += count_differences(span, page, phrase)
     return {
         "phrases": total,
         "hidden": hidden,
@@ -221,54 +242,59 @@ def found(chosen: Sequence[Case]) -> dict[str, Any]:
     }
 
 
-def in_browser(page: Page, phrase: str) -> tuple[Quote | None, str]:
-    """What quoting the phrase gives, and what finding it notes."""
-    flow = browse(Task(Question("1", "?"), BOUNDLESS, page.url), Held(page))
+def search_in_browser(page: Page, phrase: str) -> tuple[Quote | None, str]:
+    """Return the quote made of a phrase, if any, and the note of finding it."""
+    flow = browse_library(
+        BrowserTask(Question("1", "?"), BOUNDLESS, page.url), SinglePageLibrary(page)
+    )
     next(flow)
     quotes = flow.send(f"Quote: {phrase}").quotes
     return next(iter(quotes), None), flow.send(f"Find in page: {phrase}").note
 
 
 def is_hidden(page: Page, phrase: str) -> bool:
-    """Whether the phrase stands in text that the page itself hides, and so nobody reads."""
+    """Return True if the phrase stands in text that the page hides."""
     unseen = (page.text[block.start : block.end] for block in page.blocks if block.hidden)
     return any(phrase in " ".join(text.split()) for text in unseen)
 
 
-def differing(quote: Quote, page: Page, phrase: str) -> int:
-    """Characters of a quote that are not the page's, or not the phrase's but for typography."""
+def count_differences(quote: Quote, page: Page, phrase: str) -> int:
+    """Count characters of a quote that differ from the page, or from the phrase beyond
+    typography."""
     slip = sum(a != b for a, b in zip(quote.text, page.text[quote.start : quote.end], strict=True))
-    ours, theirs = (fold(text).text.replace(" ", "") for text in (quote.text, phrase))
+    ours, theirs = (fold_text(text).text.replace(" ", "") for text in (quote.text, phrase))
     return slip + (0 if ours == theirs else len(quote.text))
 
 
 def main() -> None:
-    report.require(DATA)
+    """Run the benchmark."""
+    report.require_data(DATA)
     report.require_peers("html2text")
-    chosen = list(cases())
+    chosen = list(read_cases())
     ordinary = [case.page for case in chosen]
-    sizes = {size: made(ordinary, size) for size in SIZES}
+    sizes = {size: make_page(ordinary, size) for size in SIZES}
     rows = {
-        "pages opened before": speed(ordinary, warm=True),
-        "pages opened anew": speed(ordinary, warm=False),
+        "pages opened before": measure_speed(ordinary, warm=True),
+        "pages opened anew": measure_speed(ordinary, warm=False),
     }
     growth = {
-        f"{size:,} characters": speed([page] * SESSIONS, warm=False) for size, page in sizes.items()
+        f"{size:,} characters": measure_speed([page] * SESSIONS, warm=False)
+        for size, page in sizes.items()
     }
     columns = list(rows["pages opened before"])
     print("steps a second, and microseconds of each command (CPU time of one thread)")
-    report.show(columns, rows | growth)
-    first = first_find(sizes[SIZES[-1]])
+    report.print_table(columns, rows | growth)
+    first = time_first_find(sizes[SIZES[-1]])
     print(f"the first find on a page: {first:.2f} s for each million characters")
-    phrasing = found(chosen)
+    phrasing = measure_phrase_recall(chosen)
     print(f"{phrasing['phrases']} phrases across links, emphasis and the like, found by:")
     print(f"({phrasing['hidden']} more stand in text that the page hides, and are not to be found)")
-    report.show(["found"], {name: {"found": s} for name, s in phrasing["found"].items()})
+    report.print_table(["found"], {name: {"found": s} for name, s in phrasing["found"].items()})
     print(f"characters of quotes that differ from the page: {phrasing['differing']}")
     for miss in phrasing["missed"][:20]:
         print("missed:", miss)
     lengths = sorted(len(page.text) for page in ordinary)
-    report.write(
+    report.write_results(
         "browser",
         {
             "pages": len(ordinary),

@@ -1,9 +1,10 @@
-"""The verbatim constraint beside llguidance: set-up, time of a step, exactness, sampled answers.
+"""The verbatim constraint beside llguidance: set-up, time per step, exactness, sampled answers.
 
-Reads ../shared/data/squad and prose; needs numpy, tokenizers and llguidance. Vocabularies are made
-once, into bench/scratch. Prints tables and writes bench/results/constraint.json. Time is CPU time
-of the calling thread; the two engines take turns at every step. llguidance is asked what follows
-`>%(`, and is given one terminal a document, without forcing: then it allows the same tokens.
+Reads ../shared/data/squad and prose; needs numpy, tokenizers and llguidance. Vocabularies are
+trained once, into bench/scratch. Prints tables and writes bench/results/constraint.json. Time is
+CPU time of the calling thread; the two engines take turns at every step. llguidance is asked for
+the tokens after `>%(`, with one terminal per document and without forcing: then it allows the same
+tokens.
 """
 
 import json
@@ -20,12 +21,10 @@ import numpy.typing as npt
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from bench import report
-from rookery.cite.constraint import Constraint, State
-from rookery.cite.grammar import Grammar
-from rookery.cite.matches import Document, index
-from rookery.cite.shape import Shape
-from rookery.cite.syntax import parse_inline
-from rookery.cite.verify import check
+from rookery.cite.constraint import DecodingState, VerbatimConstraint
+from rookery.cite.grammar import IndexedDocument, VerbatimGrammar, index_document
+from rookery.cite.syntax import AnswerShape, parse_inline
+from rookery.cite.verification import check_quote
 from rookery.cite.vocabulary import Vocabulary, read_vocabulary
 from rookery.records import Page
 
@@ -33,11 +32,11 @@ SCRATCH = report.SCRATCH / "constraint"
 END = "<|endoftext|>"
 LEAD = "%<x>%("
 TITLE = "The crows (and jays)"
-SIZES = report.sized(
+SIZES = report.choose_size(
     {"1k": 1_000, "4k": 4_000, "16k": 16_000, "64k": 64_000}, {"1k": 100, "64k": 400}
 )
-"""documents by their tokens"""
-VOCABULARIES = report.sized(
+"""Tokens of the documents."""
+VOCABULARIES = report.choose_size(
     {"32k": (32_768, "gpt2"), "50k": (50_257, "gpt2"), "150k": (151_000, "llama3")},
     {"32k": (600, "gpt2"), "150k": (700, "llama3")},
 )
@@ -45,37 +44,38 @@ LLAMA_3 = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|"
     r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
-QUOTES = report.sized(40, 2)
-"""written in each document with each vocabulary, twice"""
-ROUNDS = report.sized(3, 1)
-"""of which the quickest counts at each step, for others use the machine; each begins anew"""
-BRUTE_STEPS = report.sized(4_000, 50)
-"""with each vocabulary"""
-SAMPLES = report.sized(5_000, 25)
-"""answers of each form"""
-BOUNDLESS = Shape(longest=10**6)
+QUOTES = report.choose_size(40, 2)
+"""Quotes written in each document with each vocabulary, twice."""
+ROUNDS = report.choose_size(3, 1)
+"""Rounds, each from a fresh start; the fastest counts at each step, since others use the
+machine."""
+BRUTE_STEPS = report.choose_size(4_000, 50)
+"""Steps compared with brute force for each vocabulary."""
+SAMPLES = report.choose_size(5_000, 25)
+"""Answers of each form."""
+BOUNDLESS = AnswerShape(longest=10**6)
 TARGETS = {"median_ms": 0.15, "p99_ms": 0.5, "p99_64k_ms": 1.2, "setup_ratio": 1 / 3}
 
 Seconds = npt.NDArray[np.float64]
 
 
-def texts() -> list[str]:
-    """Paragraphs of encyclopaedia, then of novels."""
-    found = [paragraph["context"] for a in articles() for paragraph in a["paragraphs"]]
+def read_texts() -> list[str]:
+    """Return paragraphs of the encyclopaedia, then of novels."""
+    found = [paragraph["context"] for a in read_articles() for paragraph in a["paragraphs"]]
     for path in sorted((report.DATA / "prose").glob("*.xz")):
         found += lzma.decompress(path.read_bytes()).decode().split("\n\n")
     return found
 
 
-def articles() -> list[Any]:
-    """Of SQuAD."""
+def read_articles() -> list[Any]:
+    """Return the articles of SQuAD."""
     data = (report.DATA / "squad" / "train.json.xz").read_bytes()
     found: list[Any] = json.loads(lzma.decompress(data))["data"]
     return found
 
 
-def made(name: str, lines: Sequence[str]) -> Path:
-    """The tokenizer.json of one of the vocabularies."""
+def train_tokenizer(name: str, lines: Sequence[str]) -> Path:
+    """Train a vocabulary once and return the path of its tokenizer.json."""
     path, (size, kind) = SCRATCH / f"{name}.json", VOCABULARIES[name]
     if path.exists():
         return path
@@ -95,20 +95,20 @@ def made(name: str, lines: Sequence[str]) -> Path:
     return path
 
 
-def seconds(work: Callable[[], Any]) -> tuple[float, Any]:
-    """CPU time of this thread, and what the work gave."""
+def time_call(work: Callable[[], Any]) -> tuple[float, Any]:
+    """Return the CPU seconds of this thread that a call takes, and its result."""
     begun = time.thread_time()
     result = work()
     return time.thread_time() - begun, result
 
 
-def quickest(work: Callable[[], Any]) -> tuple[float, Any]:
-    """The same, of the quickest of a few rounds."""
-    return min([seconds(work) for _ in range(ROUNDS)], key=lambda found: found[0])
+def time_quickest(work: Callable[[], Any]) -> tuple[float, Any]:
+    """Return the fastest of several timed calls, with its result."""
+    return min([time_call(work) for _ in range(ROUNDS)], key=lambda found: found[0])
 
 
-class Peer:
-    """llguidance, asked for the same."""
+class LlguidanceEngine:
+    """Ask llguidance for the same tokens."""
 
     def __init__(self, tokenizer: Path, end: int) -> None:
         import llguidance
@@ -116,8 +116,8 @@ class Peer:
         self._engine = llguidance
         self.tokenizer = llguidance.LLTokenizer(str(tokenizer), eos_token=end)
 
-    def matcher(self, text: str, shape: Shape) -> Any:
-        """Ready for the first mask. Only what this text needs is asked of it."""
+    def make_matcher(self, text: str, shape: AnswerShape) -> Any:
+        """Return a matcher ready for the first mask, with only the rules that this text needs."""
         apart = r" & ~/(?s:.*)\]%(?s:.*)/" if "]%" in text else ""
         grammar = "\n".join(
             (
@@ -143,45 +143,48 @@ class Peer:
         return matcher
 
 
-def step_times(
-    document: Document, grammar: Grammar, matcher: Any, written: Sequence[Sequence[int]]
+def time_steps(
+    document: IndexedDocument,
+    grammar: VerbatimGrammar,
+    matcher: Any,
+    written: Sequence[Sequence[int]],
 ) -> tuple[Seconds, int]:
-    """The time of mask and advance in each step of these answers, ours and theirs, when they are
-    written first and when they are written again: 2 × 2 × steps; and how many masks differ."""
+    """Time mask and advance at each step of these answers, ours and theirs, at first and at second
+    writing (array 2 × 2 × steps); also count the masks that differ."""
     from llguidance.numpy import allocate_token_bitmask, fill_next_token_bitmask
 
-    constraint, random, differing = Constraint(grammar, [document]), Random(1), 0
+    constraint, random, differing = VerbatimConstraint(grammar, [document]), Random(1), 0
     mask = allocate_token_bitmask(1, grammar.vocabulary.width)
     mine = np.zeros_like(mask[0])
     taken: tuple[list[float], list[float]] = ([], [])
     for ids in (*written, *written):
-        state, copy = constraint.begin(LEAD), matcher.deep_copy()
+        state, copy = constraint.start_decoding(LEAD), matcher.deep_copy()
         for token in ids:
 
-            def ours(state: State = state, token: int = token) -> None:
-                state.bitmask(mine)
-                state.advance(token)
+            def ours(state: DecodingState = state, token: int = token) -> None:
+                state.fill_bitmask(mine)
+                state.accept_token(token)
 
             def theirs(copy: Any = copy, token: int = token) -> None:
                 fill_next_token_bitmask(copy, mask)
                 copy.consume_token(token)
 
             for work, kept in random.sample(((ours, taken[0]), (theirs, taken[1])), 2):
-                kept.append(seconds(work)[0])
+                kept.append(time_call(work)[0])
             differing += not np.array_equal(mine, mask[0])
         if copy.is_error():
             raise RuntimeError(copy.get_error())
     return np.array(taken).reshape(2, 2, -1), differing
 
 
-def summary(taken: Seconds) -> dict[str, float]:
-    """In milliseconds."""
+def summarize_times(taken: Seconds) -> dict[str, float]:
+    """Return median, 99th percentile and maximum in milliseconds."""
     median, p99, most = 1e3 * np.quantile(taken, (0.5, 0.99, 1))
     return {"median_ms": float(median), "p99_ms": float(p99), "max_ms": float(most)}
 
 
-def quotes(text: str, random: Random) -> list[str]:
-    """Spans of 20 to 300 characters, without white space round them."""
+def draw_quotes(text: str, random: Random) -> list[str]:
+    """Draw spans of 20 to 300 characters without white space around them."""
     found: list[str] = []
     while len(found) < QUOTES:
         start = random.randrange(max(1, len(text) - 300))
@@ -191,75 +194,80 @@ def quotes(text: str, random: Random) -> list[str]:
     return found
 
 
-def whole_answers(
-    document: Document, grammar: Grammar, tokenizer: Tokenizer, said: Sequence[str]
+def time_whole_answers(
+    document: IndexedDocument, grammar: VerbatimGrammar, tokenizer: Tokenizer, said: Sequence[str]
 ) -> list[float]:
-    """The seconds of each step of whole answers, their claims included."""
-    constraint, taken = Constraint(grammar, [document]), list[float]()
+    """Time each step of whole answers, claims included."""
+    constraint, taken = VerbatimConstraint(grammar, [document]), list[float]()
     mask = np.zeros(-(-grammar.vocabulary.width // 32), np.int32)
     for quote in said:
-        state = constraint.begin()
+        state = constraint.start_decoding()
         answer = f"%<Birds of this kind are known to be clever.>%({TITLE})%[{quote}]%"
         for token in (*tokenizer.encode(answer).ids, grammar.vocabulary.end):
 
-            def step(state: State = state, token: int = token) -> None:
-                state.bitmask(mask)
-                state.advance(token)
+            def step(state: DecodingState = state, token: int = token) -> None:
+                state.fill_bitmask(mask)
+                state.accept_token(token)
 
-            taken.append(seconds(step)[0])
+            taken.append(time_call(step)[0])
     return taken
 
 
-def compare(name: str, lines: Sequence[str], corpus: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The figures of one vocabulary with documents of every size."""
-    path = made(name, lines)
-    reading, words = quickest(lambda: read_vocabulary(path, END))
-    making, grammar = quickest(lambda: Grammar(words, BOUNDLESS))
-    preparing, peer = quickest(lambda: Peer(path, words.end))
+def compare_engines(
+    name: str, lines: Sequence[str], corpus: str
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the figures of one vocabulary, then of it with documents of every size."""
+    path = train_tokenizer(name, lines)
+    reading, words = time_quickest(lambda: read_vocabulary(path, END))
+    making, grammar = time_quickest(lambda: VerbatimGrammar(words, BOUNDLESS))
+    preparing, peer = time_quickest(lambda: LlguidanceEngine(path, words.end))
     yield name, {"vocabulary_s": reading + making, "theirs_vocabulary_s": preparing}
     tokenizer, random = Tokenizer.from_file(str(path)), Random(name)
     sizes = [end for _, end in tokenizer.encode(corpus).offsets]
     for size, tokens in SIZES.items():
         text = corpus[: sizes[tokens]]
-        document = index(grammar, TITLE, text)
-        indexing, _ = quickest(partial(Constraint, grammar, [(TITLE, text)]))
-        said = quotes(text, random)
+        document = index_document(grammar, TITLE, text)
+        indexing, _ = time_quickest(partial(VerbatimConstraint, grammar, [(TITLE, text)]))
+        said = draw_quotes(text, random)
         evidence = [tokenizer.encode(f"{TITLE})%[{quote}]%").ids for quote in said]
         rounds, building = list[tuple[Seconds, int]](), list[float]()
         for _ in range(ROUNDS):
-            built, matcher = seconds(partial(peer.matcher, text, grammar.shape))
-            rounds.append(step_times(document, grammar, matcher, evidence))
+            built, matcher = time_call(partial(peer.make_matcher, text, grammar.shape))
+            rounds.append(time_steps(document, grammar, matcher, evidence))
             building.append(built)
         (ours, again), (theirs, theirs_again) = np.min([taken for taken, _ in rounds], axis=0)
-        whole = [whole_answers(document, grammar, tokenizer, said) for _ in range(ROUNDS)]
+        whole = [time_whole_answers(document, grammar, tokenizer, said) for _ in range(ROUNDS)]
         yield (
             f"{name}, {size}",
             {
                 "setup_ms": 1e3 * indexing,
                 "theirs_setup_ms": 1e3 * min(building),
-                "ours": summary(ours),
-                "ours_again": summary(again),
-                "theirs": summary(theirs),
-                "theirs_again": summary(theirs_again),
-                "whole": summary(np.min(whole, axis=0)),
+                "ours": summarize_times(ours),
+                "ours_again": summarize_times(again),
+                "theirs": summarize_times(theirs),
+                "theirs_again": summarize_times(theirs_again),
+                "whole": summarize_times(np.min(whole, axis=0)),
                 "steps": sum(taken[0].size for taken, _ in rounds),
                 "differing": sum(differing for _, differing in rounds),
-                "bytes_each": stored(document) / len(text.encode()),
+                "bytes_each": count_bytes(document) / len(text.encode()),
             },
         )
 
 
-def stored(value: Any) -> int:
-    """Bytes of the arrays in a document."""
+def count_bytes(value: Any) -> int:
+    """Count the bytes of the arrays in a document."""
     if isinstance(value, np.ndarray):
         return value.nbytes
-    return sum(map(stored, value)) if isinstance(value, tuple) else 0
+    return sum(map(count_bytes, value)) if isinstance(value, tuple) else 0
 
 
-def by_force(text: str, words: Vocabulary, shape: Shape) -> Callable[[bytes], list[int]]:
-    """What may follow `>%(` and these bytes, found by looking for every token in the text.
+def make_brute_force(
+    text: str, words: Vocabulary, shape: AnswerShape
+) -> Callable[[bytes], list[int]]:
+    """Return a function that lists the tokens allowed after `>%(` and these bytes, by searching the
+    text for every token.
 
-    For a text without `]%` and backslashes.
+    For texts without `]%` and backslashes.
     """
     data, head = text.encode(), f"{TITLE})%[".encode()
     parts = {
@@ -269,7 +277,9 @@ def by_force(text: str, words: Vocabulary, shape: Shape) -> Callable[[bytes], li
     }
     far = {end for end in range(len(data) + 1) if end == len(data) or data[end] & 0xC0 != 0x80}
 
-    def begun(said: bytes, whole: bool) -> bool:
+    def is_in_text(said: bytes, whole: bool) -> bool:
+        """Return True if the text contains these bytes where a quote may stand: complete (`whole`),
+        or with room to reach the shortest length."""
         at = data.find(said)
         while at >= 0:
             end = at + len(said)
@@ -280,93 +290,104 @@ def by_force(text: str, words: Vocabulary, shape: Shape) -> Callable[[bytes], li
             at = data.find(said, at + 1)
         return False
 
-    def legal(said: bytes) -> bool:
+    def is_legal(said: bytes) -> bool:
+        """Return True if these bytes are the beginning of some allowed evidence."""
         if len(said) <= len(head):
             return head.startswith(said)
         quote = said[len(head) :]
         ended = [quote[: -len(end)] for end in (b"]", b"]%") if quote.endswith(end)]
         return said.startswith(head) and (
-            begun(quote, whole=False) or any(begun(q, whole=True) for q in ended if q)
+            is_in_text(quote, whole=False) or any(is_in_text(q, whole=True) for q in ended if q)
         )
 
-    def allowed(said: bytes) -> list[int]:
-        if said.endswith(b"]%") and legal(said) and begun(said[len(head) : -2], whole=True):
+    def list_allowed(said: bytes) -> list[int]:
+        """List the ids allowed next."""
+        if said.endswith(b"]%") and is_legal(said) and is_in_text(said[len(head) : -2], whole=True):
             return [words.end]
-        return [number for number, token in parts.items() if legal(said + token)]
+        return [number for number, token in parts.items() if is_legal(said + token)]
 
-    return allowed
+    return list_allowed
 
 
-def forced(words: Vocabulary, lines: Sequence[str], name: str) -> tuple[int, int]:
-    """Steps of random evidence from short texts, and how many differ from brute force."""
-    grammar, random = Grammar(words), Random(name)
+def compare_with_brute_force(words: Vocabulary, lines: Sequence[str], name: str) -> tuple[int, int]:
+    """Compare random evidence from short texts with brute force; return the steps, and how many
+    differ."""
+    grammar, random = VerbatimGrammar(words), Random(name)
     short = [t for t in lines if 200 < len(t) < 400 and "]%" not in t and "\\" not in t]
     steps = differing = 0
     while steps < BRUTE_STEPS:
         text = random.choice(short)
         allowed, constraint = (
-            by_force(text, words, grammar.shape),
-            Constraint(grammar, [(TITLE, text)]),
+            make_brute_force(text, words, grammar.shape),
+            VerbatimConstraint(grammar, [(TITLE, text)]),
         )
         for _ in range(10):
-            state, said = constraint.begin(LEAD), b""
+            state, said = constraint.start_decoding(LEAD), b""
             while not state.done:
-                ids = state.allowed().tolist()
+                ids = state.find_allowed_ids().tolist()
                 differing += ids != allowed(said)
                 token = random.choice(ids)
                 said += words.tokens[token] or b""
-                state.advance(token)
+                state.accept_token(token)
                 steps += 1
     return steps, differing
 
 
-def sampled(words: Vocabulary, form: Any, pages: Sequence[Page]) -> dict[str, int]:
-    """What became of answers whose every token was drawn evenly from those allowed."""
-    grammar, random = Grammar(words, Shape(form=form, free=24)), Random(form)
+def sample_answers(words: Vocabulary, form: Any, pages: Sequence[Page]) -> dict[str, int]:
+    """Draw answers token by token, uniformly from those allowed, and count those that parse and the
+    quotes that verify."""
+    grammar, random = VerbatimGrammar(words, AnswerShape(form=form, free=24)), Random(form)
     counts = dict.fromkeys(("answers", "parsed", "quotes", "verified", "tokens"), 0)
-    documents = [index(grammar, page.title, page.text) for page in pages]
+    documents = [index_document(grammar, page.title, page.text) for page in pages]
     while counts["answers"] < SAMPLES:
         chosen = random.sample(range(len(pages)), 4)
-        constraint = Constraint(grammar, [documents[n] for n in chosen])
+        constraint = VerbatimConstraint(grammar, [documents[n] for n in chosen])
         given = {pages[n].digest: pages[n] for n in chosen}
         for _ in range(25):
-            state, said = constraint.begin(budget=200), list[int]()
+            state, said = constraint.start_decoding(budget=200), list[int]()
             while not state.done:
-                said.append(int(random.choice(state.allowed())))
-                state.advance(said[-1])
+                said.append(int(random.choice(state.find_allowed_ids())))
+                state.accept_token(said[-1])
             counts["answers"] += 1
             counts["tokens"] += len(said)
-            written = [pages[chosen[n]].text[s:e] for ((n, s, e),) in state.sources()]
+            written = [pages[chosen[n]].text[s:e] for ((n, s, e),) in state.locate_quotes()]
             counts["quotes"] += len(written)
             try:
-                answer = parse_inline(words.spelt(said).decode(), list(given.values()))
+                answer = parse_inline(words.decode(said).decode(), list(given.values()))
             except ValueError:
                 continue
             counts["parsed"] += bool(answer.claims)
-            found = {q.text for q in answer.quotes if check(q, given[q.digest]).verified}
+            found = {q.text for q in answer.quotes if check_quote(q, given[q.digest]).verified}
             counts["verified"] += sum(quote in found for quote in written)
     return counts
 
 
 def main() -> None:
+    """Run the benchmark."""
     for name in ("squad", "prose"):
-        report.require(report.DATA / name)
+        report.require_data(report.DATA / name)
     report.require_peers("llguidance")
-    lines = texts()
+    lines = read_texts()
     corpus = "\n\n".join(lines[:2000]).replace("\\", "")
     rows: dict[str, dict[str, Any]] = {}
     for name in VOCABULARIES:
-        rows |= compare(name, lines, corpus)
-    show(rows)
-    vocabularies = {name: read_vocabulary(made(name, lines), END) for name in VOCABULARIES}
-    brute = {name: forced(words, lines, name) for name, words in vocabularies.items()}
+        rows |= compare_engines(name, lines, corpus)
+    print_tables(rows)
+    vocabularies = {
+        name: read_vocabulary(train_tokenizer(name, lines), END) for name in VOCABULARIES
+    }
+    brute = {
+        name: compare_with_brute_force(words, lines, name) for name, words in vocabularies.items()
+    }
     steps, wrong = (sum(column) for column in zip(*brute.values(), strict=True))
     print(f"steps that differ from brute force: {wrong} of {steps:,}")
-    pages = paragraphs()
-    samples = {form: sampled(vocabularies["32k"], form, pages) for form in ("claim", "answer")}
+    pages = read_pages()
+    samples = {
+        form: sample_answers(vocabularies["32k"], form, pages) for form in ("claim", "answer")
+    }
     print("answers drawn evenly from what is allowed, and their quotes")
-    report.show(list(samples["claim"]), samples)
-    report.write(
+    report.print_table(list(samples["claim"]), samples)
+    report.write_results(
         "constraint",
         {
             "rows": rows,
@@ -378,31 +399,31 @@ def main() -> None:
     )
 
 
-def paragraphs() -> list[Page]:
-    """One paragraph of each article, under the article's title."""
+def read_pages() -> list[Page]:
+    """Return the first paragraph of each article as a page under the article's title."""
     return [
         Page(
             f"https://squad.example/{number}",
             article["title"].replace("_", " "),
             article["paragraphs"][0]["context"],
         )
-        for number, article in enumerate(articles())
+        for number, article in enumerate(read_articles())
     ]
 
 
-def show(rows: dict[str, dict[str, Any]]) -> None:
-    """What was measured, as tables."""
+def print_tables(rows: dict[str, dict[str, Any]]) -> None:
+    """Print the measurements as tables."""
     print(
         "set-up: a vocabulary in seconds, a document in milliseconds, bytes kept for each of text"
     )
     columns = ["vocabulary_s", "theirs_vocabulary_s", "setup_ms", "theirs_setup_ms", "bytes_each"]
-    report.show(columns, rows)
+    report.print_table(columns, rows)
     cells = {name: row for name, row in rows.items() if "ours" in row}
     for figure in ("median_ms", "p99_ms", "max_ms"):
         print(f"{figure} of mask and advance")
         kinds = ["ours", "theirs", "ours_again", "theirs_again", "whole"]
         table = {name: {kind: row[kind][figure] for kind in kinds} for name, row in cells.items()}
-        report.show(kinds, table)
+        report.print_table(kinds, table)
     steps, wrong = (sum(row[key] for row in cells.values()) for key in ("steps", "differing"))
     print(f"masks that differ from llguidance's: {wrong} of {steps:,}")
 

@@ -1,9 +1,9 @@
-"""Search where the text is no encyclopaedia: nDCG@10 over the Cranfield abstracts.
+"""Search in text that is no encyclopaedia: nDCG@10 on the Cranfield abstracts.
 
 Reads ../shared/data/cranfield. Prints a table and writes bench/results/cranfield.json. Each
-abstract is a page with its title; a document counts at the rank of its first passage. The
-relevance of the file is 0 to 4, 4 the best; gain is the relevance itself (2^relevance - 1 in the
-second column), discount log2(rank + 1), both as trec_eval has them, over all 150 queries.
+abstract is a page with its title; a document counts at the rank of its first passage. Relevance in
+the file is 0 to 4, 4 the best; gain is the relevance itself (2^relevance - 1 in the second column),
+discount log2(rank + 1), as in trec_eval, over all 150 queries.
 """
 
 import json
@@ -17,8 +17,8 @@ from typing import NamedTuple
 import tantivy
 
 from bench import report
-from bench.report import milliseconds, require, show, stopwatch, write
-from rookery.browse.index import Index
+from bench.report import print_table, require_data, stopwatch, summarize_milliseconds, write_results
+from rookery.browse.search_index import SearchIndex
 from rookery.records import Block, Page
 
 DATA = report.DATA / "cranfield"
@@ -28,16 +28,18 @@ DEPTH = 10
 TARGET = 0.376
 
 Search = Callable[[str], list[str]]
-"""query -> numbers of documents, best first"""
+"""Function from a query to document numbers, best first."""
 
 
 class Query(NamedTuple):
+    """A query with the relevance of documents by number."""
+
     text: str
     relevance: Mapping[str, int]
 
 
-def pages() -> Iterator[Page]:
-    """Each abstract as a page. The file repeats the title at the start of the body."""
+def read_pages() -> Iterator[Page]:
+    """Yield each abstract as a page; the file repeats the title at the start of the body."""
     with lzma.open(DOCUMENTS, "rt", encoding="utf-8") as lines:
         for line in lines:
             read = json.loads(line)
@@ -47,13 +49,15 @@ def pages() -> Iterator[Page]:
                 yield Page(str(read["id"]), title, text, (Block(0, len(text), "paragraph"),))
 
 
-def queries() -> list[Query]:
+def read_queries() -> list[Query]:
+    """Read the queries with their relevance judgements."""
     lines = QUERIES.read_text(encoding="utf-8").splitlines()
     return [Query(read["query"], read["relevance"]) for read in map(json.loads, lines)]
 
 
-def rookery(documents: Sequence[Page]) -> Search:
-    index = Index()
+def build_rookery_search(documents: Sequence[Page]) -> Search:
+    """Index the documents with our index and return its search."""
+    index = SearchIndex()
     for page in documents:
         index.add(page)
     index.commit()
@@ -65,8 +69,9 @@ def rookery(documents: Sequence[Page]) -> Search:
     return search
 
 
-def plain(documents: Sequence[Page]) -> Search:
-    """The peer: tantivy's own English tokenizer, all words of the query, title and text as one."""
+def build_tantivy_search(documents: Sequence[Page]) -> Search:
+    """Index the documents with tantivy's own English tokenizer and return its search: every word of
+    the query, title and text as one field."""
     builder = tantivy.SchemaBuilder()
     builder.add_text_field("url", stored=True, tokenizer_name="raw")
     builder.add_text_field("body", tokenizer_name="en_stem")
@@ -87,8 +92,10 @@ def plain(documents: Sequence[Page]) -> Search:
     return search
 
 
-def ndcg(found: Sequence[str], relevance: Mapping[str, int], gain: Callable[[int], float]) -> float:
-    """Discounted gain of the first ten against that of the best possible ten."""
+def compute_ndcg(
+    found: Sequence[str], relevance: Mapping[str, int], gain: Callable[[int], float]
+) -> float:
+    """Compute nDCG of the first ten results."""
 
     def discounted(gains: Sequence[float]) -> float:
         return sum(value / math.log2(rank + 2) for rank, value in enumerate(gains[:DEPTH]))
@@ -97,31 +104,36 @@ def ndcg(found: Sequence[str], relevance: Mapping[str, int], gain: Callable[[int
     return discounted([gain(relevance.get(number, 0)) for number in found]) / (best or 1.0)
 
 
-def row(search: Search, asked: Sequence[Query]) -> dict[str, float]:
+def measure_search(search: Search, asked: Sequence[Query]) -> dict[str, float]:
+    """Return mean nDCG with both gains, and milliseconds."""
     times: list[float] = []
     linear = exponential = 0.0
     for query in asked:
         with stopwatch(times):
             found = search(query.text)
-        linear += ndcg(found, query.relevance, float)
-        exponential += ndcg(found, query.relevance, lambda relevance: 2.0**relevance - 1)
+        linear += compute_ndcg(found, query.relevance, float)
+        exponential += compute_ndcg(found, query.relevance, lambda relevance: 2.0**relevance - 1)
     figures = {"ndcg@10": linear / len(asked), "ndcg@10 (2^r-1)": exponential / len(asked)}
-    return {**figures, **milliseconds(times)}
+    return {**figures, **summarize_milliseconds(times)}
 
 
 def main() -> None:
-    require(DATA)
-    documents, asked = list(pages()), queries()
+    """Run the benchmark."""
+    require_data(DATA)
+    documents, asked = list(read_pages()), read_queries()
     rows = {}
-    for name, build in (("rookery Index", rookery), ("tantivy en_stem", plain)):
+    for name, build in (
+        ("rookery Index", build_rookery_search),
+        ("tantivy en_stem", build_tantivy_search),
+    ):
         begun = time.process_time()
         search = build(documents)
         seconds = time.process_time() - begun
-        rows[name] = {**row(search, asked), "index_cpu_s": seconds}
+        rows[name] = {**measure_search(search, asked), "index_cpu_s": seconds}
     columns = list(rows["rookery Index"])
     print(f"{len(documents)} abstracts, {len(asked)} queries; target: ndcg@10 above {TARGET}")
-    show(columns, rows)
-    write("cranfield", {"target": TARGET, "documents": len(documents), "rows": rows})
+    print_table(columns, rows)
+    write_results("cranfield", {"target": TARGET, "documents": len(documents), "rows": rows})
 
 
 if __name__ == "__main__":

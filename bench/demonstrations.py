@@ -1,8 +1,8 @@
-"""Scripted demonstrations of SQuAD questions: how many are correct, how long they are, how fast.
+"""Scripted demonstrations of SQuAD questions: share correct, length, speed.
 
 Reads ../shared/data/squad. Prints a table and writes bench/results/demonstrations.json. Episodes
-are made with WebGPT's rule that pages which share ten words in a row with the question or an
-accepted answer are censored, and without it.
+are made with and without WebGPT's rule of censoring pages that share ten words in a row with the
+question or an accepted answer.
 """
 
 import statistics
@@ -12,31 +12,35 @@ from random import Random
 
 from bench import report
 from bench.squad import DATA, Squad
-from rookery.ask.squad import read_squad
-from rookery.browse.rules import Rules, Task
-from rookery.draft.demonstrate import demonstrations, is_correct
+from rookery.ask.question_files import read_squad
+from rookery.browse.browser_commands import BrowserRules, BrowserTask
+from rookery.draft.oracle_policies import generate_demonstrations, is_correct_demonstration
 
-COUNT = report.sized(1000, 5)
+COUNT = report.choose_size(1000, 5)
 SEED = 5
 
 
 def main() -> None:
-    report.require(DATA)
+    """Run the benchmark."""
+    report.require_data(DATA)
     squad = read_squad(DATA)
     chosen = Random(SEED).sample(squad.questions, COUNT)
     rows = {}
     with Squad().open_library() as library:
-        for name, rules in (("not censored", Rules(overlap=0)), ("censored", Rules())):
-            tasks = [Task(question, rules) for question in chosen]
+        for name, rules in (
+            ("not censored", BrowserRules(overlap=0)),
+            ("censored", BrowserRules()),
+        ):
+            tasks = [BrowserTask(question, rules) for question in chosen]
             begun = time.process_time()
-            episodes = list(demonstrations(tasks, library, SEED, squad.paragraph))
+            episodes = list(generate_demonstrations(tasks, library, SEED, squad.get_paragraph))
             seconds = time.process_time() - begun
             steps = [len(episode.steps) for episode in episodes]
             said = Counter(
                 step.said.text.split(" ", 1)[0] for episode in episodes for step in episode.steps
             )
             rows[name] = {
-                "correct": sum(map(is_correct, episodes)) / COUNT,
+                "correct": sum(map(is_correct_demonstration, episodes)) / COUNT,
                 "steps_mean": statistics.mean(steps),
                 "steps_median": statistics.median(steps),
                 "steps_most": max(steps),
@@ -45,8 +49,8 @@ def main() -> None:
                 "quotes": said["Quote:"] / len(episodes),
                 "per_cpu_second": len(episodes) / seconds,
             }
-    report.show(list(rows["censored"]), rows)
-    report.write("demonstrations", {"questions": COUNT, "target": 0.97, "rows": rows})
+    report.print_table(list(rows["censored"]), rows)
+    report.write_results("demonstrations", {"questions": COUNT, "target": 0.97, "rows": rows})
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Indexing a folder: seconds, and where they go, for many passages of real sentences.
+"""Indexing a folder: seconds by stage, for many passages of real sentences.
 
 Reads ../shared/data/squad. Prints a table and writes bench/results/indexing.json. The folder holds
-the articles of the squad set and, beyond these, copies of them with their sentences shuffled, five
-to a paragraph. CPU seconds are of this process, which writes index and archive, and of those that
-read the files; they hold beside other work on the machine, the wall time does not.
+the articles of the squad set and, beyond these, copies with their sentences shuffled, five to a
+paragraph. CPU seconds are of this process, which writes index and archive, and of those that read
+the files; they hold beside other work on the machine, wall time does not.
 
     python -m bench indexing [--passages N ...]
 """
@@ -17,19 +17,19 @@ import time
 from itertools import count
 from pathlib import Path
 
-from bench.report import require, show, sized, write
+from bench.report import choose_size, print_table, require_data, write_results
 from bench.squad import DATA
-from rookery.ask.squad import Article, read_squad, write_site
-from rookery.browse.archive import Archive
-from rookery.browse.folder import Folder
+from rookery.ask.question_files import SquadArticle, read_squad, write_site
+from rookery.browse.folder_library import FolderLibrary
+from rookery.browse.page_archive import PageArchive
 
-PASSAGES = sized([20_000, 200_000], [200])
+PASSAGES = choose_size([20_000, 200_000], [200])
 
 
-def articles(passages: int) -> list[Article]:
-    """Articles of so many paragraphs in all."""
+def make_articles(passages: int) -> list[SquadArticle]:
+    """Make articles with `passages` paragraphs in all."""
     originals = read_squad(DATA).articles
-    chance, made, left = random.Random(0), list[Article](), passages
+    chance, made, left = random.Random(0), list[SquadArticle](), passages
     for copy in count():
         for article in originals:
             sentences = re.split(r"(?<=[.!?]) ", " ".join(article.paragraphs))
@@ -37,20 +37,20 @@ def articles(passages: int) -> list[Article]:
                 chance.shuffle(sentences)
             paragraphs = [" ".join(sentences[at : at + 5]) for at in range(0, len(sentences), 5)]
             name = article.name.replace(".html", f"-{copy}.html")
-            made.append(Article(name, article.title, tuple(paragraphs[:left])))
+            made.append(SquadArticle(name, article.title, tuple(paragraphs[:left])))
             left -= len(made[-1].paragraphs)
             if left <= 0:
                 return made
     raise AssertionError("counting has no end")
 
 
-def row(passages: int) -> dict[str, float]:
-    """Seconds and megabytes of indexing so many passages."""
+def measure_indexing(passages: int) -> dict[str, float]:
+    """Measure seconds and megabytes of indexing `passages` passages."""
     with tempfile.TemporaryDirectory() as scratch:
         root = Path(scratch)
-        write_site(articles(passages), root / "web")
+        write_site(make_articles(passages), root / "web")
         wall, begun = time.perf_counter(), os.times()
-        with Folder(root / "web", Archive(root / "archive.sqlite"), root / "cache"):
+        with FolderLibrary(root / "web", PageArchive(root / "archive.sqlite"), root / "cache"):
             wall, ended = time.perf_counter() - wall, os.times()
         index = sum(file.stat().st_size for file in root.rglob("index/*"))
     writing = ended.user + ended.system - begun.user - begun.system
@@ -67,12 +67,15 @@ def row(passages: int) -> dict[str, float]:
 
 
 def main() -> None:
-    require(DATA)
+    """Run the command line."""
+    require_data(DATA)
     parser = argparse.ArgumentParser()
     parser.add_argument("--passages", type=int, nargs="+", default=PASSAGES)
-    rows = {f"{passages:,}": row(passages) for passages in parser.parse_args().passages}
-    show(list(next(iter(rows.values()))), rows)
-    write("indexing", {"rows": rows})
+    rows = {
+        f"{passages:,}": measure_indexing(passages) for passages in parser.parse_args().passages
+    }
+    print_table(list(next(iter(rows.values()))), rows)
+    write_results("indexing", {"rows": rows})
 
 
 if __name__ == "__main__":

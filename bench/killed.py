@@ -1,9 +1,9 @@
-"""Is anything lost of a demonstration when its server is killed with `kill -9`?
+"""Data loss of demonstrations when their server is killed with `kill -9`.
 
-A real server over a SQLite store is killed at moments drawn by chance while somebody follows a
-script of sixteen forms, 200 times; what was answered is then looked for in the store, and what the
-next server shows is compared with what was shown before (tests/serve/web/killing.py). Prints a
-table and writes bench/results/killed.json.
+A real server over a SQLite store is killed at random moments while somebody follows a script of
+sixteen forms, 200 times; acknowledged commands are then looked for in the store, and the next
+server's page is compared with the one shown before (tests/serve/web/killing.py). Prints a table and
+writes bench/results/killed.json.
 
     python -m bench.killed [--kills N]
 """
@@ -14,8 +14,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from bench.report import ROOT, show, sized, write
-from rookery.judge.store import init
+from bench.report import ROOT, choose_size, print_table, write_results
+from rookery.judge.store import initialize_store
 
 sys.path.insert(0, str(ROOT / "tests" / "browse"))
 sys.path.insert(0, str(ROOT / "tests" / "serve"))
@@ -27,13 +27,14 @@ from killing import killed
 
 
 def main() -> None:
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--kills", type=int, default=sized(200, 2))
+    parser.add_argument("--kills", type=int, default=choose_size(200, 2))
     kills = parser.parse_args().kills
     with tempfile.TemporaryDirectory() as home:
         os.environ |= surroundings(Path(home))
         template = Path(home) / "empty.sqlite"
-        init(str(template))
+        initialize_store(str(template))
         with desk(template, Path(home)) as here:
             count = killed(here, Path(home), kills)
     said = {tuple(step.said.text for step in each.steps) for each in count.episodes}
@@ -45,8 +46,8 @@ def main() -> None:
         "demonstrations finished": len(count.episodes),
         "that differ from the first": len(said) - 1,
     }
-    show(("times",), {name: {"times": number} for name, number in figures.items()})
-    write("killed", figures)
+    print_table(("times",), {name: {"times": number} for name, number in figures.items()})
+    write_results("killed", figures)
 
 
 if __name__ == "__main__":

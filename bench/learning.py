@@ -1,13 +1,14 @@
-"""How fast are the trainers beside TRL's, and where does the time of a step go?
+"""Speed of the trainers beside TRL's, and where the time of a step goes.
 
-Needs no data: a tiny and a small Llama with random weights learn from slices of the pages that come
-with the package. Ours and theirs each run in a process of their own with one thread, get the same
-batches and settings, and take turns of a few steps; the first turn of each warms it up and does not
-count. Ratios are of CPU time, turn by turn; "but garbage" is what a ratio would be had TRL not
-asked Python to collect its garbage, as its PPO does twice a step. TRL 1.16 comes with the dev
-extra; PPO is in its wheels 1.10 to 1.12 alone, and is left out until one is where it is looked for:
+Needs no data: a tiny and a small Llama with random weights learn from slices of the packaged pages.
+Ours and theirs each run in a process of their own with one thread, get the same batches and
+settings, and take turns of a few steps; the first turn of each is a warm-up. Ratios are of CPU
+time, turn by turn; "but garbage" is the ratio without the garbage collections that TRL's PPO
+requests twice a step. TRL 1.16 comes with the dev extra; PPO is only in its wheels 1.10 to 1.12,
+and is left out until one is found here:
 
     pip install --target bench/scratch/trl-1.12 --no-deps trl==1.12.0
+
     python -m bench.learning [--rounds N]
 
 Prints tables and writes bench/results/learning.json.
@@ -42,40 +43,55 @@ from torch import Tensor
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 from bench import report
-from rookery.browse.places import bundled
-from rookery.browse.read import read
-from rookery.learn import actor
-from rookery.learn import reinforce as reinforcing
-from rookery.learn.compared import Item, Items
-from rookery.learn.lesson import Teacher
-from rookery.learn.models import Trained, model_of, read_model, tokenizer_of, write_model
-from rookery.learn.optimise import Learner, Optimising
-from rookery.learn.played import Prompts
-from rookery.learn.prefer import PreferSettings, Training
-from rookery.learn.reinforce import ppo, reinforce, rloo
-from rookery.learn.rows import Batch, Row, action_logits, collate, inputs, logprobs
-from rookery.learn.run import Run
-from rookery.learn.sample import Sampling
-from rookery.learn.scorer import score_rows, showing_of
-from rookery.learn.tiny import write_tiny
+from rookery.browse.libraries import get_bundled_folder
+from rookery.browse.page_reader import read_page
+from rookery.learn import policy_gradient
+from rookery.learn import reinforcement_learning as reinforcing
+from rookery.learn.action_batches import (
+    ActionBatch,
+    ActionRow,
+    collate_rows,
+    compute_action_logits,
+    compute_logprobs,
+    make_model_inputs,
+)
+from rookery.learn.decoding import SamplingSettings
+from rookery.learn.episodes import PromptEnvironment
+from rookery.learn.optimizer import ModelOptimizer, OptimizerSettings
+from rookery.learn.policy_gradient import PolicyGradientTrainer
+from rookery.learn.pretrained_models import (
+    TrainedModelSettings,
+    load_model_with_head,
+    load_tokenizer,
+    load_trainable_model,
+    save_pretrained_model,
+)
+from rookery.learn.random_models import write_tiny_model
+from rookery.learn.reinforcement_learning import train_by_reinforcement
+from rookery.learn.reinforcement_settings import make_ppo_settings, make_rloo_settings
+from rookery.learn.reward_model import make_input_encoder, score_rows
+from rookery.learn.reward_training import RewardTrainer, RewardTrainingSettings
+from rookery.learn.training_data import ComparisonItem, ComparisonSplit
+from rookery.learn.training_run import ResumableRun
 
 SCRATCH = report.SCRATCH / "learning"
-OLDER = report.SCRATCH / "trl-1.12"
+TRL_PPO = report.SCRATCH / "trl-1.12"
 RATE, BETA = 1e-5, 0.05
 PAIRS, PIECE, SHORTEST, LONGEST = 16, 4, 16, 96
-"""comparisons in a step, those that are read at once "in pieces", and the tokens of an answer"""
+"""Comparisons in a step; those read at once "in pieces"; minimum and maximum tokens of an
+answer."""
 PROMPT, NEW, GROUP = 32, 16, 4
-"""tokens of a prompt, tokens said at most, and episodes of one prompt in RLOO"""
+"""Tokens of a prompt; maximum new tokens; episodes of one prompt in RLOO."""
 BEFORE, ROWS = 112, 16
-"""tokens of a context, and rows, where logits and frozen layers are tried"""
+"""Tokens of a context, and rows, for the trials of logits and frozen layers."""
 FROZEN = 2 / 3
-"""of the layers, from the first on, and the embeddings, where something is frozen: as one does with
-a policy that begins as a good model, and the same on both sides"""
+"""Share of layers, from the first on (with the embeddings), frozen where something is frozen: as is
+usual with a pretrained policy, and the same on both sides."""
 TARGETS = {"reward model": 1.3, "RLOO": 1.3, "PPO": 2.5}
 
 
 class Size(NamedTuple):
-    """One of the models, and how much is done with it in a turn."""
+    """A model's size, and the work of one turn with it."""
 
     vocabulary: int
     hidden: int
@@ -83,10 +99,10 @@ class Size(NamedTuple):
     layers: int
     episodes: int
     steps: Mapping[str, int]
-    """in a turn of each trainer"""
+    """Steps in a turn of each trainer."""
 
 
-SIZES = report.sized(
+SIZES = report.choose_size(
     {
         "tiny": Size(450, 64, 128, 2, 16, {"reward model": 20, "RLOO": 16, "PPO": 6, "step": 25}),
         "10M": Size(4_000, 320, 896, 6, 8, {"reward model": 1, "RLOO": 3, "PPO": 1, "step": 2}),
@@ -96,27 +112,27 @@ SIZES = report.sized(
 
 
 class Work(NamedTuple):
-    """What a process is to do: everything about it but who does it."""
+    """Work of one process."""
 
     trainer: str
     folder: Path
     episodes: int
     steps: int
     each: int
-    """steps in a turn"""
+    """Steps in a turn."""
     frozen: float
-    """share of the layers of policy and value network"""
+    """Share of frozen layers of policy and value network."""
     prompts: Sequence[str]
     pairs: Sequence[tuple[list[int], list[int]]]
 
 
-# What is learnt, and from what
+# Models and data
 
 
 def write_models(size: Size, folder: Path, texts: Sequence[str]) -> None:
-    """A language model of this size, and a reward model beside it."""
+    """Write a language model of this size, and a reward model in its subfolder `reward`."""
     shutil.rmtree(folder, ignore_errors=True)
-    write_tiny(folder, texts, vocabulary=size.vocabulary, context=512)
+    write_tiny_model(folder, texts, vocabulary=size.vocabulary, context=512)
     config = LlamaConfig.from_pretrained(folder)
     for name, value in {
         "hidden_size": size.hidden,
@@ -130,17 +146,22 @@ def write_models(size: Size, folder: Path, texts: Sequence[str]) -> None:
     model = LlamaForCausalLM(config)
     config.save_pretrained(folder)
     save_file(model.state_dict(), folder / "model.safetensors", {"format": "pt"})
-    tokenizer, *_ = tokenizer_of(folder)
-    write_model(read_model(Trained(str(folder)), "row"), tokenizer, folder / "reward")
+    tokenizer, *_ = load_tokenizer(folder)
+    save_pretrained_model(
+        load_trainable_model(TrainedModelSettings(str(folder)), "row"), tokenizer, folder / "reward"
+    )
 
 
-def data(folder: Path, texts: Sequence[str]) -> tuple[list[str], list[tuple[list[int], list[int]]]]:
-    """Prompts that all have as many tokens, and pairs of answers of many lengths."""
+def make_data(
+    folder: Path, texts: Sequence[str]
+) -> tuple[list[str], list[tuple[list[int], list[int]]]]:
+    """Make prompts of equal token length, and pairs of answers of various lengths."""
     tokenizer: Any = AutoTokenizer.from_pretrained(folder, local_files_only=True)
     ids = [token for text in texts for token in tokenizer(text, verbose=False)["input_ids"][1:]]
     random, prompts = Random(0), list[str]()
 
     def some(count: int) -> list[int]:
+        """Return `count` successive tokens from a random place."""
         start = random.randrange(len(ids) - count)
         return ids[start : start + count]
 
@@ -152,8 +173,8 @@ def data(folder: Path, texts: Sequence[str]) -> tuple[list[str], list[tuple[list
     return prompts, [(some(one), some(two)) for one, two in lengths]
 
 
-def worth(said: Sequence[int]) -> float:
-    """What RLOO is rewarded for."""
+def score_completion(said: Sequence[int]) -> float:
+    """Reward of RLOO: the share of odd token ids."""
     return sum(token % 2 for token in said) / len(said)
 
 
@@ -161,7 +182,7 @@ def worth(said: Sequence[int]) -> float:
 
 
 class Turns:
-    """Lets a trainer go on for some steps whenever it is asked to, and tells what they took."""
+    """Lets a trainer run a number of steps on request, and reports their cost."""
 
     def __init__(
         self,
@@ -176,10 +197,11 @@ class Turns:
         self._unused = unused
         self._made = 0
         self._begun: tuple[float, float] | None = None
-        self._before = _peak()
+        self._before = _measure_peak()
 
     def step(self, *_: Any) -> None:
-        """Is called after every step."""
+        """Count a finished step; at the end of a turn report its cost and wait for the next
+        request. Raises SystemExit when no more turns are wanted."""
         self._made += 1
         if self._made % self._each:
             return
@@ -190,34 +212,36 @@ class Turns:
             self._pipe.send(None)
         else:
             cpu, wall = time.process_time() - self._begun[0], time.perf_counter() - self._begun[1]
-            self._pipe.send((cpu, wall, _peak() - self._before, dict(self._shares)))
+            self._pipe.send((cpu, wall, _measure_peak() - self._before, dict(self._shares)))
         if not self._pipe.recv():
             raise SystemExit
         self._begun = time.process_time(), time.perf_counter()
 
 
-def _peak() -> float:
-    """The most memory of this process so far, in MiB."""
+def _measure_peak() -> float:
+    """Return the peak memory of this process in MiB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 class Turn(NamedTuple):
-    """What one turn took."""
+    """Cost of one turn."""
 
     cpu: float
     wall: float
     memory: float
-    """so far, beyond what it had before the models were read, in MiB"""
+    """Peak so far in MiB, beyond that before the models were loaded."""
     shares: Mapping[str, float]
 
 
 Side = Callable[[Connection, Work], None]
 
 
-def alternated(sides: Mapping[str, Side], work: Work, rounds: int) -> dict[str, list[Turn]]:
-    """The turns of each. Raises EOFError where one ends before its time."""
+def alternate_turns(sides: Mapping[str, Side], work: Work, rounds: int) -> dict[str, list[Turn]]:
+    """Run the sides in turn and return their turns. Raises EOFError if one ends early."""
     fresh: Any = report.fresh_processes(
-        "bench.learning_trl", "rookery.learn.prefer", "rookery.learn.reinforce"
+        "bench.learning_trl",
+        "rookery.learn.reward_training",
+        "rookery.learn.reinforcement_learning",
     )
     pipes, found = {}, {name: list[Turn]() for name in sides}
     processes = []
@@ -241,75 +265,81 @@ def alternated(sides: Mapping[str, Side], work: Work, rounds: int) -> dict[str, 
 # Ours
 
 
-def ours(pipe: Connection, work: Work, piece: int = PAIRS, shared: bool = True) -> None:
-    """One of our trainers, as it comes; comparisons are read so many at once.
+def run_ours(pipe: Connection, work: Work, piece: int = PAIRS, shared: bool = True) -> None:
+    """Run one of our trainers; `piece` comparisons are read at once.
 
-    `shared` False: what is frozen is computed in every pass, by each of the networks.
+    `shared` False: frozen layers are computed in every pass, by each of the networks.
     """
     torch.set_num_threads(1)
     shares: dict[str, float] = {}
-    timed = _Shares(shares)
+    timed = _TimeShares(shares)
     if not shared:
-        timed.replace(actor, "trunk_of", "sharing", lambda *_: None)
+        timed.replace(policy_gradient, "find_shared_layers", "sharing", lambda *_: None)
     turns = Turns(pipe, work.each, shares, timed.unused)
     with tempfile.TemporaryDirectory() as out:
         if work.trainer == "reward model":
-            _prefer(work, Path(out), turns, piece)
+            _run_reward_training(work, Path(out), turns, piece)
         else:
-            _reinforce(work, Path(out), turns, timed)
+            _run_reinforcement(work, Path(out), turns, timed)
 
 
-def _prefer(work: Work, out: Path, turns: Turns, piece: int) -> None:
-    """The loop of `prefer` on rows that are ready."""
-    start = Trained(str(work.folder / "reward"))
-    settings = PreferSettings(start, "", Optimising(RATE), batch=PAIRS, piece=piece)
-    model = read_model(settings.trained, "row")
-    tokenizer, ends, _ = tokenizer_of(work.folder)
-    showing = showing_of(model, tokenizer, ends, 0, False)
+def _run_reward_training(work: Work, out: Path, turns: Turns, piece: int) -> None:
+    """Run the loop of `prefer` on prepared rows."""
+    start = TrainedModelSettings(str(work.folder / "reward"))
+    settings = RewardTrainingSettings(start, "", OptimizerSettings(RATE), batch=PAIRS, piece=piece)
+    model = load_trainable_model(settings.trained, "row")
+    tokenizer, ends, _ = load_tokenizer(work.folder)
+    showing = make_input_encoder(model, tokenizer, ends, 0, False)
     items = [
-        Item(str(n), (np.array(one, np.int32), np.array(two, np.int32)), (1.0, 0.0), (nan, nan))
+        ComparisonItem(
+            str(n), (np.array(one, np.int32), np.array(two, np.int32)), (1.0, 0.0), (nan, nan)
+        )
         for n, (one, two) in enumerate(work.pairs)
     ]
-    with Run(out, settings) as run:
-        learner = Learner(model, settings.optimising, work.steps, pulled=run.pulled)
-        training = Training(settings, learner, showing.pad, Items(items, [], 0, 0), out / "best")
-        for number in run.steps(work.steps, training, work.steps + 1, turns.step):
+    with ResumableRun(out, settings) as run:
+        learner = ModelOptimizer(
+            model, settings.optimising, work.steps, pulled=run.find_stop_reason
+        )
+        training = RewardTrainer(
+            settings, learner, showing.pad, ComparisonSplit(items, [], 0, 0), out / "best"
+        )
+        for number in run.iterate_steps(work.steps, training, work.steps + 1, turns.step):
             at = number * PAIRS % len(items)
-            run.note(**training.step(number, items[at : at + PAIRS]))
+            run.record_metrics(**training.train_step(number, items[at : at + PAIRS]))
 
 
-def _reinforce(work: Work, out: Path, turns: Turns, timed: "_Shares") -> None:
-    """`reinforce`, with what each of its parts takes."""
-    timed.replace(reinforcing, "sample", "sampling")
-    timed.replace(Teacher, "read", "scoring")
-    timed.replace(Teacher, "learn", "learning")
-    rate = Optimising(RATE, clip=None if work.trainer == "PPO" else 1.0)
+def _run_reinforcement(work: Work, out: Path, turns: Turns, timed: "_TimeShares") -> None:
+    """Run `reinforce` and time its parts."""
+    timed.replace(reinforcing, "sample_actions", "sampling")
+    timed.replace(PolicyGradientTrainer, "prepare_batch", "scoring")
+    timed.replace(PolicyGradientTrainer, "train_on_batch", "learning")
+    rate = OptimizerSettings(RATE, clip=None if work.trainer == "PPO" else 1.0)
     by_ppo = work.trainer == "PPO"
-    settings = (ppo if by_ppo else rloo)(
-        policy=Trained(str(work.folder), work.frozen),
+    settings = (make_ppo_settings if by_ppo else make_rloo_settings)(
+        policy=TrainedModelSettings(str(work.folder), work.frozen),
         steps=work.steps,
         optimising=rate,
-        sampling=Sampling(tokens=NEW),
+        sampling=SamplingSettings(tokens=NEW),
         episodes=work.episodes,
         beta=BETA,
         every=work.steps + 1,
         shown=0,
         value_model=str(work.folder / "reward") if by_ppo else "",
     )
-    tokenizer, *_ = tokenizer_of(work.folder)
+    tokenizer, *_ = load_tokenizer(work.folder)
     contexts = [tokenizer(prompt)["input_ids"] for prompt in work.prompts]
     group = 1 if by_ppo else GROUP
-    scored = timed("scoring", _scored(work, contexts))
-    rewards = scored if by_ppo else lambda _, said: [worth(one) for one in said]
-    world: Any = Prompts(contexts, rewards, group)
-    world.play = timed("environment", world.play)
-    reinforce(settings, world, out / "run", turns.step)
+    scored = timed("scoring", _make_reward(work, contexts))
+    rewards = scored if by_ppo else lambda _, said: [score_completion(one) for one in said]
+    world: Any = PromptEnvironment(contexts, rewards, group)
+    world.play_episodes = timed("environment", world.play_episodes)
+    train_by_reinforcement(settings, world, out / "run", turns.step)
 
 
-def _scored(work: Work, contexts: Sequence[list[int]]) -> Callable[..., list[float]]:
-    """Rewards by the reward model."""
-    model, _ = model_of(work.folder / "reward", "row")
-    _, _, pad = tokenizer_of(work.folder)
+def _make_reward(work: Work, contexts: Sequence[list[int]]) -> Callable[..., list[float]]:
+    """Return a function that scores with the reward model."""
+    model, _ = load_model_with_head(work.folder / "reward", "row")
+    _, _, pad = load_tokenizer(work.folder)
     model.config.pad_token_id = pad
 
     def scored(numbers: Sequence[int], said: Sequence[Sequence[int]]) -> list[float]:
@@ -322,17 +352,20 @@ def _scored(work: Work, contexts: Sequence[list[int]]) -> Callable[..., list[flo
     return scored
 
 
-class _Shares:
-    """CPU seconds of functions by label, without those of the functions within them."""
+class _TimeShares:
+    """CPU seconds of functions by label, excluding timed functions inside them."""
 
     def __init__(self, seconds: dict[str, float]) -> None:
+        """Add the seconds to `seconds`."""
         self._seconds = seconds
         self._open: list[str] = []
         self._since = 0.0
         self.unused: set[str] = set()
-        """replaced names that were not called yet"""
+        """Replaced names that have not been called yet."""
 
     def __call__(self, label: str, work: Callable[..., Any], name: str = "") -> Callable[..., Any]:
+        """Return `work` wrapped so that its time is counted under the label."""
+
         def timed(*args: Any, **more: Any) -> Any:
             self.unused.discard(name)
             with self._within(label):
@@ -343,8 +376,8 @@ class _Shares:
     def replace(
         self, owner: Any, name: str, label: str, work: Callable[..., Any] | None = None
     ) -> None:
-        """Time what `owner` has under this name, or call `work` in its stead. Raises AttributeError
-        where it has nothing."""
+        """Time the attribute of this name, or call `work` in its place. Raises AttributeError if
+        `owner` has none."""
         found = getattr(owner, name)
         self.unused.add(name)
         setattr(owner, name, self(label, work or found, name))
@@ -368,21 +401,21 @@ class _Shares:
 # Theirs
 
 
-def theirs(pipe: Connection, work: Work) -> None:
-    """One of TRL's."""
+def run_theirs(pipe: Connection, work: Work) -> None:
+    """Run one of TRL's trainers."""
     torch.set_num_threads(1)
     sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 (its trainers print what they log)
     warnings.simplefilter("ignore")
     for quiet in ("set_verbosity_error", "disable_progress_bar"):
         getattr(transformers.utils.logging, quiet)()
     if work.trainer == "PPO":
-        sys.path.insert(0, str(OLDER))
+        sys.path.insert(0, str(TRL_PPO))
     peer = import_module("bench.learning_trl")
     trl = import_module("trl.experimental.ppo" if work.trainer == "PPO" else "trl")
     for name in ("RewardTrainer", "RLOOTrainer", "PPOTrainer"):
-        getattr(trl, name, None)  # its modules are read when they are asked for
+        getattr(trl, name, None)  # TRL imports its modules lazily
     shares: dict[str, float] = {}
-    gc.collect = _Shares(shares)("garbage", gc.collect)
+    gc.collect = _TimeShares(shares)("garbage", gc.collect)
     turns = Turns(pipe, work.each, shares)
     batch = PAIRS if work.trainer == "reward model" else work.episodes
     settings = {"learning_rate": RATE, "per_device_train_batch_size": batch}
@@ -390,7 +423,9 @@ def theirs(pipe: Connection, work: Work) -> None:
         peer.prefer(trl, work.folder / "reward", work.pairs, work.steps, settings, turns.step)
     elif work.trainer == "RLOO":
         settings |= {"num_generations": GROUP, "max_completion_length": NEW, "beta": BETA}
-        peer.rloo(trl, work.folder, work.prompts, worth, work.steps, settings, turns.step)
+        peer.rloo(
+            trl, work.folder, work.prompts, score_completion, work.steps, settings, turns.step
+        )
     else:
         settings |= {"response_length": NEW, "kl_coef": BETA, "whiten_rewards": True}
         peer.ppo(trl, work.folder, work.prompts, work.steps, work.frozen, settings, turns.step)
@@ -399,32 +434,37 @@ def theirs(pipe: Connection, work: Work) -> None:
 # Ways of one training step
 
 
-def full_logits(model: Any, batch: Batch) -> Tensor:
-    """The same as `action_logits`, out of logits for every position."""
+def compute_full_logits(model: Any, batch: ActionBatch) -> Tensor:
+    """Compute the same as `action_logits` from logits at every position."""
     said = batch.actions_BA.shape[1]
-    logits: Tensor = model(**inputs(batch)).logits[:, -said - 1 : -1].float()
+    logits: Tensor = model(**make_model_inputs(batch)).logits[:, -said - 1 : -1].float()
     return logits
 
 
-WAYS: dict[str, tuple[Callable[[Any, Batch], Tensor], float]] = {
-    "as it is": (action_logits, 0.0),
-    "logits of all positions": (full_logits, 0.0),
-    "lower two thirds frozen": (action_logits, FROZEN),
+WAYS: dict[str, tuple[Callable[[Any, ActionBatch], Tensor], float]] = {
+    "as it is": (compute_action_logits, 0.0),
+    "logits of all positions": (compute_full_logits, 0.0),
+    "lower two thirds frozen": (compute_action_logits, FROZEN),
 }
 
 
-def step(way: str, pipe: Connection, work: Work) -> None:
-    """Steps that make actions likelier."""
+def run_steps(way: str, pipe: Connection, work: Work) -> None:
+    """Run training steps that make actions likelier, with or without the savings of `way`."""
     torch.set_num_threads(1)
     turns = Turns(pipe, work.each, {})
     logits, frozen = WAYS[way]
-    learner = Learner(read_model(Trained(str(work.folder), frozen)), Optimising(RATE), work.steps)
+    learner = ModelOptimizer(
+        load_trainable_model(TrainedModelSettings(str(work.folder), frozen)),
+        OptimizerSettings(RATE),
+        work.steps,
+    )
     ids, size = [token for pair in work.pairs for one in pair for token in one], BEFORE + NEW
     said = [ids[at * size : (at + 1) * size] for at in range(ROWS)]
-    batch = collate([Row(one[:BEFORE], one[BEFORE:]) for one in said], 0)
+    batch = collate_rows([ActionRow(one[:BEFORE], one[BEFORE:]) for one in said], 0)
 
-    def loss(batch: Batch) -> Tensor:
-        return -logprobs(logits(learner.model, batch), batch).mean()
+    def loss(batch: ActionBatch) -> Tensor:
+        """Return the mean negative log-probability of the actions."""
+        return -compute_logprobs(logits(learner.model, batch), batch).mean()
 
     for number in range(work.steps):
         learner.step(number, [batch], loss)
@@ -434,10 +474,10 @@ def step(way: str, pipe: Connection, work: Work) -> None:
 # Figures
 
 
-def compared(
+def compare_turns(
     found: Mapping[str, Sequence[Turn]], name: str, each: int, tokens: float
 ) -> dict[str, Any]:
-    """Steps and tokens a second of both, and how many times as fast ours are, turn by turn."""
+    """Return steps and tokens per second of both, and the speed ratio turn by turn."""
     mine, their = found[name], found["theirs"]
     ratios = [two.cpu / one.cpu for one, two in zip(mine, their, strict=True)]
     walls = [two.wall / one.wall for one, two in zip(mine, their, strict=True)]
@@ -460,8 +500,8 @@ def compared(
     }
 
 
-def ways(found: Mapping[str, Sequence[Turn]], each: int) -> dict[str, dict[str, float]]:
-    """Of each way of a step: its time, that of the first being 1, and its memory."""
+def compare_ways(found: Mapping[str, Sequence[Turn]], each: int) -> dict[str, dict[str, float]]:
+    """Return time and memory of each way of a step, absolute and relative to the first."""
     plain = next(iter(found.values()))
     return {
         way: {
@@ -476,64 +516,73 @@ def ways(found: Mapping[str, Sequence[Turn]], each: int) -> dict[str, dict[str, 
     }
 
 
-def trainers() -> list[str]:
-    """Those that can be compared here."""
+def list_trainers() -> list[str]:
+    """Return the trainers that can be compared here."""
     if find_spec("trl") is None:
-        report.skip("TRL is not installed: pip install trl==1.16.0")
-    if (OLDER / "trl" / "experimental" / "ppo").exists():
+        report.skip_bench("TRL is not installed: pip install trl==1.16.0")
+    if (TRL_PPO / "trl" / "experimental" / "ppo").exists():
         return list(TARGETS)
     print("PPO is left out: see the head of bench/learning.py for how to get TRL 1.12")
     return [name for name in TARGETS if name != "PPO"]
 
 
 class Measured(NamedTuple):
-    """Of one model."""
+    """Figures of one model."""
 
     runs: dict[str, dict[str, Any]]
-    """trainers beside TRL's"""
+    """Trainers beside TRL's."""
     trunk: dict[str, dict[str, float]]
-    """PPO with frozen layers that are computed once, or in every pass"""
+    """PPO with frozen layers, computed once or in every pass."""
     steps: dict[str, dict[str, float]]
-    """ways of a step of a policy"""
+    """Ways of one policy step."""
     weights: int
 
 
-def measured(size: str, texts: Sequence[str], names: Sequence[str], rounds: int) -> Measured:
-    """One model."""
+def measure_model(size: str, texts: Sequence[str], names: Sequence[str], rounds: int) -> Measured:
+    """Measure one model."""
     made, folder = SIZES[size], SCRATCH / size
     write_models(made, folder, texts)
-    weights = sum(each.numel() for each in read_model(Trained(str(folder))).parameters())
-    prompts, pairs = data(folder, texts)
+    weights = sum(
+        each.numel()
+        for each in load_trainable_model(TrainedModelSettings(str(folder))).parameters()
+    )
+    prompts, pairs = make_data(folder, texts)
 
     def turns(name: str, sides: Mapping[str, Side], frozen: float = 0.0) -> dict[str, list[Turn]]:
         print(f"{name}, {size} ...", flush=True)
         each = made.steps[name]
         steps = each * (rounds + 2)
         work = Work(name, folder, made.episodes, steps, each, frozen, prompts, pairs)
-        return alternated(sides, work, rounds)
+        return alternate_turns(sides, work, rounds)
 
-    found = _beside(made, pairs, names, turns)
-    beside = {"theirs": theirs} if "PPO" in names else {}
-    seen = turns("PPO", {"ours": ours, "apart": partial(ours, shared=False), **beside}, FROZEN)
+    found = _compare_trainers(made, pairs, names, turns)
+    beside = {"theirs": run_theirs} if "PPO" in names else {}
+    seen = turns(
+        "PPO", {"ours": run_ours, "apart": partial(run_ours, shared=False), **beside}, FROZEN
+    )
     if beside:
         tokens = made.episodes * (PROMPT + NEW)
-        found["PPO frozen"] = compared(seen, "ours", made.steps["PPO"], tokens)
+        found["PPO frozen"] = compare_turns(seen, "ours", made.steps["PPO"], tokens)
     both = {"in every pass": seen["apart"], "computed once": seen["ours"]}
-    trunk = ways(both, made.steps["PPO"])
-    for row, held in zip(trunk.values(), held_weights(folder), strict=True):
+    trunk = compare_ways(both, made.steps["PPO"])
+    for row, held in zip(trunk.values(), measure_weights(folder), strict=True):
         row["weights_mib"] = held
-    steps = ways(turns("step", {way: partial(step, way) for way in WAYS}), made.steps["step"])
+    steps = compare_ways(
+        turns("step", {way: partial(run_steps, way) for way in WAYS}), made.steps["step"]
+    )
     return Measured(found, trunk, steps, weights)
 
 
-def held_weights(folder: Path) -> tuple[float, float]:
-    """MiB of the weights of policy, value network and reference with frozen layers: were they all
-    apart, and as they are.
+def measure_weights(folder: Path) -> tuple[float, float]:
+    """Return MiB of the weights of policy, value network and reference with frozen layers: if all
+    were separate, and as they are.
 
-    The peaks of whole processes do not show them, since weights that nobody changes are pages of
-    the file that they were read from.
+    Peaks of whole processes do not show the difference, since weights that nobody changes are pages
+    of the file they were read from.
     """
-    made = actor.make(Trained(str(folder), FROZEN), "separate", str(folder / "reward"), 0, "", 0)
+    made = policy_gradient.build_policy_networks(
+        TrainedModelSettings(str(folder), FROZEN), "separate", str(folder / "reward"), 0, "", 0
+    )
     networks = (made.actor.policy, made.actor.critic, made.reference)
     every = [weight for network in networks for weight in network.parameters()]
     apart, shared = (
@@ -543,7 +592,7 @@ def held_weights(folder: Path) -> tuple[float, float]:
     return apart, shared
 
 
-def _beside(
+def _compare_trainers(
     made: Size,
     pairs: Sequence[tuple[list[int], list[int]]],
     names: Sequence[str],
@@ -553,27 +602,28 @@ def _beside(
     answers = PAIRS * sum(len(one) + len(two) for one, two in pairs) / len(pairs)
     for name in names:
         preferring = name == "reward model"
-        pieces = {"in pieces": partial(ours, piece=PIECE)} if preferring else {}
-        seen = turns(name, {"ours": ours, **pieces, "theirs": theirs})
+        pieces = {"in pieces": partial(run_ours, piece=PIECE)} if preferring else {}
+        seen = turns(name, {"ours": run_ours, **pieces, "theirs": run_theirs})
         tokens = answers if preferring else made.episodes * (PROMPT + NEW)
         for side in ("ours", *pieces):
             label = name if side == "ours" else f"{name} {side}"
-            found[label] = compared(seen, side, made.steps[name], tokens)
+            found[label] = compare_turns(seen, side, made.steps[name], tokens)
     return found
 
 
 def main() -> None:
+    """Run the command line."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--rounds", type=int, default=report.sized(5, 1))
+    parser.add_argument("--rounds", type=int, default=report.choose_size(5, 1))
     rounds = parser.parse_args().rounds
     quiet = ("HF_HUB_OFFLINE", "HF_HUB_DISABLE_TELEMETRY", "TRL_EXPERIMENTAL_SILENCE")
     os.environ |= dict.fromkeys(("OMP_NUM_THREADS", *quiet), "1")
-    names = trainers()
+    names = list_trainers()
     texts = [
-        read(path.read_bytes(), path.as_uri(), "text/html").text
-        for path in sorted(bundled().glob("*.html"))
+        read_page(path.read_bytes(), path.as_uri(), "text/html").text
+        for path in sorted(get_bundled_folder().glob("*.html"))
     ]
-    found = {size: measured(size, texts, names, rounds) for size in SIZES}
+    found = {size: measure_model(size, texts, names, rounds) for size in SIZES}
     tables: dict[str, dict[str, Any]] = {
         name: {
             f"{row}, {size}": value
@@ -582,27 +632,31 @@ def main() -> None:
         }
         for name in ("runs", "trunk", "steps")
     }
-    show(**tables)
+    print_tables(**tables)
     weights = {size: one.weights for size, one in found.items()}
-    report.write("learning", {"rounds": rounds, "weights": weights, **tables, "targets": TARGETS})
+    report.write_results(
+        "learning", {"rounds": rounds, "weights": weights, **tables, "targets": TARGETS}
+    )
 
 
-def show(runs: Mapping[str, Any], trunk: Mapping[str, Any], steps: Mapping[str, Any]) -> None:
-    """What was measured, as tables."""
+def print_tables(
+    runs: Mapping[str, Any], trunk: Mapping[str, Any], steps: Mapping[str, Any]
+) -> None:
+    """Print the measurements as tables."""
     print("steps and tokens a second of CPU time, ours beside theirs; memory beyond the imports")
     some = next(iter(runs.values()))
-    report.show([name for name, value in some.items() if isinstance(value, float)], runs)
+    report.print_table([name for name, value in some.items() if isinstance(value, float)], runs)
     print("how many times as fast, turn by turn")
     for name, row in runs.items():
         print(f"{name}: {' '.join(f'{ratio:.2f}' for ratio in row['ratios'])}")
     shares = {name: row["shares"] for name, row in runs.items() if row["shares"]}
     if shares:
         print("shares of a step of ours")
-        report.show(list(next(iter(shares.values()))), shares)
+        report.print_table(list(next(iter(shares.values()))), shares)
     for title, seen in (("frozen layers of PPO", trunk), ("a training step of a policy", steps)):
         if seen:
             print(title)
-            report.show(list(next(iter(seen.values()))), seen)
+            report.print_table(list(next(iter(seen.values()))), seen)
 
 
 if __name__ == "__main__":

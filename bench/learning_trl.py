@@ -1,7 +1,7 @@
-"""TRL's trainers on the work of bench/learning.py, in float32 and without what ours do not do.
+"""TRL's trainers on the work of bench/learning.py, in float32 and without extras that ours lack.
 
 Each runs in a process of its own. None of them recomputes activations, evaluates, saves or reports;
-`told` is called after every step. It knows nothing of rookery.
+`told` is called after every step.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,12 +30,13 @@ PLAIN: dict[str, Any] = {
 
 
 class AfterSteps(TrainerCallback):
-    """Tells of every step."""
+    """Callback that calls `told` after every step."""
 
     def __init__(self, told: Callable[[], None]) -> None:
         self._told = told
 
     def on_step_end(self, *_: Any, **__: Any) -> None:
+        """Report a finished step."""
         self._told()
 
 
@@ -47,7 +48,7 @@ def prefer(
     settings: dict[str, Any],
     told: Callable[[], None],
 ) -> None:
-    """Its RewardTrainer on these pairs, chosen and rejected, in their order."""
+    """Run RewardTrainer on these pairs (chosen, rejected), in their order."""
     rows = Dataset.from_list([{"chosen_ids": one, "rejected_ids": two} for one, two in pairs])
     in_order = {"_get_train_sampler": lambda *_: torch.utils.data.SequentialSampler(rows)}
     model = AutoModelForSequenceClassification.from_pretrained(folder, num_labels=1)
@@ -78,9 +79,10 @@ def rloo(
     settings: dict[str, Any],
     told: Callable[[], None],
 ) -> None:
-    """Its RLOOTrainer."""
+    """Run RLOOTrainer."""
 
     def rewards(completion_ids: list[list[int]], **_: Any) -> list[float]:
+        """Return the reward of each completion."""
         return [reward(said) for said in completion_ids]
 
     args = trl.RLOOConfig(
@@ -111,8 +113,8 @@ def ppo(
     settings: dict[str, Any],
     told: Callable[[], None],
 ) -> None:
-    """The PPOTrainer of its wheels 1.10 to 1.12. Rewards and first values are those of the model in
-    `folder`/reward; this share of the lower layers learns nothing."""
+    """Run PPOTrainer of TRL's wheels 1.10 to 1.12. Reward model and initial value network are
+    `folder`/reward; the share `frozen` of the lower layers is not trained."""
     tokenizer = AutoTokenizer.from_pretrained(folder, padding_side="left")
     size = settings["per_device_train_batch_size"]
     args = experimental.PPOConfig(

@@ -1,11 +1,12 @@
-"""How near does training come to the best policy there is, and what does a step cost?
+"""Training against a known optimum: remaining gap, and cost of a step.
 
-Needs no data: the worlds are so small that all that can be said in them is listed, so that the
-expected reward, the KL from the reference and the best trade of one for the other are exact
-(tests/learn/enumerable.py). Each run begins with another random model and other prompts. The gap
-is what a policy's reward less beta times its KL lacks to the best. "in order" is a harder rule,
-without a target; "A2C, KL in the loss" follows GopherCite, and its best is another one, since the
-loss does not see where a token leads. Prints a table and writes bench/results/optimum.json.
+Needs no data: the environments are so small that every possible response is listed, so that the
+expected reward, the KL from the reference and the best trade-off are exact
+(tests/learn/enumerable.py). Each run begins with another random model and other prompts. The gap is
+how far a policy's reward minus beta times its KL stays below the best possible. "in order" is a
+harder rule without a target; "A2C, KL in the loss" follows GopherCite, and its optimum is another
+one, since the loss does not see where a token leads. Prints a table and writes
+bench/results/optimum.json.
 
     python -m bench.optimum [--seeds N]
 """
@@ -22,20 +23,26 @@ from typing import Any
 
 import transformers
 
-from bench.report import ROOT, show, sized, write
-from rookery.learn.reinforce import ReinforceSettings, a2c, ppo, rloo
+from bench.report import ROOT, choose_size, print_table, write_results
+from rookery.learn.reinforcement_settings import (
+    ReinforcementSettings,
+    make_a2c_settings,
+    make_ppo_settings,
+    make_rloo_settings,
+)
 
 sys.path.insert(0, str(ROOT / "tests" / "learn"))
 
 from enumerable import BETA, EPISODES, Browsing, Recipe, Rule, a2c_like_ppo, trial
 
-COUNT = sized(EPISODES, 256)
-"""episodes of a run"""
+COUNT = choose_size(EPISODES, 256)
+"""Episodes of a run."""
 
 
-def a2c_in_the_loss(**given: Any) -> ReinforceSettings:
-    """The same trade: alpha times the KL beside 1 - alpha times the rest."""
-    return a2c(alpha=BETA / (1 + BETA), **given)
+def make_a2c_kl_in_loss(**given: Any) -> ReinforcementSettings:
+    """Return A2C settings of the same trade-off in the loss: alpha times the KL beside 1 - alpha
+    times the rest."""
+    return make_a2c_settings(alpha=BETA / (1 + BETA), **given)
 
 
 WORLDS: dict[str, Callable[[int], Rule | Browsing]] = {
@@ -44,19 +51,19 @@ WORLDS: dict[str, Callable[[int], Rule | Browsing]] = {
     "in order": partial(Rule, ordered=True),
 }
 RUNS: dict[str, tuple[str, Recipe, float | None]] = {
-    "PPO": ("one step", ppo, 0.12),
+    "PPO": ("one step", make_ppo_settings, 0.12),
     "A2C": ("one step", a2c_like_ppo, 0.20),
-    "RLOO": ("one step", rloo, 0.20),
-    "A2C, KL in the loss": ("one step", a2c_in_the_loss, None),
-    "PPO, two steps": ("two steps", ppo, 0.12),
+    "RLOO": ("one step", make_rloo_settings, 0.20),
+    "A2C, KL in the loss": ("one step", make_a2c_kl_in_loss, None),
+    "PPO, two steps": ("two steps", make_ppo_settings, 0.12),
     "A2C, two steps": ("two steps", a2c_like_ppo, 0.20),
-    "RLOO, two steps": ("two steps", rloo, 0.20),
-    "PPO, in order": ("in order", ppo, None),
+    "RLOO, two steps": ("two steps", make_rloo_settings, 0.20),
+    "PPO, in order": ("in order", make_ppo_settings, None),
 }
 
 
-def run(name: str, seeds: int) -> dict[str, float]:
-    """The mean gap, and that of each seed."""
+def run_recipe(name: str, seeds: int) -> dict[str, float]:
+    """Run a recipe on several seeds; return the mean gap, and that of each seed."""
     world, recipe, _ = RUNS[name]
     begun = time.perf_counter()
     trials = []
@@ -74,18 +81,19 @@ def run(name: str, seeds: int) -> dict[str, float]:
 
 
 def main() -> None:
+    """Run the command line."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--seeds", type=int, default=sized(5, 1))
+    parser.add_argument("--seeds", type=int, default=choose_size(5, 1))
     seeds = parser.parse_args().seeds
     transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    found = {name: run(name, seeds) for name in RUNS}
+    found = {name: run_recipe(name, seeds) for name in RUNS}
     print(f"gap to the best policy after {COUNT:,} episodes, beta {BETA}")
-    show(list(found["PPO"]), found)
+    print_table(list(found["PPO"]), found)
     targets = {name: most for name, (_, _, most) in RUNS.items() if most is not None}
     for name, most in targets.items():
         print(f"{name}: {found[name]['gap']:.3f} of at most {most}")
     figures = {"episodes": COUNT, "beta": BETA, "seeds": seeds, "runs": found}
-    write("optimum", {**figures, "targets": targets})
+    write_results("optimum", {**figures, "targets": targets})
 
 
 if __name__ == "__main__":

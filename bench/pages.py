@@ -1,7 +1,7 @@
 """Page simplification beside its peers: time, text and links, in one alternated run.
 
 Reads ../shared/data/readability; needs the `bench` extra. Prints a table and writes
-bench/results/pages.json. Time is the process's own CPU time, one thread.
+bench/results/pages.json. Time is CPU time of the process, one thread.
 """
 
 import re
@@ -18,17 +18,20 @@ from urllib.parse import urljoin
 from selectolax.lexbor import LexborHTMLParser
 
 from bench import report
-from rookery.browse.read import plain, read
+from rookery.browse.page_reader import read_page
+from rookery.browse.page_text import join_visible_text
 from rookery.records import Failed, Page
 
 DATA = report.DATA / "readability" / "test-pages.tar.xz"
 URL = "http://fakehost/test/page.html"
-ROUNDS = report.sized(3, 1)
+ROUNDS = report.choose_size(3, 1)
 WORD = re.compile(r"\w+")
 MARKUP_LINK = re.compile(r"!?\[([^\]]*)\]\(<?[^\s)]*[^)]*\)")
 
 
 class Case(NamedTuple):
+    """A page of the archive with the text and links of its expected article."""
+
     name: str
     source: bytes
     text: str
@@ -36,6 +39,8 @@ class Case(NamedTuple):
 
 
 class Result(NamedTuple):
+    """Text and links that an extractor found."""
+
     text: str
     links: frozenset[str]
 
@@ -43,8 +48,8 @@ class Result(NamedTuple):
 Extractor = Callable[[bytes], Any]
 
 
-def archived() -> list[tuple[str, bytes, bytes]]:
-    """Each page of the archive: its name, its source, its expected article."""
+def read_archive() -> list[tuple[str, bytes, bytes]]:
+    """Return name, source and expected article of each page of the archive."""
     files: dict[str, dict[str, bytes]] = {}
     with tarfile.open(DATA) as archive:
         for member in archive:
@@ -59,20 +64,23 @@ def archived() -> list[tuple[str, bytes, bytes]]:
     ]
 
 
-def cases() -> list[Case]:
-    """The pages of the archive, each with the text and links of its expected article."""
-    return [Case(name, source, *expected(article)) for name, source, article in archived()]
+def read_cases() -> list[Case]:
+    """Return the pages of the archive, each with the text and links of its expected article."""
+    return [
+        Case(name, source, *parse_expected(article)) for name, source, article in read_archive()
+    ]
 
 
-def expected(html: bytes) -> tuple[str, frozenset[str]]:
+def parse_expected(html: bytes) -> tuple[str, frozenset[str]]:
+    """Return text and links of an expected article."""
     tree = LexborHTMLParser(html)
     body = tree.body
     assert body is not None
-    return body.text(separator=" "), absolute(a.attributes.get("href") for a in tree.css("a"))
+    return body.text(separator=" "), resolve_links(a.attributes.get("href") for a in tree.css("a"))
 
 
-def absolute(hrefs: Any) -> frozenset[str]:
-    """Those that a reader could open, made absolute."""
+def resolve_links(hrefs: Any) -> frozenset[str]:
+    """Return the http(s) links among these, made absolute."""
     found = set()
     for href in hrefs:
         target = urljoin(URL, href.strip()) if href else ""
@@ -81,8 +89,9 @@ def absolute(hrefs: Any) -> frozenset[str]:
     return frozenset(found)
 
 
-def links_in_article(page: Page) -> frozenset[str]:
-    blocks = list(page.article())
+def list_article_links(page: Page) -> frozenset[str]:
+    """Return the links within the article's blocks."""
+    blocks = list(page.iter_article())
     starts = [block.start for block in blocks]
     found = set()
     for link in page.links:
@@ -92,21 +101,25 @@ def links_in_article(page: Page) -> frozenset[str]:
     return frozenset(found)
 
 
-def ours(source: bytes) -> Page:
-    page = read(source, URL, "text/html; charset=utf-8")
-    plain(page)
+def simplify_page(source: bytes) -> Page:
+    """Read a page and write its plain text, as a peer's output is timed."""
+    page = read_page(source, URL, "text/html; charset=utf-8")
+    join_visible_text(page)
     return page
 
 
-def ours_result(page: Page) -> Result:
-    return Result(plain(page), links_in_article(page))
+def make_result(page: Page) -> Result:
+    """Return the article's text and links."""
+    return Result(join_visible_text(page), list_article_links(page))
 
 
-def readability_lxml() -> tuple[Extractor, Callable[[Any], Result]]:
+def make_readability() -> tuple[Extractor, Callable[[Any], Result]]:
+    """Return extractor and result function of readability-lxml with html2text."""
     import html2text
     from readability import Document
 
     def extract(source: bytes) -> tuple[str, str]:
+        """Return the article's HTML and its text."""
         html = Document(source.decode("utf-8", "replace"), url=URL).summary(html_partial=True)
         writer = html2text.HTML2Text()
         writer.body_width = 0
@@ -114,51 +127,58 @@ def readability_lxml() -> tuple[Extractor, Callable[[Any], Result]]:
         return html, writer.handle(html)
 
     def result(found: tuple[str, str]) -> Result:
-        links = absolute(a.attributes.get("href") for a in LexborHTMLParser(found[0]).css("a"))
+        """Return text without link markup, and links."""
+        links = resolve_links(a.attributes.get("href") for a in LexborHTMLParser(found[0]).css("a"))
         return Result(MARKUP_LINK.sub(r"\1", found[1]), links)
 
     return extract, result
 
 
-def resiliparse() -> tuple[Extractor, Callable[[Any], Result]]:
+def make_resiliparse() -> tuple[Extractor, Callable[[Any], Result]]:
+    """Return extractor and result function of resiliparse."""
     from resiliparse.extract.html2text import extract_plain_text
 
     def extract(source: bytes) -> str:
+        """Return the main content with its links as text."""
         text: str = extract_plain_text(
             source.decode("utf-8", "replace"), main_content=True, links=True, alt_texts=False
         )
         return text
 
     def result(text: str) -> Result:
-        links = absolute(re.findall(r"\((\S+?)\)", text))
+        """Return text without addresses, and links."""
+        links = resolve_links(re.findall(r"\((\S+?)\)", text))
         return Result(re.sub(r" ?\((?:https?:|/|#|\.)\S*?\)", "", text), links)
 
     return extract, result
 
 
-def shingles(text: str, size: int) -> Counter[tuple[str, ...]]:
+def count_shingles(text: str, size: int) -> Counter[tuple[str, ...]]:
+    """Count runs of `size` words."""
     words = WORD.findall(text)
     return Counter(tuple(words[n : n + size]) for n in range(max(1, len(words) - size + 1)))
 
 
-def overlap(gold: str, found: str, size: int) -> tuple[float, float, float]:
-    """(shared, only found, only gold), as shares of all shingles of the page."""
-    wanted, got = shingles(gold, size), shingles(found, size)
+def compute_overlap(gold: str, found: str, size: int) -> tuple[float, float, float]:
+    """Return the shingles shared, only found and only in gold, as shares of all."""
+    wanted, got = count_shingles(gold, size), count_shingles(found, size)
     parts = ((wanted & got).total(), (got - wanted).total(), (wanted - got).total())
     return tuple(part / (sum(parts) or 1) for part in parts)  # type: ignore[return-value]
 
 
-def f1(parts: Sequence[tuple[float, float, float]]) -> float:
+def compute_f1(parts: Sequence[tuple[float, float, float]]) -> float:
+    """Compute F1 of summed overlaps."""
     shared, extra, missing = (sum(column) for column in zip(*parts, strict=True))
     return float(2 * shared / (2 * shared + extra + missing))
 
 
-def measure(pages: list[Case]) -> dict[str, dict[str, float]]:
-    """Every extractor on every page, page by page in turn, so that all share the machine's mood."""
+def measure_extractors(pages: list[Case]) -> dict[str, dict[str, float]]:
+    """Time every extractor on every page, page by page in turn, so that load on the machine affects
+    all alike."""
     systems: dict[str, tuple[Extractor, Callable[[Any], Result]]] = {
-        "rookery": (ours, ours_result),
-        "readability-lxml + html2text": readability_lxml(),
-        "resiliparse main content": resiliparse(),
+        "rookery": (simplify_page, make_result),
+        "readability-lxml + html2text": make_readability(),
+        "resiliparse main content": make_resiliparse(),
     }
     times: dict[str, list[float]] = {name: [] for name in systems}
     results: dict[str, list[Result]] = {name: [] for name in systems}
@@ -174,10 +194,13 @@ def measure(pages: list[Case]) -> dict[str, dict[str, float]]:
                 taken.append(time.process_time() - begun)
             times[name].append(min(taken))
             results[name].append(result(found) if found is not None else Result("", frozenset()))
-    return {name: row(pages, times[name], results[name]) for name in systems}
+    return {name: summarize_extractor(pages, times[name], results[name]) for name in systems}
 
 
-def row(pages: list[Case], times: list[float], results: list[Result]) -> dict[str, float]:
+def summarize_extractor(
+    pages: list[Case], times: list[float], results: list[Result]
+) -> dict[str, float]:
+    """Return time, text and link figures of one extractor."""
     shared = gold = got = 0
     for case, result in zip(pages, results, strict=True):
         shared += len(case.links & result.links)
@@ -188,16 +211,18 @@ def row(pages: list[Case], times: list[float], results: list[Result]) -> dict[st
         "median_ms": statistics.median(times) * 1e3,
         "p95_ms": sorted(times)[int(len(times) * 0.95)] * 1e3,
         "pages_per_second": len(times) / sum(times),
-        "f1": f1([overlap(case.text, result.text, 4) for case, result in pairs]),
-        "token_f1": f1([overlap(case.text, result.text, 1) for case, result in pairs]),
+        "f1": compute_f1([compute_overlap(case.text, result.text, 4) for case, result in pairs]),
+        "token_f1": compute_f1(
+            [compute_overlap(case.text, result.text, 1) for case, result in pairs]
+        ),
         "link_recall": shared / gold,
         "link_precision": shared / max(got, 1),
     }
 
 
-def hostile() -> dict[str, float]:
-    """Seconds for pages that are meant to hurt. Each must keep its text."""
-    deep, long = report.sized((50_000, 1), (500, 100))
+def time_hostile_pages() -> dict[str, float]:
+    """Measure seconds for pages that are built to be slow; each must keep its text."""
+    deep, long = report.choose_size((50_000, 1), (500, 100))
     row = b"<tr>" + b"<td>cell</td>" * 10 + b"</tr>"
     made = {
         "depth 50,000": b"<div>" * deep + b"the text survives" + b"</div>" * deep,
@@ -208,19 +233,20 @@ def hostile() -> dict[str, float]:
     seconds: dict[str, float] = {}
     for name, source in made.items():
         begun = time.process_time()
-        page = read(source, URL, "text/html; charset=utf-8")
-        plain(page)
+        page = read_page(source, URL, "text/html; charset=utf-8")
+        join_visible_text(page)
         seconds[name] = time.process_time() - begun
         assert re.search("the text survives|text|link|cell", page.text), name
     return seconds
 
 
 def main() -> None:
-    report.require(DATA)
+    """Run the benchmark."""
+    report.require_data(DATA)
     report.require_peers("readability", "html2text", "resiliparse")
-    pages = cases()
-    table = measure(pages)
-    unfriendly = hostile()
+    pages = read_cases()
+    table = measure_extractors(pages)
+    unfriendly = time_hostile_pages()
     names = list(next(iter(table.values())))
     print(f"{len(pages)} pages", *names, sep=" | ")
     for name, values in table.items():
@@ -232,7 +258,7 @@ def main() -> None:
     for name, taken in unfriendly.items():
         print(f"{name}: {taken:.2f} s")
     found = {"pages": len(pages), "systems": table, "hostile_seconds": unfriendly}
-    report.write("pages", found)
+    report.write_results("pages", found)
 
 
 if __name__ == "__main__":

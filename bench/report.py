@@ -1,7 +1,7 @@
-"""Shared by all benches: where data and results lie, sizes, skipping, tables, timing, the JSON.
+"""Shared by all benchmarks: places of data and results, sizes, skipping, tables, timing, the JSON.
 
 In a small round (`python -m bench --small`) the variable BENCH_SMALL names a temporary folder that
-stands for the repository and for ../shared: made data lie there, and all results go there.
+stands for the repository and for ../shared: made-up data lie there, and all results go there.
 """
 
 import json
@@ -21,44 +21,44 @@ from typing import Any, NoReturn, TypeVar
 
 ROOT = Path(__file__).resolve().parent.parent
 SMALL = os.environ.get("BENCH_SMALL", "")
-"""the folder of a small round; empty in a full one"""
+"""Folder of a small round; empty in a full one."""
 DATA = Path(SMALL) / "data" if SMALL else ROOT.parent / "shared" / "data"
 SCRATCH = Path(SMALL) / "scratch" if SMALL else ROOT / "bench" / "scratch"
-"""kept from one full round to the next; it can be deleted at any time"""
+"""Kept between full rounds; may be deleted at any time."""
 RESULTS = Path(SMALL) / "results" if SMALL else ROOT / "bench" / "results"
 DOCS = Path(SMALL) if SMALL else ROOT / "docs"
 SKIPPED = 77
-"""exit status of a bench that lacks data, a package or a program"""
+"""Exit status of a benchmark that lacks data, a package or a program."""
 
 T = TypeVar("T")
 
 
-def sized(full: T, small: T) -> T:
-    """`full`, or in a small round `small`."""
+def choose_size(full: T, small: T) -> T:
+    """Return `full`, or `small` in a small round."""
     return small if SMALL else full
 
 
-def skip(reason: str) -> NoReturn:
-    """End this bench with the reason why it cannot run here."""
+def skip_bench(reason: str) -> NoReturn:
+    """End this benchmark with the reason why it cannot run here."""
     print(f"skipped: {reason}", flush=True)
     sys.exit(SKIPPED)
 
 
-def require(data: Path) -> None:
-    """Skip the bench where the data is not beside the repository."""
+def require_data(data: Path) -> None:
+    """Skip the benchmark if the data are absent."""
     if not data.exists():
-        skip(f"../{data.relative_to(ROOT.parent)} is absent")
+        skip_bench(f"../{data.relative_to(ROOT.parent)} is absent")
 
 
 def require_peers(*packages: str) -> None:
-    """Skip the bench where one of the packages that it compares with is not installed."""
+    """Skip the benchmark if a package that it compares with is not installed."""
     if missing := [package for package in packages if find_spec(package) is None]:
-        skip(f"{', '.join(missing)} is not installed: make .venv/bench")
+        skip_bench(f"{', '.join(missing)} is not installed: make .venv/bench")
 
 
 def fresh_processes(*modules: str) -> BaseContext:
-    """Processes that share no memory with this one; in a small round, with these modules imported
-    already, since importing them takes longer than what is done with them."""
+    """Return a multiprocessing context whose processes share no memory with this one; in a small
+    round with these modules imported already, since importing them takes longer than the work."""
     if not SMALL:
         return get_context("spawn")
     context = get_context("forkserver")
@@ -66,9 +66,8 @@ def fresh_processes(*modules: str) -> BaseContext:
     return context
 
 
-def write(name: str, figures: Mapping[str, Any]) -> None:
-    """RESULTS/NAME.json: the figures, and when and on what they were seen."""
-    RESULTS.mkdir(parents=True, exist_ok=True)
+def write_results(name: str, figures: Mapping[str, Any]) -> None:
+    """Write RESULTS/NAME.json: the figures, with date and machine."""
     run = {
         "date": datetime.now(UTC).date().isoformat(),
         "machine": f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()}",
@@ -76,18 +75,20 @@ def write(name: str, figures: Mapping[str, Any]) -> None:
         "command": f"`python -m bench {name}`",
     }
     body = json.dumps({**figures, "run": run}, indent=1, ensure_ascii=False)
-    (RESULTS / f"{name}.json").write_text(body + "\n", encoding="utf-8")
+    path = RESULTS / f"{name}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(body + "\n", encoding="utf-8")
 
 
-def read(name: str, results: Path = RESULTS) -> dict[str, Any] | None:
-    """What `write` wrote; None where this bench has not been run."""
+def read_results(name: str, results: Path = RESULTS) -> dict[str, Any] | None:
+    """Read the results that `write_results` wrote; None if this benchmark has not been run."""
     path = results / f"{name}.json"
     found: dict[str, Any] | None = json.loads(path.read_bytes()) if path.exists() else None
     return found
 
 
-def milliseconds(seconds: Sequence[float]) -> dict[str, float]:
-    """Median and 95th percentile."""
+def summarize_milliseconds(seconds: Sequence[float]) -> dict[str, float]:
+    """Return median and 95th percentile of seconds, in milliseconds."""
     ordered = sorted(seconds)
     return {
         "median_ms": 1e3 * statistics.median(ordered),
@@ -95,8 +96,8 @@ def milliseconds(seconds: Sequence[float]) -> dict[str, float]:
     }
 
 
-def show(columns: Sequence[str], rows: Mapping[str, Mapping[str, float]]) -> None:
-    """A table on standard output."""
+def print_table(columns: Sequence[str], rows: Mapping[str, Mapping[str, float]]) -> None:
+    """Print a table."""
     width = max(map(len, rows), default=0)
     print(" " * width, *(f"{column:>10}" for column in columns))
     for name, row in rows.items():
@@ -105,7 +106,7 @@ def show(columns: Sequence[str], rows: Mapping[str, Mapping[str, float]]) -> Non
 
 @contextmanager
 def stopwatch(times: list[float]) -> Iterator[None]:
-    """Adds the seconds that the block took."""
+    """Append the seconds that the block takes to `times`."""
     begun = time.perf_counter()
     yield
     times.append(time.perf_counter() - begun)

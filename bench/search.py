@@ -1,10 +1,10 @@
-"""Search over the squad set: is the paragraph that a question was written about found, how fast?
+"""Search on the squad set: recall of the paragraph that a question was written about, and speed.
 
 Reads ../shared/data/squad. Prints a table and writes bench/results/search.json. The library is the
 folder of bench/squad.py, read and indexed by the real Folder; recall@k is the share of questions
-whose gold paragraph is among the first k passages (Squad's Gold says when one is). Weights were
-chosen on the questions of seed 0, so that those of seed 1 are the held-out figure (but for
-TITLE_COUNT of the index, which was decided with both in view).
+whose gold paragraph is among the first k passages (GoldSpans says when one is). Weights were chosen
+on the questions of seed 0, so that those of seed 1 are the held-out figure (but for TITLE_COUNT of
+the index, which was decided with both in view).
 
     python -m bench search [--questions N]
 """
@@ -19,41 +19,42 @@ from pathlib import Path
 
 import tantivy
 
-from bench.report import milliseconds, require, show, sized, stopwatch, write
-from bench.squad import ARCHIVE, CACHE, DATA, VECTORS, Asked, Gold, Squad, fill
-from rookery.browse.archive import Archive
-from rookery.browse.folder import Folder
-from rookery.browse.passages import passages
-from rookery.cite import dense
-from rookery.cite.rank import Similarity, rank
-from rookery.draft.gather import GatherLimits, gather
+from bench.report import (
+    choose_size,
+    print_table,
+    require_data,
+    stopwatch,
+    summarize_milliseconds,
+    write_results,
+)
+from bench.squad import ARCHIVE, CACHE, DATA, GoldSpans, Squad, SquadQuestion
+from rookery.browse.folder_library import FolderLibrary
+from rookery.browse.page_archive import PageArchive
+from rookery.browse.passages import cut_passages
+from rookery.cite.passage_ranking import Similarity, rank_passages
+from rookery.draft.retrieval import RetrievalLimits, gather_passages
 
 SEEDS = (0, 1)
 KS = (1, 3, 5, 10, 20)
-COLD = sized(40, 2)
-"""questions that are asked without kept vectors"""
-TARGETS = {
-    "lexical": {"recall@1": 0.73, "recall@5": 0.89, "median_ms": 2.0},
-    "dense": {"recall@1": 0.755, "recall@5": 0.92, "median_ms": 50.0, "cold_median_ms": 1500.0},
-}
+TARGETS = {"lexical": {"recall@1": 0.73, "recall@5": 0.89, "median_ms": 2.0}}
 
 Place = tuple[str, int, int]
-"""url, start, end of a passage"""
+"""URL, start and end of a passage."""
 Search = Callable[[str], list[Place]]
 
 
-def plain(squad: Squad, library: Folder) -> tuple[Search, float]:
-    """The peer, and the CPU seconds of its indexing: the same passages under their titles through
-    tantivy's own English tokenizer, all words of the question, no neighbours."""
+def build_tantivy_search(squad: Squad, library: FolderLibrary) -> tuple[Search, float]:
+    """Index the same passages under their titles with tantivy's own English tokenizer, without
+    neighbours; return its search and the CPU seconds of indexing."""
     builder = tantivy.SchemaBuilder()
     builder.add_text_field("place", stored=True, tokenizer_name="raw")
     builder.add_text_field("body", tokenizer_name="en_stem")
     index = tantivy.Index(builder.build())
-    pages = [library.fetch(squad.url(number)) for number in range(len(squad.articles))]
+    pages = [library.fetch(squad.make_url(number)) for number in range(len(squad.articles))]
     begun = time.process_time()
     writer = index.writer(heap_size=64_000_000, num_threads=1)
     for page in pages:
-        for found in passages(page):
+        for found in cut_passages(page):
             body = f"{page.title} {page.text[found.start : found.end]}"
             place = f"{page.url} {found.start} {found.end}"
             writer.add_document(tantivy.Document(place=place, body=body))
@@ -72,8 +73,8 @@ def plain(squad: Squad, library: Folder) -> tuple[Search, float]:
     return search, seconds
 
 
-def lexical(library: Folder) -> Search:
-    """What the library's index finds."""
+def make_index_search(library: FolderLibrary) -> Search:
+    """Return the search of the library's index."""
 
     def search(question: str) -> list[Place]:
         return [(hit.url, hit.start, hit.end) for hit in library.search(question, KS[-1])]
@@ -81,18 +82,20 @@ def lexical(library: Folder) -> Search:
     return search
 
 
-def ranked(library: Folder, similarity: Similarity | None) -> Search:
-    """What the extractive answer is made from: gathered, opened, and ranked by sentences."""
+def make_ranked_search(library: FolderLibrary, similarity: Similarity | None) -> Search:
+    """Return the search of the extractive method: gather passages, then rank them by sentences."""
 
     def search(question: str) -> list[Place]:
-        order = rank(question, gather(question, library).found, similarity)
+        order = rank_passages(question, gather_passages(question, library).found, similarity)
         return [(each.hit.url, each.hit.start, each.hit.end) for each in order]
 
     return search
 
 
-def row(search: Search, asked: Sequence[Asked], gold: Gold) -> dict[str, float]:
-    """Recall at each k, and milliseconds."""
+def measure_search(
+    search: Search, asked: Sequence[SquadQuestion], gold: GoldSpans
+) -> dict[str, float]:
+    """Return recall at each k, and milliseconds."""
     times: list[float] = []
     ranks = []
     for question in asked:
@@ -101,15 +104,15 @@ def row(search: Search, asked: Sequence[Asked], gold: Gold) -> dict[str, float]:
         at = (n for n, place in enumerate(found) if gold.is_hit(question, *place))
         ranks.append(next(at, KS[-1]))
     recall = {f"recall@{k}": sum(rank < k for rank in ranks) / len(ranks) for k in KS}
-    return {**recall, **milliseconds(times)}
+    return {**recall, **summarize_milliseconds(times)}
 
 
-def indexing(squad: Squad) -> dict[str, float]:
-    """The cost of reading and indexing the folder anew, in as many processes as there are cores."""
+def measure_indexing(squad: Squad) -> dict[str, float]:
+    """Measure reading and indexing the folder anew, in as many processes as there are cores."""
     with tempfile.TemporaryDirectory() as scratch:
         root = Path(scratch)
         wall, cpu = time.perf_counter(), _cpu()
-        with Folder(squad.folder, Archive(root / "archive.sqlite"), root / "cache"):
+        with FolderLibrary(squad.folder, PageArchive(root / "archive.sqlite"), root / "cache"):
             wall, cpu = time.perf_counter() - wall, _cpu() - cpu
         index = sum(file.stat().st_size for file in root.rglob("index/*"))
         archive = (root / "archive.sqlite").stat().st_size
@@ -123,72 +126,39 @@ def indexing(squad: Squad) -> dict[str, float]:
 
 
 def _cpu() -> float:
-    """Seconds of this process and of those that it has waited for."""
+    """Return CPU seconds of this process and of those it has waited for."""
     spent = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return sum(usage.ru_utime + usage.ru_stime for usage in spent)
 
 
-def cold(library: Folder, asked: Sequence[Asked]) -> dict[str, float]:
-    """Milliseconds of a question none of whose sentences has a vector yet."""
-    loading: list[float] = []
-    with stopwatch(loading):
-        ranker = dense.load()
-    assert ranker is not None
-    times: list[float] = []
-    search = ranked(library, ranker.similarities)
-    search(asked[0].text)
-    for question in asked[1 : COLD + 1]:
-        with stopwatch(times):
-            search(question.text)
-    return {
-        "load_ms": 1e3 * loading[0],
-        **{f"cold_{name}": value for name, value in milliseconds(times).items()},
-    }
-
-
 def main() -> None:
-    require(DATA)
+    """Run the command line."""
+    require_data(DATA)
     parser = argparse.ArgumentParser()
-    parser.add_argument("--questions", type=int, default=sized(2000, 4))
+    parser.add_argument("--questions", type=int, default=choose_size(2000, 4))
     count = parser.parse_args().questions
     squad = Squad()
     figures: dict[str, object] = {"questions": count, "targets": TARGETS, "seeds": {}}
-    figures["indexing"] = costs = indexing(squad)
+    figures["indexing"] = costs = measure_indexing(squad)
     print("indexing:", *(f"{name} {value:.1f}" for name, value in costs.items()))
     with squad.open_library(ARCHIVE, CACHE) as library:
-        gold = Gold(squad, library)
-        peer, seconds = plain(squad, library)
+        gold = GoldSpans(squad, library)
+        peer, seconds = build_tantivy_search(squad, library)
         arms = {
             f"tantivy en_stem ({seconds:.1f} CPU s)": peer,
-            "Index.search": lexical(library),
-            "ranked, lexical": ranked(library, None),
+            "Index.search": make_index_search(library),
+            "ranked, lexical": make_ranked_search(library, None),
         }
-        ranker = dense.load(VECTORS)
-        if ranker is None:
-            print(dense.missing())
-        else:
-            figures["cold"] = cold(library, squad.sample(2, COLD + 1))
-            fill(library, [q.text for seed in SEEDS for q in squad.sample(seed, count)])
-            arms["ranked, dense"] = ranked(library, ranker.similarities)
         tables = {}
         for seed in SEEDS:
             asked = squad.sample(seed, count)
-            tables[seed] = {name: row(search, asked, gold) for name, search in arms.items()}
-            print(f"\nseed {seed}, {count} questions, {GatherLimits().passages} passages ranked")
-            show(list(tables[seed]["Index.search"]), tables[seed])
-            _say_whether_below(tables[seed])
+            tables[seed] = {
+                name: measure_search(search, asked, gold) for name, search in arms.items()
+            }
+            print(f"\nseed {seed}, {count} questions, {RetrievalLimits().passages} passages ranked")
+            print_table(list(tables[seed]["Index.search"]), tables[seed])
         figures["seeds"] = tables
-    print("\n", figures.get("cold", ""))
-    write("search", figures)
-
-
-def _say_whether_below(rows: dict[str, dict[str, float]]) -> None:
-    """At the last k all that was ranked is shown: only near-duplicates left out can differ."""
-    if "ranked, dense" not in rows:
-        return
-    for lower in ("Index.search", "ranked, lexical"):
-        least = {k: rows["ranked, dense"][f"recall@{k}"] - rows[lower][f"recall@{k}"] for k in KS}
-        print(f"dense against {lower}:", *(f"@{k} {least[k]:+.4f}" for k in KS))
+    write_results("search", figures)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""How often a sentence that is shown for a claim, or against it, is so, judged by words alone.
+"""Sentences for and against a claim, judged by words alone: precision and recall.
 
-Reads ../shared/data/boolq (yes-or-no questions about a passage: a sentence of a passage whose
-answer is yes, and that is for the claim, is right) and ../shared/data/climate_fever (claims, each
-with five sentences that people called supporting, refuting or neither). Prints tables and writes
-bench/results/sides.json. Recall is that of sentences for climate_fever; for boolq, the share of the
-passages of which any sentence is on the right side. "denies" is the rule that any sentence with all
-but one of the claim's words takes a side, and that a negation anywhere in it turns it.
+Reads ../shared/data/boolq (yes-or-no questions about a passage: for a passage whose answer is yes,
+a sentence for the claim is right) and ../shared/data/climate_fever (claims, each with five
+sentences that people called supporting, refuting or neither). Prints tables and writes
+bench/results/sides.json. Recall is that of sentences for climate_fever; for boolq, the share of
+passages of which some sentence is on the right side. "denies" is the rule that any sentence with
+all but one of the claim's words takes a side, and that a negation anywhere in it turns it.
 
     python -m bench sides
 """
@@ -15,72 +15,72 @@ import lzma
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from bench.report import DATA, require, show, write
-from rookery.browse.passages import sentences
-from rookery.browse.words import question_terms, terms
-from rookery.cite.cues import denies
-from rookery.draft.sides_claim import claim_of
-from rookery.draft.stance import Reading, Stance, stance_by_words
+from bench.report import DATA, print_table, require_data, write_results
+from rookery.browse.passages import find_sentences
+from rookery.browse.search_terms import get_question_terms, split_terms
+from rookery.cite.answer_types import contains_negation
+from rookery.draft.stance import SentenceContext, Stance, detect_stance, extract_claim
 from rookery.records import Failed, Page
 
 BOOLQ = DATA / "boolq" / "boolq.jsonl.xz"
 CLIMATE = DATA / "climate_fever" / "climate-fever.jsonl.xz"
 LABELS: dict[str, Stance] = {"SUPPORTS": "for", "REFUTES": "against", "NOT_ENOUGH_INFO": "neither"}
-Judge = Callable[[str, Reading], Stance]
+Judge = Callable[[str, SentenceContext], Stance]
 
 
 class Case(NamedTuple):
-    """A claim, sentences that a judge may put on a side, and the side that is right."""
+    """A claim, sentences that a judge may put on a side, and the right side."""
 
     claim: str
-    readings: list[Reading]
+    readings: list[SentenceContext]
     right: Stance
 
 
-def boolq() -> tuple[list[Case], int]:
-    """One case a passage, and how many questions have no claim."""
+def read_boolq() -> tuple[list[Case], int]:
+    """Read one case per passage, and count the questions without a claim."""
     cases, unclaimed = [], 0
     for line in lzma.decompress(BOOLQ.read_bytes()).splitlines():
         each = json.loads(line)
         passage, _, question = each["query"].removeprefix("Passage: ").rpartition("\nQuestion: ")
         try:
-            claim = claim_of(question)
+            claim = extract_claim(question)
         except Failed:
             unclaimed += 1
             continue
         right: Stance = "for" if each["choices"][each["gold"]] == "yes" else "against"
-        cases.append(Case(claim, list(_readings(passage)), right))
+        cases.append(Case(claim, list(_list_readings(passage)), right))
     return cases, unclaimed
 
 
-def _readings(passage: str) -> Iterator[Reading]:
-    said = [passage[a:b] for a, b in sentences(Page("", "", passage), 0, len(passage))]
+def _list_readings(passage: str) -> Iterator[SentenceContext]:
+    said = [passage[a:b] for a, b in find_sentences(Page("", "", passage), 0, len(passage))]
     padded = ["", *said, ""]
     for at, sentence in enumerate(said):
-        yield Reading(sentence, padded[at], padded[at + 2])
+        yield SentenceContext(sentence, padded[at], padded[at + 2])
 
 
-def climate() -> list[Case]:
-    """One case a claim and sentence."""
+def read_climate() -> list[Case]:
+    """Read one case per claim and sentence."""
     cases = []
     for line in lzma.decompress(CLIMATE.read_bytes()).splitlines():
         each = json.loads(line)
         claim = each["claim"].rstrip(" .")
         for shown in each["evidences"]:
-            reading = Reading(shown["evidence"].strip('"'), above=shown["article"])
+            reading = SentenceContext(shown["evidence"].strip('"'), above=shown["article"])
             cases.append(Case(claim, [reading], LABELS[shown["evidence_label"]]))
     return cases
 
 
-def by_a_negation_anywhere(claim: str, reading: Reading) -> Stance:
-    wanted = set(question_terms(claim))
-    if len(wanted - set(terms(reading.sentence))) > 1:
+def judge_by_negation(claim: str, reading: SentenceContext) -> Stance:
+    """Judge by shared words, and by a negation anywhere in the sentence."""
+    wanted = set(get_question_terms(claim))
+    if len(wanted - set(split_terms(reading.sentence))) > 1:
         return "neither"
-    return "against" if denies(reading.sentence) != denies(claim) else "for"
+    return "against" if contains_negation(reading.sentence) != contains_negation(claim) else "for"
 
 
-def figures(cases: list[Case], judge: Judge) -> dict[str, float]:
-    """Precision and recall of each side."""
+def measure_judge(cases: list[Case], judge: Judge) -> dict[str, float]:
+    """Compute precision and recall of each side."""
     said: dict[Stance, int] = {"for": 0, "against": 0}
     right, reached, wanted = dict(said), dict(said), dict(said)
     for case in cases:
@@ -98,15 +98,16 @@ def figures(cases: list[Case], judge: Judge) -> dict[str, float]:
 
 
 def main() -> None:
-    require(BOOLQ)
-    require(CLIMATE)
-    asked, unclaimed = boolq()
-    judges: dict[str, Judge] = {"words": stance_by_words, "denies": by_a_negation_anywhere}
-    sets = {"boolq": asked, "climate_fever": climate()}
+    """Run the benchmark."""
+    require_data(BOOLQ)
+    require_data(CLIMATE)
+    asked, unclaimed = read_boolq()
+    judges: dict[str, Judge] = {"words": detect_stance, "denies": judge_by_negation}
+    sets = {"boolq": asked, "climate_fever": read_climate()}
     found: dict[str, dict[str, dict[str, float]]] = {}
     for name, cases in sets.items():
         print(f"\n{name}: {len(cases)} cases")
-        found[name] = {judge: figures(cases, judges[judge]) for judge in judges}
+        found[name] = {judge: measure_judge(cases, judges[judge]) for judge in judges}
         for side in ("for", "against"):
             rows = {
                 judge: {
@@ -117,10 +118,10 @@ def main() -> None:
                 for judge, row in found[name].items()
             }
             print(side)
-            show(["said", "precision", "recall"], rows)
+            print_table(["said", "precision", "recall"], rows)
     print(f"\nboolq: {unclaimed} questions assume no claim, or more than one")
     yes = sum(case.right == "for" for case in asked) / len(asked)
-    write("sides", {"sets": found, "boolq_without_claim": unclaimed, "boolq_yes": yes})
+    write_results("sides", {"sets": found, "boolq_without_claim": unclaimed, "boolq_yes": yes})
 
 
 if __name__ == "__main__":

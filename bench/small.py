@@ -1,7 +1,7 @@
-"""Data of a small round: the bundled pages, written in the formats of ../shared/data.
+"""Data of a small round: the packaged pages in the formats of ../shared/data.
 
 A question names the first words of a sentence and asks for its last ones, so that words find it.
-Nothing that is measured on these data is a figure; they let every line of a bench run in seconds.
+Figures measured on these data mean nothing; they let every line of a benchmark run in seconds.
 """
 
 import io
@@ -9,110 +9,130 @@ import json
 import lzma
 import tarfile
 from collections.abc import Iterable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rookery.browse.passages import sentences
-from rookery.browse.places import bundled
-from rookery.browse.read import read
+from bench.support import COLLECTIONS as SUPPORT_LABELS
+from rookery.browse.libraries import get_bundled_folder
+from rookery.browse.page_reader import read_page
+from rookery.browse.passages import find_sentences
 from rookery.records import Page
 
 SHORTEST = 10
-"""words of a sentence that a question is made of"""
+"""Minimum words of a sentence that a question is made of."""
 
 
 class Source(NamedTuple):
-    """A bundled page, and what it was read from."""
+    """A packaged page, and the HTML it was read from."""
 
     name: str
     html: bytes
     page: Page
 
-    def paragraphs(self) -> list[str]:
-        """The paragraphs of its article that hold a sentence to ask about."""
-        blocks = (block for block in self.page.article() if block.kind == "paragraph")
+    def list_paragraphs(self) -> list[str]:
+        """Return the paragraphs of its article that contain a long sentence."""
+        blocks = (block for block in self.page.iter_article() if block.kind == "paragraph")
         texts = (self.page.text[block.start : block.end] for block in blocks)
-        return [text for text in texts if long_sentences(text)]
+        return [text for text in texts if find_long_sentences(text)]
 
 
-def long_sentences(text: str) -> list[str]:
-    """The sentences that are long enough to ask about."""
-    found = (text[start:end].strip() for start, end in sentences(Page("", "", text), 0, len(text)))
+def find_long_sentences(text: str) -> list[str]:
+    """Return the sentences that are long enough to ask about."""
+    found = (
+        text[start:end].strip() for start, end in find_sentences(Page("", "", text), 0, len(text))
+    )
     return [sentence for sentence in found if len(sentence.split()) >= SHORTEST]
 
 
 def write_data(folder: Path) -> None:
-    """Write every data set that a bench reads."""
+    """Write every data set that a benchmark reads."""
     sources = [
-        Source(path.stem, html, read(html, path.as_uri(), "text/html"))
-        for path in sorted(bundled().glob("*.html"))
+        Source(path.stem, html, read_page(html, path.as_uri(), "text/html"))
+        for path in sorted(get_bundled_folder().glob("*.html"))
         for html in (path.read_bytes(),)
     ]
-    sources = [source for source in sources if len(source.paragraphs()) > 2]
-    texts = [paragraph for source in sources for paragraph in source.paragraphs()]
-    _pack(folder / "squad" / "train.json.xz", json.dumps({"data": [*map(_article, sources)]}))
-    _pack(folder / "prose" / "pages.txt.xz", "\n\n".join(texts))
-    _pack(folder / "boolq" / "boolq.jsonl.xz", _lines(_boolean(text) for text in texts))
+    sources = [source for source in sources if len(source.list_paragraphs()) > 2]
+    texts = [paragraph for source in sources for paragraph in source.list_paragraphs()]
+    _write_xz(
+        folder / "squad" / "train.json.xz", json.dumps({"data": [*map(_make_article, sources)]})
+    )
+    _write_xz(folder / "prose" / "pages.txt.xz", "\n\n".join(texts))
+    _write_xz(
+        folder / "boolq" / "boolq.jsonl.xz", _format_lines(_make_boolq_row(text) for text in texts)
+    )
     climate = folder / "climate_fever" / "climate-fever.jsonl.xz"
-    _pack(climate, _lines(_claim(text) for text in texts))
+    _write_xz(climate, _format_lines(_make_climate_row(text) for text in texts))
+    for name, labels in SUPPORT_LABELS.items():
+        rows = _make_support_rows(texts, *labels)
+        _write_xz(folder / "support" / f"{name}.jsonl.xz", _format_lines(rows))
     forums = folder / "stackexchange"
-    _pack(forums / "beer.jsonl.xz", _lines(map(_thread, range(len(texts)), texts)))
-    _pack(forums / "matheducators.jsonl.xz", "")
+    _write_xz(forums / "beer.jsonl.xz", _format_lines(map(_make_thread, range(len(texts)), texts)))
+    _write_xz(forums / "matheducators.jsonl.xz", "")
     for name, some in (("train", texts), ("dev", texts[:1])):
-        _pack(folder / "scitldr" / f"{name}.jsonl.xz", _lines(map(_paper, some)))
+        _write_xz(folder / "scitldr" / f"{name}.jsonl.xz", _format_lines(map(_make_paper, some)))
     _write_cranfield(folder / "cranfield", texts)
     _write_readability(folder / "readability" / "test-pages.tar.xz", sources)
 
 
-def _pack(path: Path, text: str) -> None:
+def _write_xz(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(lzma.compress(text.encode(), preset=0))
 
 
-def _lines(rows: Iterable[Any]) -> str:
+def _format_lines(rows: Iterable[Any]) -> str:
     return "".join(json.dumps(row) + "\n" for row in rows)
 
 
-def _question(text: str) -> tuple[str, str]:
-    """A question about the first long sentence of a text, and its answer."""
-    words = long_sentences(text)[0].rstrip(".!?").split()
+def _make_question(text: str) -> tuple[str, str]:
+    """Make a question about the first long sentence of a text, and its answer."""
+    words = find_long_sentences(text)[0].rstrip(".!?").split()
     return f"What ends the words {' '.join(words[:7])}?", " ".join(words[-3:])
 
 
-def _article(source: Source) -> dict[str, Any]:
-    """As SQuAD has it."""
+def _make_article(source: Source) -> dict[str, Any]:
+    """Make an article in SQuAD's format."""
     found = []
-    for number, text in enumerate(source.paragraphs()):
-        question, answer = _question(text)
+    for number, text in enumerate(source.list_paragraphs()):
+        question, answer = _make_question(text)
         answers = [{"text": answer, "answer_start": text.find(answer)}]
         asked = {"id": f"{source.name}-{number}", "question": question, "answers": answers}
         found.append({"context": text, "qas": [asked]})
     return {"title": source.page.title.replace(" ", "_"), "paragraphs": found}
 
 
-def _boolean(text: str) -> dict[str, Any]:
-    """As BoolQ has it: the same question about every passage."""
+def _make_boolq_row(text: str) -> dict[str, Any]:
+    """Make a row in BoolQ's format; the question is the same for every passage."""
     query = f"Passage: {text}\nQuestion: do crows bring gifts"
     return {"query": query, "choices": ["no", "yes"], "gold": int("gift" in text)}
 
 
-def _claim(text: str) -> dict[str, Any]:
-    """As Climate-FEVER has it: a sentence supports itself, and no other sentence of its text."""
-    claim, *others = long_sentences(text)
+def _make_climate_row(text: str) -> dict[str, Any]:
+    """Make a row in Climate-FEVER's format: a sentence supports itself, and the others of its text
+    say nothing."""
+    claim, *others = find_long_sentences(text)
     shown = [(claim, "SUPPORTS"), *((other, "NOT_ENOUGH_INFO") for other in others)]
     evidence = [{"article": "", "evidence": e, "evidence_label": label} for e, label in shown]
     return {"claim": claim, "evidences": evidence}
 
 
-def _thread(number: int, text: str) -> dict[str, Any]:
-    """As the forums have it: a question and its accepted answer."""
+def _make_support_rows(texts: list[str], good: str, bad: str) -> Iterable[dict[str, Any]]:
+    """Make pairs of a sentence with its own text, which supports it, and with the one before it."""
+    for before, text in pairwise(texts):
+        claim = find_long_sentences(text)[0]
+        yield {"claim": claim, "evidence": [text], "label": good}
+        yield {"claim": claim, "evidence": [before], "label": bad}
+
+
+def _make_thread(number: int, text: str) -> dict[str, Any]:
+    """Make a forum thread: a question and its accepted answer."""
     answer = {"id": number, "body_html": f"<p>{text}</p>", "accepted": True}
-    return {"title": _question(text)[0], "body_html": f"<p>{text}</p>", "answers": [answer]}
+    return {"title": _make_question(text)[0], "body_html": f"<p>{text}</p>", "answers": [answer]}
 
 
-def _paper(text: str) -> dict[str, Any]:
-    """As SciTLDR has it: an abstract and its one-sentence summary."""
-    sentences = long_sentences(text)
+def _make_paper(text: str) -> dict[str, Any]:
+    """Make a row in SciTLDR's format: an abstract and its one-sentence summary."""
+    sentences = find_long_sentences(text)
     return {"source": sentences, "target": sentences[:1]}
 
 
@@ -120,16 +140,16 @@ def _write_cranfield(folder: Path, texts: list[str]) -> None:
     documents: list[dict[str, Any]] = [
         {"id": n, "title": t[:40], "body": t} for n, t in enumerate(texts, 1)
     ]
-    _pack(folder / "cranfield-docs.jsonl.xz", _lines(documents))
+    _write_xz(folder / "cranfield-docs.jsonl.xz", _format_lines(documents))
     queries = (
-        {"query": _question(each["body"])[0], "relevance": {str(each["id"]): 4}}
+        {"query": _make_question(each["body"])[0], "relevance": {str(each["id"]): 4}}
         for each in documents[::10]
     )
-    (folder / "cranfield-queries.jsonl").write_text(_lines(queries), encoding="utf-8")
+    (folder / "cranfield-queries.jsonl").write_text(_format_lines(queries), encoding="utf-8")
 
 
 def _write_readability(path: Path, sources: list[Source]) -> None:
-    """The expected article is the whole page."""
+    """Write the pages as an archive whose expected article is the whole page."""
     path.parent.mkdir(parents=True)
     with tarfile.open(path, "w:xz") as archive:
         for source in sources:

@@ -1,1 +1,1 @@
-"""The four papers, each as one composition of the rooms (`python -m recipes.NAME SIZE`)."""
+"""The four papers, each reproduced end to end by one recipe (`python -m recipes.NAME SIZE`)."""

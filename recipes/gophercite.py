@@ -1,43 +1,56 @@
 """GopherCite: answers that rest on a verbatim quote, learnt from ratings and comparisons, reranked,
 or declined (Menick and others 2022, arXiv 2203.11147).
 
-Raters are the known answers: supported and plausible is a quote that holds an accepted one. The
-articles of some questions are in no library: these questions should be declined. Run it with
-`python -m recipes.gophercite tiny|small|paper`.
+Known answers stand in for raters: a quote is supported and plausible if it contains an accepted
+answer. The articles of some questions are in no library, so that these questions should be
+declined. Run it with `python -m recipes.gophercite tiny|small|paper`.
 """
 
 from functools import partial
 from pathlib import Path
 
-from recipes.gophercite_data import divided, write_little
-from recipes.gophercite_found import Samples, figures, findings, judged, notes
-from recipes.gophercite_stages import Settings, asked, imitated, preferred, reinforced
-from recipes.stages import Found, kept, main, say
-from rookery.ask.squad import read_squad
-from rookery.learn.rules import A2C, paper_table
+from recipes.gophercite_data import split_articles, write_tiny_data
+from recipes.gophercite_found import Samples, list_findings, list_notes, make_figures, score_samples
+from recipes.gophercite_stages import (
+    Settings,
+    sample_answers,
+    train_imitation,
+    train_reinforcement,
+    train_reward,
+)
+from recipes.stages import RecipeOutput, load_or_make, main, print_progress
+from rookery.ask.question_files import read_squad
+from rookery.learn.reinforcement_settings import A2C_DEFAULTS, convert_to_toml_keys
 
-BELOW = {"reinforce": paper_table(A2C)}
+DEFAULTS = {"reinforce": convert_to_toml_keys(A2C_DEFAULTS)}
+"""Settings used where the file of a size is silent."""
 
 
-def play(settings: Settings, data: Path, out: Path) -> Found:
-    """Imitation, comparisons, a reward model, A2C; then both policies are asked."""
+def reproduce_paper(settings: Settings, data: Path, out: Path) -> RecipeOutput:
+    """Run imitation, comparisons, a reward model and A2C; then sample both policies and report."""
     squad, climate = data / settings.squad, data / settings.climate
     if not settings.squad:
-        squad, climate = write_little(out / "little")
-    world = divided(read_squad(squad), settings.articles, settings.questions, settings.seed)
-    sft = imitated(settings, world, out)
-    reward = preferred(settings, world, climate, out, sft)
-    rl = reinforced(settings, world, out, sft, reward)
+        squad, climate = write_tiny_data(out / "little")
+    world = split_articles(read_squad(squad), settings.articles, settings.questions, settings.seed)
+    sft = train_imitation(settings, world, out)
+    reward = train_reward(settings, world, climate, out, sft)
+    rl = train_reinforcement(settings, world, out, sft, reward)
     there, everything = len(world.asked), [*world.asked, *world.absent]
     found: dict[str, Samples] = {}
     for name, policy in {"SFT": sft, "RL": rl}.items():
-        say(f"{name} is asked {there} questions, and {len(world.absent)} that nothing answers")
-        drawn = asked(settings, world, policy, everything, settings.samples, out / f"{name}.json")
+        print_progress(
+            f"{name} is asked {there} questions, and {len(world.absent)} that nothing answers"
+        )
+        drawn = sample_answers(
+            settings, world, policy, everything, settings.samples, out / f"{name}.json"
+        )
         parts = reward, everything, there, drawn, settings.prefer.context
-        found[name] = kept(out / f"{name}-judged.json", Samples, partial(judged, *parts))
-    shown = figures(found, world.asked, settings.seed)
-    return findings(found, there), shown, notes(found, there)
+        found[name] = load_or_make(
+            out / f"{name}-judged.json", Samples, partial(score_samples, *parts)
+        )
+    shown = make_figures(found, world.asked, settings.seed)
+    return list_findings(found, there), shown, list_notes(found, there)
 
 
 if __name__ == "__main__":
-    main("gophercite", Settings, play, BELOW)
+    main("gophercite", Settings, reproduce_paper, DEFAULTS)

@@ -1,94 +1,112 @@
-"""What the samples of both policies show: reranking, learning from preferences, declining.
-
-It knows nothing of how models learn; everything is counted by question.
-"""
+"""Findings of the GopherCite recipe: reranking, learning from preferences, declining. Counts are by
+question."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 
-from recipes.gophercite_data import Asked, is_good
-from recipes.stages import Finding, told
-from rookery.judge.meaning import GOOD
-from rookery.learn.quoted import Drawn, both
-from rookery.measure import baselines, bestofn
-from rookery.measure.coverage import Scored, area, area_gain, coverage_figure, gain
-from rookery.measure.figure import Figure
-from rookery.measure.interval import Estimate, difference, mean, share
-from rookery.measure.supported import Rated, supported_figure
+from recipes.gophercite_data import QuestionWithPage, holds_gold_answer
+from recipes.stages import Finding, format_estimate
+from rookery.judge.judgement_conversion import GOOD_SCALE
+from rookery.learn.single_step_environments import QuotedSample, score_with_both_outputs
+from rookery.measure import ranking, reward_frontiers
+from rookery.measure.coverage import (
+    ScoredAnswers,
+    estimate_area_gain,
+    estimate_coverage_area,
+    estimate_selection_gain,
+    make_coverage_figure,
+)
+from rookery.measure.figures import Figure
+from rookery.measure.intervals import Estimate, estimate_difference, estimate_mean, estimate_share
+from rookery.measure.ratings import RatedShare, make_supported_figure
 from rookery.records import Quote, Record
 
 COVERAGES = (0.9, 0.7, 0.5, 0.3)
-NEVER = -999.0
-"""the score of what is no answer"""
+NO_ANSWER_SCORE = -999.0
+"""Score of a sample that is no answer."""
 
 
 class Sample(Record, frozen=True):
-    """One answer."""
+    """One sampled answer, judged."""
 
     good: float
-    """whether its quote holds an accepted answer: never, where the article is in no library"""
+    """1 if its quote contains an accepted answer, else 0; always 0 where the article is in no
+    library."""
     reward: float
+    """Reward by the reward model."""
     head: float
-    """log-odds that it is supported and plausible"""
+    """Log-odds, by the auxiliary head, that it is supported and plausible."""
     likelihood: float
-    """log-probability of all that was said"""
+    """Log-probability of the sampled text."""
     characters: int
-    """of its quote"""
+    """Length of its quote."""
 
 
 Samples = list[list[Sample]]
-"""of each question that the library can answer, then of each that it cannot"""
+"""Samples by question: first the questions that the library can answer, then the others."""
 
 
-def judged(
-    reward: Path, asked: Sequence[Asked], there: int, drawn: Sequence[Sequence[Drawn]], context: int
+def score_samples(
+    reward: Path,
+    asked: Sequence[QuestionWithPage],
+    there: int,
+    drawn: Sequence[Sequence[QuotedSample]],
+    context: int,
 ) -> Samples:
-    """What the known answers and both outputs of the reward model say of samples; the articles of
-    the first questions are `there`. What is no answer is worth nothing to anyone, and so is what is
-    said of no page."""
+    """Judge samples by the known answers and by both outputs of the reward model; the articles of
+    the first `there` questions are in the library.
+
+    A sample that is no answer, and a question for which no page was found, get NO_ANSWER_SCORE.
+    `context`: tokens that the reward model reads.
+    """
     each = [(q, one.answer) for (q, _), some in zip(asked, drawn, strict=True) for one in some]
     pairs = list(dict.fromkeys((q, answer) for q, answer in each if answer))
-    known = dict(zip(pairs, both(reward, pairs, context), strict=True))
-    nothing = [Drawn(None, NEVER)] * max(map(len, drawn))
+    known = dict(zip(pairs, score_with_both_outputs(reward, pairs, context), strict=True))
+    nothing = [QuotedSample(None, NO_ANSWER_SCORE)] * max(map(len, drawn))
     found: Samples = []
     for number, ((question, _), some) in enumerate(zip(asked, drawn, strict=True)):
         found.append([])
         for one in some or nothing:
-            first, second, good, size = NEVER, NEVER, False, 0
+            first, second, good, size = NO_ANSWER_SCORE, NO_ANSWER_SCORE, False, 0
             if one.answer:
                 [quote] = one.answer.quotes
                 first, second = known[question, one.answer]
-                good, size = number < there and is_good(question, quote), len(quote.text)
+                good, size = number < there and holds_gold_answer(question, quote), len(quote.text)
             found[-1].append(Sample(float(good), first, second, one.logprob, size))
     return found
 
 
-def findings(found: Mapping[str, Samples], there: int) -> list[Finding]:
-    """The paper's effects, and whether they are seen."""
+def list_findings(found: Mapping[str, Samples], there: int) -> list[Finding]:
+    """Return the paper's effects, and whether they are seen here; `there` questions can be
+    answered."""
     sft, rl = found["SFT"][:there], found["RL"][:there]
     n = len(sft[0])
-    reranked = bestofn.gain(_table(sft, "reward"), _table(sft, "good"), [n])[n]
-    learnt = difference(_usual(rl), _usual(sft))
-    chosen = difference(_best(rl), _best(sft))
-    lines = scored(found["SFT"])
+    reranked = reward_frontiers.estimate_best_of_n_gain(
+        _tabulate_field(sft, "reward"), _tabulate_field(sft, "good"), [n]
+    )[n]
+    learnt = estimate_difference(_rate_average(rl), _rate_average(sft))
+    chosen = estimate_difference(_rate_chosen(rl), _rate_chosen(sft))
+    lines = score_chosen_answers(found["SFT"])
     reward = lines["reward"]
-    blind = area_gain(reward.scores, [0.0] * len(reward.good), reward.good)
-    gains = {at: gain(reward, at) for at in COVERAGES}
+    blind = estimate_area_gain(reward.scores, [0.0] * len(reward.good), reward.good)
+    gains = {at: estimate_selection_gain(reward, at) for at in COVERAGES}
     over = {
-        name: area_gain(reward.scores, line.scores, reward.good)
+        name: estimate_area_gain(reward.scores, line.scores, reward.good)
         for name, line in lines.items()
         if name != "reward"
     }
-    areas = ", ".join(f"{name} {told(area(line))}" for name, line in lines.items())
-    less = "; ".join(f"less {name} {told(each)}" for name, each in over.items())
+    areas = ", ".join(
+        f"{name} {format_estimate(estimate_coverage_area(line))}" for name, line in lines.items()
+    )
+    less = "; ".join(f"less {name} {format_estimate(each)}" for name, each in over.items())
     return [
-        _more(
+        _make_gain_finding(
             f"of imitation, the best of {n} by reward beats one sample",
             "50.4 % to 80.0 % with top@64 on NQ, 36.4 % to 57.9 % on ELI5 (table 1)",
             reranked,
         ),
-        _more(
+        _make_gain_finding(
             "one sample of A2C beats one of imitation",
             "50.4 % to 60.9 % on NQ, 36.4 % to 46.3 % on ELI5 (table 1)",
             learnt,
@@ -98,17 +116,22 @@ def findings(found: Mapping[str, Samples], there: int) -> list[Finding]:
         Finding(
             f"chosen of {n}, imitation is as good as A2C or better",
             "80.0 % and 74.8 % on NQ; on ELI5 A2C is better (table 1, section 3.5)",
-            f"A2C more by {told(chosen)}",
+            f"A2C more by {format_estimate(chosen)}",
             chosen.low <= 0,
         ),
         Finding(
             "declining by reward raises quality at every coverage",
             "figure 4",
-            "more by " + "; ".join(f"{told(each)} at {at:.0%}" for at, each in gains.items()),
+            "more by "
+            + "; ".join(f"{format_estimate(each)} at {at:.0%}" for at, each in gains.items()),
             all(each.low > 0 for each in gains.values()),
         ),
-        _more("declining by reward has more area than declining by lot", "figure 4", blind),
-        _more("the reward declines better than the likelihood", "figure 4", over["likelihood"]),
+        _make_gain_finding(
+            "declining by reward has more area than declining by lot", "figure 4", blind
+        ),
+        _make_gain_finding(
+            "the reward declines better than the likelihood", "figure 4", over["likelihood"]
+        ),
         Finding(
             "no score is seen to decline better than the reward",
             "figures 4 and 11",
@@ -118,77 +141,98 @@ def findings(found: Mapping[str, Samples], there: int) -> list[Finding]:
     ]
 
 
-def _more(effect: str, paper: str, more: Estimate, why_not: str = "") -> Finding:
-    return Finding(effect, paper, f"more by {told(more)}", more.low > 0, why_not * (more.low <= 0))
+def _make_gain_finding(effect: str, paper: str, more: Estimate, why_not: str = "") -> Finding:
+    return Finding(
+        effect, paper, f"more by {format_estimate(more)}", more.low > 0, why_not * (more.low <= 0)
+    )
 
 
-def tops(samples: Samples) -> list[Sample]:
-    """Of each question the sample with the highest reward; of equals the first."""
+def choose_by_reward(samples: Samples) -> list[Sample]:
+    """Return the sample with the highest reward of each question; the first of equals."""
     return [max(row, key=lambda one: one.reward) for row in samples]
 
 
-def _best(samples: Samples) -> list[float]:
-    return [one.good for one in tops(samples)]
+def _rate_chosen(samples: Samples) -> list[float]:
+    return [one.good for one in choose_by_reward(samples)]
 
 
-def _usual(samples: Samples) -> list[float]:
+def _rate_average(samples: Samples) -> list[float]:
     return [fmean(one.good for one in row) for row in samples]
 
 
-def scored(samples: Samples) -> dict[str, Scored]:
-    """The chosen answers to all questions, by each score that could decline them."""
-    chosen = tops(samples)
+def score_chosen_answers(samples: Samples) -> dict[str, ScoredAnswers]:
+    """Return the chosen answers' scores by each way to decline them."""
+    chosen = choose_by_reward(samples)
     good = [one.good for one in chosen]
     return {
-        "reward": Scored([one.reward for one in chosen], good),
-        "supported and plausible": Scored([one.head for one in chosen], good),
-        "likelihood": Scored([one.likelihood for one in chosen], good),
+        "reward": ScoredAnswers([one.reward for one in chosen], good),
+        "supported and plausible": ScoredAnswers([one.head for one in chosen], good),
+        "likelihood": ScoredAnswers([one.likelihood for one in chosen], good),
     }
 
 
-def figures(found: Mapping[str, Samples], asked: Sequence[Asked], seed: int) -> list[Figure]:
-    """Shares beside the baselines, the best of n, and declining."""
+def make_figures(
+    found: Mapping[str, Samples], asked: Sequence[QuestionWithPage], seed: int
+) -> list[Figure]:
+    """Return the figures: shares beside baselines, best of n, and declining."""
     there = len(asked)
     says = f"{there} questions about articles that were not learnt from; a quote is good where it"
     says += f" holds an accepted answer. Seed {seed}; intervals are of 95 %, by question."
-    rows = {f"Gold + {name} sentence": _quoted(asked, how) for name, how in _baselines(seed)}
+    rows = {
+        f"Gold + {name} sentence": _estimate_baseline(asked, how)
+        for name, how in _list_baselines(seed)
+    }
     curves = {}
     for name, samples in found.items():
-        good = _table(samples[:there], "good")
-        curves[name] = bestofn.curve(_table(samples[:there], "reward"), good)
+        good = _tabulate_field(samples[:there], "good")
+        curves[name] = reward_frontiers.estimate_best_of_n_curve(
+            _tabulate_field(samples[:there], "reward"), good
+        )
         rows[f"{name}, one sample"] = curves[name][1]
         rows[f"{name}, best of {len(good[0])}"] = curves[name][len(good[0])]
     lines = {
         f"{name}, {score}": line
         for name, samples in found.items()
-        for score, line in scored(samples).items()
+        for score, line in score_chosen_answers(samples).items()
     }
     absent = len(found["SFT"]) - there
     return [
-        supported_figure([Rated(name, GOOD, each, 1.0) for name, each in rows.items()], says),
-        bestofn.best_of_figure(curves, says, worth="supported and plausible"),
-        coverage_figure(lines, f"With {absent} questions whose articles are in no library. {says}"),
+        make_supported_figure(
+            [RatedShare(name, GOOD_SCALE, each, 1.0) for name, each in rows.items()], says
+        ),
+        reward_frontiers.make_best_of_n_figure(curves, says, worth="supported and plausible"),
+        make_coverage_figure(
+            lines, f"With {absent} questions whose articles are in no library. {says}"
+        ),
     ]
 
 
-def _baselines(seed: int) -> list[tuple[str, Callable[[Asked], Quote]]]:
+def _list_baselines(seed: int) -> list[tuple[str, Callable[[QuestionWithPage], Quote]]]:
     return [
-        ("random", lambda one: baselines.random_sentence(one[1], f"{seed} {one[0].id}")),
-        ("first", lambda one: baselines.first_sentence(one[1])),
-        ("TF-IDF", lambda one: baselines.closest_sentence(one[1], one[0].text, one[0].gold[0])),
+        ("random", lambda one: ranking.quote_random_sentence(one[1], f"{seed} {one[0].id}")),
+        ("first", lambda one: ranking.quote_first_sentence(one[1])),
+        (
+            "TF-IDF",
+            lambda one: ranking.quote_closest_sentence(one[1], one[0].text, one[0].gold[0]),
+        ),
     ]
 
 
-def _quoted(asked: Sequence[Asked], how: Callable[[Asked], Quote]) -> Estimate:
-    return share(sum(is_good(one[0], how(one)) for one in asked), len(asked))
+def _estimate_baseline(
+    asked: Sequence[QuestionWithPage], how: Callable[[QuestionWithPage], Quote]
+) -> Estimate:
+    return estimate_share(sum(holds_gold_answer(one[0], how(one)) for one in asked), len(asked))
 
 
-def notes(found: Mapping[str, Samples], there: int) -> list[str]:
-    """What is other than in the paper."""
-    rows = [
-        f"{name} quotes {told(mean([float(one.characters) for row in each for one in row]), '.0f')}"
-        " characters"
+def list_notes(found: Mapping[str, Samples], there: int) -> list[str]:
+    """Return notes on differences from the paper."""
+    lengths = {
+        name: estimate_mean([float(one.characters) for row in each for one in row])
         for name, each in found.items()
+    }
+    rows = [
+        f"{name} quotes {format_estimate(length, '.0f')} characters"
+        for name, length in lengths.items()
     ]
     best = [any(one.good for one in row) for row in found["SFT"][:there]]
     rows.append(f"of {there} questions {sum(best)} have a good quote among the samples of SFT")
@@ -204,5 +248,5 @@ def notes(found: Mapping[str, Samples], there: int) -> list[str]:
     ]
 
 
-def _table(samples: Samples, name: str) -> list[list[float]]:
+def _tabulate_field(samples: Samples, name: str) -> list[list[float]]:
     return [[getattr(one, name) for one in row] for row in samples]

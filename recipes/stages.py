@@ -1,7 +1,4 @@
-"""How a recipe is run: its settings from a file, its stages each done once, its findings kept.
-
-It knows nothing of what a recipe does.
-"""
+"""Command line of the recipes: settings from a file, stages that are run once, stored findings."""
 
 import argparse
 import signal
@@ -14,10 +11,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from rookery.draft.config import over, read_table, settings_of
-from rookery.measure.figure import Figure
-from rookery.measure.interval import Estimate
-from rookery.measure.report import write_figure
+from rookery.draft.config import merge_tables, parse_settings, read_toml_table
+from rookery.measure.figures import Figure, write_figure
+from rookery.measure.intervals import Estimate
 from rookery.records import Failed, Record
 
 ROOT = Path(__file__).parent.parent
@@ -30,42 +26,43 @@ class Finding(Record, frozen=True):
     """One effect that a paper shows, and whether it is seen here."""
 
     effect: str
-    """as one sentence that can be true or false, such as "best of 16 beats one sample" """
+    """One sentence that is true or false, such as "best of 16 beats one sample"."""
     paper: str
-    """the paper's figure, with its section or table"""
+    """The paper's figure, with section or table."""
     ours: str
-    """the figure seen, with its interval and how many it is of"""
+    """Our figure, with interval and sample size."""
     holds: bool
-    """beyond the interval"""
+    """True if the effect lies beyond the interval."""
     why: str = ""
-    """where it does not hold, or differs in kind: what is believed to be the reason"""
+    """Presumed reason where it does not hold or differs in kind."""
 
 
 class Result(Record, frozen=True):
-    """What a recipe has found."""
+    """Findings of one run of a recipe."""
 
     recipe: str
     size: str
     minutes: float
-    """of this machine's time, stages of earlier runs included"""
+    """Minutes on this machine, earlier interrupted runs included."""
     seeds: tuple[int, ...]
     findings: tuple[Finding, ...]
     notes: tuple[str, ...] = ()
-    """what was tried and failed, what is smaller or other than in the paper, and why"""
+    """Failed attempts, and differences from the paper with their reasons."""
 
 
-Found = tuple[Iterable[Finding], Iterable[Figure], Iterable[str]]
-"""findings, figures, notes"""
+RecipeOutput = tuple[Iterable[Finding], Iterable[Figure], Iterable[str]]
+"""Findings, figures, notes."""
 
 
-def told(estimate: Estimate, form: str = ".3f") -> str:
-    """An estimate in words."""
+def format_estimate(estimate: Estimate, form: str = ".3f") -> str:
+    """Format an estimate with its interval and sample size."""
     low, high = (format(end, form) for end in (estimate.low, estimate.high))
     return f"{estimate.value:{form}} ({low} to {high}, n={estimate.count})"
 
 
-def kept(place: Path, kind: type[T], make: Callable[[], T]) -> T:
-    """What an earlier run kept in this JSON file; where there is none, it is made and kept now."""
+def load_or_make(place: Path, kind: type[T], make: Callable[[], T]) -> T:
+    """Return the value stored in this JSON file; if there is no file, make the value and store
+    it."""
     if not place.exists():
         made = make()
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -75,20 +72,23 @@ def kept(place: Path, kind: type[T], make: Callable[[], T]) -> T:
     return msgspec.json.decode(place.read_bytes(), type=kind)
 
 
-def say(sentence: str) -> None:
-    """Tells whoever waits what is being done."""
+def print_progress(sentence: str) -> None:
+    """Print a progress line to standard error."""
     print(sentence, file=sys.stderr, flush=True)
 
 
 def main(
     recipe: str,
     settings: type[S],
-    play: Callable[[S, Path, Path], Found],
+    play: Callable[[S, Path, Path], RecipeOutput],
     below: Mapping[str, Any] = {},
 ) -> None:
-    """`python -m recipes.NAME SIZE [--out DIR] [--data DIR]`: what is stopped goes on when it is
-    said again. `play` is given the settings, the folder of the data and that of the run. Where the
-    file of a size says nothing, the tables in `below` count."""
+    """Run `python -m recipes.NAME SIZE [--out DIR] [--data DIR]`; an interrupted run resumes when
+    it is started again.
+
+    `play` takes the settings, the data folder and the run's folder. `below` holds settings used
+    where the file of a size is silent.
+    """
     parser = argparse.ArgumentParser(prog=f"python -m recipes.{recipe}")
     parser.add_argument("size", help="tiny, small, paper, or a TOML file of your own")
     parser.add_argument("--out", type=Path, help="folder of the run; runs/NAME-SIZE")
@@ -100,7 +100,7 @@ def main(
     out = options.out or Path("runs") / f"{recipe}-{place.stem.split('.')[-1]}"
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        result = recipe_run(recipe, settings, play, place, options.data, out, below)
+        result = run_recipe(recipe, settings, play, place, options.data, out, below)
     except Failed as failed:
         sys.exit(f"{recipe}: {failed.failure.what}: {failed.failure.detail}")
     except FileNotFoundError as error:
@@ -110,24 +110,24 @@ def main(
     except KeyboardInterrupt:
         sys.exit(f"{recipe}: stopped; the same command goes on from there")
     for finding in result.findings:
-        say(f"{'yes' if finding.holds else 'NO '}  {finding.effect}: {finding.ours}")
+        print_progress(f"{'yes' if finding.holds else 'NO '}  {finding.effect}: {finding.ours}")
 
 
-def recipe_run(
+def run_recipe(
     recipe: str,
     settings: type[S],
-    play: Callable[[S, Path, Path], Found],
+    play: Callable[[S, Path, Path], RecipeOutput],
     config: Path,
     data: Path,
     out: Path,
     below: Mapping[str, Any] = {},
 ) -> Result:
-    """Plays a recipe and keeps what it found: OUT/result.json, and OUT/figures."""
-    table = over(below, read_table(config))
+    """Run a recipe and store its findings in OUT/result.json and its figures in OUT/figures."""
+    table = merge_tables(below, read_toml_table(config))
     seeds = tuple(table.get("seeds", ()) or (table.get("seed", 0),))
     out.mkdir(parents=True, exist_ok=True)
-    with _timed(out / "minutes"):
-        findings, figures, notes = play(settings_of(table, settings, config), data, out)
+    with _add_minutes(out / "minutes"):
+        findings, figures, notes = play(parse_settings(table, settings, config), data, out)
         for figure in figures:
             write_figure(figure, out / "figures")
     minutes = float((out / "minutes").read_text())
@@ -138,8 +138,8 @@ def recipe_run(
 
 
 @contextmanager
-def _timed(place: Path) -> Iterator[None]:
-    """Adds the minutes that this takes to those in the file, also where it is stopped."""
+def _add_minutes(place: Path) -> Iterator[None]:
+    """Add the minutes that the block takes to those in the file, also if it is interrupted."""
     before = float(place.read_text()) if place.exists() else 0.0
     begun = monotonic()
     try:

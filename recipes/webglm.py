@@ -1,40 +1,58 @@
-"""WebGLM: a retriever distilled from what answers cite, answers bootstrapped and filtered, and a
-scorer learnt from thumbs-up (Liu and others 2023, arXiv 2306.07906).
+"""WebGLM: a retriever distilled from citations, answers bootstrapped and filtered, and a scorer
+learnt from thumbs-up (Liu and others 2023, arXiv 2306.07906).
 
-The model that bootstraps is a stand-in that knows the accepted answers: `rookery.draft.adopt`.
+An oracle policy that knows the accepted answers stands in for the large model that bootstraps:
+`rookery.draft.oracle_policies`.
 """
 
 from pathlib import Path
 
-from recipes.stages import Found, kept, main
+from recipes.stages import RecipeOutput, load_or_make, main
 from recipes.webglm_data import Bootstrapper
-from recipes.webglm_found import Given, Seen, figures, findings, notes, rankings, scores
-from recipes.webglm_stages import Settings, bootstrapped_in, distilled, preferred, read_data
-from rookery.learn.referred import Sources, read_weighed
-from rookery.learn.scorer import Scorer
+from recipes.webglm_found import (
+    MethodScores,
+    RecipeData,
+    list_findings,
+    list_notes,
+    make_figures,
+    score_references,
+    score_threads,
+)
+from recipes.webglm_stages import (
+    Settings,
+    bootstrap_answers,
+    distill_retriever,
+    read_data,
+    train_scorer,
+)
+from rookery.learn.retrieval_data import RetrievalSources, load_scored_references
+from rookery.learn.reward_model import RewardModel
 
 
-def play(settings: Settings, data: Path, out: Path) -> Found:
-    """Bootstraps and filters answers, distils the retriever, learns the scorer, measures all."""
+def reproduce_paper(settings: Settings, data: Path, out: Path) -> RecipeOutput:
+    """Bootstrap and filter answers, distil the retriever, train the scorer, and measure
+    everything."""
     world = read_data(settings, data, out / "little")
     policy = Bootstrapper(world.squad, settings.faults, settings.webglm, settings.seed)
     taught, asked = (
-        bootstrapped_in(settings, policy, questions, out / f"{name}.jsonl")
+        bootstrap_answers(settings, policy, questions, out / f"{name}.jsonl")
         for name, questions in (("taught", world.taught), ("asked", world.asked))
     )
-    retriever = distilled(settings, world, taught, out)
-    weighed = read_weighed(Sources(episodes=(asked.place,)))[0]
+    retriever = distill_retriever(settings, world, taught, out)
+    weighed = load_scored_references(RetrievalSources(episodes=(asked.place,)))[0]
     models = {"start": world.encoder, "distilled": retriever.model}
-    ranked = kept(out / "ranked.json", Given, lambda: rankings(weighed, models))
-    scorer, bias = preferred(settings, world, out)
-    given = kept(
-        out / "scored.json",
-        Given,
-        lambda: scores(Scorer(Path(scorer.model)), world.held, settings.longest),
+    ranked = load_or_make(
+        out / "ranked.json", MethodScores, lambda: score_references(weighed, models)
     )
-    seen = Seen(world, policy, (taught, asked), weighed, ranked, given, settings)
-    return findings(seen), figures(seen), notes(retriever, scorer, bias)
+    scorer, bias = train_scorer(settings, world, out)
+    given = load_or_make(
+        out / "scored.json",
+        MethodScores,
+        lambda: score_threads(RewardModel(Path(scorer.model)), world.held, settings.longest),
+    )
+    seen = RecipeData(world, policy, (taught, asked), weighed, ranked, given, settings)
+    return list_findings(seen), make_figures(seen), list_notes(retriever, scorer, bias)
 
 
 if __name__ == "__main__":
-    main("webglm", Settings, play)
+    main("webglm", Settings, reproduce_paper)

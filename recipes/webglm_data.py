@@ -1,82 +1,90 @@
-"""What WebGLM's recipe is about: questions with the lines of their article, and forum threads.
-
-It knows nothing of how models learn.
-"""
+"""Data of the WebGLM recipe: questions with the sentences of their article, and forum threads."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
-from rookery.ask.squad import Article, Squad
-from rookery.browse.passages import sentences
-from rookery.browse.shelf import Shelf
-from rookery.cite.overlap import words
-from rookery.draft.adopt import Adopter, Faults, read_prompt
-from rookery.draft.webglm import WebglmSettings, webglm
-from rookery.judge.thumbs import Thread
-from rookery.learn.tiny_encoder import write_tiny_encoder
+from rookery.ask.question_files import SquadArticle, SquadData
+from rookery.browse.passages import find_sentences
+from rookery.browse.search_index import InMemoryLibrary
+from rookery.cite.word_overlap import split_words
+from rookery.draft.oracle_policies import OracleErrorRates, OracleWriter, parse_webglm_prompt
+from rookery.draft.webglm import WebglmSettings, answer_with_webglm
+from rookery.judge.vote_comparisons import ForumThread
+from rookery.learn.random_models import write_tiny_encoder
+from rookery.measure.citations import EntailmentFunction
 from rookery.records import Answer, Claim, Episode, Page, Question, Quote, digest_of
 
-NOWHERE = Page("", "", "nothing")
-"""what a number that no reference has is taken to cite"""
+MISSING_REFERENCE = Page("", "", "nothing")
+"""Stands for the reference of a citation number that does not exist."""
 
 
-def apart(
-    squad: Squad, articles: Sequence[int], questions: Sequence[int], seed: int
+def split_questions(
+    squad: SquadData, articles: Sequence[int], questions: Sequence[int], seed: int
 ) -> list[list[Question]]:
-    """Questions of as many articles as is said for each part, as many of each article; no article
-    is in two parts."""
+    """Sample questions for each part: `articles[i]` articles and at most `questions[i]` questions
+    of each; no article is in two parts."""
     by: dict[str, list[Question]] = {}
     for question in squad.questions:
         by.setdefault(question.source, []).append(question)
     names = Random(f"{seed} articles").sample(sorted(by), sum(articles))
     rest = iter(names)
     return [
-        [question for name in islice(rest, count) for question in _some(by[name], each, seed)]
+        [
+            question
+            for name in islice(rest, count)
+            for question in _sample_questions(by[name], each, seed)
+        ]
         for count, each in zip(articles, questions, strict=True)
     ]
 
 
-def _some(questions: Sequence[Question], most: int, seed: int) -> list[Question]:
+def _sample_questions(questions: Sequence[Question], most: int, seed: int) -> list[Question]:
     name = questions[0].source
     return Random(f"{seed} {name}").sample(questions, min(most, len(questions)))
 
 
 class Bootstrapper:
-    """Answers questions from the lines of their article, as WebGLM divides pages by line breaks:
-    here a line is a sentence."""
+    """Answer questions from the sentences of their article by an oracle policy; a sentence takes
+    the place of WebGLM's line."""
 
-    def __init__(self, squad: Squad, faults: Faults, settings: WebglmSettings, seed: int) -> None:
+    def __init__(
+        self, squad: SquadData, faults: OracleErrorRates, settings: WebglmSettings, seed: int
+    ) -> None:
         self._articles = {article.name: article for article in squad.articles}
         self._settings = settings
-        self._shelf = ("", Shelf([]))
+        self._shelf = ("", InMemoryLibrary([]))
         accepted = {question.text: question.gold for question in squad.questions}
-        memory = [line for article in squad.articles[::20] for line in lines(article)]
-        self.policy = Adopter(accepted, memory, faults, seed)
+        memory = [line for article in squad.articles[::20] for line in split_article_lines(article)]
+        self.policy = OracleWriter(accepted, memory, faults, seed)
 
     def __call__(self, question: Question) -> Episode:
-        """What the policy says, its citations corrected and nothing filtered."""
-        return webglm(
-            question, self._library(question.source), self.policy, settings=self._settings
+        """Answer a question; citations are corrected, nothing is filtered."""
+        return answer_with_webglm(
+            question, self._open_article(question.source), self.policy, settings=self._settings
         )
 
-    def _library(self, name: str) -> Shelf:
-        """Of one article at a time: questions of an article follow one another."""
+    def _open_article(self, name: str) -> InMemoryLibrary:
+        """Return the library of one article, kept until another is asked for: questions about an
+        article follow one another."""
         if self._shelf[0] != name:
             pages = [
                 Page(f"{name}/{number}", "", line, digest=digest_of(line))
-                for number, line in enumerate(lines(self._articles[name]))
+                for number, line in enumerate(split_article_lines(self._articles[name]))
             ]
-            self._shelf = name, Shelf(pages)
+            self._shelf = name, InMemoryLibrary(pages)
         return self._shelf[1]
 
-    def as_written(self, episode: Episode) -> Answer:
-        """The answer with the numbers that the policy gave."""
-        said = self.policy.statements(episode.steps[-1].prompt)
-        quotes = [*map(_quoted, self._references(episode)), _quoted(NOWHERE.text)]
+    def rebuild_written_answer(self, episode: Episode) -> Answer:
+        """Return the answer with the citation numbers that the policy wrote, before correction."""
+        said = self.policy.generate_statements(episode.steps[-1].prompt)
+        quotes = [
+            *map(_make_quote, self._read_references(episode)),
+            _make_quote(MISSING_REFERENCE.text),
+        ]
         text, claims = "", []
         for each in said:
             number = min(each.cited, len(quotes) - 1)
@@ -84,67 +92,75 @@ class Bootstrapper:
             text += f"{each.text}. "
         return Answer(text, tuple(quotes), tuple(claims))
 
-    def entails(self, episodes: Sequence[Episode]) -> Callable[[str, str], float]:
-        """Whether a statement was made from what it cites, which the policy knows: no words are
-        compared, as filters and correction do."""
+    def make_entailment(self, episodes: Sequence[Episode]) -> EntailmentFunction:
+        """Return a function (premises, claim) that gives 1.0 if the policy made the claim from a
+        line of a premise, else 0.0. It compares no words, as filters and correction do, and so
+        can judge them."""
         made = {
-            (_key(each.text), _key(self._references(episode)[each.source]))
+            (
+                _normalize_words(each.text),
+                _normalize_words(self._read_references(episode)[each.source]),
+            )
             for episode in episodes
             if episode.steps
-            for each in self.policy.statements(episode.steps[-1].prompt)
+            for each in self.policy.generate_statements(episode.steps[-1].prompt)
             if each.source is not None
         }
-        return lambda premise, claim: float(
-            any((_key(claim), _key(line)) in made for line in premise.splitlines())
+        return lambda premises, claim: float(
+            any(
+                (_normalize_words(claim), _normalize_words(line)) in made
+                for premise in premises
+                for line in premise.text.splitlines()
+            )
         )
 
-    def _references(self, episode: Episode) -> list[str]:
-        return read_prompt(episode.steps[-1].prompt)[1]
+    def _read_references(self, episode: Episode) -> list[str]:
+        return parse_webglm_prompt(episode.steps[-1].prompt)[1]
 
 
-def lines(article: Article) -> list[str]:
-    """The sentences of an article."""
+def split_article_lines(article: SquadArticle) -> list[str]:
+    """Split an article into its sentences."""
     found = []
     for paragraph in article.paragraphs:
         page = Page("", "", paragraph)
-        spans = sentences(page, 0, len(paragraph))
+        spans = find_sentences(page, 0, len(paragraph))
         found += [" ".join(paragraph[start:end].split()) for start, end in spans]
     return found
 
 
-def _quoted(text: str) -> Quote:
+def _make_quote(text: str) -> Quote:
     return Page("", "", text or " ").quote(0, len(text or " "))
 
 
-def _key(text: str) -> str:
-    return " ".join(words(text))
+def _normalize_words(text: str) -> str:
+    return " ".join(split_words(text))
 
 
 class Data(NamedTuple):
-    """Questions and threads by what they are for."""
+    """Questions and threads by use."""
 
-    squad: Squad
+    squad: SquadData
     taught: list[Question]
-    """learnt from"""
+    """Questions to learn from."""
     asked: list[Question]
-    """measured on, and so are their articles"""
-    known: list[Thread]
-    """learnt from"""
-    held: list[Thread]
-    """measured on"""
+    """Questions to measure on, of other articles."""
+    known: list[ForumThread]
+    """Threads to learn from."""
+    held: list[ForumThread]
+    """Threads to measure on."""
     encoder: str
-    """which the retriever begins as"""
+    """Model that the retriever starts from."""
 
 
-def write_little(folder: Path, seed: int = 0) -> tuple[Path, Path, Path]:
-    """A made-up SQuAD file, forum and encoder: which line answers hangs on one word, and people
-    like what says why."""
+def write_tiny_data(folder: Path, seed: int = 0) -> tuple[Path, Path, Path]:
+    """Write a made-up SQuAD file, forum and encoder, and return their paths. One word decides which
+    line answers a question, and posts that give a reason get more votes."""
     chance = Random(f"{seed} little")
     folder.mkdir(parents=True, exist_ok=True)
-    articles = [_made_up(number, chance) for number in range(30)]
+    articles = [_make_article(number, chance) for number in range(30)]
     squad, forum = folder / "squad.json", folder / "forum.jsonl"
     squad.write_text(json.dumps({"data": articles}))
-    asked = [_thread(number, chance) for number in range(40)]
+    asked = [_make_thread(number, chance) for number in range(40)]
     forum.write_text("".join(json.dumps(each) + "\n" for each in asked))
     texts = [p["context"] for each in articles for p in each["paragraphs"]]
     texts += [q["question"] for each in articles for p in each["paragraphs"] for q in p["qas"]]
@@ -157,7 +173,7 @@ BIRDS = ("owl", "finch", "heron", "swift", "wren", "crane")
 FOODS = ("mice", "seeds", "frogs", "flies", "worms", "fish", "beetles", "berries")
 
 
-def _made_up(number: int, chance: Random) -> dict[str, Any]:
+def _make_article(number: int, chance: Random) -> dict[str, Any]:
     paragraphs = []
     for bird in chance.sample(BIRDS, 4):
         eaten, seen, fled = chance.sample(FOODS, 3)
@@ -176,7 +192,7 @@ def _made_up(number: int, chance: Random) -> dict[str, Any]:
     return {"title": f"Hill {number}", "paragraphs": paragraphs}
 
 
-def _thread(number: int, chance: Random) -> dict[str, Any]:
+def _make_thread(number: int, chance: Random) -> dict[str, Any]:
     posts = []
     for at in range(5):
         why = chance.random() < 0.5

@@ -1,7 +1,4 @@
-"""The stages of the WebGLM recipe, each made once: bootstrap, distil, prefer.
-
-It knows nothing of what is found.
-"""
+"""Stages of the WebGLM recipe, each run once: bootstrap, distil, prefer."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,48 +7,59 @@ from random import Random
 import msgspec
 from msgspec.structs import replace
 
-from recipes.stages import kept, say
-from recipes.webglm_data import Bootstrapper, Data, apart, write_little
-from rookery.ask.squad import read_squad
-from rookery.draft.adopt import Faults
+from recipes.stages import load_or_make, print_progress
+from recipes.webglm_data import Bootstrapper, Data, split_questions, write_tiny_data
+from rookery.ask.question_files import read_squad
 from rookery.draft.batch import answer_all
-from rookery.draft.bootstrap import BootstrapSettings, bootstrapped
-from rookery.draft.webglm import WebglmSettings
-from rookery.judge.forum import read_forum
-from rookery.judge.lines import read_lines
-from rookery.judge.thumbs import Bias, ThumbsSettings, thumbs_up
-from rookery.learn.prefer import Preferred, PreferSettings, prefer
-from rookery.learn.referred import Sources
-from rookery.learn.retrieve import Retrieved, RetrieveSettings, retrieve
-from rookery.learn.warm import write_warm
+from rookery.draft.oracle_policies import OracleErrorRates
+from rookery.draft.webglm import BootstrapSettings, WebglmSettings, filter_bootstrapped_episode
+from rookery.judge.json_lines import read_json_lines
+from rookery.judge.vote_comparisons import (
+    PairBias,
+    ThumbsSettings,
+    make_vote_comparisons,
+    read_forum_threads,
+)
+from rookery.learn.retrieval_data import RetrievalSources
+from rookery.learn.retrieval_training import (
+    RetrievalTrainingResult,
+    RetrievalTrainingSettings,
+    train_retriever,
+    write_pretrained_encoder,
+)
+from rookery.learn.reward_training import (
+    RewardTrainingResult,
+    RewardTrainingSettings,
+    train_reward_model,
+)
 from rookery.records import Answer, Comparison, Episode, Question, Record
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How large everything is."""
+    """Sizes of the recipe."""
 
     articles: tuple[int, int]
-    """whose questions are learnt from; whose are measured on"""
+    """Numbers of articles whose questions are learnt from, and measured on."""
     questions: tuple[int, int]
-    """of each of these articles, at most"""
-    retrieve: RetrieveSettings
-    """its sources are set here"""
-    prefer: PreferSettings
-    """its comparisons are set here; it begins as the encoder that `retrieve` begins as, where it
-    names no model"""
+    """Maximum questions of each of these articles."""
+    retrieve: RetrievalTrainingSettings
+    """Its `sources` are set by the recipe."""
+    prefer: RewardTrainingSettings
+    """Its comparisons are set by the recipe; it starts from the encoder of `retrieve` if it names
+    no model."""
     bootstrap: BootstrapSettings = BootstrapSettings()
-    faults: Faults = Faults()
+    faults: OracleErrorRates = OracleErrorRates()
     webglm: WebglmSettings = WebglmSettings()
     thumbs: ThumbsSettings = ThumbsSettings()
-    """pairs that are learnt from"""
+    """Rules for the pairs to learn from."""
     held: float = 0.4
-    """share of the threads that are measured on"""
+    """Share of threads that are measured on."""
     longest: int = 400
-    """characters of a post that are read"""
+    """Characters of a post that are read."""
     n: int = 3
-    """answers of a thread of which the best is chosen; it has so many or more"""
+    """N of best-of-N; threads with fewer answers are left out of it."""
     squad: str = "squad/train.json.xz"
-    """in the folder of the data; empty: all data are made up"""
+    """Path in the data folder; empty: made-up data."""
     forums: tuple[str, ...] = (
         "stackexchange/beer.jsonl.xz",
         "stackexchange/matheducators.jsonl.xz",
@@ -60,76 +68,93 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def read_data(settings: Settings, data: Path, little: Path) -> Data:
-    """All that the settings name; where they name none, all is made up in the folder `little`."""
+    """Read the data that the settings name; if they name none, make them up in the folder
+    `little`."""
     squad, forums = data / settings.squad, [data / place for place in settings.forums]
     encoder = settings.retrieve.model
     if not settings.squad:
-        squad, *forums, made = write_little(little, settings.seed)
+        squad, *forums, made = write_tiny_data(little, settings.seed)
         encoder = str(made)
     read = read_squad(squad)
-    taught, asked = apart(read, settings.articles, settings.questions, settings.seed)
-    threads = [thread for place in forums for thread in read_forum(place)]
+    taught, asked = split_questions(read, settings.articles, settings.questions, settings.seed)
+    threads = [thread for place in forums for thread in read_forum_threads(place)]
     Random(f"{settings.seed} threads").shuffle(threads)
     held = round(settings.held * len(threads))
     return Data(read, taught, asked, threads[held:], threads[:held], encoder)
 
 
-class Bootstrapped(msgspec.Struct, frozen=True):
+class BootstrappedPart(msgspec.Struct, frozen=True):
     """Answers to the questions of one part."""
 
     written: list[Episode]
-    """with their citations corrected"""
+    """Episodes with corrected citations."""
     filtered: list[Episode]
-    """the same, without an answer where a filter set it aside"""
+    """The same, without an answer where a filter rejected it."""
     place: str
-    """the file of the latter"""
+    """File of `filtered`."""
 
 
-def bootstrapped_in(
+def bootstrap_answers(
     settings: Settings, policy: Bootstrapper, questions: Sequence[Question], place: Path
-) -> Bootstrapped:
-    """Answers all questions (section 3.2); what an earlier run kept is not said again."""
+) -> BootstrappedPart:
+    """Answer every question and filter the answers (section 3.2); answers of an earlier run are
+    reused."""
     said = place.with_suffix(".written.jsonl")
     answer_all(questions, said, lambda: lambda question: policy(question).to_json(), 1)
-    written = list(read_lines(said, Episode))
-    filtered = [bootstrapped(each, settings.bootstrap) for each in written]
-    say(f"{sum(each.stop == 'end' for each in filtered)} of {len(questions)} answers survive")
-    return Bootstrapped(written, filtered, _lines(place, filtered))
-
-
-def distilled(settings: Settings, world: Data, taught: Bootstrapped, out: Path) -> Retrieved:
-    """A retriever learnt from what the answers that survive were written from (section 3.1.2)."""
-    whole = replace(
-        settings.retrieve, model=world.encoder, sources=Sources(episodes=(taught.place,))
+    written = list(read_json_lines(said, Episode))
+    filtered = [filter_bootstrapped_episode(each, settings.bootstrap) for each in written]
+    print_progress(
+        f"{sum(each.stop == 'end' for each in filtered)} of {len(questions)} answers survive"
     )
-    done = kept(out / "retrieved.json", Retrieved, lambda: retrieve(whole, out / "retriever"))
-    say(f"distilled from {done.questions} questions, best after step {done.best_step}")
+    return BootstrappedPart(written, filtered, _write_records(place, filtered))
+
+
+def distill_retriever(
+    settings: Settings, world: Data, taught: BootstrappedPart, out: Path
+) -> RetrievalTrainingResult:
+    """Train a retriever on the references that the surviving answers cite (section 3.1.2)."""
+    whole = replace(
+        settings.retrieve, model=world.encoder, sources=RetrievalSources(episodes=(taught.place,))
+    )
+    done = load_or_make(
+        out / "retrieved.json",
+        RetrievalTrainingResult,
+        lambda: train_retriever(whole, out / "retriever"),
+    )
+    print_progress(f"distilled from {done.questions} questions, best after step {done.best_step}")
     return done
 
 
-def preferred(settings: Settings, world: Data, out: Path) -> tuple[Preferred, Bias]:
-    """A scorer learnt from votes (section 3.3); and what else foretells them in its pairs."""
+def train_scorer(
+    settings: Settings, world: Data, out: Path
+) -> tuple[RewardTrainingResult, PairBias]:
+    """Train a scorer on votes (section 3.3); also return the bias of its pairs."""
     start = Path(settings.prefer.trained.model or out / "start")
     if not start.exists():
-        write_warm(start, world.encoder)
-    made = thumbs_up(world.known, settings.thumbs)
-    pairs = [_cut(each, settings.longest) for each in made.comparisons]
+        write_pretrained_encoder(start, world.encoder)
+    made = make_vote_comparisons(world.known, settings.thumbs)
+    pairs = [_cut_answers(each, settings.longest) for each in made.comparisons]
     whole = replace(
         settings.prefer,
         trained=replace(settings.prefer.trained, model=str(start)),
-        comparisons=_lines(out / "pairs.jsonl", pairs),
-        samples=_lines(out / "samples.jsonl", pairs[:100]),
+        comparisons=_write_records(out / "pairs.jsonl", pairs),
+        samples=_write_records(out / "samples.jsonl", pairs[:100]),
     )
-    done = kept(out / "preferred.json", Preferred, lambda: prefer(whole, out / "scorer"))
-    say(f"learnt from {done.comparisons} pairs, best after step {done.best_step}")
+    done = load_or_make(
+        out / "preferred.json",
+        RewardTrainingResult,
+        lambda: train_reward_model(whole, out / "scorer"),
+    )
+    print_progress(f"learnt from {done.comparisons} pairs, best after step {done.best_step}")
     return done, made.after
 
 
-def _cut(compared: Comparison, longest: int) -> Comparison:
+def _cut_answers(compared: Comparison, longest: int) -> Comparison:
     answers = tuple(Answer(answer.text[:longest]) for answer in compared.answers)
     return replace(compared, answers=answers)
 
 
-def _lines(place: Path, records: Sequence[Record]) -> str:
+def _write_records(place: Path, records: Sequence[Record]) -> str:
+    """Write records as JSON lines and return the path."""
     place.write_text("".join(each.to_json() + "\n" for each in records))
     return str(place)

@@ -1,63 +1,92 @@
-"""WebGPT: a policy learns to answer with a text browser, from demonstrations, from comparisons, and
-from a reward; or the best of n is chosen (Nakano and others 2021, arXiv 2112.09332).
+"""WebGPT: a policy learns to answer with a text browser from demonstrations, comparisons and a
+reward; or the best of n is chosen (Nakano and others 2021, arXiv 2112.09332).
 
-Demonstrators are scripts, and who compares knows the answers: better is what is right and quoted.
-Run it with `python -m recipes.webgpt tiny|small|paper`.
+Scripts demonstrate, and an oracle that knows the answers compares: the better answer is the one
+that is correct and quoted. Run it with `python -m recipes.webgpt tiny|small|paper`.
 """
 
 from functools import partial
 from pathlib import Path
 
-from recipes.stages import Found, kept, main, say
-from recipes.webgpt_data import Settings, site
-from recipes.webgpt_found import findings, notes, optimal
-from recipes.webgpt_pools import CLONED, LEARNT, Pool, figures, odds, pool
-from recipes.webgpt_rewards import preferred, reinforced
-from recipes.webgpt_stages import answered, imitated, taught, weights
-from rookery.browse.archive import Archive
-from rookery.browse.folder import Folder
-from rookery.learn.quoted import once
-from rookery.learn.rules import WEBGPT, paper_table
+from recipes.stages import RecipeOutput, load_or_make, main, print_progress
+from recipes.webgpt_data import Settings, prepare_site
+from recipes.webgpt_found import find_compute_effect, list_findings, list_notes
+from recipes.webgpt_pools import (
+    CLONED_POLICY,
+    PPO_POLICY,
+    JudgedSamples,
+    judge_samples,
+    make_figures,
+    make_log_odds_scorer,
+)
+from recipes.webgpt_rewards import train_ppo, train_reward
+from recipes.webgpt_stages import (
+    clone_behaviour,
+    count_layer_weights,
+    load_demonstrations,
+    sample_answers,
+)
+from rookery.browse.folder_library import FolderLibrary
+from rookery.browse.page_archive import PageArchive
+from rookery.learn.reinforcement_settings import WEBGPT_PPO_DEFAULTS, convert_to_toml_keys
+from rookery.learn.single_step_environments import cache_scores
 
-BELOW = {"reinforce": paper_table(WEBGPT)}
+DEFAULTS = {"reinforce": convert_to_toml_keys(WEBGPT_PPO_DEFAULTS)}
+"""Settings used where the file of a size is silent."""
 
 
-def play(settings: Settings, data: Path, out: Path) -> Found:
-    """Cloning, two reward models, PPO; then samples of the policies, foretold from and fresh."""
-    place, (cloning, comparing, validating, acting, asked) = site(settings, data, out)
-    with Archive(out / "archive.sqlite") as archive, Folder(place, archive, out) as library:
-        made = taught(settings, cloning, library, out)
+def reproduce_paper(settings: Settings, data: Path, out: Path) -> RecipeOutput:
+    """Run behaviour cloning, two reward models and PPO; then draw two sets of samples, one to
+    predict best of n from and one to check it."""
+    place, (cloning, comparing, validating, acting, asked) = prepare_site(settings, data, out)
+    with (
+        PageArchive(out / "archive.sqlite") as archive,
+        FolderLibrary(place, archive, out) as library,
+    ):
+        made = load_demonstrations(settings, cloning, library, out)
         clones = [
-            imitated(settings, size, made, out / f"cloned-{size[0]}-{size[1]}")
+            clone_behaviour(settings, size, made, out / f"cloned-{size[0]}-{size[1]}")
             for size in settings.sizes
         ]
         rewards = [
-            preferred(settings, some, library, clones[0], out / name, seed)
+            train_reward(settings, some, library, clones[0], out / name, seed)
             for seed, (name, some) in enumerate((("reward", comparing), ("check", validating)), 1)
         ]
-        learnt = reinforced(settings, acting, library, clones[0], rewards[0], out)
-        policies = {CLONED: clones[0], LEARNT: Path(learnt.model)}
+        learnt = train_ppo(settings, acting, library, clones[0], rewards[0], out)
+        policies = {CLONED_POLICY: clones[0], PPO_POLICY: Path(learnt.model)}
         policies |= {f"smaller-{at}": each for at, each in enumerate(clones[1:], 1)}
-        score, check = (once(odds(Path(each.model))) for each in rewards)
-        known: dict[str, Pool] = {}
-        fresh: dict[str, Pool] = {}
+        score, check = (cache_scores(make_log_odds_scorer(Path(each.model))) for each in rewards)
+        known: dict[str, JudgedSamples] = {}
+        fresh: dict[str, JudgedSamples] = {}
         for seed, drawn in ((3, known), (4, fresh)):
             for name, policy in policies.items():
-                if drawn is fresh and name not in (CLONED, LEARNT):
+                if drawn is fresh and name not in (CLONED_POLICY, PPO_POLICY):
                     continue
                 file = f"{name}-{seed}.json"
-                say(f"{name}: {settings.samples} samples to each of {len(asked)} questions")
-                samples = answered(
+                print_progress(
+                    f"{name}: {settings.samples} samples to each of {len(asked)} questions"
+                )
+                samples = sample_answers(
                     settings, asked, library, policy, settings.samples, seed, out / file
                 )
-                drawn[name] = kept(
-                    out / f"judged-{file}", Pool, partial(pool, asked, samples, score, check)
+                drawn[name] = load_or_make(
+                    out / f"judged-{file}",
+                    JudgedSamples,
+                    partial(judge_samples, asked, samples, score, check),
                 )
-    costs = {name: float(weights(each)) for name, each in policies.items() if name != LEARNT}
+    costs = {
+        name: float(count_layer_weights(each))
+        for name, each in policies.items()
+        if name != PPO_POLICY
+    }
     n = settings.samples
-    found = [*findings(known, fresh, n), optimal(known, costs, n)]
-    return found, figures(known, fresh, costs, n), notes(settings, len(made), rewards, learnt)
+    found = [*list_findings(known, fresh, n), find_compute_effect(known, costs, n)]
+    return (
+        found,
+        make_figures(known, fresh, costs, n),
+        list_notes(settings, len(made), rewards, learnt),
+    )
 
 
 if __name__ == "__main__":
-    main("webgpt", Settings, play, BELOW)
+    main("webgpt", Settings, reproduce_paper, DEFAULTS)

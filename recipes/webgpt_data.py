@@ -1,7 +1,4 @@
-"""The WebGPT recipe's settings, its questions and pages, and who is right.
-
-It knows nothing of models.
-"""
+"""Settings of the WebGPT recipe, its questions and pages, and the check of answers."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -11,59 +8,65 @@ from random import Random
 
 import msgspec
 
-from recipes.gophercite_data import write_little
-from rookery.ask.squad import read_squad, write_site
-from rookery.browse.rules import Task
-from rookery.draft.demonstrate import Habits, demonstrations, is_correct
-from rookery.draft.offered import offered
-from rookery.draft.small_web import small_web
-from rookery.draft.target import holds
-from rookery.draft.wording import QuoteHabits
-from rookery.learn.imitate import ImitateSettings
-from rookery.learn.prefer import PreferSettings
-from rookery.learn.reinforce import ReinforceSettings
-from rookery.learn.worlds import Browsing
+from recipes.gophercite_data import write_tiny_data
+from rookery.ask.question_files import read_squad, write_site
+from rookery.browse.browser_commands import BrowserTask
+from rookery.draft.gold_answers import build_small_web, contains_gold_answer
+from rookery.draft.oracle_policies import (
+    DemonstratorHabits,
+    QuoteHabits,
+    generate_demonstrations,
+    is_correct_demonstration,
+    list_candidate_actions,
+)
+from rookery.learn.browser_environment import BrowserEnvironmentSettings
+from rookery.learn.imitation_learning import ImitationSettings
+from rookery.learn.reinforcement_settings import ReinforcementSettings
+from rookery.learn.reward_training import RewardTrainingSettings
 from rookery.records import Answer, Episode, Library, Question
 
-HABITS = Habits(quotes=QuoteHabits(copy=0.0, retype=0.0))
-"""quotes are typed in full or abbreviated, as models are offered them"""
+HABITS = DemonstratorHabits(quotes=QuoteHabits(copy=0.0, retype=0.0))
+"""Demonstrators type quotes in full or abbreviated, as models are offered them."""
 _YEAR = re.compile(r"[0-9]{4}")
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How large everything is. Models that are not named begin from nothing, or as the policy."""
+    """Sizes of the recipe. Models that are not named start from random weights, or from the
+    policy."""
 
     asked: tuple[int, int, int, int, int]
-    """questions: demonstrated; compared for the reward model; compared for the validation reward;
-    for reinforcement; for the figures. No two share one (WebGPT, section 3.2)"""
+    """Numbers of questions: demonstrated; compared for the reward model; compared for the
+    validation reward model; for reinforcement; for the figures. The sets are disjoint (WebGPT,
+    section 3.2)."""
     rounds: int
-    """ways in which each question is demonstrated"""
+    """Demonstrations of each question."""
     compared: int
-    """samples to a question, each compared with each other and with a demonstrator's"""
+    """Samples for each question, each compared with the others and with a demonstrator's answer."""
     samples: int
-    """N: answers that the best is chosen from"""
-    imitate: ImitateSettings
-    prefer: PreferSettings
-    reinforce: ReinforceSettings
-    """what a file does not say is as in `rules.WEBGPT`"""
-    browsing: Browsing
+    """N of best-of-N."""
+    imitate: ImitationSettings
+    prefer: RewardTrainingSettings
+    reinforce: ReinforcementSettings
+    """Defaults come from `rules.WEBGPT`."""
+    browsing: BrowserEnvironmentSettings
     squad: str = "squad/train.json.xz"
-    """in the folder of the data; empty: a little web is made"""
+    """Path in the data folder; empty: made-up data."""
     words: tuple[int, int] = (20, 70)
-    """of a page"""
+    """Minimum and maximum words of a page."""
     held: bool = True
-    """whether a policy chooses among what is offered, or says what it likes"""
+    """True: the policy chooses among offered commands; False: it writes freely."""
     sizes: tuple[tuple[int, int], ...] = ((64, 2), (32, 1))
-    """width and layers of the policy, and of others that are cloned for what a budget buys"""
+    """Width and layers of the policy, then of other clones for the compute figure."""
     vocabulary: int = 3000
     context: int = 1024
     seed: int = 0
 
 
-def site(settings: Settings, data: Path, out: Path) -> tuple[Path, list[list[Question]]]:
-    """The folder of the pages, and the questions of each use: they ask for a year."""
-    squad = data / settings.squad if settings.squad else write_little(out / "little")[0]
-    articles, found = small_web(read_squad(squad), asks_for_a_year, *settings.words)
+def prepare_site(settings: Settings, data: Path, out: Path) -> tuple[Path, list[list[Question]]]:
+    """Write the folder of pages and return it with the questions for each use. Every question asks
+    for a year. Raises ValueError if there are too few questions."""
+    squad = data / settings.squad if settings.squad else write_tiny_data(out / "little")[0]
+    articles, found = build_small_web(read_squad(squad), is_year_question, *settings.words)
     write_site(articles, out / "site")
     Random(f"{settings.seed} questions").shuffle(found)
     ends = [sum(settings.asked[:at]) for at in range(len(settings.asked) + 1)]
@@ -72,24 +75,29 @@ def site(settings: Settings, data: Path, out: Path) -> tuple[Path, list[list[Que
     return out / "site", [found[low:high] for low, high in pairwise(ends)]
 
 
-def asks_for_a_year(question: Question) -> bool:
-    """Whether each accepted answer is one."""
+def is_year_question(question: Question) -> bool:
+    """Return True if every accepted answer is a year of four digits."""
     return bool(question.gold) and all(map(_YEAR.fullmatch, question.gold))
 
 
-def is_right(question: Question, answer: Answer | None) -> bool:
-    """Whether an answer, and a quote of it, hold an accepted one."""
+def is_correct_answer(question: Question, answer: Answer | None) -> bool:
+    """Return True if the answer's text and one of its quotes contain the same accepted answer."""
     return answer is not None and any(
-        holds(answer.text, gold) and any(holds(each.text, gold) for each in answer.quotes)
+        contains_gold_answer(answer.text, gold)
+        and any(contains_gold_answer(each.text, gold) for each in answer.quotes)
         for gold in question.gold
     )
 
 
-def shown(settings: Settings, asked: Sequence[Question], library: Library) -> Iterator[Episode]:
-    """Demonstrations, but for those of a wording that no model is offered."""
-    tasks = [Task(question, settings.browsing.rules) for question in asked]
+def make_demonstrations(
+    settings: Settings, asked: Sequence[Question], library: Library
+) -> Iterator[Episode]:
+    """Yield the correct demonstrations whose every command is among those offered to models."""
+    tasks = [BrowserTask(question, settings.browsing.rules) for question in asked]
     for number in range(settings.rounds):
-        for each in demonstrations(tasks, library, settings.seed + number, habits=HABITS):
+        for each in generate_demonstrations(tasks, library, settings.seed + number, habits=HABITS):
             said = ((step.prompt, step.said.text) for step in each.steps)
-            if is_correct(each) and all(text in offered(prompt) for prompt, text in said):
+            if is_correct_demonstration(each) and all(
+                text in list_candidate_actions(prompt) for prompt, text in said
+            ):
                 yield each

@@ -1,121 +1,158 @@
-"""Samples of the WebGPT recipe as three judge them: the known answers, and two reward models.
-
-It knows nothing of what is found.
-"""
+"""Samples of the WebGPT recipe, judged by the known answers and by two reward models; and its
+figures."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 
-from recipes.webgpt_data import is_right
+from recipes.webgpt_data import is_correct_answer
 from recipes.webgpt_stages import Samples
-from rookery.learn.scorer import Scorer
-from rookery.learn.worlds import Scores, worths
-from rookery.measure.battle import Match, win_rate_figure
-from rookery.measure.bestofn import best_of_figure, compute_figure, curve, gain
-from rookery.measure.figure import Figure
-from rookery.measure.interval import Estimate, mean
+from rookery.learn.browser_environment import BatchRewardFunction, compute_answer_rewards
+from rookery.learn.reward_model import RewardModel
+from rookery.measure.figures import Figure
+from rookery.measure.intervals import Estimate, estimate_mean
+from rookery.measure.pairwise import PairwiseMatch, make_win_rate_figure
+from rookery.measure.reward_frontiers import (
+    estimate_best_of_n_curve,
+    estimate_best_of_n_gain,
+    make_best_of_n_figure,
+    make_compute_figure,
+)
 from rookery.records import Question, Record
 
-NEVER = -1e9
-"""the reward of what is no answer, so that it is chosen last"""
-CLONED, LEARNT = "cloned", "PPO"
-Numbers = list[list[float]]
-"""of each question, of each of its samples"""
+NO_ANSWER_REWARD = -1e9
+"""Reward of a sample that is no answer, so that it is never chosen."""
+CLONED_POLICY, PPO_POLICY = "cloned", "PPO"
+SampleNumbers = list[list[float]]
+"""A number for each sample of each question."""
 
 
-class Pool(Record, frozen=True):
-    """Samples to each question, as three judge them."""
+class JudgedSamples(Record, frozen=True):
+    """Samples of each question with three judgements."""
 
-    right: Numbers
-    """1 or 0, by the known answers"""
-    reward: Numbers
-    """by which the best is chosen"""
-    validation: Numbers
-    """by the model that learnt from other questions, as log-odds; of no answer, the worst seen"""
+    right: SampleNumbers
+    """1 or 0, by the known answers."""
+    reward: SampleNumbers
+    """Reward by which the best sample is chosen."""
+    validation: SampleNumbers
+    """Log-odds by the reward model that learnt from other questions; a sample that is no answer
+    gets the lowest value seen."""
 
 
-def pool(asked: Sequence[Question], samples: Samples, reward: Scores, validation: Scores) -> Pool:
-    """How samples are judged."""
+def judge_samples(
+    asked: Sequence[Question],
+    samples: Samples,
+    reward: BatchRewardFunction,
+    validation: BatchRewardFunction,
+) -> JudgedSamples:
+    """Judge samples by the known answers and by both reward models."""
     right = [
-        [float(is_right(question, answer)) for answer in answers]
+        [float(is_correct_answer(question, answer)) for answer in answers]
         for question, answers in zip(asked, samples, strict=True)
     ]
-    seen = _scored(asked, samples, validation)
-    worst = min((each for row in seen for each in row if each != NEVER), default=0.0)
-    return Pool(
-        right, _scored(asked, samples, reward), [[max(each, worst) for each in row] for row in seen]
+    seen = _score_samples(asked, samples, validation)
+    worst = min((each for row in seen for each in row if each != NO_ANSWER_REWARD), default=0.0)
+    return JudgedSamples(
+        right,
+        _score_samples(asked, samples, reward),
+        [[max(each, worst) for each in row] for row in seen],
     )
 
 
-def _scored(asked: Sequence[Question], samples: Samples, scores: Scores) -> Numbers:
+def _score_samples(
+    asked: Sequence[Question], samples: Samples, scores: BatchRewardFunction
+) -> SampleNumbers:
     pairs = zip(asked, samples, strict=True)
-    found = iter(worths(scores, [(one, answer) for one, some in pairs for answer in some]))
-    return [[NEVER if (one := next(found)) is None else one for _ in some] for some in samples]
+    found = iter(
+        compute_answer_rewards(scores, [(one, answer) for one, some in pairs for answer in some])
+    )
+    return [
+        [NO_ANSWER_REWARD if (one := next(found)) is None else one for _ in some]
+        for some in samples
+    ]
 
 
-def odds(reward: Path) -> Scores:
-    """The rewards of a model, stretched so that differences are log-odds."""
-    scorer = Scorer(reward)
-    return lambda pairs: [scorer.scale.odds * each for each in scorer.scores(pairs)]
+def make_log_odds_scorer(reward: Path) -> BatchRewardFunction:
+    """Return a function that scores answers with a reward model, scaled so that differences are
+    log-odds."""
+    scorer = RewardModel(reward)
+    return lambda pairs: [scorer.scale.odds * each for each in scorer.score_answers(pairs)]
 
 
-def chosen(pool: Pool, n: int) -> list[float]:
-    """Of each question, how often the best by reward of n fresh samples is right."""
-    return [fmean(_best(*each, n)) for each in zip(pool.reward, pool.right, strict=True)]
+def rate_best_of_n(pool: JudgedSamples, n: int) -> list[float]:
+    """Return for each question the share of correct answers when the best by reward is chosen of
+    every n successive samples."""
+    return [fmean(_rate_chosen(*each, n)) for each in zip(pool.reward, pool.right, strict=True)]
 
 
-def _best(rewards: Sequence[float], right: Sequence[float], n: int) -> Iterator[float]:
+def _rate_chosen(rewards: Sequence[float], right: Sequence[float], n: int) -> Iterator[float]:
+    """Yield the correctness of the best of every n successive samples, averaged over ties."""
     for start in range(0, len(rewards) - n + 1, n):
         best = max(rewards[start : start + n])
         tied = [right[at] for at in range(start, start + n) if rewards[at] == best]
         yield fmean(tied)
 
 
-def preference(gains: Estimate) -> Estimate:
-    """How often log-odds foretell that the one is preferred to the other."""
+def convert_to_preference(gains: Estimate) -> Estimate:
+    """Convert log-odds to the probability of being preferred."""
     low, value, high = (1 / (1 + math.exp(-each)) for each in (gains.low, gains.value, gains.high))
     return Estimate(value, low, high, gains.count)
 
 
-def figures(
-    pools: Mapping[str, Pool], fresh: Mapping[str, Pool], costs: Mapping[str, float], n: int
+def make_figures(
+    pools: Mapping[str, JudgedSamples],
+    fresh: Mapping[str, JudgedSamples],
+    costs: Mapping[str, float],
+    n: int,
 ) -> Iterator[Figure]:
-    """Best of n, foretold and realised; as people would prefer it; what a budget buys; PPO."""
+    """Yield the figures: best of n predicted and observed, as a preference rate, by compute, and
+    PPO."""
     ns = [2**power for power in range(n.bit_length()) if 2**power <= n]
     count = len(next(iter(pools.values())).right)
     says = f"{count} questions that nothing was learnt from, {n} samples each, and {n} fresh ones."
-    foretold = {name: curve(each.reward, each.right, ns) for name, each in pools.items()}
-    seen = {name: {k: mean(chosen(each, k)) for k in ns} for name, each in fresh.items()}
-    yield best_of_figure(foretold, says, seen, worth="share of right answers")
-    cloned, again = pools[CLONED], fresh[CLONED]
-    odds = gain(cloned.reward, cloned.validation, ns)
-    one = chosen(again, 1)
-    won = {
-        k: mean([0.5 + (x - y) / 2 for x, y in zip(chosen(again, k), one, strict=True)]) for k in ns
+    foretold = {
+        name: estimate_best_of_n_curve(each.reward, each.right, ns) for name, each in pools.items()
     }
-    yield best_of_figure(
-        {CLONED: {k: preference(each) for k, each in odds.items()}},
+    seen = {
+        name: {k: estimate_mean(rate_best_of_n(each, k)) for k in ns}
+        for name, each in fresh.items()
+    }
+    yield make_best_of_n_figure(foretold, says, seen, worth="share of right answers")
+    cloned, again = pools[CLONED_POLICY], fresh[CLONED_POLICY]
+    odds = estimate_best_of_n_gain(cloned.reward, cloned.validation, ns)
+    one = rate_best_of_n(again, 1)
+    won = {
+        k: estimate_mean(
+            [0.5 + (x - y) / 2 for x, y in zip(rate_best_of_n(again, k), one, strict=True)]
+        )
+        for k in ns
+    }
+    yield make_best_of_n_figure(
+        {CLONED_POLICY: {k: convert_to_preference(each) for k, each in odds.items()}},
         f"{says} Foretold by a reward model that learnt from other questions.",
-        {CLONED: won},
+        {CLONED_POLICY: won},
         "preferred-best-of-n",
         "How often the best of n is preferred to one sample",
         "preferred",
     )
     priced = {name: foretold[name] for name in costs}
-    yield compute_figure(priced, costs, says, "weights of layers, times samples")
-    yield win_rate_figure(_matches(fresh, n), CLONED, says, title="The cloned policy's one sample")
+    yield make_compute_figure(priced, costs, says, "weights of layers, times samples")
+    yield make_win_rate_figure(
+        _list_matches(fresh, n), CLONED_POLICY, says, title="The cloned policy's one sample"
+    )
 
 
-def _matches(fresh: Mapping[str, Pool], n: int) -> list[Match]:
-    """The first sample of the cloned policy against what others give."""
-    one = [row[0] for row in fresh[CLONED].right]
+def _list_matches(fresh: Mapping[str, JudgedSamples], n: int) -> list[PairwiseMatch]:
+    """Match the first sample of the cloned policy against the other ways to answer."""
+    one = [row[0] for row in fresh[CLONED_POLICY].right]
     others = {f"{name}, best of {n}": each for name, each in fresh.items()}
-    given = {name: [float(round(x)) for x in chosen(each, n)] for name, each in others.items()}
-    given["PPO, one sample"] = [row[0] for row in fresh[LEARNT].right]
+    given = {
+        name: [float(round(x)) for x in rate_best_of_n(each, n)] for name, each in others.items()
+    }
+    given["PPO, one sample"] = [row[0] for row in fresh[PPO_POLICY].right]
     return [
-        Match(CLONED, name, 0.5 + (theirs - ours) / 2, f"{number}")
+        PairwiseMatch(CLONED_POLICY, name, 0.5 + (theirs - ours) / 2, f"{number}")
         for name, some in given.items()
         for number, (ours, theirs) in enumerate(zip(some, one, strict=True))
     ]

@@ -1,37 +1,38 @@
-"""The stages of the WebGPT recipe that are about policies, each made once: teach, imitate, ask.
-
-It knows nothing of what is found.
-"""
+"""Policy stages of the WebGPT recipe, each run once: demonstrate, imitate, ask."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
 
-from recipes.stages import kept, say
-from recipes.webgpt_data import Settings, shown
-from rookery.draft.offered import offered
-from rookery.learn.imitate import Imitated, imitate
-from rookery.learn.loading import load
-from rookery.learn.models import layers_of
-from rookery.learn.offers import browsed
-from rookery.learn.scratch import write_blank
+from recipes.stages import load_or_make, print_progress
+from recipes.webgpt_data import Settings, make_demonstrations
+from rookery.draft.oracle_policies import list_candidate_actions
+from rookery.learn.candidate_actions import sample_browser_answers
+from rookery.learn.imitation_learning import ImitationResult, train_by_imitation
+from rookery.learn.pretrained_models import get_layers, load_model
+from rookery.learn.random_models import write_random_model
 from rookery.records import Answer, Episode, Library, Question, Record
 
 Samples = list[list[Answer | None]]
-"""of each question"""
+"""Answers by question; None: a sample that is no answer."""
 
 
-def taught(
+def load_demonstrations(
     settings: Settings, asked: Sequence[Question], library: Library, out: Path
 ) -> list[Episode]:
-    """Demonstrations."""
+    """Return the demonstrations of these questions, made once."""
     place = out / "demonstrations.json"
-    return kept(place, list[Episode], lambda: list(shown(settings, asked, library)))
+    return load_or_make(
+        place, list[Episode], lambda: list(make_demonstrations(settings, asked, library))
+    )
 
 
-def imitated(settings: Settings, size: tuple[int, int], made: Sequence[Episode], out: Path) -> Path:
-    """Behaviour cloning (section 3.2) of a policy of this width and so many layers."""
+def clone_behaviour(
+    settings: Settings, size: tuple[int, int], made: Sequence[Episode], out: Path
+) -> Path:
+    """Train a policy of this width and number of layers by behaviour cloning (section 3.2) and
+    return its folder."""
     start = Path(settings.imitate.trained.model or out / "blank")
     whole = replace(
         settings.imitate,
@@ -40,24 +41,26 @@ def imitated(settings: Settings, size: tuple[int, int], made: Sequence[Episode],
         chat=False,
     )
 
-    def learn() -> Imitated:
+    def learn() -> ImitationResult:
         if not settings.imitate.trained.model:
             texts = [step.prompt + step.said.text for each in made for step in each.steps]
-            write_blank(start, texts, settings.vocabulary, settings.context, *size, settings.seed)
-        written(out / "demonstrations.jsonl", made)
-        return imitate(whole, out / "run")
+            write_random_model(
+                start, texts, settings.vocabulary, settings.context, *size, settings.seed
+            )
+        write_records(out / "demonstrations.jsonl", made)
+        return train_by_imitation(whole, out / "run")
 
-    done = kept(out / "imitated.json", Imitated, learn)
-    say(f"{len(made)} demonstrations cloned, {size}: {done.measured}")
+    done = load_or_make(out / "imitated.json", ImitationResult, learn)
+    print_progress(f"{len(made)} demonstrations cloned, {size}: {done.measured}")
     return Path(done.model)
 
 
-def weights(policy: Path) -> int:
-    """How many weights its layers have: what one token costs."""
-    return sum(each.numel() for each in layers_of(load(policy).model).parameters())
+def count_layer_weights(policy: Path) -> int:
+    """Count the weights of a policy's layers, the cost of one token."""
+    return sum(each.numel() for each in get_layers(load_model(policy).model).parameters())
 
 
-def answered(
+def sample_answers(
     settings: Settings,
     asked: Sequence[Question],
     library: Library,
@@ -66,14 +69,13 @@ def answered(
     seed: int,
     place: Path,
 ) -> Samples:
-    """n answers of a policy to each question."""
-    plain = replace(settings.browsing, extra_answers=0)
-    held = offered if settings.held else None
-    parts = policy, asked, library, n, settings.reinforce.sampling, plain, held, seed
-    return kept(place, Samples, lambda: browsed(*parts))
+    """Sample n answers of a policy to each question, and keep them in `place`."""
+    held = list_candidate_actions if settings.held else None
+    parts = policy, asked, library, n, settings.reinforce.sampling, settings.browsing, held, seed
+    return load_or_make(place, Samples, lambda: sample_browser_answers(*parts))
 
 
-def written(place: Path, records: Iterable[Record]) -> None:
-    """Writes a line of JSON each."""
+def write_records(place: Path, records: Iterable[Record]) -> None:
+    """Write records as JSON lines."""
     place.parent.mkdir(parents=True, exist_ok=True)
     place.write_text("".join(record.to_json() + "\n" for record in records), encoding="utf-8")

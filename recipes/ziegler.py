@@ -1,24 +1,32 @@
-"""Fine-tuning language models from human preferences (Ziegler and others, 2019): novels continued
-kindly or with what can be seen and heard, abstracts summed up, while a mock labeller compares."""
+"""Fine-tuning language models from human preferences (Ziegler and others, 2019): continuations of
+novels that are kind or physically descriptive, and summaries of abstracts, with a mock labeller
+that compares."""
 
 from pathlib import Path
 from statistics import fmean, pstdev
 
 from msgspec.structs import replace
 
-from recipes.stages import Found, main
-from recipes.ziegler_data import Task, read_tasks, write_made_up
-from recipes.ziegler_found import NOTES, RIGHT, Part, better, continued, summed_up
-from recipes.ziegler_stages import Aim, Play, Settings
-from rookery.learn.labels import LabelSettings
+from recipes.stages import RecipeOutput, main
+from recipes.ziegler_data import Task, read_tasks, write_tiny_data
+from recipes.ziegler_found import (
+    ACCURACY_NOTE,
+    NOTES,
+    TaskReport,
+    find_win_over_reference,
+    report_sentiment,
+    report_summaries,
+)
+from recipes.ziegler_stages import RewardTarget, Settings, StagedRun
+from rookery.learn.online_labelling import OnlineLabellingSettings
 
 
-def play(settings: Settings, data: Path, out: Path) -> Found:
-    """The three tasks, with one language model as the reference of all."""
+def reproduce_paper(settings: Settings, data: Path, out: Path) -> RecipeOutput:
+    """Run the three tasks with one language model as their common reference."""
     if settings.made_up:
         data = out / "data"
-        write_made_up(data)
-    run = Play(settings, out)
+        write_tiny_data(data)
+    run = StagedRun(settings, out)
     tasks = read_tasks(
         data,
         settings.passage,
@@ -27,60 +35,74 @@ def play(settings: Settings, data: Path, out: Path) -> Found:
         (settings.held, settings.held * settings.each),
         settings.seed,
     )
-    language = run.language(tasks.texts)
+    language = run.train_language_model(tasks.texts)
     parts = (
-        _continued(run, tasks.sentiment, language),
-        _described(run, tasks.descriptive, language),
-        _summed_up(run, tasks.summary, language),
+        _run_sentiment(run, tasks.sentiment, language),
+        _run_descriptive(run, tasks.descriptive, language),
+        _run_summaries(run, tasks.summary, language),
     )
     findings = [finding for found, _ in parts for finding in found]
     figures = [figure for _, drawn in parts for figure in drawn]
     learnt = ("offline", "online", "described", "summed-up")
-    right = ", ".join(f"{name} {run.foretold(name):.0%}" for name in learnt)
-    notes = [f"{NOTES[0]} {tasks.accuracy:.1%} of them.", *NOTES[1:], f"{RIGHT} {right}."]
+    right = ", ".join(f"{name} {run.read_reward_accuracy(name):.0%}" for name in learnt)
+    notes = [f"{NOTES[0]} {tasks.accuracy:.1%} of them.", *NOTES[1:], f"{ACCURACY_NOTE} {right}."]
     return findings, figures, notes
 
 
-def _continued(run: Play, task: Task, reference: str) -> Part:
-    """Sentiment: policies that learn from labels, that imitate what was chosen, and that know the
-    hidden reward, to several KLs; beside what the best policy would have."""
+def _run_sentiment(run: StagedRun, task: Task, reference: str) -> TaskReport:
+    """Run the sentiment task: policies that learn from labels, that imitate the chosen answers, and
+    that know the hidden reward, at several KLs; compare them with the optimal policy."""
     made = run.settings
-    said = run.said("drawn", task, reference, "", made.drawn)
-    every = run.worth(task, said, made.drawn)
+    said = run.sample_completions("drawn", task, reference, "", made.drawn)
+    every = run.score_hidden_reward(task, said, made.drawn)
     drawn = [every[at : at + made.drawn] for at in range(0, len(every), made.drawn)]
-    aims = {f"aimed-{kl:g}": Aim(kl, fmean(map(pstdev, drawn))) for kl in made.targets}
+    aims = {f"aimed-{kl:g}": RewardTarget(kl, fmean(map(pstdev, drawn))) for kl in made.targets}
     policies = {
-        "offline": run.learnt("offline", task, reference, _offline(made.labels)),
-        "online": run.learnt("online", task, reference, made.labels),
-        "cloned": run.cloned("cloned", task, reference, "offline"),
-        **{name: run.learnt(name, task, reference, made.labels, aims[name]) for name in aims},
+        "offline": run.train_with_labels("offline", task, reference, _label_offline(made.labels)),
+        "online": run.train_with_labels("online", task, reference, made.labels),
+        "cloned": run.clone_chosen("cloned", task, reference, "offline"),
+        **{
+            name: run.train_with_labels(name, task, reference, made.labels, aims[name])
+            for name in aims
+        },
     }
-    seen = {name: run.seen(task, name, model, reference) for name, model in policies.items()}
-    kls = {name: run.kls(name) for name in aims}
-    return continued(seen, kls, {name: aim.kl for name, aim in aims.items()}, drawn, made.betas)
+    seen = {
+        name: run.compare_with_reference(task, name, model, reference)
+        for name, model in policies.items()
+    }
+    kls = {name: run.read_kls(name) for name in aims}
+    return report_sentiment(
+        seen, kls, {name: aim.kl for name, aim in aims.items()}, drawn, made.betas
+    )
 
 
-def _described(run: Play, task: Task, reference: str) -> Part:
-    """With what can be seen, heard, felt, smelt or tasted."""
-    model = run.learnt("described", task, reference, _offline(run.settings.labels))
-    seen = run.seen(task, "described", model, reference)
-    return [better("Learning to describe", seen, "86 % (table 1)")], []
+def _run_descriptive(run: StagedRun, task: Task, reference: str) -> TaskReport:
+    """Run the descriptive task: words for what can be seen, heard, felt, smelt or tasted."""
+    model = run.train_with_labels("described", task, reference, _label_offline(run.settings.labels))
+    seen = run.compare_with_reference(task, "described", model, reference)
+    return [find_win_over_reference("Learning to describe", seen, "86 % (table 1)")], []
 
 
-def _summed_up(run: Play, task: Task, reference: str) -> Part:
-    """Abstracts: by the language model as it is, taught by summaries, and by labels after that."""
+def _run_summaries(run: StagedRun, task: Task, reference: str) -> TaskReport:
+    """Run the summary task: the language model alone, after imitating summaries, and after labels
+    on top of that."""
     taught = [(task.shown(one), f" {min(one.gold, key=len)}", "end") for one in task.asked]
-    tuned = run.imitated("taught", run.settings.tuned, reference, taught)
-    learnt = run.learnt("summed-up", task, tuned, _offline(run.settings.summaries))
+    tuned = run.train_imitation("taught", run.settings.tuned, reference, taught)
+    learnt = run.train_with_labels("summed-up", task, tuned, _label_offline(run.settings.summaries))
     models = {"zero-shot": reference, "supervised": tuned, "labels": learnt}
-    said = {name: run.said(f"summary-{name}", task, models[name], tuned, 1) for name in models}
-    return summed_up(task, {name: [one.text for one in texts] for name, texts in said.items()})
+    said = {
+        name: run.sample_completions(f"summary-{name}", task, models[name], tuned, 1)
+        for name in models
+    }
+    return report_summaries(
+        task, {name: [one.text for one in texts] for name, texts in said.items()}
+    )
 
 
-def _offline(how: LabelSettings) -> LabelSettings:
-    """All labels before the first episode."""
+def _label_offline(how: OnlineLabellingSettings) -> OnlineLabellingSettings:
+    """Return settings with every label collected before the first episode."""
     return replace(how, initial=how.labels)
 
 
 if __name__ == "__main__":
-    main("ziegler", Settings, play)
+    main("ziegler", Settings, reproduce_paper)

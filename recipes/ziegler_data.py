@@ -1,8 +1,8 @@
-"""The three tasks of `recipes.ziegler`: what is continued or summed up, and what its mock labeller
-likes. It knows nothing of models.
+"""The three tasks of `recipes.ziegler`: texts to continue or summarise, and the mock labeller's
+hidden reward.
 
-The data lie in a folder as `../shared/data` has them; `write_made_up` writes such a folder from the
-pages that come with the package.
+Data lie in a folder with the layout of `../shared/data`; `write_tiny_data` writes such a folder
+from the pages that come with the package.
 """
 
 import json
@@ -17,47 +17,48 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
-from rookery.browse.excerpts import excerpts
-from rookery.browse.places import bundled
-from rookery.browse.read import read
-from rookery.cite.overlap import words
-from rookery.learn.worlds import Scores
-from rookery.measure.rouge import AVERAGED, best_rouge
+from rookery.browse.libraries import get_bundled_folder
+from rookery.browse.page_reader import read_page
+from rookery.cite.word_overlap import split_words
+from rookery.draft.gold_answers import cut_excerpts
+from rookery.learn.browser_environment import BatchRewardFunction
+from rookery.measure.text_metrics import AVERAGED_KINDS, compute_best_rouge
 from rookery.records import Answer, Question
 
-PHYSICAL = frozenset((Path(__file__).parent / "physical.txt").read_text("utf-8").split())
-"""words for what can be seen, heard, felt, smelt or tasted"""
+PHYSICAL_WORDS = frozenset((Path(__file__).parent / "physical.txt").read_text("utf-8").split())
+"""Words for what can be seen, heard, felt, smelt or tasted."""
 Pairs = Sequence[tuple[Question, Answer]]
 
 
 class Task(NamedTuple):
-    """What a policy is asked, and what the mock labeller likes without saying so."""
+    """Prompts of one task, and the mock labeller's hidden reward."""
 
     name: str
     asked: list[Question]
-    """while it learns"""
+    """Questions for training."""
     held: list[Question]
-    """when it is measured"""
+    """Questions for measuring."""
     shown: Callable[[Question], str]
-    worth: Scores
+    worth: BatchRewardFunction
     whole: bool
-    """whether what is cut off is no answer"""
+    """True: a text that was cut off counts as no answer."""
 
 
 class Tasks(NamedTuple):
-    """All of them, with what the language model learns from."""
+    """The three tasks, with the texts of the language model."""
 
     texts: list[str]
+    """Texts that the language model learns from."""
     sentiment: Task
     descriptive: Task
     summary: Task
     accuracy: float
-    """of the mock labeller of sentiment, on reviews that it has not seen"""
+    """Accuracy of the sentiment labeller on held-out reviews."""
 
 
 class Texts(NamedTuple):
-    """Of each novel the first 90 % for the language model; of the rest two thirds to learn with,
-    and the end to measure on."""
+    """Novels in parts: the first 90 % of each for the language model, the next 7 % for training,
+    the last 3 % for measuring."""
 
     language: list[str]
     asked: list[Question]
@@ -72,44 +73,46 @@ def read_tasks(
     held: tuple[int, int],
     seed: int,
 ) -> Tasks:
-    """The tasks of a folder of data: sizes in words, and how many excerpts and abstracts are held
-    out to measure on."""
+    """Read the tasks from a data folder; `passage`, `excerpt` and `abstract` are sizes in words,
+    `held` the numbers of excerpts and abstracts held out."""
     texts = read_texts(data, passage, excerpt, seed)
     asked, kept = (
         read_abstracts(data / "scitldr" / f"{name}.jsonl.xz", abstract) for name in ("train", "dev")
     )
-    kind, accuracy = sentiment(data, seed)
+    kind, accuracy = train_sentiment_classifier(data, seed)
     contexts = texts.asked, texts.held[: held[0]]
     return Tasks(
-        [*(part for one in asked for part in excerpts(one.text, *passage)), *texts.language],
-        Task("sentiment", *contexts, as_it_is, kind, False),
-        Task("descriptive", *contexts, as_it_is, descriptive, False),
-        Task("summary", asked, kept[: held[1]], to_sum_up, like_reference, True),
+        [*(part for one in asked for part in cut_excerpts(one.text, *passage)), *texts.language],
+        Task("sentiment", *contexts, format_continuation_prompt, kind, False),
+        Task("descriptive", *contexts, format_continuation_prompt, count_physical_words, False),
+        Task(
+            "summary", asked, kept[: held[1]], format_summary_prompt, score_against_reference, True
+        ),
         accuracy,
     )
 
 
-def as_it_is(question: Question) -> str:
-    """The prompt of a continuation."""
+def format_continuation_prompt(question: Question) -> str:
+    """Return the question's text: the prompt of a continuation."""
     return question.text
 
 
-def to_sum_up(question: Question) -> str:
-    """The prompt of a summary (Ziegler, section 3.2)."""
+def format_summary_prompt(question: Question) -> str:
+    """Return the prompt of a summary, the text and "TL;DR:" (Ziegler, section 3.2)."""
     return f"{question.text}\n\nTL;DR:"
 
 
 def read_texts(data: Path, passage: tuple[int, int], context: tuple[int, int], seed: int) -> Texts:
-    """Passages and contexts of the novels, each in an order drawn from the seed; sizes in words.
+    """Read passages and contexts of the novels, each shuffled by the seed; sizes in words.
 
-    What stands in verse (a file without an author) is left out.
+    Files without an author in their name hold verse and are left out.
     """
     parts: list[list[str]] = [[], [], []]
     for place in sorted((data / "prose").glob("*_*.txt.xz")):
-        text = _read(place)
+        text = _read_xz(place)
         low, high = int(len(text) * 0.9), int(len(text) * 0.97)
         for at, part in enumerate((text[:low], text[low:high], text[high:])):
-            parts[at] += excerpts(part, *(context if at else passage))
+            parts[at] += cut_excerpts(part, *(context if at else passage))
     for at, told in enumerate(parts):
         Random(f"{seed} excerpts {at}").shuffle(told)
     asked, held = (
@@ -120,22 +123,24 @@ def read_texts(data: Path, passage: tuple[int, int], context: tuple[int, int], s
 
 
 def read_abstracts(place: Path, size: int) -> list[Question]:
-    """Abstracts, whole sentences of them up to so many words, with their one-sentence summaries."""
-    rows: list[dict[str, Any]] = [json.loads(line) for line in _read(place).splitlines()]
+    """Read abstracts, cut to whole sentences within `size` words, with their one-sentence summaries
+    as gold."""
+    rows: list[dict[str, Any]] = [json.loads(line) for line in _read_xz(place).splitlines()]
     found = []
     for at, row in enumerate(rows):
-        begun = excerpts(" ".join(row["source"]), 1, size)[:1]
+        begun = cut_excerpts(" ".join(row["source"]), 1, size)[:1]
         found += [Question(f"{place.stem}-{at}", text, gold=tuple(row["target"])) for text in begun]
     return found
 
 
-def sentiment(data: Path, seed: int) -> tuple[Scores, float]:
-    """Log-odds that a text is kind, by a classifier of film reviews; and its accuracy on a tenth of
-    them that it has not learnt from (Ziegler, section 3.1.1, has a transformer on Amazon's)."""
+def train_sentiment_classifier(data: Path, seed: int) -> tuple[BatchRewardFunction, float]:
+    """Train a classifier of film reviews and return its scorer (log-odds that a text is positive)
+    and its accuracy on a held-out tenth. Ziegler (section 3.1.1) used a transformer on Amazon
+    reviews."""
     rows = [
         (line, mood == "pos")
         for mood in ("pos", "neg")
-        for line in _read(data / "sentiment" / f"rt-polarity.{mood}.xz").splitlines()
+        for line in _read_xz(data / "sentiment" / f"rt-polarity.{mood}.xz").splitlines()
     ]
     Random(f"{seed} reviews").shuffle(rows)
     texts, kind = zip(*rows, strict=True)
@@ -145,55 +150,56 @@ def sentiment(data: Path, seed: int) -> tuple[Scores, float]:
         LogisticRegression(C=2.0, max_iter=1000),
     ).fit(texts[:cut], kind[:cut])
 
-    def scores(pairs: Pairs) -> list[float]:
+    def score_sentiment(pairs: Pairs) -> list[float]:
         said = [answer.text for _, answer in pairs]
         return [float(odds) for odds in known.decision_function(said)]
 
-    return scores, float(known.score(texts[cut:], kind[cut:]))
+    return score_sentiment, float(known.score(texts[cut:], kind[cut:]))
 
 
-def descriptive(pairs: Pairs) -> list[float]:
-    """How many different words of a continuation are physical."""
-    return [float(len(PHYSICAL & {*words(answer.text)})) for _, answer in pairs]
+def count_physical_words(pairs: Pairs) -> list[float]:
+    """Score each continuation by its number of different physical words."""
+    return [float(len(PHYSICAL_WORDS & {*split_words(answer.text)})) for _, answer in pairs]
 
 
-def like_reference(pairs: Pairs) -> list[float]:
-    """R-AVG with the reference that suits best, in tenths: from 0 to 10."""
+def score_against_reference(pairs: Pairs) -> list[float]:
+    """Score each summary by R-AVG with its best reference, times ten: 0 to 10."""
     return [
-        10 * fmean(best_rouge(answer.text, question.gold)[kind].f1 for kind in AVERAGED)
+        10
+        * fmean(compute_best_rouge(answer.text, question.gold)[kind].f1 for kind in AVERAGED_KINDS)
         for question, answer in pairs
     ]
 
 
-def write_made_up(data: Path) -> None:
-    """The little web about corvids as novels, reviews (kind is what has a word for being able) and
-    abstracts (summed up by their first word): enough to see everything run."""
-    said = [*_corvids()]
+def write_tiny_data(data: Path) -> None:
+    """Write the packaged pages about corvids as novels, reviews (positive if they contain a word of
+    ability or care) and abstracts (their summary is the first word): enough to run every stage."""
+    said = [*_read_bundled_pages()]
     kind = {"can", "clever", "learn", "remember", "feed", "young"}
-    _write(data / "prose" / "corvids_all.txt.xz", "\n".join(said))
+    _write_xz(data / "prose" / "corvids_all.txt.xz", "\n".join(said))
     for mood, wanted in (("pos", True), ("neg", False)):
-        lines = [text for text in said if (not kind.isdisjoint(words(text))) == wanted]
-        _write(data / "sentiment" / f"rt-polarity.{mood}.xz", "\n".join(lines))
+        lines = [text for text in said if (not kind.isdisjoint(split_words(text))) == wanted]
+        _write_xz(data / "sentiment" / f"rt-polarity.{mood}.xz", "\n".join(lines))
     for name, part in (("train", said[::2]), ("dev", said[1::2])):
         rows = [
             {"source": part[at : at + 3], "target": [part[at].partition(" ")[0]]}
             for at in range(0, len(part), 3)
         ]
-        _write(data / "scitldr" / f"{name}.jsonl.xz", "\n".join(map(json.dumps, rows)))
+        _write_xz(data / "scitldr" / f"{name}.jsonl.xz", "\n".join(map(json.dumps, rows)))
 
 
-def _corvids() -> Iterator[str]:
-    for place in sorted(bundled().glob("*.html")):
-        page = read(place.read_bytes(), place.as_uri(), "text/html")
-        yield from excerpts(page.text, 5, 24)
+def _read_bundled_pages() -> Iterator[str]:
+    for place in sorted(get_bundled_folder().glob("*.html")):
+        page = read_page(place.read_bytes(), place.as_uri(), "text/html")
+        yield from cut_excerpts(page.text, 5, 24)
 
 
-def _read(place: Path) -> str:
+def _read_xz(place: Path) -> str:
     with lzma.open(place, "rt", encoding="utf-8", errors="replace") as text:
         return text.read()
 
 
-def _write(place: Path, text: str) -> None:
+def _write_xz(place: Path, text: str) -> None:
     place.parent.mkdir(parents=True, exist_ok=True)
     with lzma.open(place, "wt", encoding="utf-8") as file:
         file.write(text)

@@ -1,33 +1,34 @@
-"""What `recipes.ziegler` finds, in words and in figures.
-
-It knows nothing of how any of it was made.
-"""
+"""Findings and figures of `recipes.ziegler`."""
 
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from statistics import fmean
 
-from recipes.stages import Finding, told
+from recipes.stages import Finding, format_estimate
 from recipes.ziegler_data import Task
-from recipes.ziegler_stages import REFERENCE, Seen
-from rookery.measure.baselines import lead
-from rookery.measure.battle import win_rate, win_rate_figure
-from rookery.measure.bestofn import curve
-from rookery.measure.copying import (
-    in_one_piece,
-    novel,
-    novel_figure,
-    places_figure,
-    repeated,
-    repeated_figure,
+from recipes.ziegler_stages import REFERENCE, PolicyComparison
+from rookery.measure.figures import Figure, FigureLine, FigurePicture
+from rookery.measure.intervals import Estimate, estimate_mean
+from rookery.measure.pairwise import compute_win_rate, make_win_rate_figure
+from rookery.measure.ranking import make_lead_answer
+from rookery.measure.reward_frontiers import (
+    OptimalPolicy,
+    estimate_best_of_n_curve,
+    find_optimal_policies,
+    interpolate_reward,
+    make_frontier_figure,
 )
-from rookery.measure.figure import Figure, Line, Picture
-from rookery.measure.frontier import Optimum, frontier_figure, optimum, reward_at
-from rookery.measure.interval import Estimate, mean
-from rookery.measure.rouge import corpus_rouge, rouge_figure
+from rookery.measure.text_metrics import (
+    estimate_corpus_rouge,
+    make_copy_map_figure,
+    make_text_figure,
+    measure_longest_stretch,
+    measure_novelty,
+    measure_repetition,
+)
 from rookery.records import Answer, Page
 
-Part = tuple[list[Finding], list[Figure]]
+TaskReport = tuple[list[Finding], list[Figure]]
 NOTES = (
     "A reward is the log-odds of a continuation by TF-IDF and logistic regression, and not of the "
     "whole text by a transformer; on reviews that it has not seen the mock labeller is right for",
@@ -41,73 +42,89 @@ PAPER_ROUGE = {
     "supervised": "10.6 to 11.9 % (table 4, TL;DR)",
     "labels": "11.9 to 12.5 % (table 4, TL;DR)",
 }
-RIGHT = "How often reward models find the one of four that was chosen, by lot 25 %:"
-CLOSE = 0.2
-"""how far from its target a KL may be, as a share of it"""
-NEAR = 0.5
-"""of the gain in reward that the best policy at this KL has"""
+ACCURACY_NOTE = "How often reward models find the one of four that was chosen, by lot 25 %:"
+KL_TOLERANCE = 0.2
+"""Allowed deviation of the KL from its target, as a share of it."""
+MIN_OPTIMUM_SHARE = 0.5
+"""Required share of the optimal policy's gain in reward at the same KL."""
 
 
-def continued(
-    seen: Mapping[str, Seen],
+def report_sentiment(
+    seen: Mapping[str, PolicyComparison],
     kls: Mapping[str, Sequence[float]],
     aims: Mapping[str, float],
     drawn: Sequence[Sequence[float]],
     betas: Sequence[float],
-) -> Part:
-    """Of sentiment: what is seen of policies that learnt offline and online, that imitate, and that
-    know the hidden reward, whose KL had these aims. `drawn` are rewards of the reference."""
-    best, start = optimum(drawn, betas), fmean(chain(*drawn))
+) -> TaskReport:
+    """Report on the sentiment task: policies that learnt offline and online, that imitate, and that
+    know the hidden reward.
+
+    `aims` holds the KL targets by run, `drawn` rewards of the reference's samples by question.
+    """
+    best, start = find_optimal_policies(drawn, betas), fmean(chain(*drawn))
     says = f"{len(drawn)} excerpts held out; intervals by excerpt, one seed."
     runs = {name: [each.reached] for name, each in seen.items()}
     matches = [match for each in seen.values() for match in each.matches]
     findings = [
-        better("Learning from labels, offline,", seen["offline"], "88 % (table 1)"),
-        better("Learning from labels, online,", seen["online"], "as offline (table 1)"),
-        more(
+        find_win_over_reference(
+            "Learning from labels, offline,", seen["offline"], "88 % (table 1)"
+        ),
+        find_win_over_reference(
+            "Learning from labels, online,", seen["online"], "as offline (table 1)"
+        ),
+        make_gain_finding(
             "Learning from labels beats imitating the answers that were chosen",
-            apart(seen["offline"], seen["cloned"]),
+            estimate_reward_gap(seen["offline"], seen["cloned"]),
             "not in the paper",
             "the best of four is far from what the reference says most: imitating it alone goes as "
             "far as learning from which it was",
         ),
-        alike(apart(seen["online"], seen["offline"])),
-        *(held_to(aims[name], values) for name, values in kls.items()),
-        near({name: seen[name] for name in kls}, best, start),
+        find_online_offline_gap(estimate_reward_gap(seen["online"], seen["offline"])),
+        *(find_kl_control(aims[name], values) for name, values in kls.items()),
+        find_optimum_gap({name: seen[name] for name in kls}, best, start),
     ]
     return findings, [
-        frontier_figure(runs, best, says, curve(drawn, drawn)),
-        win_rate_figure(matches, REFERENCE, says),
-        kl_figure(kls, aims),
+        make_frontier_figure(runs, best, says, estimate_best_of_n_curve(drawn, drawn)),
+        make_win_rate_figure(matches, REFERENCE, says),
+        make_kl_figure(kls, aims),
     ]
 
 
-def summed_up(task: Task, said: Mapping[str, Sequence[str]]) -> Part:
-    """Of summaries, by who said them; those of `labels` were learnt after the `supervised`."""
+def report_summaries(task: Task, said: Mapping[str, Sequence[str]]) -> TaskReport:
+    """Report on the summary task; `said` holds summaries by system, and those of `labels` were
+    trained after `supervised`."""
     sources, golds = [one.text for one in task.held], [one.gold for one in task.held]
     firsts = {
-        f"lead-{count}": [lead(Page("", "", text), count).text for text in sources]
+        f"lead-{count}": [make_lead_answer(Page("", "", text), count).text for text in sources]
         for count in (1, 3)
     }
     written = {"people": [gold[0] for gold in golds]}
     every = {**said, **firsts, **written}
     says = f"{len(sources)} abstracts held out; intervals by abstract."
-    rouges = {name: corpus_rouge(texts, golds) for name, texts in {**said, **firsts}.items()}
-    pieces = {name: in_one_piece(texts, sources) for name, texts in every.items()}
-    taught = _raised("Imitating summaries of people", task, said, "zero-shot", "supervised")
-    learnt = _raised("Learning from labels after that", task, said, "supervised", "labels")
-    return [taught, learnt, copies(pieces)], [
-        rouge_figure(rouges, says),
-        novel_figure({name: novel(texts, sources) for name, texts in every.items()}, says),
-        repeated_figure({name: repeated(texts) for name, texts in every.items()}, says),
-        places_figure(said["labels"], sources, f"What was learnt from labels; {says}"),
+    rouges = {
+        name: estimate_corpus_rouge(texts, golds) for name, texts in {**said, **firsts}.items()
+    }
+    pieces = {name: measure_longest_stretch(texts, sources) for name, texts in every.items()}
+    taught = _find_rouge_gain(
+        "Imitating summaries of people", task, said, "zero-shot", "supervised"
+    )
+    learnt = _find_rouge_gain("Learning from labels after that", task, said, "supervised", "labels")
+    return [taught, learnt, find_copying(pieces)], [
+        make_text_figure("rouge", rouges, says),
+        make_text_figure(
+            "novel", {name: measure_novelty(texts, sources) for name, texts in every.items()}, says
+        ),
+        make_text_figure(
+            "repeated", {name: measure_repetition(texts) for name, texts in every.items()}, says
+        ),
+        make_copy_map_figure(said["labels"], sources, f"What was learnt from labels; {says}"),
     ]
 
 
-def _raised(
+def _find_rouge_gain(
     how: str, task: Task, said: Mapping[str, Sequence[str]], before: str, after: str
 ) -> Finding:
-    """Whether one kind of summaries has more ROUGE than another."""
+    """Return the finding that summaries `after` have more ROUGE than those `before`."""
     first, then = (
         [
             score / 10
@@ -115,65 +132,75 @@ def _raised(
         ]
         for name in (before, after)
     )
-    gain = mean([later - sooner for sooner, later in zip(first, then, strict=True)])
-    ours = f"from {fmean(first):.3f} to {fmean(then):.3f}, {told(gain)} more"
+    gain = estimate_mean([later - sooner for sooner, later in zip(first, then, strict=True)])
+    ours = f"from {fmean(first):.3f} to {fmean(then):.3f}, {format_estimate(gain)} more"
     effect, paper = f"{how} raises ROUGE (R-AVG)", PAPER_ROUGE[after]
     return Finding(effect, paper, ours, gain.low > 0)
 
 
-def better(what: str, seen: Seen, paper: str) -> Finding:
-    """Whether a policy has more of the hidden reward than the reference, and wins against it."""
-    rate = win_rate(seen.matches, seen.matches[0].one, REFERENCE)
-    ours = f"{told(seen.gain)} more reward, preferred {told(rate)}, at {seen.reached.kl:.2f} nats"
+def find_win_over_reference(what: str, seen: PolicyComparison, paper: str) -> Finding:
+    """Return the finding that a policy has more of the hidden reward than the reference, and wins
+    against it."""
+    rate = compute_win_rate(seen.matches, seen.matches[0].one, REFERENCE)
+    ours = (
+        f"{format_estimate(seen.gain)} more reward, preferred {format_estimate(rate)}, "
+        f"at {seen.reached.kl:.2f} nats"
+    )
     holds = seen.gain.low > 0 and rate.low > 0.5
     return Finding(f"{what} beats the reference", paper, ours, holds)
 
 
-def apart(one: Seen, other: Seen) -> Estimate:
-    """How much more reward one policy has than another, in answers to the same questions."""
+def estimate_reward_gap(one: PolicyComparison, other: PolicyComparison) -> Estimate:
+    """Estimate the difference in reward between two policies on the same questions."""
     gains = [ours - theirs for ours, theirs in zip(one.rewards, other.rewards, strict=True)]
-    return mean(gains, one.groups)
+    return estimate_mean(gains, one.groups)
 
 
-def more(effect: str, gain: Estimate, paper: str, why_not: str = "") -> Finding:
-    """Whether a gain is beyond its interval."""
-    return Finding(effect, paper, f"{told(gain)} more", gain.low > 0, why_not * (gain.low <= 0))
+def make_gain_finding(effect: str, gain: Estimate, paper: str, why_not: str = "") -> Finding:
+    """Return the finding that a gain lies beyond its interval."""
+    return Finding(
+        effect, paper, f"{format_estimate(gain)} more", gain.low > 0, why_not * (gain.low <= 0)
+    )
 
 
-def alike(apart: Estimate) -> Finding:
-    """Whether online and offline labels come to the same, as far as can be seen."""
+def find_online_offline_gap(apart: Estimate) -> Finding:
+    """Return the finding that online and offline labels lead to the same reward, as far as the
+    interval shows."""
     return Finding(
         "No difference is seen between online and offline labels",
         "50 % preferred (table 1)",
-        f"online has {told(apart)} more reward",
+        f"online has {format_estimate(apart)} more reward",
         apart.low <= 0 <= apart.high,
     )
 
 
-def held_to(target: float, kls: Sequence[float]) -> Finding:
-    """Whether the controller holds its target in the last third of a run."""
-    last = mean(kls[len(kls) * 2 // 3 :])
+def find_kl_control(target: float, kls: Sequence[float]) -> Finding:
+    """Return the finding that the KL controller held its target in the last third of a run."""
+    last = estimate_mean(kls[len(kls) * 2 // 3 :])
     return Finding(
         f"The adaptive controller holds a KL of {target:g} nats",
         "runs are made comparable by it (section 2.2)",
-        f"{told(last, '.2f')} in the last third",
-        abs(last.value - target) <= CLOSE * target,
+        f"{format_estimate(last, '.2f')} in the last third",
+        abs(last.value - target) <= KL_TOLERANCE * target,
     )
 
 
-def near(runs: Mapping[str, Seen], best: Sequence[Optimum], start: float) -> Finding:
-    """Whether runs end below the optimum, and have half of its gain at least."""
+def find_optimum_gap(
+    runs: Mapping[str, PolicyComparison], best: Sequence[OptimalPolicy], start: float
+) -> Finding:
+    """Return the finding that runs end below the optimum and reach at least MIN_OPTIMUM_SHARE of
+    its gain."""
     shares: dict[str, float] = {}
     beyond = []
     for name, seen in runs.items():
         try:
-            most = reward_at(best, seen.reached.kl) - start
+            most = interpolate_reward(best, seen.reached.kl) - start
             shares[name] = (seen.reached.reward.value - start) / most
         except ValueError:
             beyond.append(name)
     ours = ", ".join(f"{name}: {share:.0%} of the optimum's gain" for name, share in shares.items())
     unknown = f"; the optimum is not known at the KL of {', '.join(beyond)}" if beyond else ""
-    holds = bool(shares) and all(NEAR <= share <= 1 for share in shares.values())
+    holds = bool(shares) and all(MIN_OPTIMUM_SHARE <= share <= 1 for share in shares.values())
     effect = "Policies end below the analytic optimum and near it"
     return Finding(
         effect,
@@ -183,9 +210,10 @@ def near(runs: Mapping[str, Seen], best: Sequence[Optimum], start: float) -> Fin
     )
 
 
-def copies(pieces: Mapping[str, Estimate]) -> Finding:
-    """Whether what was learnt from labels copies more than what it was learnt from."""
-    ours = ", ".join(f"{name} {told(each)}" for name, each in pieces.items())
+def find_copying(pieces: Mapping[str, Estimate]) -> Finding:
+    """Return the finding that the policy trained with labels copies more than the one it started
+    from."""
+    ours = ", ".join(f"{name} {format_estimate(each)}" for name, each in pieces.items())
     return Finding(
         "Learning from labels makes summaries copy more",
         "the share of sentences copied whole is 71 % (section 3.2.1, TL;DR)",
@@ -194,15 +222,17 @@ def copies(pieces: Mapping[str, Estimate]) -> Finding:
     )
 
 
-def kl_figure(kls: Mapping[str, Sequence[float]], targets: Mapping[str, float]) -> Figure:
-    """The KL of each batch, beside what it was to be."""
-    lines = [Line(name, tuple(enumerate(values))) for name, values in kls.items()]
+def make_kl_figure(kls: Mapping[str, Sequence[float]], targets: Mapping[str, float]) -> Figure:
+    """Return the figure of each batch's KL beside its target."""
+    lines = [FigureLine(name, tuple(enumerate(values))) for name, values in kls.items()]
     lines += [
-        Line(f"target {target:g}", ((0, target), (len(kls[name]) - 1, target)), style="dashed")
+        FigureLine(
+            f"target {target:g}", ((0, target), (len(kls[name]) - 1, target)), style="dashed"
+        )
         for name, target in targets.items()
     ]
     rows = [
-        (name, targets[name], mean(values[len(values) * 2 // 3 :]).value, values[-1])
+        (name, targets[name], estimate_mean(values[len(values) * 2 // 3 :]).value, values[-1])
         for name, values in kls.items()
     ]
     return Figure(
@@ -211,6 +241,6 @@ def kl_figure(kls: Mapping[str, Sequence[float]], targets: Mapping[str, float]) 
         "KL of each batch of episodes, in nats an episode, while beta is adapted.",
         ("run", "target", "mean of the last third", "last batch"),
         tuple(rows),
-        Picture("curves", tuple(lines), "batch", "KL, nats"),
+        FigurePicture("curves", tuple(lines), "batch", "KL, nats"),
         "Ziegler, section 2.2",
     )

@@ -1,7 +1,5 @@
-"""The stages of `recipes.ziegler`: a language model, policies that learn from it, what they say.
-
-Each is done once in a run's folder. It knows nothing of what is found.
-"""
+"""Stages of `recipes.ziegler`, each run once in the run's folder: language model, policies,
+samples."""
 
 import json
 import math
@@ -13,113 +11,126 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from recipes.stages import kept, say
+from recipes.stages import load_or_make, print_progress
 from recipes.ziegler_data import Task
-from rookery.judge.lines import read_lines
-from rookery.learn.examples import Chosen
-from rookery.learn.imitate import ImitateSettings, imitate
-from rookery.learn.labels import LabelSettings, Mock, learn_with_labels
-from rookery.learn.labels_kept import write_lines
-from rookery.learn.reinforce import reinforce
-from rookery.learn.scratch import write_blank
-from rookery.learn.worlds import worths
-from rookery.learn.worlds_speech import speech_of
-from rookery.learn.worlds_text import Spoken, answer_of, spoken, text_world
-from rookery.measure.battle import Match
-from rookery.measure.frontier import Reached
-from rookery.measure.interval import Estimate, mean
+from rookery.judge.json_lines import read_json_lines
+from rookery.learn.browser_environment import compute_answer_rewards
+from rookery.learn.imitation_learning import ImitationSettings, train_by_imitation
+from rookery.learn.online_labelling import (
+    MockLabeller,
+    OnlineLabellingSettings,
+    PolicyCompletion,
+    convert_completion_to_answer,
+    make_text_environment,
+    sample_completions,
+    train_with_online_labels,
+    write_records,
+)
+from rookery.learn.prompt_encoding import load_policy_tokenizer
+from rookery.learn.random_models import write_random_model
+from rookery.learn.reinforcement_learning import train_by_reinforcement
+from rookery.learn.training_data import EpisodeFilter
+from rookery.measure.intervals import Estimate, estimate_mean
+from rookery.measure.pairwise import PairwiseMatch
+from rookery.measure.reward_frontiers import ReachedPoint
 from rookery.records import Comparison, Completion, Episode, Question, Step
 
 REFERENCE = "reference"
-Said = tuple[str, str, str]
-"""a prompt, what is said to it, and why that stops"""
+PromptCompletion = tuple[str, str, str]
+"""A prompt, its completion, and the reason why that stops."""
 
 
-class Aim(NamedTuple):
-    """Of a policy that knows the hidden reward."""
+class RewardTarget(NamedTuple):
+    """KL target of a policy that learns from the hidden reward itself."""
 
     kl: float
-    """in nats"""
+    """In nats."""
     spread: float
-    """the standard deviation of the reward of the reference's answers to one question"""
+    """Standard deviation of the reward among the reference's answers to one question."""
 
     @property
     def beta(self) -> float:
-        """With this price of a nat, the best policy has about this KL, were rewards normal."""
+        """KL coefficient at which the optimal policy has about this KL, if rewards are normally
+        distributed."""
         return self.spread / math.sqrt(2 * self.kl)
 
 
-class Seen(NamedTuple):
-    """How a policy does beside its reference."""
+class PolicyComparison(NamedTuple):
+    """A policy compared with its reference on the held-out questions."""
 
     rewards: list[float]
     groups: list[str]
-    """the questions of the rewards"""
-    matches: list[Match]
-    reached: Reached
+    """Question of each reward."""
+    matches: list[PairwiseMatch]
+    reached: ReachedPoint
     gain: Estimate
-    """of reward"""
+    """Difference in reward."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How large it is. The models that the parts begin as, and their data, are set here."""
+    """Sizes of the recipe. Models that stages start from, and their data, are set by the recipe."""
 
-    language: ImitateSettings
-    """of the language model; it learns from what is not held out of the novels, and abstracts"""
-    tuned: ImitateSettings
-    """of imitating the answers that were chosen, and the summaries that people wrote"""
-    labels: LabelSettings
-    """of continuations, online; offline, all labels come first"""
-    summaries: LabelSettings
+    language: ImitationSettings
+    """For the language model, trained on the novels (without the held-out parts) and abstracts."""
+    tuned: ImitationSettings
+    """For imitating the chosen answers, and the summaries that people wrote."""
+    labels: OnlineLabellingSettings
+    """For continuations, online; offline, every label comes first."""
+    summaries: OnlineLabellingSettings
     targets: tuple[float, ...]
-    """KL in nats, of policies that know the hidden reward"""
+    """KL targets in nats of the policies that know the hidden reward."""
     betas: tuple[float, ...]
-    """prices of a nat for which the optimum is computed"""
+    """KL coefficients at which the optimum is computed."""
     model: str = ""
-    """the folder of a language model; empty: one is learnt from nothing"""
+    """Folder of a language model; empty: one is trained from random weights."""
     vocabulary: int = 2048
     width: int = 128
     layers: int = 2
     context: int = 256
-    """tokens that it can read"""
+    """Tokens that it can read."""
     passage: tuple[int, int] = (10, 32)
-    """words of what it learns from, whole sentences"""
+    """Words of the language model's training texts, in whole sentences."""
     excerpt: tuple[int, int] = (8, 16)
-    """words of what is continued"""
+    """Words of a text to continue."""
     abstract: int = 60
-    """words of an abstract that are shown"""
+    """Maximum words of an abstract in a prompt."""
     held: int = 48
-    """excerpts that are measured on, and abstracts `each` times as many"""
+    """Excerpts that are measured on; of abstracts `each` times as many."""
     each: int = 8
-    """continuations of one by each policy"""
+    """Continuations of each prompt by each policy."""
     drawn: int = 256
-    """by the reference, for the optimum"""
+    """Samples of the reference for the optimum."""
     made_up: bool = False
-    """whether data are made of the pages that come with the package"""
+    """True: data are made from the packaged pages."""
     seed: int = 0
 
 
-class Play:
-    """One run in its folder: each stage is done once."""
+class StagedRun:
+    """One run in its folder; each stage is done once."""
 
     def __init__(self, settings: Settings, out: Path) -> None:
         self.settings = settings
         self.out = out
 
-    def language(self, texts: Sequence[str]) -> str:
-        """The reference of all tasks."""
+    def train_language_model(self, texts: Sequence[str]) -> str:
+        """Train the language model, unless the settings name one, and return its folder: the
+        reference of every task."""
         made = self.settings
         if made.model:
             return made.model
         size = (made.vocabulary, made.context, made.width, made.layers, made.seed)
         blank = self.out / "blank"
-        kept(self.out / "blank.json", type(None), lambda: write_blank(blank, texts, *size))
+        load_or_make(
+            self.out / "blank.json", type(None), lambda: write_random_model(blank, texts, *size)
+        )
         parts = [text.partition(" ") for text in texts]
         said = [(first, f" {rest}", "length") for first, _, rest in parts]
-        return self.imitated("language", made.language, str(blank), said)
+        return self.train_imitation("language", made.language, str(blank), said)
 
-    def imitated(self, name: str, how: ImitateSettings, model: str, said: Sequence[Said]) -> str:
-        """A model that has learnt to say, after each prompt, a text that stops in this way."""
+    def train_imitation(
+        self, name: str, how: ImitationSettings, model: str, said: Sequence[PromptCompletion]
+    ) -> str:
+        """Train a model to complete each prompt with the given text and return its folder."""
         place = self.out / f"{name}.jsonl"
         episodes = [
             Episode(
@@ -135,96 +146,110 @@ class Play:
             trained=trained,
             episodes=(str(place),),
             chat=False,
-            chosen=Chosen(answered=False),
+            chosen=EpisodeFilter(answered=False),
             seed=self.settings.seed,
         )
 
         def make() -> str:
-            say(f"{name}: imitating {len(said)} texts")
-            write_lines(place, episodes)
-            return imitate(how, self.out / name).model
+            print_progress(f"{name}: imitating {len(said)} texts")
+            write_records(place, episodes)
+            return train_by_imitation(how, self.out / name).model
 
-        return kept(self.out / f"{name}.json", str, make)
+        return load_or_make(self.out / f"{name}.json", str, make)
 
-    def learnt(
-        self, name: str, task: Task, model: str, how: LabelSettings, aim: Aim | None = None
+    def train_with_labels(
+        self,
+        name: str,
+        task: Task,
+        model: str,
+        how: OnlineLabellingSettings,
+        aim: RewardTarget | None = None,
     ) -> str:
-        """A policy that has learnt from labels, or, with an aim, from the hidden reward itself."""
+        """Train a policy from labels, or with an aim from the hidden reward itself, and return its
+        folder."""
         seed, begun = self.settings.seed, replace(how.reinforce.policy, model=model)
         policy = replace(how.reinforce, policy=begun, seed=seed)
         trained = replace(how.prefer.trained, model=model)
         prefer = replace(how.prefer, trained=trained, seed=seed)
-        speech = speech_of(Path(model), policy.sampling.tokens, chat=False)
-        world = text_world(task.asked, task.shown, speech, task.whole)
+        speech = load_policy_tokenizer(Path(model), policy.sampling.tokens, chat=False)
+        world = make_text_environment(task.asked, task.shown, speech, task.whole)
         place = self.out / name
 
         def make() -> str:
-            say(f"{name}: {policy.steps} batches of {policy.episodes} episodes")
+            print_progress(f"{name}: {policy.steps} batches of {policy.episodes} episodes")
             if aim:
                 aimed = replace(policy, target=aim.kl, beta=aim.beta)
-                return reinforce(aimed, world(task.worth, 1), place).model
-            mock = Mock(lambda question, answer: task.worth([(question, answer)])[0])
+                return train_by_reinforcement(aimed, world(task.worth, 1), place).model
+            mock = MockLabeller(lambda question, answer: task.worth([(question, answer)])[0])
             asking = replace(how, reinforce=policy, prefer=prefer)
-            return learn_with_labels(asking, world, mock, place).reinforced.model
+            return train_with_online_labels(asking, world, mock, place).reinforced.model
 
-        return kept(self.out / f"{name}.json", str, make)
+        return load_or_make(self.out / f"{name}.json", str, make)
 
-    def cloned(self, name: str, task: Task, model: str, labelled: str) -> str:
-        """A policy that has learnt to say what was chosen in the labels of another's run."""
-        labels = read_lines(self.out / labelled / "labels" / "labels.jsonl", Comparison)
+    def clone_chosen(self, name: str, task: Task, model: str, labelled: str) -> str:
+        """Train a policy to imitate the chosen answers in the labels of the run `labelled`, and
+        return its folder."""
+        labels = read_json_lines(self.out / labelled / "labels" / "labels.jsonl", Comparison)
         chosen = [
             (one.question, one.answers[one.weights.index(max(one.weights))]) for one in labels
         ]
         said = [(task.shown(asked), f" {best.text}", "length") for asked, best in chosen]
-        return self.imitated(name, self.settings.tuned, model, said)
+        return self.train_imitation(name, self.settings.tuned, model, said)
 
-    def kls(self, name: str) -> list[float]:
-        """The KL of each batch of a run, in nats an episode."""
+    def read_kls(self, name: str) -> list[float]:
+        """Read the KL of each batch of a run, in nats per episode."""
         lines = (self.out / name / "metrics.jsonl").read_text("utf-8").splitlines()
         return [float(json.loads(line)["kl"]) for line in lines]
 
-    def foretold(self, name: str) -> float:
-        """How often the last reward model of a run finds the chosen one of four best, of labels
-        that it did not learn from."""
+    def read_reward_accuracy(self, name: str) -> float:
+        """Read how often the last reward model of a run ranks the chosen one of four first, on
+        held-out labels."""
         place = max((self.out / name / "labels" / "rewards").glob("*/metrics.jsonl"))
         last = json.loads(place.read_text("utf-8").splitlines()[-1])
         return float(last.get("validation_credit", math.nan))
 
-    def seen(self, task: Task, name: str, model: str, reference: str) -> Seen:
-        """How a policy does beside its reference."""
+    def compare_with_reference(
+        self, task: Task, name: str, model: str, reference: str
+    ) -> PolicyComparison:
+        """Compare a policy with its reference on the held-out questions."""
         times = self.settings.each
         groups = [question.id for question in task.held for _ in range(times)]
         ours, theirs = (
-            self.said(f"{task.name}-{who}", task, where, reference, times)
+            self.sample_completions(f"{task.name}-{who}", task, where, reference, times)
             for who, where in ((name, model), (REFERENCE, reference))
         )
-        rewards, others = (self.worth(task, said, times) for said in (ours, theirs))
+        rewards, others = (self.score_hidden_reward(task, said, times) for said in (ours, theirs))
         matches = [
-            Match(name, REFERENCE, (one > other) + (one == other) / 2, group)
+            PairwiseMatch(name, REFERENCE, (one > other) + (one == other) / 2, group)
             for one, other, group in zip(rewards, others, groups, strict=True)
         ]
         gains = [one - other for one, other in zip(rewards, others, strict=True)]
-        reached = Reached(fmean(one.kl for one in ours), mean(rewards, groups))
-        return Seen(rewards, groups, matches, reached, mean(gains, groups))
+        reached = ReachedPoint(fmean(one.kl for one in ours), estimate_mean(rewards, groups))
+        return PolicyComparison(rewards, groups, matches, reached, estimate_mean(gains, groups))
 
-    def worth(self, task: Task, said: Sequence[Spoken], times: int) -> list[float]:
-        """The hidden reward of what was said; of no answer, what it counts for learning."""
+    def score_hidden_reward(
+        self, task: Task, said: Sequence[PolicyCompletion], times: int
+    ) -> list[float]:
+        """Return the hidden reward of each completion; a completion that is no answer gets the
+        reward used in training."""
         asked = [question for question in task.held for _ in range(times)]
-        found = [answer_of(one, task.whole) for one in said]
+        found = [convert_completion_to_answer(one, task.whole) for one in said]
         none = self.settings.labels.reinforce.no_answer
         return [
             none if each is None else each
-            for each in worths(task.worth, list(zip(asked, found, strict=True)))
+            for each in compute_answer_rewards(task.worth, list(zip(asked, found, strict=True)))
         ]
 
-    def said(self, name: str, task: Task, model: str, reference: str, times: int) -> list[Spoken]:
-        """What a policy says to each held question, so many times."""
+    def sample_completions(
+        self, name: str, task: Task, model: str, reference: str, times: int
+    ) -> list[PolicyCompletion]:
+        """Sample `times` completions of a policy for each held-out question."""
         how = self.settings.summaries if task.whole else self.settings.labels
         prompts = [task.shown(question) for question in task.held for _ in range(times)]
         seed = self.settings.seed + 1 + times
 
-        def make() -> list[Spoken]:
-            say(f"{name}: {len(prompts)} texts")
-            return spoken(Path(model), prompts, how.reinforce.sampling, reference, seed)
+        def make() -> list[PolicyCompletion]:
+            print_progress(f"{name}: {len(prompts)} texts")
+            return sample_completions(Path(model), prompts, how.reinforce.sampling, reference, seed)
 
-        return kept(self.out / "said" / f"{name}.json", list[Spoken], make)
+        return load_or_make(self.out / "said" / f"{name}.json", list[PolicyCompletion], make)

@@ -1,3 +1,210 @@
-"""ask, browse, cite, draft, judge, learn, measure, serve: from question to reader."""
+"""Answers questions with quotes that anyone can check.
 
-__version__ = "0.1.0"
+    import rookery
+
+    answer = rookery.ask("Why do crows bring gifts to people?", "rookery:corvids")
+    print(answer.text, answer.score)
+    for quote in answer.quotes:
+        print(quote.text, quote.url)
+    assert all(rookery.verify(answer))
+
+`ask` and `browse` are functions here although packages have these names too: import from the
+packages by their whole path (`from rookery.browse.web_library import WebLibrary`).
+"""
+
+from collections.abc import Callable, Generator, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+# The packages come first: importing one later would put it in the place of the function.
+import rookery.ask
+import rookery.browse  # noqa: F401
+from rookery.records import (
+    Answer,
+    Block,
+    Claim,
+    Comparison,
+    Completion,
+    Episode,
+    Failed,
+    Failure,
+    Hit,
+    Library,
+    Link,
+    Mark,
+    Page,
+    Policy,
+    Question,
+    Quote,
+    Rating,
+    Reward,
+    Step,
+)
+
+if TYPE_CHECKING:
+    from rookery.browse.browser import BrowseResult
+    from rookery.browse.browser_commands import Observation
+    from rookery.cite.verification import Verdict
+    from rookery.serve.settings import ModelSettings, Settings
+
+__version__ = "0.2.0"
+__all__ = [
+    "Answer",
+    "Block",
+    "Claim",
+    "Comparison",
+    "Completion",
+    "Episode",
+    "Failed",
+    "Failure",
+    "Hit",
+    "Library",
+    "Link",
+    "Mark",
+    "ModelSettings",
+    "Page",
+    "Policy",
+    "Question",
+    "Quote",
+    "Rating",
+    "Reward",
+    "Settings",
+    "Step",
+    "Verdict",
+    "ask",
+    "ask_many",
+    "browse",
+    "open_library",
+    "verify",
+]
+
+Progress = Callable[[int, int, str], None]
+"""receives how many documents are read, of how many, and the name of the one being read"""
+
+
+def __getattr__(name: str) -> object:
+    """Import the settings and `Verdict` at their first use, so that `import rookery` stays fast."""
+    if name in ("Settings", "ModelSettings"):
+        from rookery.serve import settings
+
+        return getattr(settings, name)
+    if name == "Verdict":
+        from rookery.cite.verification import Verdict
+
+        return Verdict
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def ask(
+    question: "str | Question",
+    *places: str | Path,
+    method: str = "",
+    settings: "Settings | None" = None,
+    progress: Progress | None = None,
+) -> Answer:
+    """Answer a question from folders, files, WARC files or sites, or from the web if none is named.
+
+    `method` is extract (the default, without a model), webgpt, gophercite, webglm or sides; it and
+    `places` take the place of those in `settings`. A declined answer has `declined` set and brings
+    the closest quotes. `progress` is called while documents are read. Raises Failed where no
+    answer could be made (no source could be searched, a model gave none, a setting is wrong), and
+    ValueError for an empty question.
+    """
+    for episode in ask_many(
+        [question], *places, method=method, settings=settings, progress=progress
+    ):
+        if episode.answer is not None:
+            return episode.answer
+        detail = "; ".join(
+            f"{each.what}: {each.detail or each.outcome}" for each in episode.failures
+        )
+        raise Failed(Failure(episode.question.text, episode.stop, detail))
+    raise AssertionError("one question gives one episode")
+
+
+def ask_many(
+    questions: "Iterable[str | Question]",
+    *places: str | Path,
+    method: str = "",
+    settings: "Settings | None" = None,
+    progress: Progress | None = None,
+) -> Iterator[Episode]:
+    """Answer questions one after the other as `ask` does, and yield an Episode for each, in order.
+
+    The library is opened once. An episode without an answer names the reasons in `stop` and
+    `failures`. Raises Failed only where a setting is wrong, and ValueError for an empty question.
+    """
+    from rookery.ask.question_files import parse_question
+    from rookery.serve.answer_session import AnswerSession
+
+    with AnswerSession(_combine_settings(places, method, settings), progress) as session:
+        for number, question in enumerate(questions, 1):
+            one = parse_question(question, str(number)) if isinstance(question, str) else question
+            yield session.answer(one)
+
+
+def open_library(
+    *places: str | Path, settings: "Settings | None" = None, progress: Progress | None = None
+) -> Library:
+    """Open folders, files, WARC files and sites as one library, or the web if none is named.
+
+    Documents are indexed at the first use and again where they change. Close the library, or use
+    it in a `with` statement through `contextlib.closing`. Raises Failed where a place cannot be
+    opened.
+    """
+    from rookery.serve.answer_session import OpenedLibrary
+
+    return OpenedLibrary(_combine_settings(places, "", settings), progress)
+
+
+def browse(
+    question: "str | Question", library: Library, *, max_actions: int = 100
+) -> "Generator[Observation, str, BrowseResult]":
+    """Browse a library as WebGPT does (section 2), yielding what is seen and receiving commands.
+
+    A generator: `next` gives the first Observation, `send(command)` the next one, until the episode
+    ends or `max_actions` commands were sent. Where something was quoted, and the end was not
+    Nonsense or Controversial, a last Observation (`answering`) asks for the answer's text. The
+    generator's return value, a BrowseResult, holds the quotes and that text. Commands are those of
+    WebGPT's table 1, as `docs/manual.md` lists them.
+    """
+    from rookery.ask.question_files import parse_question
+    from rookery.browse.browser import browse_library
+    from rookery.browse.browser_commands import BrowserRules, BrowserTask
+
+    task = parse_question(question) if isinstance(question, str) else question
+    return browse_library(BrowserTask(task, BrowserRules(actions=max_actions)), library)
+
+
+def verify(
+    answer: Answer, find_page: Callable[[Quote], Page | None] | None = None
+) -> "list[Verdict]":
+    """Check each quote of an answer against the stored copy of its page, in order.
+
+    A verdict is true if the quote is exactly the slice of the page that it names, under the page's
+    address and title, and is not too short to say anything; otherwise its `outcome` and `detail`
+    say what is wrong. `find_page` returns the page of a quote; left out, pages come from the
+    archive on this machine.
+    """
+    from rookery.cite.verification import verify_quotes
+
+    if find_page is not None:
+        return verify_quotes(answer, find_page)
+    from rookery.browse.page_archive import PageArchive
+    from rookery.serve.settings import ARCHIVE, get_data_folder
+
+    with PageArchive(get_data_folder() / ARCHIVE) as archive:
+        return verify_quotes(answer, archive.find_quoted)
+
+
+def _combine_settings(
+    places: tuple[str | Path, ...], method: str, settings: "Settings | None"
+) -> "Settings":
+    import msgspec
+
+    from rookery.serve.settings import Settings
+
+    settings = settings or Settings()
+    if places:
+        settings = msgspec.structs.replace(settings, places=tuple(map(str, places)))
+    return msgspec.structs.replace(settings, method=method) if method else settings

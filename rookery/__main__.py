@@ -1,4 +1,4 @@
-"""The command line: a command for each room. Everything heavy is imported when used."""
+"""The `rookery` command. Commands import what they need when they run, so that help is fast."""
 
 import os
 import select
@@ -16,151 +16,164 @@ import typer
 
 from rookery import __version__
 from rookery.records import Failed
+from rookery.serve.cli.index_command import index_commands
+from rookery.serve.cli.judge_command import judge_group
+from rookery.serve.cli.measure_command import measure_group
+from rookery.serve.cli.serve_command import serve_group
 from rookery.serve.command_line import (
     CommandError,
     CommandErrorDetail,
     CommandErrorReport,
     CommandGroup,
+    format_failure,
     run_command,
+    translate_failures,
 )
-from rookery.serve.exits import ANSWERED, MISTAKES, NO_EVIDENCE, USAGE
-from rookery.serve.indexing import index
-from rookery.serve.judging import judge
-from rookery.serve.measuring import measure
-from rookery.serve.options import (
-    AsJson,
-    AsLines,
-    AtDesk,
-    BaseUrl,
-    Batch,
-    Board,
-    BothSides,
-    CapMoney,
-    CapTokens,
-    Config,
-    Decline,
-    Endpoints,
-    Engine,
-    Excludes,
-    Force,
-    Globs,
-    Method,
-    Model,
-    Offline,
-    Out,
-    Passages,
-    Places,
-    Private,
-    Proxy,
-    Quotes,
-    Ranker,
-    RunFolder,
-    Samples,
-    Trace,
-    Worth,
+from rookery.serve.command_options import (
+    BaseUrlOption,
+    BatchOption,
+    BoardOption,
+    BothSidesOption,
+    ConfigOption,
+    DeclineOption,
+    EndpointsOption,
+    EngineOption,
+    ExcludesOption,
+    ForceOption,
+    GlobsOption,
+    JsonLinesOption,
+    JsonOption,
+    MethodOption,
+    ModelOption,
+    MoneyCapOption,
+    OfflineOption,
+    OutOption,
+    PassagesOption,
+    PlacesOption,
+    PrivateOption,
+    ProxyOption,
+    QuotesOption,
+    RankerOption,
+    RunDeskOption,
+    RunFolderOption,
+    SamplesOption,
+    TokenCapOption,
+    TraceOption,
+    WorthOption,
 )
-from rookery.serve.serving import serve
+from rookery.serve.exit_codes import (
+    EXIT_ANSWERED,
+    EXIT_NO_EVIDENCE,
+    EXIT_USAGE,
+    USER_ERROR_OUTCOMES,
+)
 
 if TYPE_CHECKING:
-    from rookery.serve.session import Settings
+    from rookery.serve.settings import Settings
 
 app = CommandGroup()
 cite = CommandGroup(help="Check the quotes of saved answers.")
 app.add_typer(cite, name="cite")
-app.add_typer(index, name="index")
-app.add_typer(judge, name="judge")
+app.add_typer(index_commands, name="index")
+app.add_typer(judge_group, name="judge")
 learn = CommandGroup(help="Train policies, reward models and rankers.")
 app.add_typer(learn, name="learn")
-app.add_typer(measure, name="measure")
-app.add_typer(serve, name="serve")
-
-METHODS = ("extract", "webgpt", "gophercite", "webglm")
+app.add_typer(measure_group, name="measure")
+app.add_typer(serve_group, name="serve")
 
 
-@app.command()
-def ask(
+@app.command("ask")
+def run_ask(
     question: Annotated[
         str,
         typer.Argument(metavar="QUESTION", help="The question; - reads it from standard input."),
     ] = "",
-    places: Places = None,
-    globs: Globs = None,
-    excludes: Excludes = None,
-    method: Method = "extract",
-    model: Model = "",
-    base_url: BaseUrl = "",
-    endpoints: Endpoints = "",
-    samples: Samples = None,
-    worth: Worth = 0.0,
-    cap_tokens: CapTokens = None,
-    cap_money: CapMoney = None,
-    decline: Decline = None,
-    quotes: Quotes = None,
-    both_sides: BothSides = False,
-    engine: Engine = "wikipedia",
-    ranker: Ranker = "",
-    offline: Offline = False,
-    batch: Batch = None,
-    out: Out = None,
-    force: Force = False,
-    passages: Passages = False,
-    trace: Trace = None,
-    as_json: AsJson = False,
-    private: Private = False,
-    proxy: Proxy = False,
+    places: PlacesOption = None,
+    globs: GlobsOption = None,
+    excludes: ExcludesOption = None,
+    method: MethodOption = "extract",
+    model: ModelOption = "",
+    base_url: BaseUrlOption = "",
+    endpoints: EndpointsOption = "",
+    samples: SamplesOption = None,
+    worth: WorthOption = 0.0,
+    cap_tokens: TokenCapOption = None,
+    cap_money: MoneyCapOption = None,
+    decline: DeclineOption = None,
+    quotes: QuotesOption = None,
+    both_sides: BothSidesOption = False,
+    engine: EngineOption = "wikipedia",
+    ranker: RankerOption = "",
+    offline: OfflineOption = False,
+    batch: BatchOption = None,
+    out: OutOption = None,
+    force: ForceOption = False,
+    passages: PassagesOption = False,
+    trace: TraceOption = None,
+    as_json: JsonOption = False,
+    private: PrivateOption = False,
+    proxy: ProxyOption = False,
 ) -> None:
     """Answer a question, or a file of them, with verified quotes.
 
     Exit code 0: answered. 3: declined. 4: no evidence could be gathered. 5: a quote failed
     verification. 6: a model gave no answer. 2: wrong use.
     """
-    from rookery.browse.selection import Selection
-    from rookery.serve import asking
-    from rookery.serve.models import ModelSettings
-    from rookery.serve.session import Settings
+    from rookery.browse.file_selection import FileSelection
+    from rookery.serve.cli import ask_command
+    from rookery.serve.methods import NAMED_METHODS
+    from rookery.serve.settings import ModelSettings, Settings
 
-    if method not in METHODS:
-        _wrong(f"there is no method {method!r}: use one of {', '.join(METHODS)}")
+    if method not in NAMED_METHODS:
+        _raise_usage_error(f"there is no method {method!r}: use one of {', '.join(NAMED_METHODS)}")
     models = ModelSettings(model, base_url, endpoints, samples, worth, cap_tokens, cap_money)
     if both_sides and (method != "extract" or decline is not None):
-        _wrong("--both-sides is a method of its own: leave out --method and --decline")
+        _raise_usage_error("--both-sides is a method of its own: leave out --method and --decline")
     if (method == "extract") == bool(models) and not both_sides:
-        _wrong(
+        _raise_usage_error(
             "--method webgpt, gophercite or webglm goes with --model and --base-url, or --endpoints"
         )
     if bool(question) == bool(batch) or bool(batch) != bool(out):
-        _wrong('give one question, as in rookery ask "Why ...?", or --batch FILE with --out FILE')
+        _raise_usage_error(
+            'give one question, as in rookery ask "Why ...?", or --batch FILE with --out FILE'
+        )
     if batch and (trace or as_json or passages):
-        _wrong(
+        _raise_usage_error(
             "--trace, --json and --passages are for one question; "
             "--batch writes JSON lines to --out"
         )
     if force and not batch:
-        _wrong("--force goes with --batch: it answers all questions again")
+        _raise_usage_error("--force goes with --batch: it answers all questions again")
     everywhere = tuple(places or ())
     method = "sides" if both_sides else method
     named = (everywhere, engine, offline, private, proxy, decline, method, models, ranker, quotes)
-    settings = Settings(*named, selection=Selection(tuple(globs or ()), tuple(excludes or ())))
+    settings = Settings(*named, selection=FileSelection(tuple(globs or ()), tuple(excludes or ())))
     if batch and out:
-        raise typer.Exit(asking.batch(settings, batch, out, force))
-    text = _typed() if question == "-" else question
-    raise typer.Exit(asking.ask(settings, text, as_json, trace, passages))
+        raise typer.Exit(ask_command.run_batch_command(settings, batch, out, force))
+    text = _read_question() if question == "-" else question
+    raise typer.Exit(ask_command.run_ask_command(settings, text, as_json, trace, passages))
 
 
-@app.command()
-def calibrate(
+@app.command("calibrate")
+def run_calibrate(
     answers: Annotated[
-        Path,
+        Path | None,
         typer.Argument(
-            metavar="FILE", help="Answers that rookery ask --batch wrote; - is standard input."
+            metavar="[FILE]",
+            help="Answers of a model that rookery ask --batch wrote; - is standard input. Without "
+            "it, the documents of --in are asked questions made from them.",
         ),
-    ],
-    method: Method = "",
-    model: Model = "",
-    base_url: BaseUrl = "",
-    endpoints: Endpoints = "",
-    samples: Samples = None,
-    worth: Worth = 0.0,
+    ] = None,
+    places: PlacesOption = None,
+    globs: GlobsOption = None,
+    excludes: ExcludesOption = None,
+    ranker: RankerOption = "",
+    method: MethodOption = "",
+    model: ModelOption = "",
+    base_url: BaseUrlOption = "",
+    endpoints: EndpointsOption = "",
+    samples: SamplesOption = None,
+    worth: WorthOption = 0.0,
     ratings: Annotated[
         Path | None,
         typer.Option(
@@ -178,34 +191,45 @@ def calibrate(
             help="Share of the given answers that must be good, for which a threshold is sought.",
         ),
     ] = 0.9,
-    as_json: AsJson = False,
+    as_json: JsonOption = False,
 ) -> None:
-    """Find the score below which a model must decline, from saved answers known as good or bad.
+    """Make scores mean something: for documents with --in, for a model with saved answers.
 
-    After it, rookery ask --decline keeps its promise for this model and method.
+    With --in, the evidence model is asked about headings and sentences of the documents, and
+    rookery ask shows probabilities for them. With FILE, the score is found below which a model must
+    decline, from saved answers known as good or bad, for rookery ask --decline.
     """
-    from rookery.serve.calibrating import calibrate_answers
-    from rookery.serve.models import ModelSettings
-    from rookery.serve.session import Settings
+    from rookery.browse.file_selection import FileSelection
+    from rookery.serve.cli.calibrate_command import calibrate_answers, calibrate_documents
+    from rookery.serve.methods import MODEL_METHODS
+    from rookery.serve.settings import ModelSettings, Settings
 
-    if method not in METHODS[1:]:
-        _wrong(f"name the answers' --method: one of {', '.join(METHODS[1:])}")
+    if (answers is None) == (not places):
+        _raise_usage_error(
+            "give documents with --in PATH_OR_URL, or a FILE of saved answers with --method"
+        )
+    if answers is None:
+        selection = FileSelection(tuple(globs or ()), tuple(excludes or ()))
+        asked = Settings(tuple(places or ()), ranker=ranker, selection=selection)
+        raise typer.Exit(calibrate_documents(asked, as_json))
+    if method not in MODEL_METHODS:
+        _raise_usage_error(f"name the answers' --method: one of {', '.join(MODEL_METHODS)}")
     models = ModelSettings(model, base_url, endpoints, samples, worth)
-    settings = Settings(decline=decline, method=method, models=models)
+    settings = Settings(decline=decline, method=method, models=models, ranker=ranker)
     raise typer.Exit(calibrate_answers(settings, answers, ratings, as_json))
 
 
-@app.command()
-def browse(
+@app.command("browse")
+def run_browse(
     place: Annotated[
         str,
         typer.Argument(
             metavar="[URL|FILE]", help="The page to begin with or to print; - is standard input."
         ),
     ] = "",
-    places: Places = None,
-    globs: Globs = None,
-    excludes: Excludes = None,
+    places: PlacesOption = None,
+    globs: GlobsOption = None,
+    excludes: ExcludesOption = None,
     question: Annotated[
         str,
         typer.Option(
@@ -221,60 +245,68 @@ def browse(
     record: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Keep all pages and search results that were shown in this file."
+            metavar="FILE", help="Record all pages and search results that were shown in this file."
         ),
     ] = None,
     engine: Annotated[
         str,
         typer.Option(
             metavar="ENGINE",
-            help="What searches the web: wikipedia, wikipedia:LANGUAGE, searxng:URL, brave or "
-            "google.",
+            help="The search engine for the web: wikipedia, wikipedia:LANGUAGE, searxng:URL, brave "
+            "or google.",
         ),
     ] = "wikipedia",
     plain: Annotated[bool, typer.Option("--plain", help="Print the text of the article.")] = False,
     full: Annotated[
         bool, typer.Option("--full", help="Print all text that the page shows.")
     ] = False,
-    as_json: AsJson = False,
-    private: Private = False,
-    proxy: Proxy = False,
+    as_json: JsonOption = False,
+    private: PrivateOption = False,
+    proxy: ProxyOption = False,
 ) -> None:
     """Search, read, quote and answer in a text browser, or print a page as Rookery reads it."""
-    from rookery.browse.selection import Selection
-    from rookery.serve.session import Settings
+    from rookery.browse.file_selection import FileSelection
+    from rookery.serve.settings import Settings
 
-    selection = Selection(tuple(globs or ()), tuple(excludes or ()))
+    selection = FileSelection(tuple(globs or ()), tuple(excludes or ()))
     settings = Settings(
         tuple(places or ()), engine, private=private, proxy=proxy, selection=selection
     )
     if plain or full or as_json or place == "-" or not sys.stdout.isatty():
         if plain + full + as_json > 1:
-            _wrong("--plain, --full and --json are three ways to print: choose one")
+            _raise_usage_error("--plain, --full and --json are three ways to print: choose one")
         if places or question or out or record:
-            _wrong("--in, --question, --out and --record are for the text browser in a terminal")
+            _raise_usage_error(
+                "--in, --question, --out and --record are for the text browser in a terminal"
+            )
         if not place:
-            _wrong("name FILE_OR_URL to print; the text browser itself needs a terminal")
+            _raise_usage_error(
+                "name FILE_OR_URL to print; the text browser itself needs a terminal"
+            )
         _print_page(place, settings, full, as_json)
         return
-    from rookery.serve import browsing
+    from rookery.serve.cli import browse_command
 
-    raise typer.Exit(browsing.browse(place, settings, question, out, record))
+    raise typer.Exit(browse_command.run_browse_command(place, settings, question, out, record))
 
 
 def _print_page(place: str, settings: "Settings", full: bool, as_json: bool) -> None:
-    """The text that every quote points into."""
-    from rookery.browse.read import plain
-    from rookery.serve import terminal
-    from rookery.serve.session import open_page
+    """Print a page's text, which quotes point into, or the page as JSON."""
+    from rookery.browse.page_text import join_visible_text
+    from rookery.serve import terminal_output
+    from rookery.serve.answer_session import open_page
 
     page = open_page(place, settings)
-    text = terminal.as_json(page) if as_json else terminal.harmless(plain(page, full))
+    text = (
+        terminal_output.to_terminal_json(page)
+        if as_json
+        else terminal_output.replace_control_characters(join_visible_text(page, full))
+    )
     sys.stdout.write(text + "\n")
 
 
-@cite.command()
-def verify(
+@cite.command("verify")
+def run_verify(
     file: Annotated[
         Path,
         typer.Argument(
@@ -295,79 +327,93 @@ def verify(
             "number or name.",
         ),
     ] = False,
-    as_json: AsLines = False,
-    private: Private = False,
-    proxy: Proxy = False,
+    support: Annotated[
+        bool,
+        typer.Option(
+            "--support",
+            help="Also say of each claim whether what it cites supports it, refutes it or neither.",
+        ),
+    ] = False,
+    ranker: Annotated[
+        str,
+        typer.Option(
+            metavar="DIR",
+            help="With --support: judge by the evidence model in this folder, not the bundled one.",
+        ),
+    ] = "",
+    as_json: JsonLinesOption = False,
+    private: PrivateOption = False,
+    proxy: ProxyOption = False,
 ) -> None:
     """Check every quote of saved answers against the stored pages."""
-    from rookery.browse.places import path_of
-    from rookery.serve.checking import check
-    from rookery.serve.session import Settings
+    from rookery.browse.libraries import resolve_place_path
+    from rookery.serve.answer_verification import run_verify_command
+    from rookery.serve.settings import Settings
 
-    settings = Settings(private=private, proxy=proxy)
-    folder = path_of(pages) if pages else None
-    raise typer.Exit(check(file, folder, fetch, as_json, settings, elided))
-
-
-def _learn(what: str) -> Callable[[Path, Path | None, bool, bool], None]:
-    def command(
-        config: Config, out: RunFolder = None, as_json: AsJson = False, board: Board = False
-    ) -> None:
-        _lesson(what, config, out, as_json, board)
-
-    return command
-
-
-def _lesson(
-    what: str, config: Path, out: Path | None, as_json: bool, board: bool, desk: str = ""
-) -> NoReturn:
-    from rookery.serve.learning import learn
-
-    try:
-        code = learn(what, config, out, as_json, board, desk)
-    except Failed as failed:  # the file, the data, the model or the machine is to be mended
-        _wrong(_told(failed))
+    settings = Settings(private=private, proxy=proxy, ranker=ranker)
+    folder = resolve_place_path(pages) if pages else None
+    code = run_verify_command(file, folder, fetch, as_json, settings, elided, support)
     raise typer.Exit(code)
 
 
-LESSONS = {
+def _make_learn_command(what: str) -> Callable[[Path, Path | None, bool, bool], None]:
+    def run_learn(
+        config: ConfigOption,
+        out: RunFolderOption = None,
+        as_json: JsonOption = False,
+        board: BoardOption = False,
+    ) -> None:
+        _run_training(what, config, out, as_json, board)
+
+    return run_learn
+
+
+def _run_training(
+    what: str, config: Path, out: Path | None, as_json: bool, board: bool, desk: str = ""
+) -> NoReturn:
+    from rookery.serve.cli.learn_command import run_learn
+
+    with translate_failures():
+        code = run_learn(what, config, out, as_json, board, desk)
+    raise typer.Exit(code)
+
+
+TRAINING_COMMANDS = {
     "imitate": "Train a policy to imitate demonstrations (behaviour cloning).",
     "prefer": "Train a reward model from comparisons.",
     "retrieve": "Train an encoder that ranks passages by how much answers use them.",
 }
-for _what, _help in LESSONS.items():
-    learn.command(_what, help=_help)(_learn(_what))
+for _what, _help in TRAINING_COMMANDS.items():
+    learn.command(_what, help=_help)(_make_learn_command(_what))
 
 
-@learn.command()
-def reinforce(
-    config: Config,
-    out: RunFolder = None,
-    desk: AtDesk = "",
-    as_json: AsJson = False,
-    board: Board = False,
+@learn.command("reinforce")
+def run_reinforce(
+    config: ConfigOption,
+    out: RunFolderOption = None,
+    desk: RunDeskOption = "",
+    as_json: JsonOption = False,
+    board: BoardOption = False,
 ) -> None:
     """Train a policy by reinforcement, with a reward model or people at a desk."""
-    _lesson("reinforce", config, out, as_json, board, desk)
+    _run_training("reinforce", config, out, as_json, board, desk)
 
 
-@learn.command()
-def example(
+@learn.command("example")
+def run_example(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to write to.")],
 ) -> None:
     """Write a tiny model, data, and the settings of each kind of training, to try them out."""
-    from rookery.serve.example import write_example
+    from rookery.serve.cli.learn_example import write_example
 
-    try:
+    with translate_failures():
         written = write_example(folder)
-    except Failed as failed:
-        _wrong(_told(failed))
     for config in written:
         typer.echo(shlex.join(["rookery", "learn", config.stem, "--config", str(config)]))
 
 
-@app.command()
-def doctor(
+@app.command("doctor")
+def run_doctor(
     engine: Annotated[
         str,
         typer.Option(
@@ -376,22 +422,22 @@ def doctor(
             "Wikipedia is tried and only warned of.",
         ),
     ] = "",
-    model: Model = "",
-    base_url: BaseUrl = "",
-    endpoints: Endpoints = "",
-    as_json: AsLines = False,
-    private: Private = False,
-    proxy: Proxy = False,
+    model: ModelOption = "",
+    base_url: BaseUrlOption = "",
+    endpoints: EndpointsOption = "",
+    as_json: JsonLinesOption = False,
+    private: PrivateOption = False,
+    proxy: ProxyOption = False,
 ) -> None:
-    """Check store, index, answers, search, model and ranker one by one, and say what to do.
+    """Check store, index, answers, search, model and ranker, and say how to repair what fails.
 
-    Exit code 0: your own documents are answered from, and what you name here works. 4: not so.
+    Exit code 0: your documents give answers, and what you name here works. 4: otherwise.
     """
-    from rookery.serve.doctor import examine
-    from rookery.serve.models import ModelSettings
+    from rookery.serve.cli.doctor_command import run_doctor_command
+    from rookery.serve.settings import ModelSettings
 
     models = ModelSettings(model, base_url, endpoints)
-    raise typer.Exit(examine(engine, models, as_json, private, proxy))
+    raise typer.Exit(run_doctor_command(engine, models, as_json, private, proxy))
 
 
 def _print_version(wanted: bool) -> None:
@@ -401,7 +447,7 @@ def _print_version(wanted: bool) -> None:
 
 
 @app.callback()
-def _root(
+def _run_root(
     version: Annotated[
         bool,
         typer.Option(
@@ -412,22 +458,17 @@ def _root(
     """Answer questions with quotes that anyone can check."""
 
 
-def _typed() -> str:
-    """Standard input as far as a question may go, and a little further, so that it is refused."""
+def _read_question() -> str:
+    """Read a question from standard input, at most 1 MB; a longer one is refused later."""
     return sys.stdin.buffer.read(1_000_000).decode("utf-8", "replace")
 
 
-def _told(failed: Failed) -> str:
-    return f"{failed.failure.what}: {failed.failure.detail or failed.failure.outcome}"
-
-
-def _wrong(sentence: str) -> NoReturn:
+def _raise_usage_error(sentence: str) -> NoReturn:
     raise CommandError(sentence)
 
 
-class Stopped(BaseException):
-    """Ctrl-C or a request to end. Not a KeyboardInterrupt, which the command-line library would
-    answer itself."""
+class StopSignal(BaseException):
+    """SIGINT or SIGTERM. Not a KeyboardInterrupt, which the command-line library would handle."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -435,70 +476,73 @@ class Stopped(BaseException):
 
 
 def main() -> None:
-    """Run the command line; a user's mistake or a missing thing is a sentence, not a traceback.
+    """Run the command line and exit; errors of use are printed as a sentence without a traceback.
 
-    A reader that closes the pipe has read enough: that ends quietly, with exit code 0.
+    Exits quietly with code 0 where the reader of a pipe has closed it.
     """
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _stop)
-    _write_anything()
+        signal.signal(number, _raise_stop_signal)
+    _accept_any_character()
     try:
-        code = _exit_code(sys.argv[1:])
+        code = _run_to_exit_code(sys.argv[1:])
     except BrokenPipeError:
-        code = ANSWERED
-    _forget_output()
+        code = EXIT_ANSWERED
+    _discard_unwritten_output()
     sys.exit(code)
 
 
-def _exit_code(arguments: Sequence[str]) -> int:
-    """Run the command to its end. Raises BrokenPipeError where nobody reads its output."""
+def _run_to_exit_code(arguments: Sequence[str]) -> int:
+    """Run a command and return its exit code. Raises BrokenPipeError where its reader has left."""
     try:
         code = run_command(app, arguments)
-        sys.stdout.flush()  # a pipe or disk that does not take it is noticed here
+        sys.stdout.flush()  # raises here where a pipe or disk does not take the output
         return code
     except CommandError as error:
-        return _failed(str(error), error.exit_code)
+        return _report_error(str(error), error.exit_code)
     except Failed as failed:
-        mistaken = failed.failure.outcome in MISTAKES
-        return _failed(_told(failed), USAGE if mistaken else NO_EVIDENCE)
+        mistaken = failed.failure.outcome in USER_ERROR_OUTCOMES
+        return _report_error(format_failure(failed), EXIT_USAGE if mistaken else EXIT_NO_EVIDENCE)
     except (ValueError, OSError) as error:
         if isinstance(error, BrokenPipeError) and not _has_readers():
             raise
-        return _failed(_worded(error), USAGE)
-    except Stopped as stopped:
+        return _report_error(_format_error(error), EXIT_USAGE)
+    except StopSignal as stopped:
         sentence = "stopped; what was finished is kept, and the same command goes on from there"
-        return _failed(sentence, 128 + stopped.number)
+        return _report_error(sentence, 128 + stopped.number)
 
 
-def _failed(sentence: str, code: int) -> int:
-    """Say what went wrong, with --json also where a program reads it; gives the exit code."""
-    from rookery.serve.terminal import as_json, clean
+def _report_error(sentence: str, code: int) -> int:
+    """Print an error to standard error, with --json also as JSON to standard output.
+
+    Returns the exit code.
+    """
+    from rookery.serve.terminal_output import sanitize_text, to_terminal_json
 
     with suppress(OSError):
-        sys.stderr.write(f"rookery: {clean(sentence)}\n")
+        sys.stderr.write(f"rookery: {sanitize_text(sentence)}\n")
     if "--json" in sys.argv[1:]:
         with suppress(OSError):
-            report = CommandErrorReport(CommandErrorDetail(clean(sentence), code))
-            sys.stdout.write(as_json(report) + "\n")
+            report = CommandErrorReport(CommandErrorDetail(sanitize_text(sentence), code))
+            sys.stdout.write(to_terminal_json(report) + "\n")
             sys.stdout.flush()
     return code
 
 
 def _has_readers() -> bool:
-    """Whether somebody still reads both streams: another pipe may break, as that of a worker."""
+    """Return True if standard output and error are still read: a worker's pipe may have broken."""
     poll = select.poll()
     for stream in (sys.stdout, sys.stderr):
         poll.register(stream.fileno(), select.POLLOUT)
     return not any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
 
 
-def _stop(number: int, _: object) -> NoReturn:
-    signal.signal(number, signal.SIG_IGN)  # the files are being closed: once is enough
-    raise Stopped(number)
+def _raise_stop_signal(number: int, _: object) -> NoReturn:
+    signal.signal(number, signal.SIG_IGN)  # a second signal must not interrupt the closing of files
+    raise StopSignal(number)
 
 
-def _write_anything() -> None:
-    """Pages hold characters that not every terminal and no encoding has; a stream may be closed."""
+def _accept_any_character() -> None:
+    """Make the output streams escape what they cannot encode, and replace closed ones by null."""
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: PTH123, SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: PTH123, SIM115
     for stream in (sys.stdout, sys.stderr):
@@ -508,8 +552,8 @@ def _write_anything() -> None:
             )
 
 
-def _forget_output() -> None:
-    """What could not be written is not tried again at the end of the process."""
+def _discard_unwritten_output() -> None:
+    """Discard buffered output that cannot be written, so that Python does not try again at exit."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -517,7 +561,7 @@ def _forget_output() -> None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def _worded(error: ValueError | OSError) -> str:
+def _format_error(error: ValueError | OSError) -> str:
     if not isinstance(error, OSError) or not error.strerror:
         return str(error)
     advice = ": make room and run the same command again"

@@ -1,7 +1,6 @@
-"""The nouns: what every room reads and writes, one JSON line each.
+"""The records that every package reads and writes, one JSON line each.
 
-A record is frozen, compares by value, refuses fields that it does not know, and knows nothing
-of files, models or the web.
+A record is frozen, compares by value, and refuses fields that it does not know.
 """
 
 import hashlib
@@ -16,12 +15,16 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A value that survives a round trip through one line of JSON."""
 
     def to_json(self) -> str:
-        """This record as one line of JSON, without a line break."""
+        """Return this record as one line of JSON, without a line break."""
         return msgspec.json.encode(self).decode()
 
     @classmethod
     def from_json(cls, line: str | bytes) -> Self:
-        """The record that `to_json` wrote. Raises `msgspec.ValidationError`, naming the field."""
+        """Return the record of this class that one line of JSON holds.
+
+        Raises `msgspec.ValidationError`, naming the field, for JSON that is no such record, and
+        `msgspec.DecodeError` for what is not JSON.
+        """
         return msgspec.json.decode(line, type=cls)
 
 
@@ -83,23 +86,27 @@ class Page(Record, frozen=True):
         msgspec.structs.force_setattr(self, "digest", digest)
 
     def quote(self, start: int, end: int) -> "Quote":
-        """text[start:end] as a Quote: the only maker of Quotes, so that each is verbatim."""
+        """Return text[start:end] of the page as a Quote.
+
+        Rookery makes quotes in no other way, so that each is verbatim. Raises ValueError for an
+        empty span and for one outside the text.
+        """
         if not 0 <= start < end <= len(self.text):
             size = len(self.text)
             raise ValueError(f"quote [{start}:{end}] is outside {self.url} ({size} chars)")
         return Quote(self.url, self.title, self.digest, start, end, self.text[start:end])
 
-    def article(self) -> Iterator[Block]:
-        """The blocks of the article view: boilerplate and hidden text left out."""
+    def iter_article(self) -> Iterator[Block]:
+        """Yield the blocks of the article view: boilerplate and hidden text left out."""
         return (block for block in self.blocks if block.article and not block.hidden)
 
-    def full(self) -> Iterator[Block]:
-        """The blocks of the full view: everything that a reader of the page would see."""
+    def iter_shown(self) -> Iterator[Block]:
+        """Yield the blocks of the full view: everything that a reader of the page would see."""
         return (block for block in self.blocks if not block.hidden)
 
 
 def digest_of(text: str) -> str:
-    """The name of one version of a text: 128 bits of SHA-256, in hexadecimal."""
+    """Return the digest that names a text: 128 bits of SHA-256, as 32 hexadecimal digits."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
@@ -129,7 +136,8 @@ class Hit(Record, frozen=True):
 
 
 class Failure(Record, frozen=True):
-    """What could not be had, and why, in one word of a closed list and one sentence."""
+    """Something that could not be read or done, with its outcome from a closed list and one
+    sentence."""
 
     what: str
     """the URL, path or query"""
@@ -150,7 +158,7 @@ class Failed(Exception):
 
 
 class Question(Record, frozen=True):
-    """What is asked. `pages` is what is given with it: an article, search results, or nothing."""
+    """A question. `pages` is what is given with it: an article, search results, or nothing."""
 
     id: str
     text: str
@@ -176,6 +184,8 @@ class Answer(Record, frozen=True):
     declined: bool = False
     score: float | None = None
     """None: nothing says how good it is"""
+    calibrated: bool = False
+    """the score is a probability that was calibrated on the documents that were asked"""
 
     def __post_init__(self) -> None:
         for claim in self.claims:
@@ -187,7 +197,7 @@ class Answer(Record, frozen=True):
 
 
 class Completion(Record, frozen=True):
-    """What a policy said, token by token."""
+    """The text that a policy generated, token by token."""
 
     text: str
     tokens: tuple[int, ...] = ()
@@ -216,8 +226,8 @@ class Episode(Record, frozen=True):
     session: str = ""
     """of a recording, from which every prompt can be built again"""
 
-    def counts(self) -> dict[str, int]:
-        """How often each outcome happened among the failures."""
+    def count_failures(self) -> dict[str, int]:
+        """Return the number of failures of each outcome, sorted by outcome."""
         return dict(sorted(Counter(failure.outcome for failure in self.failures).items()))
 
 
@@ -246,13 +256,27 @@ class Rating(Record, frozen=True):
 
 
 class Library(Protocol):
-    """Where pages come from: the web, a site, a folder, a recording."""
+    """A searchable collection of pages: the web, a site, a folder of documents, a recording.
+
+    A class that derives from it needs `search` and `fetch` only.
+    """
 
     def search(self, query: str, k: int) -> Sequence[Hit]:
-        """The k best results. Raises Failed where the search itself could not be made."""
+        """Return the k best results, best first. Raises Failed if the search cannot be made."""
+        ...
 
     def fetch(self, url: str) -> Page:
-        """The page at this address. Raises Failed where it cannot be had."""
+        """Return the page at this address. Raises Failed if it cannot be read."""
+        ...
+
+    @property
+    def failures(self) -> Sequence[Failure]:
+        """Documents, pages and searches that could not be read so far, with the reasons."""
+        return ()
+
+    def close(self) -> None:
+        """Release files and connections; the library is not used afterwards."""
+        return None  # noqa: RET501  (without it the method would count as abstract)
 
 
 class Policy(Protocol):
@@ -263,7 +287,10 @@ class Policy(Protocol):
     def complete(
         self, prompt: str, n: int = 1, allow: Callable[[Sequence[int]], Iterable[int]] | None = None
     ) -> Sequence[Completion]:
-        """n completions of one prompt; `allow` maps tokens so far to the ids that may follow."""
+        """Return n completions of one prompt.
+
+        `allow` maps the tokens written so far to the ids that may follow; without it any may.
+        """
 
 
 Reward = Callable[[Question, Answer], float]

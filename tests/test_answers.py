@@ -8,12 +8,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from rookery.ask.load import bundled_questions
-from rookery.browse.archive import Archive
-from rookery.browse.folder import Folder
-from rookery.browse.places import bundled
-from rookery.cite.verify import verify
-from rookery.draft.extract import extract
+from rookery.ask.question_files import bundled_questions
+from rookery.browse.folder_library import FolderLibrary
+from rookery.browse.libraries import get_bundled_folder
+from rookery.browse.page_archive import PageArchive
+from rookery.cite.verification import verify_quotes
+from rookery.draft.extract import answer_by_extraction
 from rookery.records import Answer, Question
 
 ASKED = bundled_questions()
@@ -21,23 +21,24 @@ QUESTIONS = [json.loads(line) for line in ASKED.read_text(encoding="utf-8").spli
 
 
 @pytest.fixture(scope="module")
-def archive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Archive]:
-    with Archive(tmp_path_factory.mktemp("store") / "archive.sqlite") as archive:
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageArchive]:
+    with PageArchive(tmp_path_factory.mktemp("store") / "archive.sqlite") as archive:
         yield archive
 
 
 @pytest.fixture(scope="module")
-def answers(archive: Archive, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Answer]:
+def answers(archive: PageArchive, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Answer]:
     found = {}
-    with Folder(bundled(), archive, tmp_path_factory.mktemp("cache")) as folder:
+    with FolderLibrary(get_bundled_folder(), archive, tmp_path_factory.mktemp("cache")) as folder:
         assert folder.failures == ()
         for question in QUESTIONS:
-            answer = extract(Question(question["id"], question["text"]), folder).answer
+            answer = answer_by_extraction(Question(question["id"], question["text"]), folder).answer
             assert answer is not None
             found[question["id"]] = answer
     return found
 
 
+@pytest.mark.slow
 def test_most_questions_are_answered_by_the_first_quotes(answers: dict[str, Answer]) -> None:
     answerable = [q for q in QUESTIONS if q["gold"]]
     right = [
@@ -53,21 +54,25 @@ def test_most_questions_are_answered_by_the_first_quotes(answers: dict[str, Answ
     assert len(right) >= 21, sorted({q["id"] for q in answerable} - set(right))
 
 
+@pytest.mark.slow
 def test_what_the_site_does_not_say_is_declined(answers: dict[str, Answer]) -> None:
     silent = [q["id"] for q in QUESTIONS if not q["gold"]]
     assert len(silent) == 5
     assert all(answers[each].declined for each in silent)
 
 
+@pytest.mark.slow
 def test_the_forum_is_outvoted(answers: dict[str, Answer]) -> None:
     firsts = [answer.quotes[0].url for answer in answers.values() if answer.quotes]
     assert not any("forum" in url for url in firsts)
 
 
 def test_every_quote_verifies_against_the_archive(
-    answers: dict[str, Answer], archive: Archive
+    answers: dict[str, Answer], archive: PageArchive
 ) -> None:
-    verdicts = [v for answer in answers.values() for v in verify(answer, archive.find_quoted)]
+    verdicts = [
+        v for answer in answers.values() for v in verify_quotes(answer, archive.find_quoted)
+    ]
     assert len(verdicts) > 50
     assert all(verdict.verified for verdict in verdicts)
 

@@ -71,8 +71,8 @@ def test_views_are_two_lists_over_one_text() -> None:
         Block(23, 46, "paragraph", hidden=True),
     )
     page = Page("u", "t", text, blocks)
-    assert [text[b.start : b.end] for b in page.article()] == ["Crows remember."]
-    assert [text[b.start : b.end] for b in page.full()] == ["Menu", "Crows remember."]
+    assert [text[b.start : b.end] for b in page.iter_article()] == ["Crows remember."]
+    assert [text[b.start : b.end] for b in page.iter_shown()] == ["Menu", "Crows remember."]
 
 
 def test_records_refuse_unknown_fields_and_changes() -> None:
@@ -114,7 +114,7 @@ def test_an_episode_survives_json_and_counts_its_failures() -> None:
         failures=(*failed, Failure("x", "robots")),
     )
     assert Episode.from_json(episode.to_json()) == episode
-    assert episode.counts() == {"robots": 1, "timed_out": 2}
+    assert episode.count_failures() == {"robots": 1, "timed_out": 2}
     rating = Rating(episode.question, Answer("a"), "supported", 1.0, "me")
     assert Rating.from_json(rating.to_json()) == rating
     quote = Quote("u", "t", "d", 0, 1, "x")

@@ -14,9 +14,9 @@ from growth import AT_MOST, growth_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rookery.ask.squad import Article, pages, read_squad, write_site
-from rookery.browse.archive import Archive
-from rookery.browse.folder import Folder
+from rookery.ask.question_files import SquadArticle, read_squad, render_pages, write_site
+from rookery.browse.folder_library import FolderLibrary
+from rookery.browse.page_archive import PageArchive
 from rookery.records import Failed
 
 ROOKS = "Rooks nest in spring. They like Tall Trees."
@@ -62,8 +62,8 @@ def written(path: Path, content: Any) -> Path:
     return path
 
 
-def site(*titled: tuple[str, str]) -> list[Article]:
-    return [Article(f"{n}.html", title, (text,)) for n, (title, text) in enumerate(titled)]
+def site(*titled: tuple[str, str]) -> list[SquadArticle]:
+    return [SquadArticle(f"{n}.html", title, (text,)) for n, (title, text) in enumerate(titled)]
 
 
 def test_articles_and_questions_are_read_in_order(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_articles_and_questions_are_read_in_order(tmp_path: Path) -> None:
         ("a-2", "Which paragraph?", ("second",), "Rooks.html"),
         ("c", "What lives there?", ("Rooks",), "Tall_Trees.html"),
     ]
-    assert [squad.paragraph(question) for question in squad.questions] == [
+    assert [squad.get_paragraph(question) for question in squad.questions] == [
         ROOKS,
         ROOKS,
         "A second paragraph.",
@@ -149,7 +149,7 @@ def test_every_article_has_a_file_name_of_its_own(
 
 def test_an_article_cannot_name_a_page_elsewhere() -> None:
     with pytest.raises(ValueError, match="cannot name a page"):
-        Article("../up.html", "Up", ())
+        SquadArticle("../up.html", "Up", ())
 
 
 class Read(HTMLParser):
@@ -182,7 +182,7 @@ class Read(HTMLParser):
 
 def links(*titled: tuple[str, str]) -> list[tuple[str, str]]:
     """Of the first article's page."""
-    return Read(next(pages(site(*titled)))).links
+    return Read(next(render_pages(site(*titled)))).links
 
 
 def test_titles_of_others_are_linked_and_words_are_never_cut() -> None:
@@ -221,13 +221,14 @@ words = st.text(st.sampled_from("ab <>&\"'Ä-"), max_size=12)
 
 @given(st.lists(st.tuples(words, words), min_size=1, max_size=6))
 def test_a_page_says_what_the_article_says(titled: list[tuple[str, str]]) -> None:
-    for article, page in zip(site(*titled), pages(site(*titled)), strict=True):
+    for article, page in zip(site(*titled), render_pages(site(*titled)), strict=True):
         assert Read(page).paragraphs == list(article.paragraphs)
 
 
 letters = st.from_regex(r"[ab][ab (]{3,4}", fullmatch=True)
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(letters, st.lists(letters).map("".join)), min_size=1, max_size=9))
 def test_links_are_those_of_one_great_pattern(titled: list[tuple[str, str]]) -> None:
     articles = site(*titled)
@@ -235,7 +236,7 @@ def test_links_are_those_of_one_great_pattern(titled: list[tuple[str, str]]) -> 
     names = {title: name for title, name in names.items() if re.search(r"\w", title)}
     pattern = "|".join(re.escape(title) for title in sorted(names, key=len, reverse=True))
     whole = re.compile(rf"(?<!\w)(?:{pattern})(?:(?!\w)|(?<=\W))" if names else "(?!)")
-    for article, page in zip(articles, pages(articles), strict=True):
+    for article, page in zip(articles, render_pages(articles), strict=True):
         found = [each[0] for each in whole.finditer(article.paragraphs[0])]
         expected = [(names[title], title) for title in found if title != article.title]
         assert Read(page).links == expected
@@ -245,17 +246,18 @@ def test_time_grows_with_titles_and_words_and_not_with_their_product() -> None:
     def linked(count: int) -> None:
         text = " ".join(f"The crow saw the {n} and The {n} of Somewhere." for n in range(count))
         titles = ((f"The {n} of Somewhere", "") for n in range(count))
-        page = next(pages(site(("Crows", text), *titles)))
+        page = next(render_pages(site(("Crows", text), *titles)))
         assert page.count("<a href=") == count
 
     assert growth_of(linked, 500) < AT_MOST
 
 
+@pytest.mark.slow
 def test_a_site_opens_as_a_folder_and_its_links_lead_on(tmp_path: Path) -> None:
     squad = read_squad(written(tmp_path / "s.json", LITTLE))
     assert write_site(squad.articles, tmp_path / "site") == 2
-    archive = Archive(tmp_path / "archive.sqlite")
-    with archive, Folder(tmp_path / "site", archive, tmp_path / "cache") as library:
+    archive = PageArchive(tmp_path / "archive.sqlite")
+    with archive, FolderLibrary(tmp_path / "site", archive, tmp_path / "cache") as library:
         trees = library.fetch(library.search("old high", 1)[0].url)
         assert (trees.title, TREES in trees.text) == ("Tall Trees", True)
         [link] = trees.links
@@ -276,13 +278,14 @@ def test_pages_that_are_there_already_are_not_touched(tmp_path: Path) -> None:
 FILLING = """
 import resource, sys
 from pathlib import Path
-from rookery.ask.squad import Article, write_site
+from rookery.ask.question_files import SquadArticle, write_site
 from rookery.records import Failed
 site = Path(sys.argv[1])
-write_site([Article("a.html", "A", ("old",)), Article("b.html", "B", ("old",))], site)
+write_site([SquadArticle("a.html", "A", ("old",)), SquadArticle("b.html", "B", ("old",))], site)
 resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
 try:
-    write_site([Article("a.html", "A", ("new",)), Article("b.html", "B", ("new " * 20_000,))], site)
+    large = SquadArticle("b.html", "B", ("new " * 20_000,))
+    write_site([SquadArticle("a.html", "A", ("new",)), large], site)
 except Failed as failed:
     print(failed.failure.outcome)
 """
@@ -298,6 +301,7 @@ def test_a_disk_that_fills_leaves_every_page_whole(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.slow
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(Failed) as refused:

@@ -1,26 +1,252 @@
-"""Which part of a page is its article: Readability's rules over a flat tree.
-
-The rules are those that Mozilla documents for its reader view (drop unlikely elements, score
-paragraphs by commas and length, hand scores to ancestors, discount links, join siblings, clean,
-try again with laxer rules). Knows the tree and its text; nothing of markup or of views.
-"""
+"""Choose the article of a page and clean it, by the rules of Mozilla's Readability on a flat
+tree."""
 
 import re
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from itertools import compress
 from operator import sub
 
 import msgspec
 
-from rookery.browse.clean import BLOCKS, HEADINGS, Cleaning, clear
-from rookery.browse.tree import Tree
+from rookery.browse.html_tree import HtmlTree
 
-Span = tuple[int, int]
+_SHARED = re.compile(r"(?:\b|_)(?:share|sharedaddy)(?:\b|_)")
+BLOCK_TAGS = frozenset("blockquote dl div img ol p pre table ul".split())
+_TEXTISH = BLOCK_TAGS | {"span", "li", "td"}
+HEADING_TAGS = frozenset("h1 h2 h3 h4 h5 h6".split())
+_NEVER = frozenset("nav embed footer link aside input textarea select button".split())
+_DATA = frozenset("caption col colgroup tfoot thead th".split())
+
+
+def clear_range(keep: bytearray, start: int, stop: int) -> None:
+    """Set the flags keep[start:stop] to 0, unless the first of them is 0 already."""
+    if keep[start]:
+        keep[start:stop] = bytes(stop - start)
+
+
+class ArticleCleaning:
+    """Removes from a chosen article the elements that Readability removes, such as galleries and
+    lists of links."""
+
+    def __init__(self, choice: "ArticleChoice", keep: bytearray, roots: list[int]) -> None:
+        self.choice = choice
+        self.tree = choice.tree
+        self.keep = keep
+        self.roots = roots
+        self.order = [number for number in choice.order if keep[number]]
+        self.chars = choice.chars
+        self.links = choice.links
+        self.count_contents()
+
+    def count_contents(self) -> None:
+        """Fill `counts`: how many elements, or characters, of each kind lie inside each element."""
+        tree, size = self.tree, len(self.tree.tags)
+        names = "p img li input embed heading listed textish".split()
+        self.counts = {name: [0] * size for name in names}
+        p, img, li, inputs, embed, heading, listed, textish = self.counts.values()
+        every = tuple(self.counts.values())
+        for number in reversed(self.order):
+            above, tag = tree.parents[number], tree.tags[number]
+            chars = self.chars[number]
+            if self.choice.blocks[number] and tag == "div":
+                p[number] += len(self.choice.runs_of.get(number, ()))
+                if tree.own[number]:
+                    textish[number] += tree.own[number]
+            for counted in every:
+                if counted[number]:
+                    counted[above] += counted[number]
+            if self.choice.is_paragraph(number):
+                p[above] += 1
+            elif tag == "img":
+                img[above] += 1
+            elif tag == "li":
+                li[above] += 1
+            elif tag == "input":
+                inputs[above] += 1
+            elif tag in ("embed", "object", "iframe"):
+                embed[above] += 1
+            elif tag in HEADING_TAGS:
+                heading[above] += chars
+            elif tag in ("ul", "ol"):
+                listed[above] += chars
+            if tag in _TEXTISH:
+                textish[above] += chars
+
+    def clean_article(self, conditionally: bool) -> None:
+        """Remove from the chosen article what Readability removes, such as menus and share boxes.
+
+        Forms, fieldsets, tables, `ul` lists and divs that look like furniture are removed only with
+        `conditionally`.
+        """
+        tree = self.tree
+        self.data = frozenset(
+            number for number in self.order if tree.tags[number] == "table" and self.is_data(number)
+        )
+        self.tables = sorted(self.data)
+        self.in_data = bytearray(len(tree.tags))
+        for number in self.data:
+            size = tree.ends[number] - number - 1
+            self.in_data[number + 1 : tree.ends[number]] = b"\1" * size
+        if conditionally:
+            self.clean_conditionally(frozenset(("form", "fieldset")))
+        for number in reversed(self.order):
+            if self.keep[number] and self.is_never_kept(number):
+                self.drop_element(number)
+        if conditionally:
+            for tag in ("table", "ul", "div"):
+                self.clean_conditionally(frozenset((tag,)))
+
+    def is_never_kept(self, number: int) -> bool:
+        """Return whether an element is removed whatever it holds.
+
+        So are menus and fields by their tag, headings with a negative class weight, and short share
+        boxes.
+        """
+        tree = self.tree
+        tag, classes = tree.tags[number], tree.classes[number]
+        if tag in _NEVER:
+            return True
+        if tag in ("h1", "h2"):
+            return self.choice.class_weight(number) < 0
+        return (
+            "share" in classes
+            and number not in self.roots
+            and self.chars[number] < self.choice.rules.enough
+            and _SHARED.search(classes) is not None
+        )
+
+    def clean_conditionally(self, tags: frozenset[str]) -> None:
+        """Remove the elements with one of these tags that look like furniture (`is_furniture`)."""
+        for number in reversed(self.order):
+            tag = self.tree.tags[number]
+            if tag in tags and self.keep[number] and self.is_furniture(number, tag):
+                self.drop_element(number)
+
+    def drop_element(self, number: int) -> None:
+        """Drop an element with all inside from the article and from the counts of its ancestors."""
+        parents = self.tree.parents
+        lost = [(counted, counted[number]) for counted in self.counts.values() if counted[number]]
+        chars, links = self.chars[number], self.links[number]
+        tag = self.tree.tags[number]
+        above = parents[number]
+        own = {"li": "li", "img": "img", "input": "input", "ul": "listed", "ol": "listed"}.get(tag)
+        while above > 0 and self.keep[above]:
+            for counted, amount in lost:
+                counted[above] -= amount
+            if own:
+                self.counts[own][above] -= chars if own == "listed" else 1
+            if tag in _TEXTISH:
+                self.counts["textish"][above] -= chars
+            if tag in HEADING_TAGS:
+                self.counts["heading"][above] -= chars
+            self.chars[above] -= chars
+            self.links[above] -= links
+            above = parents[above]
+        clear_range(self.keep, number, self.tree.ends[number])
+
+    def is_furniture(self, number: int, tag: str) -> bool:
+        """Return whether Readability would remove an element of this tag, such as a list of links.
+
+        Never removed are divs that stand for a paragraph, and data tables with all inside and
+        around them. Else an element of negative class weight always is, and one with fewer than 10
+        commas if it has too many images, items, fields or links for its text, except a list that is
+        a gallery.
+        """
+        tree, choice = self.tree, self.choice
+        if tag == "div" and (not choice.blocks[number] or choice.is_wrapper(number)):
+            return False
+        if number in self.data or self.in_data[number] or self.has_data_table(number):
+            return False
+        weight = choice.class_weight(number)
+        if weight < 0:
+            return True
+        if choice.count_commas(tree.starts[number], tree.stops[number]) >= 10:
+            return False
+        chars = self.chars[number]
+        is_list = tag in ("ul", "ol") or (chars > 0 and self.counts["listed"][number] / chars > 0.9)
+        return self.is_shady(number, weight, chars, is_list) and not (
+            is_list and self.is_gallery(number)
+        )
+
+    def is_shady(self, number: int, weight: int, chars: int, is_list: bool) -> bool:
+        """Return whether an element has too many images, items, fields or links for its text.
+
+        `weight` is its class weight, `chars` its characters; lists (`is_list`) are judged less
+        strictly.
+        """
+        count = {name: counted[number] for name, counted in self.counts.items()}
+        figure = self.is_in_figure(number)
+        density = self.links[number] / chars if chars else 0.0
+        heading = count["heading"] / chars if chars else 0.0
+        images, paragraphs = count["img"], count["p"]
+        return (
+            (not figure and images > 1 and paragraphs / images < 0.5)
+            or (not is_list and count["li"] - 100 > paragraphs)
+            or count["input"] > paragraphs // 3
+            or (
+                not is_list
+                and not figure
+                and heading < 0.9
+                and chars < 25
+                and (images == 0 or images > 2)
+                and density > 0
+            )
+            or (not is_list and weight < 25 and density > 0.2)
+            or (weight >= 25 and density > 0.5)
+            or (images == 0 and count["textish"] == 0)
+        )
+
+    def is_gallery(self, number: int) -> bool:
+        """Return whether a list has as many images as items, and no item with two elements in it.
+
+        Such a list is content, although it looks like furniture.
+        """
+        tree = self.tree
+        child = number + 1
+        while child < tree.ends[number]:
+            if self.choice.children[child] > 1:
+                return False
+            child = tree.ends[child]
+        return self.counts["img"][number] == self.counts["li"][number] > 0
+
+    def is_in_figure(self, number: int) -> bool:
+        """Return whether one of the four nearest elements around this one is a figure."""
+        for _ in range(4):
+            number = self.tree.parents[number]
+            if self.tree.tags[number] == "figure":
+                return True
+        return False
+
+    def has_data_table(self, number: int) -> bool:
+        """Return whether an element contains a table of data."""
+        following = bisect_right(self.tables, number)
+        return following < len(self.tables) and self.tables[following] < self.tree.ends[number]
+
+    def is_data(self, number: int) -> bool:
+        """Return whether a table holds data and is not there for the layout.
+
+        Its markup decides, else its size.
+        """
+        tree = self.tree
+        written = tree.attributes[number].lower()
+        if 'role="presentation"' in written or 'datatable="0"' in written:
+            return False
+        inside = tree.tags[number + 1 : tree.ends[number]]
+        if ' summary="' in written or not _DATA.isdisjoint(inside):
+            return True
+        rows, cells = inside.count("tr"), inside.count("td")
+        if "table" in inside or rows <= 1 or cells <= rows:
+            return False
+        return rows >= 10 or cells > 4 * rows or cells > 10
+
+
+TextSpan = tuple[int, int]
 
 
 class ArticleRules(msgspec.Struct, frozen=True):
-    """Thresholds, in characters of text unless said otherwise."""
+    """Thresholds for choosing the article of a page, in characters of text unless said
+    otherwise."""
 
     shortest_paragraph: int = 25
     enough: int = 500
@@ -58,7 +284,7 @@ _SENTENCE_END = re.compile(r"\.(?: |$)")
 _SCORED = frozenset("section h2 h3 h4 h5 h6 p td pre".split())
 _BASE = {"div": 5.0, "pre": 3.0, "td": 3.0, "blockquote": 3.0}
 _BASE |= dict.fromkeys("address ol ul dl dd dt li form".split(), -3.0)
-_BASE |= dict.fromkeys((*HEADINGS, "th"), -5.0)
+_BASE |= dict.fromkeys((*HEADING_TAGS, "th"), -5.0)
 _TITLES = frozenset(("h1", "h2"))
 _FURNITURE = frozenset("nav footer aside form".split())
 _NEVER_PROSE = frozenset("nav footer form dialog menu".split())
@@ -80,23 +306,29 @@ _FURNITURE_CLASS = re.compile(
 )
 
 
-def article_of(tree: Tree, rules: ArticleRules = ArticleRules()) -> bytearray:
-    """One byte for each piece of the tree's text: 1 where it belongs to the article view."""
+def choose_article(tree: HtmlTree, rules: ArticleRules = ArticleRules()) -> bytearray:
+    """Return a flag for each piece of the tree's text: 1 where it belongs to the article.
+
+    Readability's rules are tried, then laxer ones, until the article has `rules.enough` characters.
+    If the longest has fewer than `rules.least`, the whole page without nav, footer, aside and form
+    is taken.
+    """
     best: tuple[int, bytearray] = (0, bytearray(len(tree.pieces)))
-    choice = Choice(tree, rules)
+    choice = ArticleChoice(tree, rules)
     for strip, weigh, clean in ((1, 1, 1), (0, 1, 1), (0, 0, 1), (0, 0, 0)):
-        kept = choice.attempt(bool(strip), bool(weigh), bool(clean))
-        best = max(best, (_size(tree, kept), kept), key=lambda found: found[0])
+        kept = choice.choose_once(bool(strip), bool(weigh), bool(clean))
+        best = max(best, (_count_kept_characters(tree, kept), kept), key=lambda found: found[0])
         if best[0] >= rules.enough:
             break
-    return best[1] if best[0] >= rules.least else _without_furniture(tree)
+    return best[1] if best[0] >= rules.least else _choose_without_furniture(tree)
 
 
-def furniture_of(tree: Tree, kept: bytearray) -> bytearray:
-    """One byte for each element of the tree: 1 where its markup says that it is furniture.
+def find_furniture(tree: HtmlTree, kept: bytearray) -> bytearray:
+    """Return a flag for each element: 1 where its tag, role or class says that it is furniture.
 
-    `kept` is what `article_of` gave. An element that holds any of the article is none, but for
-    adverts and cookie banners that were taken for a part of it.
+    Furniture is navigation, adverts, cookie banners and the like, with all inside. `kept` is what
+    `choose_article` gave. An element that holds any of the article is none, except an advert or
+    cookie banner that holds less than half of it.
     """
     furniture = bytearray(len(tree.tags))
     article = [start for start, is_kept in zip(tree.pieces, kept, strict=True) if is_kept]
@@ -129,54 +361,54 @@ def _is_named_furniture(classes: str) -> int:
     return 1 + bool(_NOTICE_CLASS.search(classes))
 
 
-def _size(tree: Tree, kept: bytearray) -> int:
+def _count_kept_characters(tree: HtmlTree, kept: bytearray) -> int:
     stops = tree.pieces[1:]
     stops.append(len(tree.text))
     return sum(compress(map(sub, stops, tree.pieces), kept))
 
 
-def _without_furniture(tree: Tree) -> bytearray:
+def _choose_without_furniture(tree: HtmlTree) -> bytearray:
     keep = bytearray(b"\1") * len(tree.tags)
     for number, tag in enumerate(tree.tags):
         if tag in _FURNITURE:
-            clear(keep, number, tree.ends[number])
+            clear_range(keep, number, tree.ends[number])
     kept = bytearray(map(keep.__getitem__, tree.owners))
     return kept if any(kept) else bytearray(b"\1") * len(kept)
 
 
-def _places_of_commas(text: str) -> list[int]:
+def _find_commas(text: str) -> list[int]:
     for other in _OTHER_COMMAS:
         if other in text:
             text = text.replace(other, ",")
     return [found.start() for found in _COMMA.finditer(text)]
 
 
-def _has(words: Iterable[str], text: str) -> bool:
+def _contains_any(words: Iterable[str], text: str) -> bool:
     for word in words:  # noqa: SIM110 a generator would take twice the time of the whole attempt
         if word in text:
             return True
     return False
 
 
-class Choice:
-    """What every attempt at one page shares, and the state of the attempt under way."""
+class ArticleChoice:
+    """State of one attempt to choose the article of a page, and tables that all attempts share."""
 
-    def __init__(self, tree: Tree, rules: ArticleRules) -> None:
+    def __init__(self, tree: HtmlTree, rules: ArticleRules) -> None:
         self.tree = tree
         self.rules = rules
         self.unlikely: dict[str, bool] = {"": False}
         self.weights: dict[str, int] = {"": 0}
         self.bylines: dict[str, bool] = {"": False}
-        self.protected = self.inside(frozenset(("table", "code")))
+        self.protected = self.mark_inside(frozenset(("table", "code")))
         self.runs_of: dict[int, list[int]] = {}
         for number, run in enumerate(tree.runs):
             self.runs_of.setdefault(run.box, []).append(number)
         # Spans nest, and a page chooses how deeply: nothing may count the same text twice.
-        self.comma_places = _places_of_commas(tree.text)
+        self.comma_places = _find_commas(tree.text)
         self.weigh = True
 
-    def inside(self, tags: frozenset[str]) -> bytearray:
-        """1 for each element that one of these tags encloses."""
+    def mark_inside(self, tags: frozenset[str]) -> bytearray:
+        """Return a flag for each element: 1 inside an element with one of these tags."""
         within = bytearray(len(self.tree.tags))
         for number, tag in enumerate(self.tree.tags):
             if tag in tags:
@@ -185,50 +417,63 @@ class Choice:
                     within[number + 1 : number + 1 + size] = b"\1" * size
         return within
 
-    def attempt(self, strip: bool, weigh: bool, clean: bool) -> bytearray:
+    def choose_once(self, strip: bool, weigh: bool, clean: bool) -> bytearray:
+        """Try once to choose the article; return a flag for each piece of text: 1 in the article.
+
+        `strip` leaves out elements that are unlikely by class or role, `weigh` lets classes count
+        in the scores, and `clean` removes lists, divs and tables that look like furniture.
+        """
         self.weigh = weigh
-        self.survivors(strip)
-        self.measure()
-        scores = self.score()
-        roots, runs = self.choose(scores)
+        self.remove_unlikely(strip)
+        self.measure_elements()
+        scores = self.score_candidates()
+        roots, runs = self.choose_elements(scores)
         keep = bytearray(len(self.tree.tags))
         for root in roots:
             keep[root : self.tree.ends[root]] = self.alive[root : self.tree.ends[root]]
         if sum(keep) <= self.rules.cleaned:
-            Cleaning(self, keep, roots).run(clean)
+            ArticleCleaning(self, keep, roots).clean_article(clean)
         kept = bytearray(map(keep.__getitem__, self.tree.owners))
         for number in runs:
             first, stop = self.pieces_of(number)
             kept[first:stop] = b"\1" * (stop - first)
         return kept
 
-    def pieces_of(self, run: int) -> Span:
+    def pieces_of(self, run: int) -> TextSpan:
+        """Return the number of a run's first piece, and of the piece behind its last."""
         runs = self.tree.runs
         stop = runs[run + 1].first if run + 1 < len(runs) else len(self.tree.pieces)
         return runs[run].first, stop
 
-    def span_of_run(self, run: int) -> Span:
+    def span_of_run(self, run: int) -> TextSpan:
+        """Return the span of a run in the page's text."""
         runs = self.tree.runs
         stop = runs[run + 1].start if run + 1 < len(runs) else len(self.tree.text)
         return runs[run].start, stop
 
-    def commas(self, start: int, stop: int) -> int:
-        """How many commas of any script stand in this span of the text."""
+    def count_commas(self, start: int, stop: int) -> int:
+        """Return the number of commas of any script in a span of the text."""
         return bisect_left(self.comma_places, stop) - bisect_left(self.comma_places, start)
 
-    def weight(self, number: int) -> int:
-        """Readability's class weight: 25 for a good word, less 25 for a bad one."""
+    def class_weight(self, number: int) -> int:
+        """Return Readability's class weight: 25 for a good word in class or id, -25 for a bad one.
+
+        Both together give 0, and so does every element while `weigh` is off.
+        """
         if not self.weigh:
             return 0
         classes = self.tree.classes[number]
         known = self.weights.get(classes)
         if known is None:
-            bad = _has(_NEGATIVE, classes) or _HID.search(classes) is not None
-            known = self.weights[classes] = 25 * _has(_POSITIVE, classes) - 25 * bad
+            bad = _contains_any(_NEGATIVE, classes) or _HID.search(classes) is not None
+            known = self.weights[classes] = 25 * _contains_any(_POSITIVE, classes) - 25 * bad
         return known
 
-    def survivors(self, strip: bool) -> None:
-        """Leaves out bylines, the repeated title and, if asked, what is unlikely."""
+    def remove_unlikely(self, strip: bool) -> None:
+        """Leave out bylines, the repeated title and, with `strip`, unlikely elements.
+
+        Sets `alive` (a flag for each element) and `order` (the numbers of those that remain).
+        """
         tree = self.tree
         tags, ends, attributes = tree.tags, tree.ends, tree.attributes
         alive = self.alive = bytearray(len(tags))
@@ -252,25 +497,34 @@ class Choice:
                 number += 1
 
     def is_unlikely(self, number: int, tag: str, written: str) -> bool:
+        """Return whether an element is unlikely to be of the article, by its class or role.
+
+        `written` holds its attributes. Inside tables and code its class does not count.
+        """
         classes = self.tree.classes[number]
         known = self.unlikely.get(classes)
         if known is None:
-            known = _has(_UNLIKELY, classes) and not _has(_LIKELY, classes)
+            known = _contains_any(_UNLIKELY, classes) and not _contains_any(_LIKELY, classes)
             self.unlikely[classes] = known
         if known and tag not in ("a", "body", "html") and not self.protected[number]:
             return True
         return ' role="' in written and _ROLE.search(written) is not None
 
     def is_byline(self, number: int, written: str) -> bool:
+        """Return whether an element names the author in fewer than 100 characters."""
         classes = self.tree.classes[number]
         known = self.bylines.get(classes)
         if known is None:
-            known = self.bylines[classes] = _has(_BYLINE, classes)
+            known = self.bylines[classes] = _contains_any(_BYLINE, classes)
         if known or ("author" in written and _AUTHORED.search(written)):
             return 0 < self.tree.stops[number] - self.tree.starts[number] < 100
         return False
 
     def repeats_title(self, number: int) -> bool:
+        """Return whether more than three quarters of a heading's words are in the page's title.
+
+        Words are weighed by their characters.
+        """
         words = re.findall(r"\w+", self.tree.title.lower())
         text = self.tree.text[self.tree.starts[number] : self.tree.stops[number]][:2000]
         heading = re.findall(r"\w+", text.lower())
@@ -279,8 +533,8 @@ class Choice:
         extra = [word for word in heading if word not in words]
         return 1 - len(" ".join(extra)) / len(" ".join(heading)) > 0.75
 
-    def measure(self) -> None:
-        """Sums of what is alive, from the leaves up: characters, links, blocks within."""
+    def measure_elements(self) -> None:
+        """Sum the characters, links, blocks and children inside each remaining element."""
         tree, order = self.tree, self.order
         tags, parents = tree.tags, tree.parents
         chars = self.chars = tree.own.copy()
@@ -296,32 +550,36 @@ class Choice:
             links[above] += links[number]
             children[above] += 1
             only[above] = number
-            if blocks[number] or tags[number] in BLOCKS:
+            if blocks[number] or tags[number] in BLOCK_TAGS:
                 blocks[above] = 1
         for box, runs in self.runs_of.items():
             if any(tree.runs[run].after_breaks for run in runs):
                 blocks[box] = 1
 
-    def density(self, number: int) -> float:
+    def link_density(self, number: int) -> float:
+        """Return the share of an element's characters that are links."""
         return self.links[number] / self.chars[number] if self.chars[number] else 0.0
 
     def is_wrapper(self, number: int) -> bool:
-        """A div round one paragraph is that paragraph."""
+        """Return whether an element is a div around a single paragraph with few links.
+
+        It counts as that paragraph.
+        """
         return (
             self.children[number] == 1
             and self.tree.tags[number] == "div"
             and self.tree.tags[self.only[number]] == "p"
             and self.tree.own[number] == 0
-            and self.density(number) < 0.25
+            and self.link_density(number) < 0.25
         )
 
     def is_paragraph(self, number: int) -> bool:
-        """Also a div without a block in it."""
+        """Return whether an element is a paragraph, or a div without a block inside."""
         tag = self.tree.tags[number]
         return tag == "p" or (tag == "div" and not self.blocks[number])
 
-    def score(self) -> dict[int, float]:
-        """The scores of the ancestors of all paragraphs, less the share of their links."""
+    def score_candidates(self) -> dict[int, float]:
+        """Return the score of each ancestor of a paragraph, times 1 less the share of its links."""
         tree = self.tree
         tags, parents = tree.tags, tree.parents
         scores: dict[int, float] = {}
@@ -329,68 +587,87 @@ class Choice:
             tag = tags[number]
             is_scored = tag in _SCORED or (tag == "div" and not self.blocks[number])
             if is_scored and self.chars[number] >= self.rules.shortest_paragraph:
-                self.hand_up(scores, parents[number], tree.starts[number], tree.stops[number])
+                self.propagate_score(
+                    scores, parents[number], tree.starts[number], tree.stops[number]
+                )
         for box, runs in self.runs_of.items():
             if self.alive[box] and self.blocks[box]:
                 for run in runs:
                     if tags[box] == "div" or tree.runs[run].after_breaks:
-                        self.hand_up(scores, box, *self.span_of_run(run))
-        return {number: score * (1 - self.density(number)) for number, score in scores.items()}
+                        self.propagate_score(scores, box, *self.span_of_run(run))
+        return {number: score * (1 - self.link_density(number)) for number, score in scores.items()}
 
-    def hand_up(self, scores: dict[int, float], number: int, start: int, stop: int) -> None:
-        """Gives the score of one paragraph to its parent, half to the next, and so on."""
+    def propagate_score(self, scores: dict[int, float], number: int, start: int, stop: int) -> None:
+        """Add the points of the paragraph text[start:stop] to five elements, from `number` upwards.
+
+        It has 2 points, 1 for each comma and 1 for each 100 characters, of these at most 3; a very
+        short one has none. The first element gets them whole, the others a half, a sixth, a ninth
+        and a twelfth. Wrappers are passed over, and an element without a score begins with that of
+        its tag and class.
+        """
         size = stop - start
         if size < self.rules.shortest_paragraph:
             return
-        points = 2 + self.commas(start, stop) + min(size // 100, 3)
+        points = 2 + self.count_commas(start, stop) + min(size // 100, 3)
         level = 0
         while level < 5 and number > 1:
             if self.is_wrapper(number):
                 number = self.tree.parents[number]
                 continue
             if number not in scores:
-                scores[number] = _BASE.get(self.tree.tags[number], 0.0) + self.weight(number)
+                scores[number] = _BASE.get(self.tree.tags[number], 0.0) + self.class_weight(number)
             scores[number] += points / (level * 3 if level > 1 else level + 1)
             number = self.tree.parents[number]
             level += 1
 
-    def choose(self, scores: dict[int, float]) -> tuple[list[int], list[int]]:
-        """The elements, and the runs of text beside them, that make up the article."""
+    def choose_elements(self, scores: dict[int, float]) -> tuple[list[int], list[int]]:
+        """Return the elements, and the runs of text beside them, that make up the article.
+
+        These are the candidate with the best score, or an ancestor that fits better, and siblings
+        that belong to it; the whole page where there is no candidate or the best is the body.
+        """
         ranked = sorted(scores, key=lambda number: -scores[number])[: self.rules.candidates]
         ranked = [number for number in ranked if self.alive[number]]
         if not ranked or self.tree.tags[ranked[0]] == "body":
             return [0], []
-        top = self.common(ranked, scores)
-        top = self.better_ancestor(top, scores)
-        top = self.out_of_only_children(top)
-        return self.with_siblings(top, scores)
+        top = self.find_common_ancestor(ranked, scores)
+        top = self.find_better_ancestor(top, scores)
+        top = self.unwrap_only_children(top)
+        return self.add_siblings(top, scores)
 
-    def ancestors(self, number: int) -> Iterator[int]:
-        """Up to, and without, the body."""
+    def iter_ancestors(self, number: int) -> Iterator[int]:
+        """Yield the elements around this one, up to but without the body."""
         number = self.tree.parents[number]
         while number > 0 and self.tree.tags[number] not in ("body", "html"):
             yield number
             number = self.tree.parents[number]
 
-    def common(self, ranked: list[int], scores: dict[int, float]) -> int:
-        """An ancestor that three more candidates of nearly the same score share."""
+    def find_common_ancestor(self, ranked: list[int], scores: dict[int, float]) -> int:
+        """Return the nearest ancestor of the best candidate that holds three others; else the best.
+
+        Only candidates with three quarters of its score or more count.
+        """
         top = ranked[0]
         rivals = [
-            set(self.ancestors(number))
+            set(self.iter_ancestors(number))
             for number in ranked[1:]
             if scores[top] > 0 and scores[number] / scores[top] >= 0.75
         ]
         if len(rivals) >= 3:
-            for above in self.ancestors(top):
+            for above in self.iter_ancestors(top):
                 if sum(above in rival for rival in rivals) >= 3:
                     return above
         return top
 
-    def better_ancestor(self, top: int, scores: dict[int, float]) -> int:
+    def find_better_ancestor(self, top: int, scores: dict[int, float]) -> int:
+        """Return the nearest ancestor that scores more than the one below it, else the candidate.
+
+        The search ends at an ancestor with less than a third of the candidate's score.
+        """
         if top not in scores:
-            scores[top] = _BASE.get(self.tree.tags[top], 0.0) + self.weight(top)
+            scores[top] = _BASE.get(self.tree.tags[top], 0.0) + self.class_weight(top)
         last = scores[top]
-        for above in self.ancestors(top):
+        for above in self.iter_ancestors(top):
             if above not in scores:
                 continue
             if scores[above] < scores[top] / 3:
@@ -400,14 +677,19 @@ class Choice:
             last = scores[above]
         return top
 
-    def out_of_only_children(self, top: int) -> int:
-        for above in self.ancestors(top):
+    def unwrap_only_children(self, top: int) -> int:
+        """Return the outermost ancestor that holds no other element, else the candidate itself."""
+        for above in self.iter_ancestors(top):
             if self.children[above] != 1:
                 break
             top = above
         return top
 
-    def with_siblings(self, top: int, scores: dict[int, float]) -> tuple[list[int], list[int]]:
+    def add_siblings(self, top: int, scores: dict[int, float]) -> tuple[list[int], list[int]]:
+        """Return the candidate with siblings, and runs of text beside it, that belong to it.
+
+        Siblings belong to it by a good score or, like runs, by reading like a part of the article.
+        """
         tree = self.tree
         best = scores.get(top, 0.0)
         threshold = max(10.0, best * 0.2)
@@ -421,19 +703,27 @@ class Choice:
                 if number == top or score >= threshold or self.reads_on(number):
                     roots.append(number)
             number = tree.ends[number]
-        return roots, [run for run in self.loose_runs(above) if self.run_reads_on(run)]
+        return roots, [run for run in self.find_loose_runs(above) if self.run_reads_on(run)]
 
-    def loose_runs(self, box: int) -> list[int]:
+    def find_loose_runs(self, box: int) -> list[int]:
+        """Return the runs of text directly inside a div; none for another element."""
         return self.runs_of.get(box, []) if self.tree.tags[box] == "div" else []
 
     def reads_on(self, number: int) -> bool:
-        """A paragraph beside the article that reads like part of it."""
+        """Return whether an element beside the article is a paragraph that reads like a part of it.
+
+        It does if it is long with few links, or short without any and holds the end of a sentence.
+        """
         if not self.is_paragraph(number) and not self.is_wrapper(number):
             return False
         text = self.tree.text[self.tree.starts[number] : self.tree.stops[number]].strip()
-        return _reads_on(text, self.density(number))
+        return _reads_on(text, self.link_density(number))
 
     def run_reads_on(self, run: int) -> bool:
+        """Return whether a run of text beside the article reads like a part of it.
+
+        It does if it has no links and is long or holds the end of a sentence.
+        """
         first, stop = self.pieces_of(run)
         if any(self.tree.linked[owner] for owner in self.tree.owners[first:stop]):
             return False

@@ -1,93 +1,119 @@
 """The text browser of WebGPT (section 2, appendix A) as a generator that does no I/O.
 
-It yields an Observation and is sent a command, or yields a Request and is sent its Reply; in the
-end it returns what was quoted. A person, a script, a model and a replay all drive this one object.
-It knows neither libraries nor models.
+It yields an Observation and is sent a command, or yields a request and is sent the library's reply;
+at the end it returns the quotes. People, scripts, models and replays all drive this one object.
 """
 
 from collections.abc import Generator, Sequence
 from typing import NamedTuple
 from urllib.parse import urldefrag
 
-from rookery.browse.commands import Command, parse
-from rookery.browse.observation import Observation, answer_prompt, next_action, reference, summary
-from rookery.browse.pages import cut, error_page, results_page
-from rookery.browse.quoting import WindowText, find, find_quote
-from rookery.browse.rules import Task
-from rookery.browse.view import neutral
-from rookery.browse.views import Opened, Views, forbidden
-from rookery.browse.window import View, domain_of, is_below
+from rookery.browse.browser_commands import (
+    BrowserCommand,
+    BrowserTask,
+    Observation,
+    format_answer_prompt,
+    format_prompt_foot,
+    format_prompt_head,
+    format_reference,
+    parse_command,
+)
+from rookery.browse.page_text import neutralize_text
+from rookery.browse.page_view import (
+    OpenedPage,
+    PageView,
+    PageViewCache,
+    build_error_page,
+    build_results_page,
+    find_forbidden_ngrams,
+    get_domain,
+    is_subdomain,
+    truncate_line,
+)
+from rookery.browse.quote_search import WindowText, find_in_page, find_quote
+from rookery.browse.text_search import Span
 from rookery.records import Failed, Failure, Hit, Library, Page, Quote, Record
 
-__all__ = ["Browsed", "Opening", "Searching", "Views", "answered", "browse", "browsing"]
+__all__ = [
+    "BrowseResult",
+    "BrowserOpen",
+    "BrowserPosition",
+    "BrowserSearch",
+    "PageViewCache",
+    "answer_request",
+    "browse_library",
+    "run_browser",
+]
 
-PASSAGES = 4
+PASSAGES_PER_RESULT = 4
 """that are searched for, for each result: a library may show several passages of a page"""
 STORE_FAILURES = ("disk_full", "archive_busy", "unreadable_archive")
 """for a person to see to: a session that went on would not be kept"""
-ANSWERED = ("end", "max_actions", "max_quotes")
+ANSWERED_STOPS = ("end", "max_actions", "max_quotes")
 """the ways for browsing to stop that lead to an answer, where something was quoted"""
 
 
-class Searching(NamedTuple):
-    """A session asks for a search."""
+class BrowserSearch(NamedTuple):
+    """Request of a session to search its library."""
 
     query: str
     k: int
 
 
-class Opening(NamedTuple):
-    """A session asks for a page."""
+class BrowserOpen(NamedTuple):
+    """Request of a session to open a page of its library."""
 
     url: str
 
 
-Request = Searching | Opening
-Reply = Sequence[Hit] | Page | Failure
-Flow = Generator[Observation | Request, str | Reply, "Browsed"]
+BrowserRequest = BrowserSearch | BrowserOpen
+BrowserReply = Sequence[Hit] | Page | Failure
+BrowserFlow = Generator[Observation | BrowserRequest, str | BrowserReply, "BrowseResult"]
 
 
-class Browsed(Record, frozen=True):
-    """What came of one session."""
+class BrowseResult(Record, frozen=True):
+    """The result of one browsing session: its quotes, its answer and why it stopped."""
 
     quotes: tuple[Quote, ...]
     stop: str
     """end, nonsense, controversial, max_actions, max_quotes, or no_quotes where an answer was
     announced and nothing had been quoted to answer from"""
-    said: str | None = None
+    answer_text: str | None = None
     """the answer, as it was said; None where none was asked for"""
     failures: tuple[Failure, ...] = ()
 
 
-def browse(
-    task: Task, library: Library, views: Views | None = None
-) -> Generator[Observation, str, Browsed]:
-    """One session over a library: yields Observations, is sent commands, returns what came of it.
+def browse_library(
+    task: BrowserTask, library: Library, views: PageViewCache | None = None
+) -> Generator[Observation, str, BrowseResult]:
+    """Run one browsing session over a library, as a generator that is sent commands.
 
-    After the last command, if there are quotes, one more Observation (`answering`) holds the
-    prompt of the answering phase and is sent the answer.
+    It yields an Observation, is sent a command, and so on; it returns a BrowseResult. If something
+    was quoted, and the session was not ended as nonsense or controversial, one more Observation
+    (`answering`) holds the prompt of the answering phase and is sent the answer.
     """
-    flow = browsing(task, views)
+    flow = run_browser(task, views)
     try:
         shown = next(flow)
         while True:
             if isinstance(shown, Observation):
                 shown = flow.send((yield shown))
             else:
-                shown = flow.send(answered(library, shown))
+                shown = flow.send(answer_request(library, shown))
     except StopIteration as ended:
-        browsed: Browsed = ended.value
+        browsed: BrowseResult = ended.value
         return browsed
 
 
-def answered(library: Library, request: Request) -> Reply:
-    """What the library says to a request; what it raises becomes a Failure.
+def answer_request(library: Library, request: BrowserRequest) -> BrowserReply:
+    """Carry out a session's search or opening of a page on the library, and return the reply.
 
-    Raises Failed only where the store that everything is kept in fails.
+    An error of the library is returned as a Failure. Raises Failed only where the store of pages
+    fails: disk_full, archive_busy or unreadable_archive.
     """
-    what = request.query if isinstance(request, Searching) else request.url
+    what = request.query if isinstance(request, BrowserSearch) else request.url
     try:
-        if isinstance(request, Searching):
+        if isinstance(request, BrowserSearch):
             return library.search(request.query, request.k)
         return library.fetch(request.url)
     except Failed as failed:
@@ -98,68 +124,102 @@ def answered(library: Library, request: Request) -> Reply:
         return Failure(what, "library_failed", f"{type(error).__name__}: {error}")
 
 
-def browsing(task: Task, views: Views | None = None) -> Flow:
-    """One session that is given what it asks for: the sans-I/O core of `browse`."""
-    session = _Session(task, Views() if views is None else views)
+def run_browser(task: BrowserTask, views: PageViewCache | None = None) -> BrowserFlow:
+    """Run one browsing session without I/O, as a generator that returns a BrowseResult.
+
+    It yields Observations, for which it is sent a command (or at the end the answer), and requests
+    to search or to open a page, for which it is sent the reply of a library.
+    """
+    session = _BrowserState(task, PageViewCache() if views is None else views)
     if task.start:
-        yield from session.open(task.start)
+        yield from session.open_page(task.start)
         session.history.clear()  # the empty page is not a page to go back to
     stop = ""
     left = task.rules.actions
     while left and not stop:
-        said = yield session.observation(left)
+        said = yield session.build_observation(left)
         left -= 1
-        stop = yield from session.obey(parse(_words(said)))
+        stop = yield from session.run_command(parse_command(_require_text(said)))
     stop = stop or "max_actions"
     answer = None
-    if session.quotes and stop in ANSWERED:
-        answer = _words((yield session.answering(left)))
+    if session.quotes and stop in ANSWERED_STOPS:
+        answer = _require_text((yield session.build_answer_prompt(left)))
     elif stop == "end":
         stop = "no_quotes"
-    return Browsed(tuple(session.quotes), stop, answer, tuple(session.failures))
+    return BrowseResult(tuple(session.quotes), stop, answer, tuple(session.failures))
 
 
-class _Place(NamedTuple):
-    """Where a session is: a page, one of its views, and the window's start."""
+class BrowserPosition(NamedTuple):
+    """The current page, its view, and the start of the window that is shown."""
 
-    opened: Opened
-    view: View
-    title: str
+    opened: OpenedPage
+    view: PageView
     top: int
-    scrolled: tuple[int, ...] = ()
-    """the windows that were scrolled down from, so that scrolling up retraces them"""
     quotable: bool = True
     found: tuple[str, int] = ("", -1)
     """what was last looked for here, and where it was"""
+    scrolled: tuple[int, ...] = ()
+    """the windows that were scrolled down from, so that scrolling up retraces them"""
+
+    def move_to_anchor(self, fragment: str) -> "BrowserPosition":
+        """Return the position at the element that a fragment names, else at the top of the view."""
+        at = self.view.find_anchor(fragment) if fragment else None
+        if at is None:
+            return self._replace(top=self.view.top, scrolled=())
+        return self._move_to_offset(at)
+
+    def move_to_text(self, text: str) -> tuple["BrowserPosition", Span] | None:
+        """Return the position at the next occurrence of a text, with its span; None without any.
+
+        The search begins at the window or, where this text was found before, behind that place, and
+        goes on from the top of the page.
+        """
+        sought, at = self.found
+        after = at + 1 if sought == text else self.view.window_at(self.top).start
+        span = find_in_page(self.opened.finder, text, after)
+        return span and (self._move_to_offset(span[0])._replace(found=(text, span[0])), span)
+
+    def find_quoted_span(self, text: str) -> Span | None:
+        """Return the span of the page that a quoted text names; None if it is not there.
+
+        It is looked for in the window, then from the window on, then from the top of the page.
+        """
+        window = WindowText(self.opened.page, list(self.view.iter_parts(self.top)))
+        return find_quote(self.opened.finder, text, self.view.window_at(self.top).start, window)
+
+    def _move_to_offset(self, at: int) -> "BrowserPosition":
+        view = self.view if self.view.shows_offset(at) else self.opened.full
+        return self._replace(view=view, top=view.window_around(at), scrolled=())
 
 
-class _Session:
+class _BrowserState:
     """The state of one session and what each command does to it."""
 
-    def __init__(self, task: Task, views: Views) -> None:
+    def __init__(self, task: BrowserTask, views: PageViewCache) -> None:
         self.task = task
         self.rules = task.rules
         self.views = views
-        self.secret = forbidden(task.question, task.rules.overlap)
+        self.forbidden_ngrams = find_forbidden_ngrams(task.question, task.rules.overlap)
         self.quotes: list[Quote] = []
         self.failures: list[Failure] = []
-        self.past: list[str] = []
+        self.past_actions: list[str] = []
         self.note = ""
-        self.quoted = self.acted = ""  # as the prompt shows them
-        self.history: list[_Place] = []
-        self.place = self._placed(Page("", "", ""), quotable=False)
+        self.quotes_text = self.actions_text = ""  # as the prompt shows them
+        self.history: list[BrowserPosition] = []
+        self.position = self._position_at_top(Page("", "", ""), quotable=False)
 
-    def observation(self, left: int) -> Observation:
-        """What is shown now."""
-        view, title, question = self.place.view, self.place.title, self.task.question.text
-        window = view.window(self.place.top)
-        scrollbar = view.scrollbar(window)
-        head = summary(question, self.quoted, self.acted, title, scrollbar)
+    def build_observation(self, left: int) -> Observation:
+        """Return the observation of the current state."""
+        view, question = self.position.view, self.task.question.text
+        title = self._title_with_domain(view.page.title, view.page.url)
+        window = view.window_at(self.position.top)
+        scrollbar = view.get_scrollbar(window)
+        head = format_prompt_head(question, self.quotes_text, self.actions_text, title, scrollbar)
         return Observation(
-            prompt=f"{head}{window.text}{next_action(left)}",
+            prompt=f"{head}{window.text}{format_prompt_foot(left)}",
             question=question,
             quotes=tuple(self.quotes),
-            past=tuple(self.past),
+            past=tuple(self.past_actions),
             title=title,
             scrollbar=scrollbar,
             text=window.text,
@@ -171,14 +231,14 @@ class _Session:
             note=self.note,
         )
 
-    def answering(self, left: int) -> Observation:
-        """What the answering phase begins with."""
-        titled = ((self._titled(quote.title, quote.url), quote) for quote in self.quotes)
+    def build_answer_prompt(self, left: int) -> Observation:
+        """Return the observation that starts the answering phase."""
+        titled = ((self._title_with_domain(quote.title, quote.url), quote) for quote in self.quotes)
         return Observation(
-            prompt=answer_prompt(self.task.question.text, titled),
+            prompt=format_answer_prompt(self.task.question.text, titled),
             question=self.task.question.text,
             quotes=tuple(self.quotes),
-            past=tuple(self.past),
+            past=tuple(self.past_actions),
             title="",
             scrollbar=(0, 0),
             text="",
@@ -187,8 +247,10 @@ class _Session:
             answering=True,
         )
 
-    def obey(self, command: Command | None) -> Generator[Request, str | Reply, str]:
-        """Does what a command says; the reason to stop, or nothing.
+    def run_command(
+        self, command: BrowserCommand | None
+    ) -> Generator[BrowserRequest, str | BrowserReply, str]:
+        """Do what a command says; the reason to stop, or nothing.
 
         What cannot be done leaves all as it is, as text that is no command does (WebGPT, table 1).
         """
@@ -197,95 +259,90 @@ class _Session:
             case None:
                 self.note = "this is no command of the text browser"
             case ("Search", query):
-                yield from self.search(query)
+                yield from self.search_web(query)
             case ("Clicked on link", number):
-                yield from self.click(int(number))
+                yield from self.click_link(int(number))
             case ("Find in page:", text):
-                self.find(text)
+                self.find_in_page(text)
             case ("Quote:", text):
-                return self.quote(text)
+                return self.quote_text(text)
             case ("Scrolled down" | "Scrolled up" as way, times):
-                self.scroll(way, int(times))
+                self.scroll_page(way, int(times))
             case ("Top", _):
-                self.place = self.place._replace(top=self.place.view.top, scrolled=())
-                self._did("Top")
+                self.position = self.position._replace(top=self.position.view.top, scrolled=())
+                self._add_action("Top")
             case ("Back", _):
-                self.back()
+                self.go_back()
             case (_, ending):
                 return "end" if ending == "Answer" else ending.lower()
         return ""
 
-    def search(self, query: str) -> Generator[Request, str | Reply, None]:
-        """Sends the query and shows the results as a page."""
-        reply = yield Searching(query, PASSAGES * self.rules.results)
-        self._did(f"Search {cut(query, self.rules.title)}")
+    def search_web(self, query: str) -> Generator[BrowserRequest, str | BrowserReply, None]:
+        """Send the query and show the results as a page."""
+        reply = yield BrowserSearch(query, PASSAGES_PER_RESULT * self.rules.results)
+        self._add_action(f"Search {truncate_line(query, self.rules.title)}")
         if isinstance(reply, Failure):
-            self._fail(reply)
+            self._show_failure(reply)
         elif isinstance(reply, str | Page):
             raise TypeError("a search is answered with hits or a Failure")
         else:
-            page = results_page(query, reply, self.rules, self.secret)
-            self._go(self._placed(page, quotable=False))
+            page = build_results_page(query, reply, self.rules, self.forbidden_ngrams)
+            self._go_to(self._position_at_top(page, quotable=False))
 
-    def click(self, number: int) -> Generator[Request, str | Reply, None]:
-        """Follows the link with this ID, to a place on this page or to another page."""
-        link = self.place.view.link(number)
+    def click_link(self, number: int) -> Generator[BrowserRequest, str | BrowserReply, None]:
+        """Follow the link with this ID, to a place on this page or to another page."""
+        link = self.position.view.get_link(number)
         if link is None:
             self.note = f"there is no link {number} on this page"
             return
-        words = cut(self.place.view.words(link), self.rules.title)
-        self._did(f"Click {words} {domain_of(link.url)}".rstrip())
+        words = truncate_line(self.position.view.get_link_text(link), self.rules.title)
+        self._add_action(f"Click {words} {get_domain(link.url)}".rstrip())
         url, fragment = urldefrag(link.url)
-        if url == urldefrag(self.place.view.page.url).url and self.place.quotable:
-            self._go(self._at_anchor(self.place._replace(scrolled=()), fragment))
+        if url == urldefrag(self.position.view.page.url).url and self.position.quotable:
+            self._go_to(self.position.move_to_anchor(fragment))
         else:
-            yield from self.open(link.url)
+            yield from self.open_page(link.url)
 
-    def open(self, address: str) -> Generator[Request, str | Reply, None]:
-        """Opens the page at an address that was shown to the session."""
+    def open_page(self, address: str) -> Generator[BrowserRequest, str | BrowserReply, None]:
+        """Open the page at an address that was shown to the session."""
         url, fragment = urldefrag(address)
-        reply = yield Opening(url)
+        reply = yield BrowserOpen(url)
         if isinstance(reply, Failure):
-            self._fail(reply)
+            self._show_failure(reply)
         elif not isinstance(reply, Page):
             raise TypeError("an opening is answered with a Page or a Failure")
-        elif is_below(domain_of(reply.url), self.rules.blocked):
-            self._fail(Failure(url, "blocked_domain", f"{domain_of(reply.url)} is not to be read"))
+        elif is_subdomain(get_domain(reply.url), self.rules.blocked):
+            self._show_failure(
+                Failure(url, "blocked_domain", f"{get_domain(reply.url)} is not to be read")
+            )
         elif self._gives_away(reply):
             detail = "the page repeats the question or a reference answer"
-            self._fail(Failure(url, "censored", detail))
+            self._show_failure(Failure(url, "censored", detail))
         else:
-            self._go(self._at_anchor(self._placed(reply), fragment))
+            self._go_to(self._position_at_top(reply).move_to_anchor(fragment))
 
-    def find(self, text: str) -> None:
-        """Scrolls to the next occurrence of a text, beginning again at the top of the page."""
-        self._did(f"Find in page: {cut(text, self.rules.title)}")
-        place = self.place
-        sought, at = place.found
-        after = at + 1 if sought == text else place.view.window(place.top).start
-        span = find(place.opened.finder, text, after)
-        if span is None:
+    def find_in_page(self, text: str) -> None:
+        """Scroll to the next occurrence of a text, beginning again at the top of the page."""
+        self._add_action(f"Find in page: {truncate_line(text, self.rules.title)}")
+        moved = self.position.move_to_text(text)
+        if moved is None:
             self.note = "this text is not on the page"
-            return
-        view = place.view if place.view.shows(span[0]) else place.opened.full
-        top = view.around(span[0])
-        self.place = place._replace(view=view, top=top, scrolled=(), found=(text, span[0]))
+        else:
+            self.position = moved[0]
 
-    def quote(self, text: str) -> str:
-        """Adds what a text names on the page to the quotes; the reason to stop, if any."""
-        place, page = self.place, self.place.view.page
-        if not place.quotable:
+    def quote_text(self, text: str) -> str:
+        """Add what a text names on the page to the quotes; the reason to stop, if any."""
+        if not self.position.quotable:
             self.note = "only a page that was opened can be quoted: click on a link first"
             return ""
-        window = WindowText(page, list(place.view.parts(place.top)))
-        span = find_quote(place.opened.finder, text, place.view.window(place.top).start, window)
+        span = self.position.find_quoted_span(text)
         if span is None:
             self.note = (
                 "this text is not on the page: copy it as it stands, and in parts where the window "
                 "leaves something out"
             )
             return ""
-        quote = page.quote(*span)
+        quote = self.position.view.page.quote(*span)
         if quote in self.quotes:
             self.note = "this is quoted already"
             return ""
@@ -295,71 +352,65 @@ class _Session:
         room = self.rules.quoted - sum(len(quote.text) for quote in self.quotes)
         if len(quote.text) <= room:
             self.quotes.append(quote)
-            self._did("Quote")
-            self.quoted += reference(quote, self._titled(quote.title, quote.url))
+            self._add_action("Quote")
+            self.quotes_text += format_reference(
+                quote, self._title_with_domain(quote.title, quote.url)
+            )
         enough = len(quote.text) >= room or len(self.quotes) == self.rules.quotes
         return "max_quotes" if enough else ""
 
-    def scroll(self, way: str, times: int) -> None:
-        """Moves by whole windows, as far as the page goes."""
-        self._did(f"{way} {times}")
+    def scroll_page(self, way: str, times: int) -> None:
+        """Move by whole windows, as far as the page goes."""
+        self._add_action(f"{way} {times}")
         for _ in range(times):
-            place = self.place
+            place = self.position
             if way == "Scrolled down":
-                below = place.view.below(place.top)
+                below = place.view.window_below(place.top)
                 scrolled = (*place.scrolled, place.top) if below != place.top else place.scrolled
-                self.place = place._replace(top=below, scrolled=scrolled)
+                self.position = place._replace(top=below, scrolled=scrolled)
             elif place.scrolled:
-                self.place = place._replace(top=place.scrolled[-1], scrolled=place.scrolled[:-1])
+                self.position = place._replace(top=place.scrolled[-1], scrolled=place.scrolled[:-1])
             else:
-                self.place = place._replace(top=place.view.above(place.top))
+                self.position = place._replace(top=place.view.window_above(place.top))
 
-    def back(self) -> None:
-        """Goes to the previous page, where it was left, in the version that was read."""
+    def go_back(self) -> None:
+        """Go to the previous page, where it was left, in the version that was read."""
         if self.history:
-            self.place = self.history.pop()
-            self._did("Back")
+            self.position = self.history.pop()
+            self._add_action("Back")
         else:
             self.note = "there is no page before this one"
 
-    def _did(self, action: str) -> None:
-        self.past.append(action)
-        self.acted += f"{action}\n"
+    def _add_action(self, action: str) -> None:
+        self.past_actions.append(action)
+        self.actions_text += f"{action}\n"
 
-    def _go(self, place: _Place) -> None:
-        self.history.append(self.place)
-        self.place = place
+    def _go_to(self, place: BrowserPosition) -> None:
+        self.history.append(self.position)
+        self.position = place
 
-    def _fail(self, failure: Failure) -> None:
-        """Shows an error page in place of what could not be had."""
+    def _show_failure(self, failure: Failure) -> None:
+        """Show an error page in place of what could not be had."""
         self.failures.append(failure)
-        self._go(self._placed(error_page(failure), quotable=False))
+        self._go_to(self._position_at_top(build_error_page(failure), quotable=False))
 
-    def _placed(self, page: Page, quotable: bool = True) -> _Place:
-        opened = self.views.of(page, self.rules)
-        title = self._titled(page.title, page.url)
-        return _Place(opened, opened.article, title, opened.article.top, (), quotable)
-
-    def _at_anchor(self, place: _Place, fragment: str) -> _Place:
-        at = place.view.anchor(fragment) if fragment else None
-        if at is None:
-            return place._replace(top=place.view.top)
-        view = place.view if place.view.shows(at) else place.opened.full
-        return place._replace(view=view, top=view.around(at))
+    def _position_at_top(self, page: Page, quotable: bool = True) -> BrowserPosition:
+        opened = self.views.get_opened(page, self.rules)
+        return BrowserPosition(opened, opened.article, opened.article.top, quotable)
 
     def _gives_away(self, page: Page) -> bool:
-        return bool(self.secret) and not self.secret.isdisjoint(
-            self.views.of(page, self.rules).grams
+        return bool(self.forbidden_ngrams) and not self.forbidden_ngrams.isdisjoint(
+            self.views.get_opened(page, self.rules).ngrams
         )
 
-    def _titled(self, title: str, url: str) -> str:
+    def _title_with_domain(self, title: str, url: str) -> str:
         """`<page title> (<page domain>)`; search results and files have no domain."""
-        domain = domain_of(url)
-        line = neutral(cut(title, self.rules.title))
+        domain = get_domain(url)
+        line = neutralize_text(truncate_line(title, self.rules.title))
         return f"{line} ({domain})" if domain else line
 
 
-def _words(said: str | Reply) -> str:
+def _require_text(said: str | BrowserReply) -> str:
     if not isinstance(said, str):
         raise TypeError("an Observation is answered with a command, as a str")
     return said

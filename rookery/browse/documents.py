@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 from urllib.parse import unquote
 
-from rookery.browse.assemble import page_of
-from rookery.browse.html import read_html
-from rookery.browse.limits import ReadLimits, failed
-from rookery.records import Block, Mark, Page
+import msgspec
+
+from rookery.browse.html_parser import read_html
+from rookery.browse.page_assembly import build_page
+from rookery.records import Block, Failed, Failure, Mark, Page
 
 _FRONT = re.compile(r"\A---[ \t]*\n(.*?\n)(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
 _FRONT_TITLE = re.compile(r"""^title:[ \t]*["']?(.+?)["']?[ \t]*$""", re.MULTILINE)
@@ -71,31 +72,55 @@ _LONGEST_LINE, _LONGEST_PIECE = 1000, 400
 _PASSWORD = 4
 # PDFium keeps state of its own for the whole process: two threads in it are a segmentation fault.
 _IN_PDFIUM = threading.Lock()
-_TITLE = 200
+_TITLE_LENGTH = 200
+
+
+class ReadLimits(msgspec.Struct, frozen=True):
+    """Limits of reading one page; together they keep it under 1 GB of memory."""
+
+    bytes: int = 20_000_000
+    tags: int = 1_000_000
+    characters: int = 10_000_000
+    """of text, from any format"""
+    markdown: int = 2_000_000
+    """characters"""
+    docx_xml: int = 20_000_000
+    """bytes, decompressed"""
+    pdf_pages: int = 3_000
+    seconds: float = 60.0
+    """for the pages of a PDF"""
+
+
+def build_read_error(url: str, outcome: str, detail: str) -> Failed:
+    """Return the error to raise for a page that cannot be read."""
+    return Failed(Failure(url, outcome, detail))
 
 
 def read_text(text: str, url: str, fetched: str = "", kind: str = "text") -> Page:
-    """Text as it is, line breaks made one kind, cut into blocks by the reader of this kind.
+    """Return text as a Page, as it is but for its line breaks, cut into blocks by its kind.
 
-    `kind` is one of `TEXT_READERS`. Text is titled by its first line; a table, data, a log and a
-    program by the name of the file.
+    `kind` is one of `TEXT_READERS`; a `text` that looks like JSON, a log or a program is read as
+    that. Prose is titled by its first line; a table, data, a log and a program by the name of the
+    file. Raises Failed: minified, empty_after_extraction.
     """
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     kind = _guess_kind(text) if kind == "text" else kind
     if kind == "code" and url.endswith(_MINIFIABLE) and _is_minified(text):
-        raise failed(url, "minified", "minified: it was written to be run and not to be read")
+        raise build_read_error(
+            url, "minified", "minified: it was written to be run and not to be read"
+        )
     blocks = tuple(TEXT_READERS[kind](text))
     if not blocks:
-        raise failed(url, "empty_after_extraction", "the file holds only white space")
+        raise build_read_error(url, "empty_after_extraction", "the file holds only white space")
     first = next((block for block in blocks if block.article), blocks[0])
-    title = text[first.start : first.end].split("\n", 1)[0][:_TITLE].strip()
+    title = text[first.start : first.end].split("\n", 1)[0][:_TITLE_LENGTH].strip()
     if kind in _TITLED_BY_NAME:
         title = unquote(url.partition("#")[0]).rstrip("/").rpartition("/")[2] or title
     return Page(url=url, title=title, text=text, blocks=blocks, fetched=fetched)
 
 
 def _guess_kind(text: str) -> str:
-    """The kind of text whose name does not tell: json, log, code or text."""
+    """Return the kind of text whose name does not tell: json, log, code or text."""
     if text.startswith("#!"):
         return "code"
     head = text[: _GUESSED_BY * 200].split("\n")[:_GUESSED_BY]
@@ -125,11 +150,11 @@ def _read_paragraphs(text: str) -> Iterator[Block]:
             yield Block(*underlined.span("heading"), "heading", level)
             yield Block(*underlined.span("line"), "paragraph", article=False)
             start = underlined.end()
-        yield from _trimmed(text, start, gap.start(), "paragraph")
+        yield from _trim_block(text, start, gap.start(), "paragraph")
         start = gap.end()
 
 
-def _trimmed(
+def _trim_block(
     text: str, start: int, end: int, kind: str, article: bool = True, level: int = 0
 ) -> Iterator[Block]:
     """text[start:end] without the white space around it, as a block unless nothing is left."""
@@ -161,26 +186,26 @@ def _read_rst(text: str) -> Iterator[Block]:
             start = heading.end()
         elif markup := _RST_MARKUP.match(text, start, end):
             literal = bool(_RST_LITERAL.search(markup[0]))
-            yield from _trimmed(text, start, markup.end(), "paragraph", article=False)
+            yield from _trim_block(text, start, markup.end(), "paragraph", article=False)
             start = markup.end()
             if not markup["directive"]:
                 start = end  # a comment, target or footnote goes to the next blank line
-        yield from _trimmed(text, start, end, "code" if literal else "paragraph")
+        yield from _trim_block(text, start, end, "code" if literal else "paragraph")
         literal = literal or text[start:end].rstrip().endswith("::")
         start = gap.end()
 
 
 def _read_records(text: str) -> Iterator[Block]:
-    """The rows of a table in CSV or TSV, each a block; a first row of names is a heading."""
+    """Yield the rows of a table in CSV or TSV, each a block; a first row of names is a heading."""
     rows = list(_record_spans(text))
     first = text[slice(*rows[0][0])] if rows else ""
     for number, ((start, end), cells) in enumerate(rows):
         named = number == 0 < len(rows) - 1 and len(first) <= _LONGEST_HEADER and _names_all(cells)
-        yield from _trimmed(text, start, end, "heading" if named else "cell", level=int(named))
+        yield from _trim_block(text, start, end, "heading" if named else "cell", level=int(named))
 
 
 def _record_spans(text: str) -> list[tuple[tuple[int, int], list[str]]]:
-    """Where each record begins and ends, and its fields. A quoted field may hold line breaks."""
+    """Return the span and the fields of each record. A quoted field may hold line breaks."""
     lines = (
         text.splitlines(keepends=True) if "\n" not in text else re.findall(r"[^\n]*\n|[^\n]+", text)
     )
@@ -213,7 +238,7 @@ def _names_all(cells: Sequence[str]) -> bool:
 
 
 def _read_lines(text: str) -> Iterator[Block]:
-    """The lines of a log, each a block."""
+    """Yield the lines of a log, each a block."""
     for line in re.finditer(r"[^\n]+", text):
         yield from _cut_line(text, *line.span())
 
@@ -256,9 +281,9 @@ def _cut_line(text: str, start: int, end: int, kind: str = "code") -> Iterator[B
             ),
             default=_LONGEST_PIECE,
         )
-        yield from _trimmed(text, start, start + at, kind)
+        yield from _trim_block(text, start, start + at, kind)
         start += at
-    yield from _trimmed(text, start, end, kind)
+    yield from _trim_block(text, start, end, kind)
 
 
 TEXT_READERS: dict[str, Callable[[str], Iterator[Block]]] = {
@@ -273,11 +298,17 @@ TEXT_READERS: dict[str, Callable[[str], Iterator[Block]]] = {
 
 
 def read_markdown(text: str, url: str, fetched: str, limits: ReadLimits) -> Page:
-    """CommonMark with tables, through the HTML reader; a front matter is kept as hidden text."""
+    """Return Markdown (CommonMark with tables) as a Page, read through the HTML reader.
+
+    Front matter is kept as hidden text, and its title is the page's. Raises Failed: too_large,
+    empty_after_extraction.
+    """
     from markdown_it import MarkdownIt
 
     if len(text) > limits.markdown:
-        raise failed(url, "too_large", f"Markdown of more than {limits.markdown:,} characters")
+        raise build_read_error(
+            url, "too_large", f"Markdown of more than {limits.markdown:,} characters"
+        )
     text = text.replace("\r\n", "\n").lstrip("\ufeff")
     front = _FRONT.match(text)
     title = ""
@@ -286,45 +317,55 @@ def read_markdown(text: str, url: str, fetched: str, limits: ReadLimits) -> Page
         title = found[1] if found else ""
         text = text[front.end() :]
     html = MarkdownIt("commonmark").enable("table").render(text)
-    hidden = f"<div hidden>{_escaped(front[1])}</div>" if front else ""
-    return _whole(html + hidden, url, fetched, title)
+    hidden = f"<div hidden>{_escape_html(front[1])}</div>" if front else ""
+    return _read_whole_article(html + hidden, url, fetched, title)
 
 
-def _escaped(text: str) -> str:
+def _escape_html(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;")
 
 
-def _whole(html: str, url: str, fetched: str, title: str) -> Page:
-    """A page all of which is article: documents carry no navigation."""
+def _read_whole_article(html: str, url: str, fetched: str, title: str) -> Page:
+    """Return a page all of which is article: documents carry no navigation."""
     tree = read_html(html)
     tree.title = title or tree.title
-    page = page_of(tree, url, fetched, whole=True)
-    if not any(page.full()):
-        raise failed(url, "empty_after_extraction", "the document holds no text")
+    page = build_page(tree, url, fetched, whole=True)
+    if not any(page.iter_shown()):
+        raise build_read_error(url, "empty_after_extraction", "the document holds no text")
     if page.title:
         return page
-    first = next(page.full())
-    title = page.text[first.start : first.end].split("\n", 1)[0][:_TITLE]
+    first = next(page.iter_shown())
+    title = page.text[first.start : first.end].split("\n", 1)[0][:_TITLE_LENGTH]
     return Page(url, title, page.text, page.blocks, page.links, page.marks, page.digest, fetched)
 
 
 def read_docx(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Page:
-    """A Word document through mammoth, its archive checked before it is handed over."""
+    """Return a Word document as a Page, without its pictures.
+
+    Its archive is checked before mammoth reads it. Raises Failed: too_large, encrypted, malformed,
+    empty_after_extraction.
+    """
     import mammoth
 
     parts = _checked_parts(data, url, limits)
     without_pictures = mammoth.images.img_element(lambda image: {"src": ""})
     try:
         html = mammoth.convert_to_html(
-            io.BytesIO(_archive(parts)), convert_image=without_pictures
+            io.BytesIO(_build_archive(parts)), convert_image=without_pictures
         ).value
     # Mammoth has no exception of its own: what a damaged document raises is up to its parts.
     except (KeyError, ValueError, AttributeError, IndexError, TypeError, RecursionError) as error:
-        raise failed(url, "malformed", f"the document cannot be read ({error!r})") from error
+        raise build_read_error(
+            url, "malformed", f"the document cannot be read ({error!r})"
+        ) from error
     except _xml_errors() as error:
-        raise failed(url, "malformed", f"the document's XML is damaged ({error})") from error
+        raise build_read_error(
+            url, "malformed", f"the document's XML is damaged ({error})"
+        ) from error
     found = _CORE_TITLE.search(parts.get("docProps/core.xml", b""))
-    return _whole(html, url, fetched, found[1].decode("utf-8", "replace").strip() if found else "")
+    return _read_whole_article(
+        html, url, fetched, found[1].decode("utf-8", "replace").strip() if found else ""
+    )
 
 
 def _xml_errors() -> tuple[type[Exception], ...]:
@@ -335,17 +376,20 @@ def _xml_errors() -> tuple[type[Exception], ...]:
 
 
 def _checked_parts(data: bytes, url: str, limits: ReadLimits) -> dict[str, bytes]:
-    """The XML parts of a document, decompressed within the limits whatever the archive declares."""
+    """Return the XML parts of a document, decompressed within the limits whatever the archive
+    declares."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             members = [info for info in archive.infolist() if _is_xml(info.filename)]
             if sum(info.file_size for info in members) > limits.docx_xml:
-                raise failed(url, "too_large", "the document declares too much text")
+                raise build_read_error(url, "too_large", "the document declares too much text")
             if any(info.flag_bits & 1 for info in members):
-                raise failed(url, "encrypted", "the document's archive needs a password")
-            return _decompressed(archive, members, url, limits)
+                raise build_read_error(url, "encrypted", "the document's archive needs a password")
+            return _decompress_parts(archive, members, url, limits)
     except (zipfile.BadZipFile, NotImplementedError, EOFError, OSError, _zlib_error()) as error:
-        raise failed(url, "malformed", f"the document's archive is damaged ({error})") from error
+        raise build_read_error(
+            url, "malformed", f"the document's archive is damaged ({error})"
+        ) from error
 
 
 def _zlib_error() -> type[Exception]:
@@ -354,7 +398,7 @@ def _zlib_error() -> type[Exception]:
     return zlib.error
 
 
-def _decompressed(
+def _decompress_parts(
     archive: zipfile.ZipFile, members: list[zipfile.ZipInfo], url: str, limits: ReadLimits
 ) -> dict[str, bytes]:
     rest = limits.docx_xml
@@ -364,9 +408,9 @@ def _decompressed(
             parts[info.filename] = member.read(rest + 1)
         rest -= len(parts[info.filename])
         if rest < 0:
-            raise failed(url, "too_large", f"more than {limits.docx_xml:,} bytes of text")
+            raise build_read_error(url, "too_large", f"more than {limits.docx_xml:,} bytes of text")
         if b"<!DOCTYPE" in parts[info.filename] or b"<!ENTITY" in parts[info.filename]:
-            raise failed(url, "malformed", "the document's XML declares entities")
+            raise build_read_error(url, "malformed", "the document's XML declares entities")
     return parts
 
 
@@ -374,8 +418,8 @@ def _is_xml(name: str) -> bool:
     return name.endswith((".xml", ".rels"))
 
 
-def _archive(parts: dict[str, bytes]) -> bytes:
-    """A fresh archive of these parts, so that nothing unchecked is read."""
+def _build_archive(parts: dict[str, bytes]) -> bytes:
+    """Return a fresh archive of these parts, so that nothing unchecked is read."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
         for name, content in parts.items():
@@ -384,7 +428,10 @@ def _archive(parts: dict[str, bytes]) -> bytes:
 
 
 def read_pdf(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Page:
-    """The text of a PDF; a mark "page" spans what stands on each page. Threads take turns."""
+    """Return a PDF as a Page, with a mark `page` over the text of each of its pages.
+
+    Threads take turns. Raises Failed: encrypted, malformed, too_large, empty_after_extraction.
+    """
     with _IN_PDFIUM:
         return _read_pdf(data, url, fetched, limits)
 
@@ -396,11 +443,11 @@ def _read_pdf(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Page:
         document = pypdfium2.PdfDocument(data)
     except pypdfium2.PdfiumError as error:
         if getattr(error, "err_code", None) == _PASSWORD or "password" in str(error).lower():
-            raise failed(url, "encrypted", "the PDF needs a password") from error
-        raise failed(url, "malformed", f"the PDF cannot be opened ({error})") from error
+            raise build_read_error(url, "encrypted", "the PDF needs a password") from error
+        raise build_read_error(url, "malformed", f"the PDF cannot be opened ({error})") from error
     try:
         if len(document) > limits.pdf_pages:
-            raise failed(url, "too_large", f"a PDF of {len(document):,} pages")
+            raise build_read_error(url, "too_large", f"a PDF of {len(document):,} pages")
         writer = _PdfWriter()
         for number, lines in enumerate(_pdf_pages(document, url, limits), 1):
             writer.add_page(number, lines)
@@ -408,12 +455,14 @@ def _read_pdf(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Page:
     finally:
         document.close()
     if not writer.blocks:
-        raise failed(url, "empty_after_extraction", "no text in the PDF: its pages are pictures")
+        raise build_read_error(
+            url, "empty_after_extraction", "no text in the PDF: its pages are pictures"
+        )
     text = "".join(writer.out)
     first = writer.blocks[0]
     return Page(
         url=url,
-        title=title or writer.first_line or text[first.start : first.end][:_TITLE],
+        title=title or writer.first_line or text[first.start : first.end][:_TITLE_LENGTH],
         text=text,
         blocks=tuple(writer.blocks),
         marks=tuple(writer.marks),
@@ -428,7 +477,9 @@ def _pdf_pages(document: Any, url: str, limits: ReadLimits) -> Iterator[list[str
     deadline = time.monotonic() + limits.seconds
     for number in range(len(document)):
         if time.monotonic() > deadline:
-            raise failed(url, "too_large", f"the PDF takes more than {limits.seconds:g} seconds")
+            raise build_read_error(
+                url, "too_large", f"the PDF takes more than {limits.seconds:g} seconds"
+            )
         try:
             page = document[number]
             text = page.get_textpage().get_text_bounded()
@@ -438,7 +489,7 @@ def _pdf_pages(document: Any, url: str, limits: ReadLimits) -> Iterator[list[str
             text = ""
         rest -= len(text)
         if rest < 0:
-            raise failed(url, "too_large", f"more than {limits.characters:,} characters")
+            raise build_read_error(url, "too_large", f"more than {limits.characters:,} characters")
         yield _pdf_lines(text)
 
 
@@ -464,7 +515,7 @@ class _PdfWriter:
         paragraph: list[str] = []
         for line in lines:
             if line:
-                self.first_line = self.first_line or line[:_TITLE]
+                self.first_line = self.first_line or line[:_TITLE_LENGTH]
                 paragraph.append(line)
             if not line or (len(line) < 0.75 * widest and _SENTENCE_END.search(line)):
                 self.add(" ".join(paragraph))

@@ -1,7 +1,6 @@
-"""What may be asked of the network: which addresses, by which URLs, until when.
+"""Network access rules: which URLs and addresses may be connected to, and for how long.
 
-The policy sits where connections are made, so nothing that asks for a page can forget it. It
-knows neither HTTP nor pages.
+They are applied where connections are made, so that no caller can leave them out.
 """
 
 import contextlib
@@ -20,18 +19,18 @@ from urllib.parse import quote, unquote, urlsplit
 import certifi
 import httpcore
 
-from rookery.browse.outcomes import FetchError
-
-Resolve = Callable[[str, int], Sequence[str]]
+ResolveHost = Callable[[str, int], Sequence[str]]
 """from a host and a port to numeric addresses; raises OSError where there are none"""
 
-Option = tuple[int, int, int] | tuple[int, int, bytes | bytearray] | tuple[int, int, None, int]
+SocketOption = (
+    tuple[int, int, int] | tuple[int, int, bytes | bytearray] | tuple[int, int, None, int]
+)
 
-PORTS = {"http": 80, "https": 443}
+DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
-class Target(NamedTuple):
-    """A URL that may be asked for, in the form in which it is asked. Its fragment is gone."""
+class NormalizedUrl(NamedTuple):
+    """Parts of a URL that may be requested, in normal form and without its fragment."""
 
     scheme: str
     host: str
@@ -44,7 +43,7 @@ class Target(NamedTuple):
     def authority(self) -> str:
         """The Host header: the port only where it is not the scheme's own."""
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return host if self.port == PORTS[self.scheme] else f"{host}:{self.port}"
+        return host if self.port == DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
 
     @property
     def origin(self) -> str:
@@ -53,12 +52,12 @@ class Target(NamedTuple):
 
     @property
     def url(self) -> str:
-        """The whole as one string."""
+        """The whole URL as one string."""
         return self.origin + self.path
 
 
-def target(url: str, longest: int = 8192) -> Target:
-    """The URL taken apart, checked and put in its normal form; what is not ASCII is encoded.
+def normalize_url(url: str, longest: int = 8192) -> NormalizedUrl:
+    """Return the URL taken apart, checked and put in its normal form; what is not ASCII is encoded.
 
     Raises FetchError: invalid_url (longer than `longest` characters; no host; a user name or
     password, which would end up in logs and citations) or unsupported_scheme.
@@ -68,25 +67,25 @@ def target(url: str, longest: int = 8192) -> Target:
     try:
         parts = urlsplit(re.sub(r"[\t\r\n]", "", url).strip())
         port, host, scheme = parts.port, parts.hostname or "", parts.scheme.lower()
-        path = quote(parts.path or "/", safe=KEPT)
-        query = "?" + quote(parts.query, safe=KEPT) if parts.query else ""
+        path = quote(parts.path or "/", safe=URL_SAFE_CHARACTERS)
+        query = "?" + quote(parts.query, safe=URL_SAFE_CHARACTERS) if parts.query else ""
     except ValueError as error:  # includes text that is no Unicode
         raise FetchError("invalid_url", f"the address cannot be read: {error}") from None
-    if scheme not in PORTS:
+    if scheme not in DEFAULT_PORTS:
         detail = f"{scheme or 'no scheme'}: only http:// and https:// are opened"
         raise FetchError("unsupported_scheme", detail)
     if parts.username is not None or parts.password is not None:
         raise FetchError("invalid_url", "take the user name and password out of the address")
     if port == 0:
         raise FetchError("invalid_url", "port 0 cannot be connected to")
-    return Target(scheme, _ascii_host(host), port or PORTS[scheme], path + query)
+    return NormalizedUrl(scheme, _encode_host(host), port or DEFAULT_PORTS[scheme], path + query)
 
 
-KEPT = "%/:=&?~+!$,;'@()*[]|"
+URL_SAFE_CHARACTERS = "%/:=&?~+!$,;'@()*[]|"
 """what stays as it is in a path: an escape that is there already must not be escaped again"""
 
 
-def _ascii_host(host: str) -> str:
+def _encode_host(host: str) -> str:
     if ":" in host:
         return host  # IPv6: urlsplit has seen its brackets, the resolver will see the rest
     try:
@@ -101,33 +100,33 @@ def _ascii_host(host: str) -> str:
 # Which addresses
 
 
-def _networks4(*names: str) -> tuple[IPv4Network, ...]:
+def _parse_ipv4_networks(*names: str) -> tuple[IPv4Network, ...]:
     return tuple(map(IPv4Network, names))
 
 
-def _networks6(*names: str) -> tuple[IPv6Network, ...]:
+def _parse_ipv6_networks(*names: str) -> tuple[IPv6Network, ...]:
     return tuple(map(IPv6Network, names))
 
 
 # The registries of special addresses are written out: ipaddress.is_global changed its mind
 # between versions of Python, and knows nothing of an address inside an address.
-CLOUD4 = _networks4("100.100.100.200/32", "168.63.129.16/32", "192.0.0.0/24")
-CLOUD6 = _networks6("fd00:ec2::/32", "fd20:ce::/32")
-PRIVATE4 = _networks4("10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "172.16.0.0/12")
-PRIVATE4 += _networks4("192.168.0.0/16")
-SPECIAL4 = _networks4("0.0.0.0/8", "169.254.0.0/16", "192.0.2.0/24", "192.88.99.0/24")
-SPECIAL4 += _networks4("198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24")
-SPECIAL4 += _networks4("224.0.0.0/4", "240.0.0.0/4")
-PRIVATE6 = _networks6("::1/128", "fc00::/7")
-SPECIAL6 = _networks6("2001::/23", "2001:db8::/32", "3fff::/20")
-GLOBAL6 = IPv6Network("2000::/3")
+CLOUD_IPV4 = _parse_ipv4_networks("100.100.100.200/32", "168.63.129.16/32", "192.0.0.0/24")
+CLOUD_IPV6 = _parse_ipv6_networks("fd00:ec2::/32", "fd20:ce::/32")
+PRIVATE_IPV4 = _parse_ipv4_networks("10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "172.16.0.0/12")
+PRIVATE_IPV4 += _parse_ipv4_networks("192.168.0.0/16")
+SPECIAL_IPV4 = _parse_ipv4_networks("0.0.0.0/8", "169.254.0.0/16", "192.0.2.0/24", "192.88.99.0/24")
+SPECIAL_IPV4 += _parse_ipv4_networks("198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24")
+SPECIAL_IPV4 += _parse_ipv4_networks("224.0.0.0/4", "240.0.0.0/4")
+PRIVATE_IPV6 = _parse_ipv6_networks("::1/128", "fc00::/7")
+SPECIAL_IPV6 = _parse_ipv6_networks("2001::/23", "2001:db8::/32", "3fff::/20")
+GLOBAL_IPV6 = IPv6Network("2000::/3")
 TEREDO, SIXTOFOUR = IPv6Network("2001::/32"), IPv6Network("2002::/16")
 NAT64, MAPPED = IPv6Network("64:ff9b::/96"), IPv6Network("::ffff:0:0/96")
-CARRIERS = (TEREDO, SIXTOFOUR, NAT64, MAPPED)
+IPV4_CARRIERS = (TEREDO, SIXTOFOUR, NAT64, MAPPED)
 
 
-def standing(address: str) -> str:
-    """What an address is: "public", "private" (loopback and local networks) or "special".
+def classify_address(address: str) -> str:
+    """Classify an IP address as "public", "private" (loopback and local networks) or "special".
 
     Special is what no page is ever on: link-local, multicast, unspecified, reserved, the metadata
     services of clouds, anything with a scope, anything unreadable. An address that carries
@@ -139,32 +138,32 @@ def standing(address: str) -> str:
         ip = ip_address(address)
     except ValueError:
         return "special"
-    return _standing4(ip) if isinstance(ip, IPv4Address) else _standing6(ip)
+    return _classify_ipv4(ip) if isinstance(ip, IPv4Address) else _classify_ipv6(ip)
 
 
-def _standing4(ip: IPv4Address) -> str:
-    if _within(ip, CLOUD4 + SPECIAL4):
+def _classify_ipv4(ip: IPv4Address) -> str:
+    if _is_in_networks(ip, CLOUD_IPV4 + SPECIAL_IPV4):
         return "special"
-    return "private" if _within(ip, PRIVATE4) else "public"
+    return "private" if _is_in_networks(ip, PRIVATE_IPV4) else "public"
 
 
-def _standing6(ip: IPv6Address) -> str:
-    found = [_standing_of_prefix(ip), *map(_standing4, _carried(ip))]
-    return max(found, key=WORSE.index)
+def _classify_ipv6(ip: IPv6Address) -> str:
+    found = [_classify_ipv6_prefix(ip), *map(_classify_ipv4, _extract_ipv4(ip))]
+    return max(found, key=ADDRESS_CLASSES.index)
 
 
-def _standing_of_prefix(ip: IPv6Address) -> str:
-    if _within(ip, CARRIERS):
+def _classify_ipv6_prefix(ip: IPv6Address) -> str:
+    if _is_in_networks(ip, IPV4_CARRIERS):
         return "public"
-    if _within(ip, CLOUD6):
+    if _is_in_networks(ip, CLOUD_IPV6):
         return "special"
-    if _within(ip, PRIVATE6):
+    if _is_in_networks(ip, PRIVATE_IPV6):
         return "private"
-    return "public" if ip in GLOBAL6 and not _within(ip, SPECIAL6) else "special"
+    return "public" if ip in GLOBAL_IPV6 and not _is_in_networks(ip, SPECIAL_IPV6) else "special"
 
 
-def _carried(ip: IPv6Address) -> list[IPv4Address]:
-    """The IPv4 addresses inside an IPv6 one: where a packet to it may really go.
+def _extract_ipv4(ip: IPv6Address) -> list[IPv4Address]:
+    """Return the IPv4 addresses inside an IPv6 one: where a packet to it may really go.
 
     The local-use NAT64 prefix 64:ff9b:1::/48 is not here: where in it the address lies is the
     network's choice, so it stays special as a whole; so do the IPv4-compatible ones, ::/96.
@@ -182,21 +181,25 @@ def _carried(ip: IPv6Address) -> list[IPv4Address]:
     return []
 
 
-def _within(ip: IPv4Address | IPv6Address, networks: Iterable[IPv4Network | IPv6Network]) -> bool:
+def _is_in_networks(
+    ip: IPv4Address | IPv6Address, networks: Iterable[IPv4Network | IPv6Network]
+) -> bool:
     return any(ip in network for network in networks)
 
 
-WORSE = ["public", "private", "special"]
+ADDRESS_CLASSES = ["public", "private", "special"]
 
 
-def check(host: str, addresses: Sequence[str], allow_private: bool | tuple[str, ...]) -> None:
-    """Nothing where every address may be connected to; otherwise FetchError (blocked_address).
+def check_addresses(
+    host: str, addresses: Sequence[str], allow_private: bool | tuple[str, ...]
+) -> None:
+    """Raise FetchError (blocked_address) unless every address may be connected to.
 
     `allow_private`: True permits private addresses to every host, a tuple to the hosts in it.
     """
     allowed = allow_private is True or (allow_private and host in map(str.lower, allow_private))
     for address in addresses:
-        found = standing(address)
+        found = classify_address(address)
         if found == "special":
             detail = f"{host} has the address {address}, on which pages are never read"
             raise FetchError("blocked_address", detail)
@@ -206,28 +209,31 @@ def check(host: str, addresses: Sequence[str], allow_private: bool | tuple[str, 
             raise FetchError("blocked_address", f"{detail}; {advice}")
 
 
-def check_numeric(host: str, allow_private: bool | tuple[str, ...]) -> None:
-    """`check` without resolving, where a proxy will do that: numeric and local names only."""
+def check_numeric_host(host: str, allow_private: bool | tuple[str, ...]) -> None:
+    """Raise FetchError (blocked_address) for a numeric or local host that may not be connected to.
+
+    No name is resolved: a proxy will do that.
+    """
     if host.rstrip(".").rpartition(".")[2] == "localhost":
-        check(host, ["127.0.0.1"], allow_private)
+        check_addresses(host, ["127.0.0.1"], allow_private)
     try:
         found = socket.getaddrinfo(host, None, flags=socket.AI_NUMERICHOST)
     except OSError:
         return
-    check(host, [str(entry[4][0]) for entry in found], allow_private)
+    check_addresses(host, [str(entry[4][0]) for entry in found], allow_private)
 
 
 # Connections
 
 
-def system_resolve(host: str, port: int) -> list[str]:
-    """The addresses of a host as the operating system knows them, in its order."""
+def resolve_with_system(host: str, port: int) -> list[str]:
+    """Return the addresses of a host as the operating system knows them, in its order."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
-def trust() -> ssl.SSLContext:
-    """TLS that trusts what this system trusts, or certifi's list where the system has none."""
+def make_tls_context() -> ssl.SSLContext:
+    """Return a TLS context that trusts the system's certificates or, if it has none, certifi's."""
     context = ssl.create_default_context()
     folder = ssl.get_default_verify_paths().capath
     listed = folder is not None and any(Path(folder).iterdir())
@@ -236,8 +242,8 @@ def trust() -> ssl.SSLContext:
     return context
 
 
-def left(until: float | None) -> float | None:
-    """Seconds until a moment of time.monotonic(), never more than it is. None: no limit.
+def get_seconds_left(until: float | None) -> float | None:
+    """Return the seconds until a moment of time.monotonic(); None if there is no limit.
 
     Raises FetchError (timed_out) where the moment has passed.
     """
@@ -259,7 +265,9 @@ class GuardedBackend(httpcore.NetworkBackend):
     """
 
     def __init__(
-        self, allow_private: bool | tuple[str, ...] = False, resolve: Resolve = system_resolve
+        self,
+        allow_private: bool | tuple[str, ...] = False,
+        resolve: ResolveHost = resolve_with_system,
     ) -> None:
         self._allow_private = allow_private
         self._resolve = resolve
@@ -271,13 +279,17 @@ class GuardedBackend(httpcore.NetworkBackend):
         port: int,
         timeout: float | None = None,
         local_address: str | None = None,
-        socket_options: Iterable[Option] | None = None,
+        socket_options: Iterable[SocketOption] | None = None,
     ) -> httpcore.NetworkStream:
-        """A connection to one of the host's addresses. Raises FetchError or httpcore's errors."""
-        addresses = _resolved(self._resolve, host, port, timeout)
-        check(host, addresses, self._allow_private)
+        """Resolve a host, check its addresses, and return a connection to the first that answers.
+
+        No address is tried if one of them is blocked. `timeout` is a moment of time.monotonic().
+        Raises FetchError or httpcore's errors.
+        """
+        addresses = _resolve_in_time(self._resolve, host, port, timeout)
+        check_addresses(host, addresses, self._allow_private)
         for rest in range(len(addresses), 0, -1):
-            seconds = left(timeout)
+            seconds = get_seconds_left(timeout)
             try:
                 stream = self._tcp.connect_tcp(
                     addresses[-rest],
@@ -296,29 +308,30 @@ class GuardedBackend(httpcore.NetworkBackend):
         self,
         path: str,
         timeout: float | None = None,
-        socket_options: Iterable[Option] | None = None,
+        socket_options: Iterable[SocketOption] | None = None,
     ) -> httpcore.NetworkStream:
-        """Always refused: FetchError (blocked_address)."""
+        """Raise FetchError (blocked_address): Unix sockets are always refused."""
         raise FetchError("blocked_address", "a socket of this machine is never connected to")
 
 
-def _resolved(resolve: Resolve, host: str, port: int, until: float | None) -> list[str]:
-    """The addresses, waited for no longer than `until`: the system's resolver has no timeout."""
+def _resolve_in_time(resolve: ResolveHost, host: str, port: int, until: float | None) -> list[str]:
+    """Return the addresses, waited for no longer than `until`: the system's resolver has no
+    timeout."""
     try:
         return [str(ip_address(host))]
     except ValueError:
         pass
     answer: Future[list[str]] = Future()
 
-    def ask() -> None:
+    def resolve_host() -> None:
         try:
             answer.set_result(list(resolve(host, port)))
         except Exception as error:  # handed over and raised by the one who waits
             answer.set_exception(error)
 
-    threading.Thread(target=ask, name=f"resolve {host}", daemon=True).start()
+    threading.Thread(target=resolve_host, name=f"resolve {host}", daemon=True).start()
     try:
-        return answer.result(left(until))
+        return answer.result(get_seconds_left(until))
     except TimeoutError:
         raise FetchError("timed_out", f"the name {host} was not resolved in time") from None
     except (OSError, UnicodeError) as error:
@@ -327,21 +340,25 @@ def _resolved(resolve: Resolve, host: str, port: int, until: float | None) -> li
 
 
 class TimedStream(httpcore.NetworkStream):
-    """A stream whose every wait ends at the moment that it is given, whatever came before it."""
+    """Network stream on which every wait ends at a given moment, however much has arrived by
+    then."""
 
     def __init__(self, stream: httpcore.NetworkStream) -> None:
         self._stream = stream
         self._ended = False
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        """What has come, at most max_bytes; nothing where the other side has ended."""
-        data = self._stream.read(max_bytes, left(timeout))
+        """Wait for bytes until the moment `timeout`, and return at most `max_bytes` of them.
+
+        Empty if the other side has closed the connection.
+        """
+        data = self._stream.read(max_bytes, get_seconds_left(timeout))
         self._ended = not data
         return data
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        """Sends all of it."""
-        self._stream.write(buffer, left(timeout))
+        """Send all bytes of the buffer, until the moment `timeout`."""
+        self._stream.write(buffer, get_seconds_left(timeout))
 
     def start_tls(
         self,
@@ -349,15 +366,20 @@ class TimedStream(httpcore.NetworkStream):
         server_hostname: str | None = None,
         timeout: float | None = None,
     ) -> httpcore.NetworkStream:
-        """The same connection, encrypted. Raises FetchError (tls_failed)."""
+        """Return the connection encrypted, with TLS begun by the moment `timeout`.
+
+        Raises FetchError (tls_failed).
+        """
         try:
-            return TimedStream(self._stream.start_tls(ssl_context, server_hostname, left(timeout)))
+            return TimedStream(
+                self._stream.start_tls(ssl_context, server_hostname, get_seconds_left(timeout))
+            )
         except httpcore.ConnectError as error:
             detail = f"no trusted TLS connection to {server_hostname}: {error}"
             raise FetchError("tls_failed", detail) from None
 
     def close(self) -> None:
-        """Ends the connection, and the wait of any thread that reads from it."""
+        """Close the connection and end the wait of any thread that reads from it."""
         raw = self._stream.get_extra_info("socket")
         if isinstance(raw, socket.socket):
             with contextlib.suppress(OSError):  # it may have ended already
@@ -366,5 +388,33 @@ class TimedStream(httpcore.NetworkStream):
         self._stream.close()
 
     def get_extra_info(self, info: str) -> Any:
-        """As httpcore has it, and "ended": whether the other side has closed."""
+        """Return information as httpcore names it; "ended" is whether the other side has closed."""
         return self._ended if info == "ended" else self._stream.get_extra_info(info)
+
+
+FETCH_OUTCOMES = {
+    "invalid_url": "the address cannot be read, is too long, or holds a user name or password",
+    "unsupported_scheme": "the address is neither http nor https",
+    "blocked_address": "the host, or one of its addresses, is not on the public internet",
+    "unresolved": "the host has no address",
+    "refused": "no connection could be made",
+    "tls_failed": "the server's certificate or its TLS is not in order",
+    "timed_out": "the time for this page, or for all pages together, was up",
+    "robots": "the site's robots.txt forbids this address, or could not be had",
+    "too_many_redirects": "the server redirects in a circle or too often",
+    "too_large": "the body, after decompression, or the headers pass the limit",
+    "truncated": "the server ended the connection before its answer was complete",
+    "malformed": "the answer breaks the rules of HTTP or of its own compression",
+    "unsupported_type": "the server declares something that holds no text, such as a video",
+}
+"""What each outcome means. Besides these: `http_<status>` for an answer that is not a page
+(http_404, http_503, ...), and the outcomes of `rookery.browse.page_reader.read_page`."""
+
+
+class FetchError(Exception):
+    """Failure of one request: `outcome` is a key of FETCH_OUTCOMES or `http_<status>`."""
+
+    def __init__(self, outcome: str, detail: str) -> None:
+        super().__init__(f"{outcome}: {detail}")
+        self.outcome = outcome
+        self.detail = detail

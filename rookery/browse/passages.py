@@ -1,4 +1,4 @@
-"""A page cut into passages: spans of a few sentences that a search can find and a quote lies in."""
+"""Cut a page into passages: spans of a few sentences for searching and quoting."""
 
 import bisect
 import re
@@ -25,7 +25,7 @@ class Passage(msgspec.Struct, frozen=True):
 
 
 class PassageSizes(msgspec.Struct, frozen=True):
-    """Characters of a passage."""
+    """Limits on the size of a passage, in characters."""
 
     short: int = 200
     """blocks shorter than this are joined with the next ones"""
@@ -35,9 +35,9 @@ class PassageSizes(msgspec.Struct, frozen=True):
     """blocks outside the article that are shorter than this are navigation, and are left out"""
 
 
-LINKED_ARTICLE = 0.9
+MOST_LINKED_IN_ARTICLE = 0.9
 """share of a passage of the article that is links where it is a list of links and no prose"""
-LINKED_REST = 0.5
+MOST_LINKED_ELSEWHERE = 0.5
 """the same outside the article"""
 _NOTICE = re.compile(
     r"©|\(c\) ?(?:19|20)\d\d|\bcopyright (?:by |\(c\) ?)?(?:19|20)\d\d|\ball rights reserved\b"
@@ -52,11 +52,13 @@ _NOTICE = re.compile(
 """of copyright lines, cookie banners and adverts whose markup does not tell them from prose"""
 
 
-def passages(page: Page, sizes: PassageSizes = PassageSizes()) -> list[Passage]:
-    """The passages of a page, in order, article first.
+def cut_passages(page: Page, sizes: PassageSizes = PassageSizes()) -> list[Passage]:
+    """Return the passages of a page, in order, article first.
 
-    Hidden text is in none of them, nor what nobody would quote: furniture, lists of links and,
-    outside the article, what reads like a copyright line, a cookie banner or an advert.
+    Short neighbouring blocks below the same headings are joined, long ones cut between sentences.
+    Hidden text and headings are in no passage, nor what nobody would quote: furniture, lists of
+    links and, outside the article, short blocks and what reads like a copyright line, a cookie
+    banner or an advert.
     """
     shown = [block for block in page.blocks if not (block.hidden or block.furniture)]
     article = [block for block in shown if block.article]
@@ -66,9 +68,10 @@ def passages(page: Page, sizes: PassageSizes = PassageSizes()) -> list[Passage]:
     return [
         Passage(start, end, context, kind)
         for kind, blocks in ((True, article), (False, rest))
-        for joined, context in _joined(page, blocks, sizes)
-        for start, end in _cut(page.text, joined, sizes)
-        if _linked(page, start, end) < (LINKED_ARTICLE if kind else LINKED_REST)
+        for joined, context in _join_blocks(page, blocks, sizes)
+        for start, end in _cut_span(page.text, joined, sizes)
+        if _linked_share(page, start, end)
+        < (MOST_LINKED_IN_ARTICLE if kind else MOST_LINKED_ELSEWHERE)
     ]
 
 
@@ -77,27 +80,28 @@ def _is_prose(page: Page, block: Block, sizes: PassageSizes) -> bool:
     return (
         block.end - block.start >= sizes.prose
         and not _NOTICE.search(page.text[block.start : block.end])
-        and _linked(page, block.start, block.end) < LINKED_REST
+        and _linked_share(page, block.start, block.end) < MOST_LINKED_ELSEWHERE
     )
 
 
-def _linked(page: Page, start: int, end: int) -> float:
-    """The share of the characters of text[start:end], white space left out, that are links."""
+def _linked_share(page: Page, start: int, end: int) -> float:
+    """Return the share of the characters of text[start:end], white space left out, that are
+    links."""
     first = bisect.bisect_right(page.links, start, key=lambda link: link.start)
     linked, at = 0, start
     for link in page.links[max(0, first - 1) :]:
         if link.start >= end:
             break
-        linked += _written(page.text[max(at, link.start) : min(end, link.end)])
+        linked += _count_written(page.text[max(at, link.start) : min(end, link.end)])
         at = max(at, link.end)
-    return linked / max(1, _written(page.text[start:end]))
+    return linked / max(1, _count_written(page.text[start:end]))
 
 
-def _written(text: str) -> int:
+def _count_written(text: str) -> int:
     return len("".join(text.split()))
 
 
-def _joined(
+def _join_blocks(
     page: Page, blocks: list[Block], sizes: PassageSizes
 ) -> Iterator[tuple[tuple[int, int], str]]:
     """Spans of neighbouring blocks, short ones joined, never across a heading."""
@@ -106,33 +110,33 @@ def _joined(
     for block in blocks:
         if block.kind == "heading":
             if start >= 0:
-                yield (start, end), _context(headings)
+                yield (start, end), _join_headings(headings)
                 start = -1
-            _open(headings, page, block)
+            _push_heading(headings, page, block)
             continue
         if start >= 0 and (end - start >= sizes.short or block.start - end > sizes.short):
-            yield (start, end), _context(headings)
+            yield (start, end), _join_headings(headings)
             start = -1
         start, end = (block.start if start < 0 else start), block.end
     if start >= 0:
-        yield (start, end), _context(headings)
+        yield (start, end), _join_headings(headings)
 
 
-def _open(headings: list[tuple[int, str]], page: Page, heading: Block) -> None:
+def _push_heading(headings: list[tuple[int, str]], page: Page, heading: Block) -> None:
     """Close the headings that this one ends, and add it."""
     while headings and headings[-1][0] >= heading.level:
         headings.pop()
     headings.append((heading.level, page.text[heading.start : heading.end]))
 
 
-def _context(headings: list[tuple[int, str]]) -> str:
+def _join_headings(headings: list[tuple[int, str]]) -> str:
     return " > ".join(text for _, text in headings)
 
 
-def _cut(text: str, span: tuple[int, int], sizes: PassageSizes) -> Iterator[tuple[int, int]]:
+def _cut_span(text: str, span: tuple[int, int], sizes: PassageSizes) -> Iterator[tuple[int, int]]:
     start, end = span
     while end - start > sizes.long:
-        stops = _in_block(text, start, start + sizes.long, by_line=False)[:-1]
+        stops = _sentences_in_block(text, start, start + sizes.long, by_line=False)[:-1]
         at = stops[-1][1] if stops else start + sizes.long
         yield start, at
         start = at
@@ -140,25 +144,25 @@ def _cut(text: str, span: tuple[int, int], sizes: PassageSizes) -> Iterator[tupl
         yield start, end
 
 
-def headings_above(page: Page, at: int) -> str:
-    """The headings that text[at] stands under, outermost first."""
+def get_headings_above(page: Page, at: int) -> str:
+    """Return the headings that text[at] stands under, outermost first, joined by ` > `."""
     open_headings: list[tuple[int, str]] = []
     for block in page.blocks:
         if block.start >= at:
             break
         if block.kind == "heading":
-            _open(open_headings, page, block)
-    return _context(open_headings)
+            _push_heading(open_headings, page, block)
+    return _join_headings(open_headings)
 
 
-def sentences(page: Page, start: int, end: int) -> list[tuple[int, int]]:
-    """The spans of the sentences in page.text[start:end].
+def find_sentences(page: Page, start: int, end: int) -> list[tuple[int, int]]:
+    """Return the spans of the sentences in page.text[start:end], cut off at these two offsets.
 
-    A row of a table and a line of code count as one; no other crosses a block. Headings,
-    captions and hidden text hold none.
+    A row of a table and a line of code count as one; no other crosses a block. Headings, captions
+    and hidden text hold none.
     """
     if not page.blocks:
-        return _in_block(page.text, start, end, by_line=False)
+        return _sentences_in_block(page.text, start, end, by_line=False)
     first = max(0, bisect.bisect(page.blocks, start, key=lambda block: block.start) - 1)
     spans: list[tuple[int, int]] = []
     for block in page.blocks[first:]:
@@ -168,7 +172,7 @@ def sentences(page: Page, start: int, end: int) -> list[tuple[int, int]]:
         if low >= high or block.kind in ("heading", "caption") or block.hidden:
             continue
         if block.kind != "cell":
-            spans += _in_block(page.text, low, high, by_line=block.kind == "code")
+            spans += _sentences_in_block(page.text, low, high, by_line=block.kind == "code")
         elif spans and page.text[spans[-1][1] : low] == CELL_BORDER:
             spans[-1] = (spans[-1][0], high)
         else:
@@ -176,7 +180,7 @@ def sentences(page: Page, start: int, end: int) -> list[tuple[int, int]]:
     return spans
 
 
-def _in_block(text: str, start: int, end: int, by_line: bool) -> list[tuple[int, int]]:
+def _sentences_in_block(text: str, start: int, end: int, by_line: bool) -> list[tuple[int, int]]:
     piece = text[start:end]
     pieces = piece.split("\n") if by_line else sentencex.segment("en", piece.replace("\n", " "))
     spans = []

@@ -1,1 +1,1 @@
-"""Quotes: found, ranked and verified, always as slices of stored pages."""
+"""Quotes, ranked passages and citations; every quote is a slice of a stored page."""

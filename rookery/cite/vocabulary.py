@@ -1,8 +1,6 @@
-"""The bytes that each token of a model's vocabulary stands for.
+"""Bytes that each token of a model's vocabulary stands for, read from tokenizer.json.
 
-It reads tokenizer.json files of two kinds, byte-level BPE (GPT-2, Llama 3, Qwen) and SentencePiece
-(Llama 2, Mistral, Gemma), and knows nothing of how text is cut into tokens, nor of what is written
-with them.
+Reads byte-level BPE (GPT-2, Llama 3, Qwen) and SentencePiece (Llama 2, Mistral, Gemma).
 """
 
 from __future__ import annotations
@@ -16,13 +14,14 @@ import msgspec
 
 
 class Vocabulary(msgspec.Struct, frozen=True):
-    """What a model can say: `tokens[id]` in bytes, None where a token is no part of any text."""
+    """Vocabulary of a model: `tokens[id]` is the token's bytes, None where it is not part of any
+    text."""
 
     tokens: tuple[bytes | None, ...]
     end: int
-    """the token that ends an answer"""
+    """id of the token that ends an answer"""
     width: int
-    """of the model's logits; ids from len(tokens) on are padding, and never allowed"""
+    """number of the model's logits; ids from len(tokens) on are padding and never allowed"""
 
     def __post_init__(self) -> None:
         if not 0 <= self.end < len(self.tokens) <= self.width:
@@ -33,77 +32,78 @@ class Vocabulary(msgspec.Struct, frozen=True):
         if self.tokens[self.end] is not None:
             raise ValueError(f"token {self.end} is text ({self.tokens[self.end]!r}), not an end")
 
-    def spelt(self, ids: Iterable[int]) -> bytes:
-        """The text of these tokens, in UTF-8; the end token is no text."""
+    def decode(self, ids: Iterable[int]) -> bytes:
+        """Return the text of these tokens as UTF-8 bytes; those that are no text are empty."""
         return b"".join(self.tokens[number] or b"" for number in ids)
 
 
 def read_vocabulary(tokenizer: Path | str, end: str | int, width: int | None = None) -> Vocabulary:
-    """The vocabulary of a tokenizer.json: its path, or its content.
+    """Read the vocabulary of a tokenizer.json, given as its path or its content.
 
-    `end` is the token that ends an answer (`<|endoftext|>`, `</s>`), or its id; `width` is how
-    many logits the model gives, where it gives more than it has tokens. Special and added tokens
-    are no text: only ordinary tokens may spell what they look like. Raises ValueError where this
-    is not a tokenizer that spells text byte by byte.
+    `end` is the token that ends an answer (`<|endoftext|>`, `</s>`), or its id. `width` is the
+    number of logits, where the model has more logits than tokens. Special and added tokens count as
+    no text: only ordinary tokens may spell what they look like. Raises ValueError if this is not a
+    tokenizer that spells text byte by byte.
     """
-    file = _read(tokenizer)
-    numbers = _numbers(file.model.vocab)
+    file = _read_tokenizer(tokenizer)
+    numbers = _number_tokens(file.model.vocab)
     added = {token.content: token.id for token in file.added_tokens}
     known = numbers | added
     last = known.get(end) if isinstance(end, str) else end
     if last is None:
         raise ValueError(f"the tokenizer has no token {end!r}: name the one that ends an answer")
-    spell = _spelling(file)
+    spell = _choose_decoder(file)
     tokens: list[bytes | None] = [None] * (max(known.values(), default=-1) + 1)
     for token, number in numbers.items():
         tokens[number] = spell(token)
-    for number in (*added.values(), *_unknown(file.model, numbers)):
+    for number in (*added.values(), *_find_unknown_ids(file.model, numbers)):
         tokens[number] = None
     return Vocabulary(tuple(tokens), last, len(tokens) if width is None else width)
 
 
-class _Added(msgspec.Struct, frozen=True):
+class _AddedToken(msgspec.Struct, frozen=True):
     id: int
     content: str
 
 
-class _Model(msgspec.Struct, frozen=True):
+class _TokenizerModel(msgspec.Struct, frozen=True):
     vocab: dict[str, int] | list[tuple[str, float]]
     byte_fallback: bool = False
     unk_token: str | None = None
     unk_id: int | None = None
 
 
-class _File(msgspec.Struct, frozen=True):
-    model: _Model
-    added_tokens: list[_Added] = []
+class _TokenizerFile(msgspec.Struct, frozen=True):
+    model: _TokenizerModel
+    added_tokens: list[_AddedToken] = []
     decoder: dict[str, Any] | None = None
 
 
-def _read(tokenizer: Path | str) -> _File:
+def _read_tokenizer(tokenizer: Path | str) -> _TokenizerFile:
     try:
         content = tokenizer.read_bytes() if isinstance(tokenizer, Path) else tokenizer
-        return msgspec.json.decode(content, type=_File)
+        return msgspec.json.decode(content, type=_TokenizerFile)
     except (msgspec.DecodeError, OSError) as error:
         raise ValueError(f"this is not a tokenizer.json: {error}") from error
 
 
-def _numbers(vocab: dict[str, int] | list[tuple[str, float]]) -> dict[str, int]:
+def _number_tokens(vocab: dict[str, int] | list[tuple[str, float]]) -> dict[str, int]:
     if isinstance(vocab, dict):
         return vocab
     return {token: number for number, (token, _) in enumerate(vocab)}
 
 
-def _unknown(model: _Model, numbers: dict[str, int]) -> Iterator[int]:
-    """The token that stands for whatever could not be spelt."""
+def _find_unknown_ids(model: _TokenizerModel, numbers: dict[str, int]) -> Iterator[int]:
+    """Yield the id of the token that stands for unknown text, if there is one."""
     if model.unk_token in numbers:
         yield numbers[model.unk_token]
     if model.unk_id is not None:
         yield model.unk_id
 
 
-class _ByteLevel(msgspec.Struct, frozen=True):
-    """Each byte is written as one letter: itself where it can be seen, else one from 256 on."""
+class _ByteLevelDecoder(msgspec.Struct, frozen=True):
+    """Decoder of byte-level BPE: each byte is one letter, itself if visible, else one from U+0100
+    on."""
 
     letters: dict[int, int]
 
@@ -114,8 +114,8 @@ class _ByteLevel(msgspec.Struct, frozen=True):
             return None
 
 
-class _SentencePiece(msgspec.Struct, frozen=True):
-    """A blank is written as another letter, and a byte that is in no token as `<0x0A>`."""
+class _SentencePieceDecoder(msgspec.Struct, frozen=True):
+    """Decoder of SentencePiece: a blank is another letter, and a byte in no token is `<0x0A>`."""
 
     blank: str
     byte_fallback: bool
@@ -126,26 +126,29 @@ class _SentencePiece(msgspec.Struct, frozen=True):
         return token.replace(self.blank, " ").encode()
 
 
-def _spelling(file: _File) -> _ByteLevel | _SentencePiece:
-    """How this tokenizer writes bytes, judged by its decoder."""
-    for step in _steps(file.decoder):
+def _choose_decoder(file: _TokenizerFile) -> _ByteLevelDecoder | _SentencePieceDecoder:
+    """Return the decoder of this tokenizer's tokens, chosen by its `decoder` entry.
+
+    Raises ValueError for a tokenizer that does not spell text byte by byte.
+    """
+    for step in _flatten_decoders(file.decoder):
         if step["type"] == "ByteLevel":
             seen = {*range(33, 127), *range(161, 173), *range(174, 256)}
             unseen = [byte for byte in range(256) if byte not in seen]
-            return _ByteLevel({256 + n: byte for n, byte in enumerate(unseen)})
+            return _ByteLevelDecoder({256 + n: byte for n, byte in enumerate(unseen)})
         if step["type"] == "Metaspace":
-            return _SentencePiece(step.get("replacement", "▁"), file.model.byte_fallback)
+            return _SentencePieceDecoder(step.get("replacement", "▁"), file.model.byte_fallback)
         blank = step.get("pattern", {}).get("String")
         if step["type"] == "Replace" and step["content"] == " " and blank:
-            return _SentencePiece(blank, file.model.byte_fallback)
+            return _SentencePieceDecoder(blank, file.model.byte_fallback)
     raise ValueError(
         "this tokenizer does not spell text byte by byte: use byte-level BPE (as GPT-2 and Llama 3 "
         "do) or SentencePiece with byte fallback (as Llama 2, Mistral and Gemma do)"
     )
 
 
-def _steps(decoder: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
+def _flatten_decoders(decoder: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
     if decoder is not None:
         yield decoder
         for step in decoder.get("decoders", ()):
-            yield from _steps(step)
+            yield from _flatten_decoders(step)

@@ -1,1 +1,1 @@
-"""Answers: gathered, written, chosen among, and declined."""
+"""Answers: retrieval of passages, methods and models that write, choice of the best, declining."""

@@ -1,7 +1,4 @@
-"""Many questions answered into one file, a line each, in order, and resumed where it stopped.
-
-How a question is answered is a function, passed in by name so that every process can make its own.
-"""
+"""Batch answering: many questions into a file of JSON lines, in parallel, resumable."""
 
 import os
 import signal
@@ -21,74 +18,74 @@ import msgspec
 
 from rookery.records import Question
 
-Answering = Callable[[Question], str]
-"""a question to its line of JSON, without the line break"""
-_AHEAD = 16
-"""questions a process that are under way or wait to be written"""
+JsonLineAnswerer = Callable[[Question], str]
+"""answers a question as one line of JSON, without the line break"""
+_QUEUED_PER_WORKER = 16
+"""questions per worker that are submitted ahead of the next line to be written"""
 WORKER_DIED = (
-    "a process that answers ended, perhaps for want of memory; what was answered is kept: "
+    "a worker process died, perhaps for lack of memory; what was answered is kept: "
     "run the same command again"
 )
-_answering: list[Answering] = []
-"""of a worker process: set once, when it starts"""
+_worker_answerer: list[JsonLineAnswerer] = []
+"""the function of a worker process, set once when it starts"""
 
 
 def answer_all(
     questions: Sequence[Question],
     out: Path,
-    make: Callable[[], Answering],
+    make: Callable[[], JsonLineAnswerer],
     workers: int,
     progress: Callable[[int], None] = lambda done: None,
     threads: bool = False,
 ) -> int:
-    """Writes one line a question to `out`; gives how many were there already.
+    """Append one line per question to `out`, in order; return how many it had already.
 
-    `make` is called once in each of so many processes, and must be picklable; or once for all
-    `threads`, which suit an answering that waits for others. A line is written whole or, after
-    a kill, cut off; the next run removes a cut line and goes on behind it. Raises ValueError where
-    `out` holds the answers to other questions, and OSError where it cannot be written or a process
-    died.
+    `make` returns the function that answers. It must be picklable and is called once in each of
+    `workers` processes; with `threads` it is called once and its function shared by threads, which
+    suits answers that wait for a server. `progress` gets the number of lines done. A killed run may
+    leave a truncated last line, which the next run removes. Raises ValueError where `out` has the
+    answers to other questions, and OSError where it cannot be written or a worker died.
     """
-    done = resume(out, questions)
+    done = resume_output(out, questions)
     progress(done)
     each = answer_each(questions[done:], make, workers, threads)
     with closing(each), out.open("ab", buffering=0) as lines:
         for number, line in enumerate(each, done + 1):
-            with _naming(out):
-                _write(lines, line.encode() + b"\n")
+            with _name_file_in_errors(out):
+                _write_whole(lines, line.encode() + b"\n")
             progress(number)
     return done
 
 
-def _write(lines: FileIO, data: bytes) -> None:
-    """All of it: a disk that fills takes a part first, and says so at the next attempt."""
+def _write_whole(lines: FileIO, data: bytes) -> None:
+    """Write all of the data: a full disk first accepts a part, and raises at the next attempt."""
     while data:
         data = data[lines.write(data) :]
 
 
 @contextmanager
-def _naming(out: Path) -> Iterator[None]:
-    """The system does not say which file it could not write."""
+def _name_file_in_errors(out: Path) -> Iterator[None]:
+    """Add the file's name to an OSError: the system leaves it out where a write fails."""
     try:
         yield
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(out)) from error
 
 
-def resume(out: Path, questions: Sequence[Question]) -> int:
-    """Count the questions that `out` answers already, and remove a line cut off at its end.
+def resume_output(out: Path, questions: Sequence[Question]) -> int:
+    """Count the questions that `out` answers already, and remove a truncated last line.
 
-    A line answers a question that is the same in all its fields: text, pages and gold answers,
-    and not only the id. Raises ValueError where a line answers another.
+    A line answers a question if all fields of both are equal: text, pages and gold answers, not
+    only the id. Raises ValueError where a line answers another question.
     """
     if not out.is_file():
         return 0  # nothing yet, or a device or pipe, which cannot be resumed
     whole = done = 0
     with out.open("rb+") as lines:
         for line in lines:
-            if not line.endswith(b"\n") and _BEGINNING.startswith(line[: len(_BEGINNING)]):
+            if not line.endswith(b"\n") and _LINE_START.startswith(line[: len(_LINE_START)]):
                 break
-            if done == len(questions) or not _answers(line, questions[done]):
+            if done == len(questions) or not _answers_question(line, questions[done]):
                 raise ValueError(
                     f"{out}, line {done + 1} does not answer the question of that line as it is "
                     "now: name another --out, or delete this one (rookery ask --force does)"
@@ -99,38 +96,49 @@ def resume(out: Path, questions: Sequence[Question]) -> int:
     return done
 
 
-_BEGINNING = b'{"question":'
-"""of every line that is written; a last line that begins otherwise was not cut off, but is other
-people's text and is left alone"""
+_LINE_START = b'{"question":'
+"""beginning of every line that is written; a last line that begins otherwise is somebody else's
+text and is not removed"""
 
 
-class _Answered(msgspec.Struct):
+class _AnswerLine(msgspec.Struct):
     question: Question
 
 
-def _answers(line: bytes, question: Question) -> bool:
+def _answers_question(line: bytes, question: Question) -> bool:
     try:
-        return msgspec.json.decode(line, type=_Answered).question == question
+        return msgspec.json.decode(line, type=_AnswerLine).question == question
     except (msgspec.MsgspecError, ValueError):
         return False
 
 
 def answer_each(
     questions: Sequence[Question],
-    make: Callable[[], Answering],
+    make: Callable[[], JsonLineAnswerer],
     workers: int,
     threads: bool = False,
 ) -> Generator[str, None, None]:
-    """The line of each question in order, made as `answer_all` says. Closing it ends the work."""
+    """Yield the line of JSON that answers each question, in the order of the questions.
+
+    `make` returns the function that answers. It must be picklable and is called once in each of
+    `workers` processes; with `threads` it is called once and its function shared by threads. With
+    fewer than two workers or questions, everything runs in the calling thread. Closing the
+    generator kills the processes. Raises ChildProcessError where a worker process died, and
+    whatever the function raises.
+    """
     if workers < 2 or len(questions) < 2:
         answering = make()
         yield from (answering(question) for question in questions)
         return
-    started = _StartedProcesses()
-    pool: Executor = ThreadPoolExecutor(workers) if threads else _processes(make, workers, started)
-    answer = make() if threads else _answer
+    started = _TrackedContext()
+    pool: Executor = (
+        ThreadPoolExecutor(workers)
+        if threads
+        else ProcessPoolExecutor(workers, started, initializer=_start_worker, initargs=(make,))
+    )
+    answer = make() if threads else _answer_in_worker
     waiting = iter(questions)
-    under_way = [pool.submit(answer, q) for q in islice(waiting, workers * _AHEAD)]
+    under_way = [pool.submit(answer, q) for q in islice(waiting, workers * _QUEUED_PER_WORKER)]
     try:
         while under_way:
             yield under_way.pop(0).result()
@@ -141,51 +149,45 @@ def answer_each(
     except BaseException:
         pool.shutdown(wait=False, cancel_futures=True)
         for worker in started.processes:
-            worker.kill()  # it may be waiting for a slow server, and nobody for its answer
+            worker.kill()  # it may wait long for a slow server, and its answer is not wanted
         for worker in started.processes:
             worker.join()
         raise
 
 
-class _StartedProcesses(SpawnContext):
-    """Start processes anew, and keep them, so that a pool's own can be ended and no others."""
+class _TrackedContext(SpawnContext):
+    """A spawn context that keeps its processes, so that a pool's own ones can be killed."""
 
     def __init__(self) -> None:
         super().__init__()
         self.processes: list[SpawnProcess] = []
 
-    # A class in SpawnContext, which a pool calls like this method.
+    # SpawnContext has a class of this name, which a pool calls as it will call this method.
     def Process(self, *given: Any, **named: Any) -> SpawnProcess:  # type: ignore[override]  # noqa: N802
-        """Make a process and keep it."""
+        """Create a process and keep it."""
         self.processes.append(SpawnProcess(*given, **named))
         return self.processes[-1]
 
 
-def _processes(
-    make: Callable[[], Answering], processes: int, started: _StartedProcesses
-) -> Executor:
-    return ProcessPoolExecutor(processes, started, initializer=_start, initargs=(make,))
-
-
-def _start(make: Callable[[], Answering]) -> None:
-    # Ctrl-C reaches every process of a terminal; the parent answers it and ends its workers.
+def _start_worker(make: Callable[[], JsonLineAnswerer]) -> None:
+    # Ctrl-C reaches every process of a terminal; the parent handles it and ends its workers.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
-    Thread(target=_leave_with_parent, daemon=True).start()
-    _answering[:] = [make()]
+    Thread(target=_exit_with_parent, daemon=True).start()
+    _worker_answerer[:] = [make()]
 
 
-def _leave_with_parent() -> None:
-    """A killed parent cannot tell its workers to stop, and they would wait for work for ever."""
+def _exit_with_parent() -> None:
+    """Exit when the parent process ends: a killed parent cannot stop its waiting workers."""
     if (parent := parent_process()) is not None:
         parent.join()
         os._exit(1)
 
 
-def _answer(question: Question) -> str:
-    return _answering[0](question)
+def _answer_in_worker(question: Question) -> str:
+    return _worker_answerer[0](question)
 
 
-def cores() -> int:
-    """The processors that this process may use."""
+def count_cores() -> int:
+    """Count the processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,148 +1,181 @@
-"""The extractive answer: the best sentences of what was gathered, each resting on its own quote.
+"""Extractive answers: the best sentences of the retrieved passages, each with its own quote.
 
-No model, no key, no network of its own. It declines where no sentence stands out.
+No language model is used. The answer is declined where no sentence scores well above the others.
 """
 
 import math
+import re
 from bisect import bisect
 from collections.abc import Sequence
 
 import msgspec
 
-from rookery.browse.words import question_terms, terms
-from rookery.cite.cues import denies, expected, held, is_yes_or_no
-from rookery.cite.elision import is_too_short
-from rookery.cite.rank import Observer, RankWeights, Sentence, Similarity, best_sentences, rank
-from rookery.cite.verify import TextVerdict
-from rookery.draft.gather import Gathered, GatherLimits, gather
+from rookery.browse.search_terms import get_question_terms, split_terms
+from rookery.cite.answer_types import (
+    contains_negation,
+    detect_answer_type,
+    extract_answer_terms,
+    is_yes_no_question,
+)
+from rookery.cite.passage_ranking import (
+    RankingObserver,
+    RankWeights,
+    ScoredSentence,
+    Similarity,
+    rank_passages,
+    sort_sentences,
+)
+from rookery.cite.verification import TextVerdict, is_quote_too_short
+from rookery.draft.retrieval import RetrievalLimits, RetrievedPassages, gather_passages
 from rookery.records import Answer, Claim, Episode, Library, Page, Question, Quote
 
-NOTHING_FOUND = "Nothing that was read answers this."
+NOTHING_FOUND = "No passage was found."
+NOTHING_REACHED = "No passage reached {:g}; the closest are below."
+_DECLINED = re.compile(
+    r"No passage (was found|reached [\d.e-]+; the closest are below)\."
+    r"|Nothing that was read answers this\."  # written before version 0.2
+)
 
-LEADERS = 12
-"""the best sentences, which are compared for what other pages say too"""
+COMPARED_SENTENCES = 12
+"""number of the best sentences that are compared with those of other pages"""
 SETTLED_BY_TWO = ("date", "number", "name")
-"""what is asked for, where two pages that say the same are all the answer there is"""
-AGREE = 0.5
-"""share of what two pages' sentences add that they have in common when they say the same"""
+"""answer types for which two pages that agree make a complete answer"""
+MIN_AGREEMENT = 0.5
+"""minimum share of their added words (Jaccard) that agreeing sentences of two pages have in
+common"""
 
 
 class ExtractSettings(msgspec.Struct, frozen=True):
-    """How the extractive answer chooses, and when it declines."""
+    """Settings of the extractive answer: choice of sentences, and declining."""
 
     quotes: int = 3
-    """at most, in one answer"""
+    """maximum number of quotes in an answer"""
     decline: float = 0.2
-    """an answer less likely than this to be right is declined"""
+    """probability of being right below which an answer is declined"""
     overlap: float = 0.6
-    """two sentences that share this much of their words say the same"""
+    """share of common words from which two sentences are repetitions of each other"""
     fall: float = 0.55
-    """a sentence that scores less than this share of the best one is not shown"""
+    """share of the best sentence's score below which a sentence is not shown"""
     support: float = 0.15
-    """what it is worth that other pages say the same"""
+    """weight in a sentence's score of other pages that say the same"""
     agreement: float = 0.5
-    """what it is worth that other pages say yes, or no, too where that is the question"""
+    """the same weight for yes-or-no questions, where other pages agree on yes or no"""
     elsewhere: float = 0.05
-    """what it is worth that a quote comes from a page not yet quoted"""
+    """bonus for a quote from a page that is not quoted yet"""
     longest: int = 600
-    """characters of a quote"""
-    limits: GatherLimits = GatherLimits()
+    """maximum characters of a quote"""
+    limits: RetrievalLimits = RetrievalLimits()
+    """limits of retrieval"""
     weights: RankWeights = RankWeights()
+    """weights of the ranking of passages and sentences"""
 
 
-class Confidence(msgspec.Struct, frozen=True):
-    """How likely the first quote is to hold the answer: a logistic curve over two signs.
+class ConfidenceModel(msgspec.Struct, frozen=True):
+    """Logistic regression of the probability that the first quote contains the answer.
 
     Fitted by bench/answers.py --fit on 1,000 questions, asked with and without their article.
     """
 
     passage: float = 1.87
+    """weight of the passage's score"""
     margin: float = 6.81
+    """weight of the first sentence's margin over the next ones"""
     offset: float = -3.84
+    """intercept"""
 
-    def of(self, evidence: "Evidence") -> float:
-        """The probability."""
+    def estimate_probability(self, evidence: "ExtractEvidence") -> float:
+        """Return the probability for this evidence, from 0 to 1."""
         signs = self.passage * evidence.passage + self.margin * evidence.margin
         return 1 / (1 + math.exp(-signs - self.offset))
 
 
-WITH_SIMILARITY = Confidence(1.59, 5.21, -3.75)
-"""where a model adds to the scores of sentences, so that they stand further apart"""
+CONFIDENCE_WITH_SIMILARITY = ConfidenceModel(1.59, 5.21, -3.75)
+"""coefficients for scores with a similarity model, which are further apart"""
 
 
-class Evidence(msgspec.Struct, frozen=True):
-    """The sentences that an answer is made of, and the signs of how good they are."""
+class ExtractEvidence(msgspec.Struct, frozen=True):
+    """The sentences of an answer, and the features of their quality."""
 
-    groups: tuple[tuple[Sentence, ...], ...]
-    """best first, each with those of other pages that say the same"""
+    groups: tuple[tuple[ScoredSentence, ...], ...]
+    """sentences by descending score, each followed by one of another page that supports it"""
     passage: float
-    """the score of the passage that the first sentence lies in"""
+    """score of the passage that contains the first sentence"""
     margin: float
-    """how far the first sentence stands above the mean of the next OTHERS"""
+    """score of the best sentence minus the mean score of the next MARGIN_SENTENCES"""
 
 
-OTHERS = 9
+MARGIN_SENTENCES = 9
+"""number of sentences that the best one is compared with"""
 
 
-def extract(
+def answer_by_extraction(
     question: Question,
     library: Library,
     similarity: Similarity | None = None,
     settings: ExtractSettings = ExtractSettings(),
-    observe: Observer = lambda ranked: None,
+    observe: RankingObserver = lambda ranked: None,
 ) -> Episode:
-    """Answer from a library with its own sentences; `observe` is told the ranked passages.
+    """Answer a question with sentences of a library's pages; `observe` gets the ranked passages.
 
-    The episode's stop is "end", "declined" (the best rejected quotes are in the answer) or
-    "no_evidence" (answer None: searching or opening failed, and the failures say why).
+    The episode's stop is "end", "declined" (the answer has the best rejected quotes) or
+    "no_evidence" (no answer: searching or opening failed, and the failures give the reasons).
     """
-    gathered = gather(question.text, library, settings.limits)
-    answer = answer_from(question.text, gathered, similarity, settings, observe)
+    gathered = gather_passages(question.text, library, settings.limits)
+    answer = compose_extract_answer(question.text, gathered, similarity, settings, observe)
     if not gathered.found and gathered.failures:
         return Episode(question, "extract", stop="no_evidence", failures=gathered.failures)
     stop = "declined" if answer.declined else "end"
     return Episode(question, "extract", answer=answer, stop=stop, failures=gathered.failures)
 
 
-def answer_from(
+def compose_extract_answer(
     question: str,
-    gathered: Gathered,
+    gathered: RetrievedPassages,
     similarity: Similarity | None = None,
     settings: ExtractSettings = ExtractSettings(),
-    observe: Observer = lambda ranked: None,
+    observe: RankingObserver = lambda ranked: None,
 ) -> Answer:
-    """The answer that these passages give, or a declined one with the best rejected quotes."""
-    evidence = weigh(question, gathered, similarity, settings, observe)
+    """Compose an answer of the best sentences of these passages.
+
+    It is declined, with the best rejected quotes, where its probability of being right is too low.
+    """
+    evidence = weigh_evidence(question, gathered, similarity, settings, observe)
     if evidence is None:
         return Answer(NOTHING_FOUND, declined=True)
-    likely = (WITH_SIMILARITY if similarity else Confidence()).of(evidence)
-    groups = [[_quote(sentence, settings.longest) for sentence in g] for g in evidence.groups]
+    likely = (CONFIDENCE_WITH_SIMILARITY if similarity else ConfidenceModel()).estimate_probability(
+        evidence
+    )
+    groups = [
+        [_quote_sentence(sentence, settings.longest) for sentence in g] for g in evidence.groups
+    ]
     if likely < settings.decline:
         quotes = tuple(quote for group in groups for quote in group)
-        return Answer(NOTHING_FOUND, quotes, declined=True, score=likely)
-    return _written(groups, likely)
+        said = NOTHING_REACHED.format(settings.decline)
+        return Answer(said, quotes, declined=True, score=likely)
+    return _render_groups(groups, likely)
 
 
 def find_altered_extract(answer: Answer) -> list[TextVerdict]:
-    """What of a saved answer's text `answer_from` did not write from its quotes and claims.
+    """List the parts of a saved answer's text that `compose_extract_answer` did not write.
 
-    It writes the first quote of each claim, white space evened out, with a space between, and a
-    declined answer says NOTHING_FOUND: all else was changed afterwards.
+    It writes the first quote of each claim with white space normalized, separated by spaces, and
+    one sentence for a declined answer: anything else was changed afterwards. Answers by the
+    evidence model keep the lines of their quotes, and an empty line between them.
     """
     if answer.declined:
-        if answer.text == NOTHING_FOUND and not answer.claims:
+        if _DECLINED.fullmatch(answer.text) and not answer.claims:
             return []
-        detail = f"a declined answer says “{NOTHING_FOUND}” and claims nothing"
+        detail = "a declined answer says that no passage reached the threshold, and claims nothing"
         return [TextVerdict(answer.text, "claim_differs", detail)]
     altered, done = [], 0
     for number, claim in enumerate(answer.claims, 1):
         said = answer.text[claim.start : claim.end]
         first = answer.quotes[claim.quotes[0]].text if claim.quotes else ""
-        if said != " ".join(first.split()) or not said:
+        if said not in (first, " ".join(first.split())) or not said:
             why = f"claim {number} says this, and its quote “{first}”"
             altered.append(TextVerdict(said, "claim_differs", why))
         between = answer.text[done : max(done, claim.start)]
-        if between != " " * (number > 1):
+        if between not in ((" ", "\n\n") if number > 1 else ("",)):
             why = f"claim {number} does not follow the one before it after a space"
             altered.append(TextVerdict(between, "claim_differs", why))
         done = max(done, claim.end)
@@ -152,38 +185,38 @@ def find_altered_extract(answer: Answer) -> list[TextVerdict]:
     return altered
 
 
-def weigh(
+def weigh_evidence(
     question: str,
-    gathered: Gathered,
+    gathered: RetrievedPassages,
     similarity: Similarity | None = None,
     settings: ExtractSettings = ExtractSettings(),
-    observe: Observer = lambda ranked: None,
-) -> Evidence | None:
-    """The best sentences of these passages; None where there is no sentence at all."""
-    ranked = rank(question, gathered.found, similarity, settings.weights)
+    observe: RankingObserver = lambda ranked: None,
+) -> ExtractEvidence | None:
+    """Rank the passages and choose the best sentences as evidence; None where there is none."""
+    ranked = rank_passages(question, gathered.found, similarity, settings.weights)
     observe(ranked)
-    every = _with_support(question, best_sentences(ranked), settings)
-    meaning = [each for each in every if _says_something(each, settings.longest)]
+    every = _add_support(question, sort_sentences(ranked), settings)
+    meaning = [each for each in every if _is_quotable(each, settings.longest)]
     if not meaning:
         return None
-    groups = tuple(map(tuple, _choose(question, meaning, settings)))
+    groups = tuple(map(tuple, _choose_groups(question, meaning, settings)))
     first = groups[0][0]
     passage = next(
         passage.hit.score
         for passage in ranked
         if passage.page is first.page and passage.hit.start <= first.start < passage.hit.end
     )
-    others = sum(sentence.score for sentence in every[1 : 1 + OTHERS]) / OTHERS
-    return Evidence(groups, passage, every[0].score - others)
+    others = sum(sentence.score for sentence in every[1 : 1 + MARGIN_SENTENCES]) / MARGIN_SENTENCES
+    return ExtractEvidence(groups, passage, every[0].score - others)
 
 
-def _with_support(
-    question: str, every: list[Sentence], settings: ExtractSettings
-) -> list[Sentence]:
-    """Best first again, after each has gained from other pages that say what it adds."""
-    leaders = every[:LEADERS]
-    added = [_added(question, sentence.text) for sentence in leaders]
-    weight = settings.agreement if is_yes_or_no(question) else settings.support
+def _add_support(
+    question: str, every: list[ScoredSentence], settings: ExtractSettings
+) -> list[ScoredSentence]:
+    """Raise the score of each leading sentence by the support of other pages, and sort again."""
+    leaders = every[:COMPARED_SENTENCES]
+    added = [_added_content(question, sentence.text) for sentence in leaders]
+    weight = settings.agreement if is_yes_no_question(question) else settings.support
     gained = []
     for sentence, words in zip(leaders, added, strict=True):
         others: dict[str, set[str]] = {}
@@ -194,46 +227,49 @@ def _with_support(
         votes = sum(word in theirs for theirs in others.values() for word in words)
         share = votes / max(1, len(words) * len(others))
         gained.append(msgspec.structs.replace(sentence, score=sentence.score + weight * share))
-    return sorted(gained, key=lambda s: -s.score) + every[LEADERS:]
+    return sorted(gained, key=lambda s: -s.score) + every[COMPARED_SENTENCES:]
 
 
-def _added(question: str, sentence: str) -> set[str]:
-    """What a sentence adds that another page may say too: its numbers where a number is asked
-    for, yes or no where that is the question, otherwise its words."""
-    if is_yes_or_no(question):
-        return {"no" if denies(sentence) else "yes"}
-    if (kind := expected(question)) in SETTLED_BY_TWO:
-        return held(sentence, kind, question)
-    return set(question_terms(sentence)).difference(question_terms(question))
+def _added_content(question: str, sentence: str) -> set[str]:
+    """Return the content of a sentence that another page may confirm.
 
-
-def _choose(
-    question: str, every: Sequence[Sentence], settings: ExtractSettings
-) -> list[list[Sentence]]:
-    """The best sentences, each with those of other pages that say the same.
-
-    Where two pages agree on the date, number or name that is asked for, nothing more is said:
-    pages that give another one are outvoted.
+    It is yes or no for a yes-or-no question, the numbers, dates or names where one is asked for,
+    else the words that are not in the question.
     """
-    kind = expected(question)
-    chosen: list[list[Sentence]] = []
+    if is_yes_no_question(question):
+        return {"no" if contains_negation(sentence) else "yes"}
+    if (kind := detect_answer_type(question)) in SETTLED_BY_TWO:
+        return extract_answer_terms(sentence, kind, question)
+    return set(get_question_terms(sentence)).difference(get_question_terms(question))
+
+
+def _choose_groups(
+    question: str, every: Sequence[ScoredSentence], settings: ExtractSettings
+) -> list[list[ScoredSentence]]:
+    """Choose sentences by score, each followed by one of another page that supports it.
+
+    Where two pages agree on the date, number or name that is asked for, no more are chosen: a page
+    that gives another one is outvoted.
+    """
+    kind = detect_answer_type(question)
+    chosen: list[list[ScoredSentence]] = []
     least = settings.fall * max(0.0, every[0].score)
     left = [every[0], *(s for s in every[1:] if s.score >= least)]
     while left and sum(map(len, chosen)) < settings.quotes:
         read = {group[0].page.digest for group in chosen}
         best = max(left, key=lambda s: s.score + settings.elsewhere * (s.page.digest not in read))
-        same = [s for s in left if s is not best and _repeats(s, best, settings.overlap)]
-        seconds = [s for s in same if _supports(question, s, best)][:1]
+        same = [s for s in left if s is not best and _repeats_sentence(s, best, settings.overlap)]
+        seconds = [s for s in same if _supports_sentence(question, s, best)][:1]
         room = settings.quotes - sum(map(len, chosen)) - 1
         chosen.append([best, *seconds[:room]])
-        taken = _quote(best, settings.longest)
-        left = [s for s in left if s not in same and not _overlaps(s, best.page, taken)]
+        taken = _quote_sentence(best, settings.longest)
+        left = [s for s in left if s not in same and not _overlaps_quote(s, best.page, taken)]
         if kind in SETTLED_BY_TWO and len(chosen[0]) > 1:
             break
     return chosen
 
 
-def _overlaps(sentence: Sentence, page: Page, quote: Quote) -> bool:
+def _overlaps_quote(sentence: ScoredSentence, page: Page, quote: Quote) -> bool:
     return (
         sentence.page.digest == page.digest
         and sentence.start < quote.end
@@ -241,42 +277,46 @@ def _overlaps(sentence: Sentence, page: Page, quote: Quote) -> bool:
     )
 
 
-def _repeats(sentence: Sentence, other: Sentence, overlap: float) -> bool:
-    ours, theirs = set(terms(sentence.text)), set(terms(other.text))
+def _repeats_sentence(sentence: ScoredSentence, other: ScoredSentence, overlap: float) -> bool:
+    ours, theirs = set(split_terms(sentence.text)), set(split_terms(other.text))
     return len(ours & theirs) >= overlap * min(len(ours), len(theirs))
 
 
-def _supports(question: str, sentence: Sentence, other: Sentence) -> bool:
-    """Whether another page's sentence gives the same date, number, ... as this one or, where none
-    is asked for, adds much the same to the question."""
+def _supports_sentence(question: str, sentence: ScoredSentence, other: ScoredSentence) -> bool:
+    """Return True if a sentence of another page gives the same answer as this one.
+
+    It is the same date, number or name where one is asked for, else much the same added words.
+    """
     if sentence.page.digest == other.page.digest:
         return False
-    if (kind := expected(question)) in SETTLED_BY_TWO:
-        return not held(sentence.text, kind, question).isdisjoint(held(other.text, kind, question))
-    asked = set(question_terms(question))
-    ours, theirs = (set(question_terms(s.text)) - asked for s in (sentence, other))
-    return bool(ours) and len(ours & theirs) >= AGREE * len(ours | theirs)
+    if (kind := detect_answer_type(question)) in SETTLED_BY_TWO:
+        return not extract_answer_terms(sentence.text, kind, question).isdisjoint(
+            extract_answer_terms(other.text, kind, question)
+        )
+    asked = set(get_question_terms(question))
+    ours, theirs = (set(get_question_terms(s.text)) - asked for s in (sentence, other))
+    return bool(ours) and len(ours & theirs) >= MIN_AGREEMENT * len(ours | theirs)
 
 
-def _says_something(sentence: Sentence, longest: int) -> bool:
-    """Tell whether its quote would be long enough to be verified."""
-    quote = _quote(sentence, longest)
-    return not is_too_short(sentence.page.text, quote.start, quote.end)
+def _is_quotable(sentence: ScoredSentence, longest: int) -> bool:
+    """Return True if a quote of this sentence is long enough to be verified."""
+    quote = _quote_sentence(sentence, longest)
+    return not is_quote_too_short(sentence.page.text, quote.start, quote.end)
 
 
-def _quote(sentence: Sentence, longest: int) -> Quote:
-    """The sentence as a quote, with what it announces; one that is too long is cut after a word."""
+def _quote_sentence(sentence: ScoredSentence, longest: int) -> Quote:
+    """Quote a sentence, with what its final colon announces, cut after a word if it is too long."""
     end = sentence.end
     if sentence.text.endswith(":"):
-        end = _announced(sentence.page, end, sentence.start + longest)
+        end = _end_of_announced(sentence.page, end, sentence.start + longest)
     if end - sentence.start > longest:
         cut = sentence.page.text.rfind(" ", sentence.start, sentence.start + longest)
         end = cut if cut > sentence.start else sentence.start + longest
     return sentence.page.quote(sentence.start, end)
 
 
-def _announced(page: Page, at: int, limit: int) -> int:
-    """Where that ends which a colon at text[at - 1] announces: code, items, rows or one block."""
+def _end_of_announced(page: Page, at: int, limit: int) -> int:
+    """Return the end of the code, list, table or block that a colon at text[at - 1] announces."""
     first = bisect(page.blocks, at - 1, key=lambda block: block.start)
     kinds = {block.kind for block in page.blocks[first : first + 1]}
     for block in page.blocks[first:]:
@@ -289,8 +329,8 @@ def _announced(page: Page, at: int, limit: int) -> int:
     return at
 
 
-def _written(groups: Sequence[Sequence[Quote]], score: float) -> Answer:
-    """The first quote of each group, white space evened out: a claim that rests on its group."""
+def _render_groups(groups: Sequence[Sequence[Quote]], score: float) -> Answer:
+    """Render the first quote of each group, white space normalized, as a claim citing its group."""
     text = ""
     quotes: list[Quote] = []
     claims = []

@@ -1,7 +1,4 @@
-"""Inline evidence (GopherCite): one page a prompt, claims with quotes of it, the best of N samples.
-
-It knows neither models nor networks.
-"""
+"""Inline evidence (GopherCite): one page per prompt, claims with quotes, best of N samples."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -10,16 +7,23 @@ from typing import NamedTuple
 
 import msgspec
 
-from rookery.browse.locate import locate
-from rookery.browse.passages import sentences
-from rookery.browse.view import neutral
-from rookery.cite.elision import is_too_short
-from rookery.cite.rank import Observer, RankWeights, Similarity, rank
-from rookery.cite.repair import RepairSettings, repair
-from rookery.cite.syntax import BadSyntax, parse_inline
-from rookery.draft.gather import Gathered, GatherLimits, gather
-from rookery.draft.held import Hold
-from rookery.draft.write import Choosing, Draft, Read, answered, drafts, prompt
+from rookery.browse.page_text import neutralize_text
+from rookery.browse.passages import find_sentences
+from rookery.browse.text_folding import locate_quote
+from rookery.cite.passage_ranking import PassageRanker, RankingObserver, rank_passages
+from rookery.cite.repair import RepairSettings, repair_quote
+from rookery.cite.syntax import CitationSyntaxError, parse_inline
+from rookery.cite.verification import is_quote_too_short
+from rookery.draft.best_of_n import (
+    AnswerDraft,
+    AnswerParser,
+    BestOfNSettings,
+    answer_with_best_draft,
+    render_prompt,
+    sample_drafts,
+)
+from rookery.draft.constrained_decoding import PolicyConstrainer
+from rookery.draft.retrieval import RetrievalLimits, RetrievedPassages, gather_passages
 from rookery.records import (
     Answer,
     Episode,
@@ -31,125 +35,134 @@ from rookery.records import (
     Quote,
 )
 
-BY = "gophercite"
+GOPHERCITE_METHOD = "gophercite"
 
 
 class GopherCiteSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How many pages, and how much of a page a prompt holds."""
+    """Settings of GopherCite: pages, length of a prompt, and repair of quotes."""
 
     pages: int = 4
-    """K: each is shown in prompts of its own (GopherCite, section 2.3)"""
+    """K, the number of pages, each shown in its own prompts (GopherCite, section 2.3)"""
     budget: int = 6000
-    """characters of a page in a prompt"""
+    """maximum characters of a page in a prompt"""
     before: int = 500
-    """characters before what the search found, at most (GopherCite, appendix A)"""
+    """maximum characters shown before the passage found (GopherCite, appendix A)"""
     repair: RepairSettings | None = RepairSettings()
-    """for quotes that are nearly the page's; None: they are bad syntax"""
+    """repair of quotes that are nearly verbatim; None: they are bad syntax"""
     quotes: int = 0
-    """of an answer, at most; a sample with more is none. 0: any number"""
-    limits: GatherLimits = GatherLimits()
-    weights: RankWeights = RankWeights()
+    """maximum quotes of an answer; a sample with more is bad syntax. 0: any number"""
+    limits: RetrievalLimits = RetrievalLimits()
+    """limits of retrieval"""
 
 
-def gophercite(
+def answer_with_gophercite(
     question: Question,
     library: Library,
     policy: Policy,
-    similarity: Similarity | None = None,
-    choosing: Choosing = Choosing(samples=8),
+    rank: PassageRanker = rank_passages,
+    choosing: BestOfNSettings = BestOfNSettings(samples=8),
     settings: GopherCiteSettings = GopherCiteSettings(),
-    hold: Hold | None = None,
-    observe: Observer = lambda ranked: None,
+    constrain: PolicyConstrainer | None = None,
+    observe: RankingObserver = lambda ranked: None,
 ) -> Episode:
-    """The best of N answers, each with a quote of the one page that its prompt shows.
+    """Answer a question with the best of N samples, each quoting the one page its prompt shows.
 
-    The pages take turns, so that N should exceed their number. `hold` keeps the policy to words of
-    the page while it writes. Without a page the policy is not asked. A sample whose syntax is bad,
-    whose title is another page's or whose quote is not on the page, or too short, is no answer
-    (GopherCite, appendix F.1); a quote that is nearly the page's becomes the page's own words where
-    nothing that matters differs. `observe` is told the ranked passages.
+    The pages take turns, so N should exceed their number. `constrain` makes a policy that can only
+    quote the page verbatim. Without a page the policy is not called. A sample is no answer if its
+    syntax is bad, its title is another page's, or a quote is too short or not on the page
+    (GopherCite, appendix F.1); a nearly verbatim quote is replaced by the page's own words where
+    nothing that matters differs. `rank` orders the passages that were found, and `observe`
+    gets them.
     """
-    gathered = gather(question.text, library, settings.limits)
-    places = best_pages(question, gathered, similarity, settings, observe)
+    gathered = gather_passages(question.text, library, settings.limits)
+    places = choose_best_pages(question, gathered, rank, settings.pages, observe)
     if not places:
-        return Episode(question, BY, stop="no_evidence", failures=gathered.failures)
+        return Episode(question, GOPHERCITE_METHOD, stop="no_evidence", failures=gathered.failures)
     repairs: dict[Quote, float] = {}
     shown = [
-        _refusing_short_quotes(showing(question, page, found, settings, repairs), page)
+        _refuse_short_quotes(build_page_prompt(question, page, found, settings, repairs), page)
         for page, found in places
     ]
     turns = cycle(shown)
 
-    def sample(n: int) -> Iterator[Draft]:
+    def sample(n: int) -> Iterator[AnswerDraft]:
         drawn = Counter(islice(turns, n))
         for one in shown:
             if drawn[one]:
-                held = hold([one.document]) if hold else policy
-                yield from drafts(held, one.prompt, drawn[one], one.read)
+                constrained = constrain([one.document]) if constrain else policy
+                yield from sample_drafts(constrained, one.prompt, drawn[one], one.read)
 
-    episode = answered(question, BY, sample, choosing, gathered.failures)
+    episode = answer_with_best_draft(
+        question, GOPHERCITE_METHOD, sample, choosing, gathered.failures
+    )
     quotes = episode.answer.quotes if episode.answer else ()
-    marked = tuple(_marked(quote, repairs[quote]) for quote in quotes if quote in repairs)
+    marked = tuple(_report_repair(quote, repairs[quote]) for quote in quotes if quote in repairs)
     return msgspec.structs.replace(episode, failures=(*episode.failures, *marked))
 
 
-def _refusing_short_quotes(shown: "Shown", page: Page) -> "Shown":
-    """The same, but that an answer whose quote is too short to mean anything is read as none."""
+def _refuse_short_quotes(shown: "PagePrompt", page: Page) -> "PagePrompt":
+    """Return the prompt with a parser that rejects quotes too short to be meaningful."""
 
     def read(text: str) -> Answer:
         answer = shown.read(text)
         for quote in answer.quotes:
-            if is_too_short(page.text, quote.start, quote.end):
-                raise BadSyntax(f"its quote “{quote.text}” is too short to mean anything")
+            if is_quote_too_short(page.text, quote.start, quote.end):
+                raise CitationSyntaxError(f"its quote “{quote.text}” is too short to mean anything")
         return answer
 
     return shown._replace(read=read)
 
 
-def _marked(quote: Quote, score: float) -> Failure:
+def _report_repair(quote: Quote, score: float) -> Failure:
     detail = f"quoted with {score:.0f} % of the page's own words, which are shown instead"
     return Failure(quote.url, "repaired", detail)
 
 
-def best_pages(
+def choose_best_pages(
     question: Question,
-    gathered: Gathered,
-    similarity: Similarity | None,
-    settings: GopherCiteSettings,
-    observe: Observer = lambda ranked: None,
+    gathered: RetrievedPassages,
+    rank: PassageRanker,
+    most: int,
+    observe: RankingObserver = lambda ranked: None,
 ) -> list[tuple[Page, int]]:
-    """The pages with the best passages, and where on each the best one begins."""
-    ranked = rank(question.text, gathered.found, similarity, settings.weights)
+    """Choose up to `most` pages with the best passages, best first.
+
+    Each page comes with the start of its best passage. `observe` gets the ranked passages.
+    """
+    ranked = rank(question.text, gathered.found)
     observe(ranked)
     places: dict[str, tuple[Page, int]] = {}
     for one in ranked:
         places.setdefault(one.page.url, (one.page, one.hit.start))
-    return list(places.values())[: settings.pages]
+    return list(places.values())[:most]
 
 
-class Shown(NamedTuple):
-    """What the prompt of one page shows, and how what is said to it is read."""
+class PagePrompt(NamedTuple):
+    """The prompt with one page, and the parser of its completions."""
 
     prompt: str
-    read: Read
+    read: AnswerParser
+    """parses a completion with the page's quotes"""
     document: tuple[str, str]
-    """title and text, for who holds a policy to it"""
+    """title and text shown, for constrained decoding"""
 
 
-def showing(
+def build_page_prompt(
     question: Question,
     page: Page,
     found: int,
     settings: GopherCiteSettings,
     repairs: dict[Quote, float],
-) -> Shown:
-    """The prompt of one page, where something was found at this place; its quotes that had to be
-    repaired go into `repairs`, with their scores."""
+) -> PagePrompt:
+    """Build the prompt of one page around the position `found`, and the parser of its completions.
+
+    The parser enters quotes that it repaired into `repairs`, with their scores in percent.
+    """
 
     def find(page: Page, words: str) -> Quote | None:
         if settings.repair is None:
-            return locate(page, words)
-        mended = repair(page, words, settings.repair)
+            return locate_quote(page, words)
+        mended = repair_quote(page, words, settings.repair)
         if mended.quote and mended.outcome == "repaired":
             repairs[mended.quote] = mended.score
         return mended.quote
@@ -157,30 +170,35 @@ def showing(
     def read(text: str) -> Answer:
         answer = parse_inline(text, [page], find)
         if settings.quotes and len(answer.quotes) > settings.quotes:
-            raise BadSyntax(f"it has {len(answer.quotes)} quotes, more than {settings.quotes}")
+            raise CitationSyntaxError(
+                f"it has {len(answer.quotes)} quotes, more than {settings.quotes}"
+            )
         return answer
 
-    start, end = truncated(page, found, settings)
-    title = " ".join(neutral(page.title).split())
-    source = f"Page: {title}\n{neutral(page.text[start:end])}\n"
-    asked = prompt("gophercite", pages=source, question=question.text)
-    return Shown(asked, read, (page.title, page.text[start:end]))
+    start, end = truncate_page(page, found, settings)
+    title = " ".join(neutralize_text(page.title).split())
+    source = f"Page: {title}\n{neutralize_text(page.text[start:end])}\n"
+    asked = render_prompt("gophercite", pages=source, question=question.text)
+    return PagePrompt(asked, read, (page.title, page.text[start:end]))
 
 
-def truncated(page: Page, found: int, settings: GopherCiteSettings) -> tuple[int, int]:
-    """The span of a page that a prompt shows: from a sentence's start, a little before what was
-    found, to a sentence's end (GopherCite, appendices A and D). A short page is shown whole."""
-    text = page.text[: max((block.end for block in page.full()), default=len(page.text))]
+def truncate_page(page: Page, found: int, settings: GopherCiteSettings) -> tuple[int, int]:
+    """Return the start and end of the part of a page that a prompt shows, in characters.
+
+    It goes from a sentence's start shortly before the position `found` to a sentence's end
+    (GopherCite, appendices A and D). A page within the budget is shown whole.
+    """
+    text = page.text[: max((block.end for block in page.iter_shown()), default=len(page.text))]
     if len(text) <= settings.budget:
         return 0, len(text)
     low = max(0, found - settings.before)
-    starts = (begun for begun, _ in sentences(page, low, found) if begun > low or not low)
+    starts = (begun for begun, _ in find_sentences(page, low, found) if begun > low or not low)
     start = next(starts, found)
     stop = min(start + settings.budget, len(text))
-    return start, max(_ends(page, start, stop), default=stop)
+    return start, max(_find_sentence_ends(page, start, stop), default=stop)
 
 
-def _ends(page: Page, start: int, stop: int) -> Iterator[int]:
-    """Where sentences end that lie within; the last may be cut, and is left out."""
-    spans = sentences(page, start, min(stop + 1, len(page.text)))
+def _find_sentence_ends(page: Page, start: int, stop: int) -> Iterator[int]:
+    """Yield the ends of the sentences within the span; a truncated last one is left out."""
+    spans = find_sentences(page, start, min(stop + 1, len(page.text)))
     return (end for _, end in spans if end <= stop)

@@ -1,17 +1,17 @@
 """WebGPT's text browser as a Gymnasium environment, with the id `rookery/TextBrowser-v0`.
 
 Importing this module registers the id; `gymnasium.make("rookery.draft.gym:rookery/TextBrowser-v0",
-library=...)` imports it by itself. It needs Gymnasium, which the rest of the package does not.
+library=...)` imports the module itself. Gymnasium is an optional dependency.
 """
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, overload
 
-from rookery.ask.load import asked
-from rookery.browse.browser import Browsed, Views, browse
-from rookery.browse.observation import Observation, next_action
-from rookery.browse.rules import Task
-from rookery.draft.rollout import episode_of, writable
+from rookery.ask.question_files import parse_question
+from rookery.browse.browser import BrowseResult, browse_library
+from rookery.browse.browser_commands import BrowserTask, Observation, format_prompt_foot
+from rookery.browse.page_view import PageViewCache
+from rookery.draft.rollout import build_episode, replace_surrogates
 from rookery.records import Completion, Library, Reward, Step
 
 try:
@@ -22,16 +22,16 @@ except ModuleNotFoundError as error:
 import numpy as np
 from gymnasium.vector import utils
 
-ID = "rookery/TextBrowser-v0"
-LONGEST = 1 << 16
-"""characters of a prompt; those of WebGPT's limits have a quarter of it or less"""
-LONGEST_SAMPLE = 40
-"""characters"""
-_CODES = np.dtype("<i4")
+ENVIRONMENT_ID = "rookery/TextBrowser-v0"
+MAX_PROMPT_CHARACTERS = 1 << 16
+"""default maximum characters of a prompt; WebGPT's limits lead to a quarter of it or less"""
+MAX_SAMPLE_CHARACTERS = 40
+"""maximum characters of a random text"""
+_CODE_POINTS = np.dtype("<i4")
 
 
 class _Unicode(Sequence[str]):
-    """All code points, which are their own indices: as a set of strings they would take 100 MB."""
+    """The code points as a sequence without memory: as a set of strings they would take 100 MB."""
 
     def __len__(self) -> int:
         return 0x110000
@@ -49,43 +49,35 @@ class _Unicode(Sequence[str]):
 
 
 class UnicodeText(gymnasium.spaces.Text):
-    """Every text of at most `max_length` characters: Gymnasium's own space wants its letters
-    listed."""
+    """The space of Unicode texts of at most `max_length` characters.
 
-    def __init__(self, max_length: int = LONGEST, seed: int | None = None) -> None:
+    Gymnasium's own Text space would need a list of all letters.
+    """
+
+    character_set: Any = _Unicode()
+    """sequence of all code points, in order"""
+    character_list: Any = character_set
+    characters: Any = character_set
+
+    def __init__(self, max_length: int = MAX_PROMPT_CHARACTERS, seed: int | None = None) -> None:
         self.min_length, self.max_length = 0, max_length
         gymnasium.Space.__init__(self, dtype=str, seed=seed)
 
-    @property
-    def character_set(self) -> Any:
-        """All of Unicode."""
-        return _Unicode()
-
-    @property
-    def character_list(self) -> Any:
-        """All of Unicode, in order."""
-        return _Unicode()
-
-    @property
-    def characters(self) -> Any:
-        """All of Unicode, in order."""
-        return _Unicode()
-
     def character_index(self, char: str) -> np.int32:
-        """The code point."""
+        """Return the code point of a character."""
         return np.int32(ord(char))
 
     def contains(self, x: Any) -> bool:
-        """Tell whether it is a text, and not too long."""
+        """Return True for a str of at most `max_length` characters."""
         return isinstance(x, str) and len(x) <= self.max_length
 
     def sample(self, mask: Any = None, probability: Any = None) -> str:
-        """Up to 40 characters from anywhere in Unicode; nothing can be masked."""
+        """Draw up to 40 characters from all of Unicode. Raises ValueError for a mask."""
         if mask is not None or probability is not None:
             raise ValueError("UnicodeText has no letters to mask: call sample() without arguments")
-        size = self.np_random.integers(min(LONGEST_SAMPLE, self.max_length) + 1)
+        size = self.np_random.integers(min(MAX_SAMPLE_CHARACTERS, self.max_length) + 1)
         places = self.np_random.integers(0x110000 - 0x800, size=size).tolist()
-        # U+D800 to U+DFFF are no characters.
+        # Skip the surrogates U+D800 to U+DFFF, which are no characters.
         return "".join(chr(place + 0x800 * (place >= 0xD800)) for place in places)
 
     def __repr__(self) -> str:
@@ -99,10 +91,10 @@ class UnicodeText(gymnasium.spaces.Text):
 
 
 class _SharedTexts(Sequence[str]):
-    """The texts in the memory that AsyncVectorEnv shares with its workers, as they are now.
+    """A live view of the texts in the memory that AsyncVectorEnv shares with its workers.
 
-    AsyncVectorEnv reads the memory once and copies what it read after each step; Gymnasium's own
-    reader of texts makes plain strings, which would stay those of the first moment.
+    AsyncVectorEnv reads the memory once and copies the result after each step; Gymnasium's own
+    reader returns plain strings, which would never change.
     """
 
     def __init__(self, codes: Any) -> None:
@@ -113,7 +105,7 @@ class _SharedTexts(Sequence[str]):
 
     def __getitem__(self, number: Any) -> Any:
         line = self._codes[number]
-        # What lies behind the text is 0x110000, which is no character.
+        # The rest of the line is filled with 0x110000, which is no character.
         size = int(np.searchsorted(line == len(_Unicode()), True))
         return line[:size].tobytes().decode("utf-32-le", "surrogatepass")
 
@@ -126,34 +118,34 @@ class _SharedTexts(Sequence[str]):
 
 @utils.read_from_shared_memory.register(UnicodeText)
 def _read_texts(space: UnicodeText, shared_memory: Any, n: int = 1) -> _SharedTexts:
-    codes = np.frombuffer(shared_memory.get_obj(), dtype=_CODES)
+    codes = np.frombuffer(shared_memory.get_obj(), dtype=_CODE_POINTS)
     return _SharedTexts(codes.reshape(n, space.max_length))
 
 
 @utils.write_to_shared_memory.register(UnicodeText)
 def _write_text(space: UnicodeText, index: int, value: str, shared_memory: Any) -> None:
-    codes = np.frombuffer(value.encode("utf-32-le", "surrogatepass"), dtype=_CODES)
+    codes = np.frombuffer(value.encode("utf-32-le", "surrogatepass"), dtype=_CODE_POINTS)
     start = index * space.max_length
-    memory = np.frombuffer(shared_memory.get_obj(), dtype=_CODES)
+    memory = np.frombuffer(shared_memory.get_obj(), dtype=_CODE_POINTS)
     memory[start : start + len(codes)] = codes
     memory[start + len(codes) : start + space.max_length] = len(_Unicode())
 
 
 class BrowserEnv(gymnasium.Env[str, str]):
-    """Sessions over a library, one after another: prompts out, commands and an answer in.
+    """Browser sessions over a library as episodes: observations are prompts, actions are commands.
 
     `reset` draws one of `tasks`, or takes options {"task": Task} or {"question": str}. `step`
-    gives `reward(question, answer)` for the command that is the answer, and 0 otherwise, also
-    for an episode that ends without one. An episode terminates and is never truncated: how many
-    actions and quotes it has is part of the task, stands in the prompt, and running out of them
-    leads on to the answering phase (WebGPT, section 2); nothing would follow that a value could
-    be bootstrapped from. For other limits there is `gymnasium.wrappers.TimeLimit`.
+    returns `reward(question, answer)` for the action that is the answer, and 0 otherwise, also
+    for an episode that ends without one. An episode terminates and is never truncated: the numbers
+    of actions and quotes are part of the task and shown in the prompt, and running out of them
+    leads to the answering phase (WebGPT, section 2), so that no later value could be bootstrapped
+    from. For other limits there is `gymnasium.wrappers.TimeLimit`.
 
-    Each info holds "observation" (the Observation; None at the end), "quotes", "stop" (empty
+    Each info has "observation" (the Observation; None at the end), "quotes", "stop" (empty
     until the end) and "trajectory" (the Episode; None until the end). A prompt of more than
-    `longest` characters is given without the end of its window's text; the Observation and the
-    Episode have it whole. A function in place of a library is called for one when the environment
-    is made, in the process where it runs, and `close` closes that library.
+    `longest` characters is returned without the end of its window's text; the Observation and the
+    Episode have it whole. A function as `library` is called once, in the process where the
+    environment runs, and `close` closes the library that it returned.
     """
 
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012
@@ -161,10 +153,10 @@ class BrowserEnv(gymnasium.Env[str, str]):
     def __init__(
         self,
         library: Library | Callable[[], Library],
-        tasks: Sequence[Task] = (),
+        tasks: Sequence[BrowserTask] = (),
         reward: Reward | None = None,
         by: str = "gym",
-        longest: int = LONGEST,
+        longest: int = MAX_PROMPT_CHARACTERS,
     ) -> None:
         self.observation_space = UnicodeText(longest)
         self.action_space = UnicodeText(longest)
@@ -174,59 +166,69 @@ class BrowserEnv(gymnasium.Env[str, str]):
         self._tasks = tasks
         self._reward = reward
         self._by = by
-        self._views = Views()
-        self._flow: Generator[Observation, str, Browsed] | None = None
+        self._views = PageViewCache()
+        self._flow: Generator[Observation, str, BrowseResult] | None = None
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, dict[str, Any]]:
-        """Begins an episode: its first prompt. Raises ValueError where there is no task for it."""
+        """Begin an episode; return its first prompt and info. Raises ValueError without a task.
+
+        The task is `options["task"]`, `options["question"]`, or drawn from the environment's tasks.
+        """
         super().reset(seed=seed)
-        self._task = self._chosen(options or {})
+        self._task = self._choose_task(options or {})
         self._steps: list[Step] = []
-        self._flow = browse(self._task, self._library, self._views)
+        self._flow = browse_library(self._task, self._library, self._views)
         self._shown = next(self._flow)
-        return self._prompt(), self._info(self._shown)
+        return self._cut_prompt(), self._build_info(self._shown)
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        """Says a command, or in the end the answer; the next prompt, empty at the end."""
+        """Execute a browser command, or in the answering phase take the answer and end the episode.
+
+        Returns (prompt, reward, terminated, truncated, info); the prompt is empty at the end. The
+        reward is 0 except for an answer, and an episode is never truncated. Raises
+        gymnasium.error.ResetNeeded where no episode is running.
+        """
         if self._flow is None:
             raise gymnasium.error.ResetNeeded("the episode has ended, or none begun: call reset()")
-        said = Completion(writable(action))
+        said = Completion(replace_surrogates(action))
         self._steps.append(Step(self._shown.prompt, said))
         try:
             self._shown = self._flow.send(said.text)
         except StopIteration as ended:
-            return self._ended(ended.value)
-        return self._prompt(), 0.0, False, False, self._info(self._shown)
+            return self._finish_episode(ended.value)
+        return self._cut_prompt(), 0.0, False, False, self._build_info(self._shown)
 
     def close(self) -> None:
-        """Ends the episode."""
+        """End the episode, and close the library if the environment opened it."""
         self._flow = None
         if self._opened and hasattr(self._library, "close"):
             self._library.close()
 
-    def _prompt(self) -> str:
-        """What is shown now, cut to what the space allows."""
-        prompt, foot = self._shown.prompt, next_action(self._shown.left)
+    def _cut_prompt(self) -> str:
+        """Return the current prompt, its window's text cut to the maximum length of the space."""
+        prompt, foot = self._shown.prompt, format_prompt_foot(self._shown.left)
         if len(prompt) <= self._longest:
             return prompt
         foot = foot if prompt.endswith(foot) else ""
         return prompt[: max(self._longest - len(foot), 0)] + foot[-self._longest :]
 
-    def _chosen(self, options: dict[str, Any]) -> Task:
+    def _choose_task(self, options: dict[str, Any]) -> BrowserTask:
         if "task" in options:
-            task: Task = options["task"]
+            task: BrowserTask = options["task"]
             return task
         if "question" in options:
-            return Task(asked(options["question"]))
+            return BrowserTask(parse_question(options["question"]))
         if not self._tasks:
             raise ValueError('nothing to do: give BrowserEnv tasks, or options={"question": ...}')
         return self._tasks[int(self.np_random.integers(len(self._tasks)))]
 
-    def _ended(self, browsed: Browsed) -> tuple[str, float, bool, bool, dict[str, Any]]:
+    def _finish_episode(
+        self, browsed: BrowseResult
+    ) -> tuple[str, float, bool, bool, dict[str, Any]]:
         self._flow = None
-        episode = episode_of(self._task, self._by, self._steps, browsed)
+        episode = build_episode(self._task, self._by, self._steps, browsed)
         info = {
             "observation": None,
             "quotes": browsed.quotes,
@@ -238,8 +240,8 @@ class BrowserEnv(gymnasium.Env[str, str]):
             reward = float(self._reward(episode.question, episode.answer))
         return "", reward, True, False, info
 
-    def _info(self, shown: Observation) -> dict[str, Any]:
+    def _build_info(self, shown: Observation) -> dict[str, Any]:
         return {"observation": shown, "quotes": shown.quotes, "stop": "", "trajectory": None}
 
 
-gymnasium.register(ID, "rookery.draft.gym:BrowserEnv")
+gymnasium.register(ENVIRONMENT_ID, "rookery.draft.gym:BrowserEnv")

@@ -1,139 +1,330 @@
-"""Whole episodes, hundreds at once: sessions of the text browser that one batched policy drives.
+"""Rollouts: hundreds of concurrent sessions of the text browser, driven by one batched policy.
 
-It knows neither models nor networks. A policy is a function from turns to completions.
+Searches and page fetches of the sessions run in threads, each with a time-out.
 """
 
 import hashlib
 import re
 import threading
+import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import partial
 from queue import Empty, SimpleQueue
-from typing import Any, NamedTuple
+from typing import NamedTuple, NoReturn, TypeVar
 
 import msgspec
 
-from rookery.browse.browser import Browsed, Flow, Reply, Views, browse, browsing
-from rookery.browse.observation import Observation
-from rookery.browse.recording import Recording
-from rookery.browse.rules import Task
-from rookery.cite.syntax import BadSyntax, parse_numbered
-from rookery.draft.requests import Event, Noted, Requests, raise_
-from rookery.records import Completion, Episode, Failed, Failure, Library, Policy, Step
+from rookery.browse.browser import (
+    BrowseResult,
+    BrowserFlow,
+    BrowserReply,
+    BrowserRequest,
+    BrowserSearch,
+    answer_request,
+    browse_library,
+    run_browser,
+)
+from rookery.browse.browser_commands import BrowserTask, Observation
+from rookery.browse.call_recording import CallRecording, RecordingLibrary, ReplayLibrary
+from rookery.browse.page_archive import convert_nested
+from rookery.browse.page_view import PageViewCache
+from rookery.cite.syntax import CitationSyntaxError, parse_numbered
+from rookery.records import Completion, Episode, Failed, Failure, Hit, Library, Page, Policy, Step
 
-ENDED = ("end", "max_actions", "max_quotes", "no_quotes", "nonsense", "controversial", "bad_syntax")
-"""how an episode stops that came to its end. Others were broken off: policy_failed where nothing
-could be said, browser_failed where what the library gave could not be shown"""
+T = TypeVar("T")
+MAX_ABANDONED_THREADS = 256
+"""maximum number of threads with timed-out requests that have not ended; then no more are
+started"""
+LoopEvent = Callable[[], None]
+"""a function that another thread wants to be called in the sessions' thread"""
+LibraryRecorder = Callable[[Library], Library]
+"""wraps a library so that a recording stores its answers"""
 
 
-class Turn(NamedTuple):
-    """A session that waits for something to be said."""
+class LibraryRequests:
+    """Pending library requests of sessions, at most one per session, with a time-out.
+
+    `answer(session, reply)` is called in the sessions' thread: by an event, or at once for a
+    request that is refused.
+    """
+
+    def __init__(
+        self,
+        seconds: float,
+        events: SimpleQueue[LoopEvent],
+        answer: Callable[[int, BrowserReply], None],
+    ) -> None:
+        self._seconds = seconds
+        self._events = events
+        self._answer = answer
+        self._asked: dict[int, _PendingRequest] = {}  # oldest request first
+        self._waiting: SimpleQueue[_PendingRequest | None] = SimpleQueue()
+        self._threads = 0
+        self._free = 0  # threads that wait for a request
+        self._late = 0  # threads whose request has timed out
+
+    def ask(
+        self, session: int, request: BrowserRequest, library: Library, noted: LibraryRecorder
+    ) -> None:
+        """Send a session's request to its library in another thread; the reply goes to `answer`.
+
+        `noted` wraps the library so that a recording stores its reply. Daemon threads are used,
+        since a request may never end. Where too many requests have timed out without ending, the
+        request is not sent: its reply is at once a failure (timed_out).
+        """
+        until = time.monotonic() + self._seconds
+        asked = _PendingRequest(session, request, library, noted, until, threading.Lock())
+        if self._late >= MAX_ABANDONED_THREADS:
+            self._answer_timed_out(
+                asked, f"{self._late} requests before this one have come to no end"
+            )
+            return
+        self._asked[session] = asked
+        self._waiting.put(asked)
+        if self._free:
+            self._free -= 1
+        else:
+            self._threads += 1
+            threading.Thread(
+                target=self._serve_requests, name="rollouts: request", daemon=True
+            ).start()
+
+    def close(self) -> None:
+        """Let every thread end after the requests that were sent before."""
+        for _ in range(self._threads):
+            self._waiting.put(None)
+
+    def seconds_until_timeout(self) -> float | None:
+        """Return the seconds until the oldest request times out; None without pending requests."""
+        first = next(iter(self._asked.values()), None)
+        return None if first is None else max(first.deadline - time.monotonic(), 0.0)
+
+    def answer_expired(self) -> None:
+        """Give sessions whose request is past its time-out a failure (timed_out) as the reply.
+
+        Results that come later are dropped.
+        """
+        now = time.monotonic()
+        for asked in [asked for asked in self._asked.values() if asked.deadline <= now]:
+            del self._asked[asked.session]
+            if asked.claim_reply():
+                self._late += 1
+                self._answer_timed_out(
+                    asked, f"not here after {self._seconds:g} seconds; allow more time"
+                )
+
+    def _serve_requests(self) -> None:
+        while (asked := self._waiting.get()) is not None:
+            try:
+                reply = answer_request(asked.recorder(_TimedLibrary(asked)), asked.request)
+                self._events.put(partial(self._deliver_reply, asked.session, reply))
+            except _ReplyTooLate:
+                self._events.put(self._count_late_reply)
+            except BaseException as error:  # SystemExit, say
+                self._events.put(partial(raise_error, error))
+
+    def _deliver_reply(self, session: int, reply: BrowserReply) -> None:
+        self._free += 1
+        self._asked.pop(session, None)
+        self._answer(session, reply)
+
+    def _count_late_reply(self) -> None:
+        self._free += 1
+        self._late -= 1
+
+    def _answer_timed_out(self, asked: "_PendingRequest", why: str) -> None:
+        request = asked.request
+        what = request.query if isinstance(request, BrowserSearch) else request.url
+        late = _TimedOutLibrary(Failure(what, "timed_out", why))
+        self._answer(asked.session, answer_request(asked.recorder(late), request))
+
+
+class _PendingRequest(NamedTuple):
+    """A pending request of a session."""
 
     session: int
-    """the number of its task"""
+    request: BrowserRequest
+    library: Library
+    recorder: LibraryRecorder
+    deadline: float
+    unanswered: threading.Lock
+
+    def claim_reply(self) -> bool:
+        """Return True for the first caller only, who is the one to answer the request."""
+        return self.unanswered.acquire(blocking=False)
+
+
+class _ReplyTooLate(BaseException):
+    """The request has timed out. A BaseException, so that no recording stores it as an answer."""
+
+
+class _TimedLibrary(Library):
+    """The library of one request; its answer counts only if the request has not timed out."""
+
+    def __init__(self, asked: _PendingRequest) -> None:
+        self._asked = asked
+
+    def search(self, query: str, k: int) -> Sequence[Hit]:
+        return self._claim_first(partial(self._asked.library.search, query, k))
+
+    def fetch(self, url: str) -> Page:
+        return self._claim_first(partial(self._asked.library.fetch, url))
+
+    def _claim_first(self, ask: Callable[[], T]) -> T:
+        try:
+            return ask()
+        finally:  # for results and errors alike
+            if not self._asked.claim_reply():
+                raise _ReplyTooLate
+
+
+class _TimedOutLibrary(Library):
+    """A library whose searches and fetches fail with a given failure."""
+
+    def __init__(self, failure: Failure) -> None:
+        self._failure = failure
+
+    def search(self, query: str, k: int) -> NoReturn:
+        raise Failed(self._failure)
+
+    def fetch(self, url: str) -> NoReturn:
+        raise Failed(self._failure)
+
+
+def raise_error(error: BaseException) -> None:
+    """Raise an error of another thread, as an event in the sessions' thread."""
+    raise error
+
+
+FINISHED_STOPS = (
+    "end",
+    "max_actions",
+    "max_quotes",
+    "no_quotes",
+    "nonsense",
+    "controversial",
+    "bad_syntax",
+)
+"""stops of episodes that came to their end; others were broken off: policy_failed where the policy
+gave no completion, browser_failed where a library's answer could not be shown"""
+
+
+class RolloutTurn(NamedTuple):
+    """One step of a session, which waits for a completion."""
+
+    session: int
+    """index of the session's task, from 0"""
     number: int
-    """of this step of the session; both count from 0"""
+    """index of the step in its session, from 0"""
     seed: int
-    """the same in every run under one seed, whatever batch the turn falls into; below 2 ** 63"""
+    """sampling seed below 2 ** 63; depends on the run's seed, session and step, not on the batch"""
     observation: Observation
 
 
-Act = Callable[[Sequence[Turn]], Sequence[Completion]]
-"""a policy: one completion for each of these turns, which are of different sessions"""
+BatchPolicy = Callable[[Sequence[RolloutTurn]], Sequence[Completion]]
+"""a batched policy: returns one completion per turn; the turns are of different sessions"""
 
 
 class RolloutLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How much is done and kept at a time, and how long a library may take."""
+    """Limits of rollouts: concurrent sessions, and the time-out of library requests."""
 
     at_once: int = 256
-    """sessions (WebGPT, table 7); no more than twice as many are begun and not yet given"""
+    """maximum number of concurrent sessions (WebGPT, table 7); at most twice as many are begun and
+    not yet yielded"""
     seconds: float = 60.0
-    """for one search or one page; what comes later counts as a Failure (timed_out)"""
+    """time-out of one search or fetch; a later answer counts as a Failure (timed_out)"""
 
     def __post_init__(self) -> None:
         if self.at_once < 1 or self.seconds <= 0:
             raise ValueError("RolloutLimits.at_once and .seconds must be more than 0")
 
 
-def rollouts(
-    tasks: Iterable[Task],
+def run_rollouts(
+    tasks: Iterable[BrowserTask],
     library: Library | Callable[[int], Library],
-    act: Act,
+    act: BatchPolicy,
     by: str,
     seed: int = 0,
     limits: RolloutLimits = RolloutLimits(),
-    recording: Recording | None = None,
+    recording: CallRecording | None = None,
 ) -> Generator[Episode, None, None]:
-    """The episodes of these tasks, in their order, each as soon as it and those before are done.
+    """Run a session per task and yield the episodes in the order of the tasks.
 
-    Whenever the policy is free, all turns that wait are one batch for it, in one thread; searches
-    and fetches go on meanwhile in others, so that `library` must be safe to share between them. A
-    function in its place is given a task's number and makes that session's library. Where `act`
-    raises, or gives the wrong number of completions, it is asked for one turn at a time: only the
-    episode of a turn that fails again is broken off (policy_failed, the reason last among its
-    failures).
+    Whenever the policy is free, it gets all waiting turns as one batch, in a thread of its own;
+    searches and fetches go on in other threads, so `library` must be thread-safe. A function as
+    `library` gets a task's index and returns that session's library. Where `act` raises, or returns
+    the wrong number of completions, it is called for one turn at a time: only the episode of a turn
+    that fails again is broken off (policy_failed, with the reason last among its failures).
 
-    A `recording` is told all that each session was given, under the name <by>/<seed>/<number> and
-    in place of a former session of that name. What `tasks`, the function `library` and
-    `recording.begin` raise is raised here. Work goes on only while the next episode is being
-    waited for; closing the iterator ends it.
+    A `recording` stores all library answers of a session under the name <by>/<seed>/<index>,
+    replacing a former session of that name. What `tasks`, the function `library` and the recording
+    raise is raised here. Work goes on only while the next episode is awaited; closing the generator
+    ends it.
     """
-    run = _Run(library, act, by, seed, limits, recording)
+    run = _RolloutLoop(library, act, by, seed, limits, recording)
     try:
-        yield from run.episodes(tasks)
+        yield from run.generate_episodes(tasks)
     finally:
         run.close()
 
 
-def alone(policy: Policy) -> Act:
-    """A policy that is prompted with one turn after the other; it knows nothing of their seeds."""
-    return _each(lambda turn: policy.complete(turn.observation.prompt)[0])
+def make_sequential_policy(policy: Policy) -> BatchPolicy:
+    """Make a batched policy that calls a policy for one turn after the other, without seeds."""
+    return _complete_one_by_one(lambda turn: policy.complete(turn.observation.prompt)[0])
 
 
-def scripted(actors: Sequence[Callable[[Observation], str]]) -> Act:
-    """A policy whose words come from one actor a session, by the number of its task."""
-    return _each(lambda turn: Completion(actors[turn.session](turn.observation)))
+def make_scripted_policy(actors: Sequence[Callable[[Observation], str]]) -> BatchPolicy:
+    """Make a batched policy from one actor per session, indexed by the session's task.
+
+    An actor maps an observation to the text of its command or answer.
+    """
+    return _complete_one_by_one(lambda turn: Completion(actors[turn.session](turn.observation)))
 
 
-def _each(say: Callable[[Turn], Completion]) -> Act:
-    """Turn by turn. What was said before another turn failed is kept for when it is asked again."""
-    kept: dict[Turn, Completion] = {}
+def _complete_one_by_one(say: Callable[[RolloutTurn], Completion]) -> BatchPolicy:
+    """Complete turn by turn, keeping completions for a second call where a later turn raises."""
+    kept: dict[RolloutTurn, Completion] = {}
 
-    def act(turns: Sequence[Turn]) -> list[Completion]:
+    def complete_turns(turns: Sequence[RolloutTurn]) -> list[Completion]:
         for turn in turns:
             if turn not in kept:
                 kept[turn] = say(turn)
         return [kept.pop(turn) for turn in turns]
 
-    return act
+    return complete_turns
 
 
-def seed_of(seed: int, session: int, number: int) -> int:
-    """The seed of one turn of a run."""
+def derive_turn_seed(seed: int, session: int, number: int) -> int:
+    """Derive the seed of one turn from the run's seed and the indices; a number below 2 ** 63."""
     digest = hashlib.sha256(f"{seed} {session} {number}".encode()).digest()
     return int.from_bytes(digest[:8]) >> 1
 
 
-def episode_of(
-    task: Task, by: str, steps: Sequence[Step], browsed: Browsed, session: str = ""
+def build_episode(
+    task: BrowserTask, by: str, steps: Sequence[Step], browsed: BrowseResult, session: str = ""
 ) -> Episode:
-    """What came of a session, with the answer read from its `[1][2]` citations.
+    """Build the episode of an ended session, with its answer parsed from `[1][2]` citations.
 
-    One that cites what was not quoted is none: the stop is bad_syntax, and the last failure says
-    what is wrong with it.
+    An answer that cites what was not quoted is left out: the stop is bad_syntax and the last
+    failure gives the reason.
     """
     answer, stop, failures = None, browsed.stop, browsed.failures
-    if browsed.said is not None:
+    if browsed.answer_text is not None:
         try:
-            answer = parse_numbered(browsed.said, browsed.quotes)
-        except BadSyntax as error:
+            answer = parse_numbered(browsed.answer_text, browsed.quotes)
+        except CitationSyntaxError as error:
             stop = "bad_syntax"
             failures = (*failures, Failure(by, stop, str(error)))
-    return _writable(Episode(task.question, by, tuple(steps), answer, stop, failures, session))
+    return _ensure_encodable(
+        Episode(task.question, by, tuple(steps), answer, stop, failures, session)
+    )
 
 
-def without_prompts(episode: Episode) -> Episode:
-    """The episode as it is stored, for `replayed` to complete. Raises Failed (not_recorded)."""
+def strip_prompts(episode: Episode) -> Episode:
+    """Return the episode without prompts, to be stored; `replay_episode` restores them.
+
+    Raises Failed (not_recorded) where it has no recorded session to restore them from.
+    """
     if not episode.session:
         detail = "its prompts would be lost: give rollouts a recording, or store it whole"
         raise Failed(Failure(episode.question.id, "not_recorded", detail))
@@ -141,14 +332,16 @@ def without_prompts(episode: Episode) -> Episode:
     return msgspec.structs.replace(episode, steps=steps)
 
 
-def replayed(episode: Episode, recording: Recording, views: Views | None = None) -> Episode:
-    """The episode with every prompt as it was, from saying the same again to its recording.
+def replay_episode(
+    episode: Episode, recording: CallRecording, views: PageViewCache | None = None
+) -> Episode:
+    """Restore the prompts of an episode by replaying its commands on its recorded session.
 
-    Pass `views` to replay many that read the same pages. Raises Failed: not_recorded where the
-    recording has no such session, not_replayable where it leads the session elsewhere.
+    Share `views` between calls to render pages once. Raises Failed: not_recorded where the
+    recording has no such session, not_replayable where the replay differs from the episode.
     """
-    task = _task_of(episode.session, recording)
-    flow = browse(task, recording.replay(episode.session), views)
+    task = _load_task(episode.session, recording)
+    flow = browse_library(task, ReplayLibrary(recording, episode.session), views)
     steps: list[Step] = []
     browsed = None
     try:
@@ -158,79 +351,75 @@ def replayed(episode: Episode, recording: Recording, views: Views | None = None)
             shown = flow.send(step.said.text)
     except StopIteration as ended:
         browsed = ended.value
-    again = _writable(msgspec.structs.replace(episode, steps=tuple(steps)))
-    same = episode.stop not in ENDED
+    again = _ensure_encodable(msgspec.structs.replace(episode, steps=tuple(steps)))
+    same = episode.stop not in FINISHED_STOPS
     if browsed is not None:
-        same = episode_of(task, episode.by, steps, browsed, episode.session) == again
+        same = build_episode(task, episode.by, steps, browsed, episode.session) == again
     if not same or len(steps) != len(episode.steps):
-        raise _not_replayable(episode.session, "it was not recorded with this episode")
+        raise _make_replay_error(episode.session, "it was not recorded with this episode")
     return again
 
 
-def _task_of(session: str, recording: Recording) -> Task:
+def _load_task(session: str, recording: CallRecording) -> BrowserTask:
     try:
-        return Task.from_json(recording.about(session))
+        return BrowserTask.from_json(recording.load_metadata(session))
     except msgspec.MsgspecError as error:
-        raise _not_replayable(session, f"it was not begun with a Task ({error})") from error
+        raise _make_replay_error(
+            session, f"it was not begun with a BrowserTask ({error})"
+        ) from error
 
 
-def _not_replayable(session: str, why: str) -> Failed:
+def _make_replay_error(session: str, why: str) -> Failed:
     return Failed(Failure(session, "not_replayable", f"{why}: name the recording of its run"))
 
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-def writable(text: str) -> str:
-    """The text with lone surrogates, which no file can hold, replaced by U+FFFD."""
+def replace_surrogates(text: str) -> str:
+    """Replace lone surrogates, which UTF-8 cannot encode, by U+FFFD."""
     return _SURROGATE.sub("\ufffd", text)
 
 
-def _writable(episode: Episode) -> Episode:
-    """The episode as JSON can hold it: a library may show, or raise, what is no Unicode."""
+def _ensure_encodable(episode: Episode) -> Episode:
+    """Return the episode with lone surrogates replaced, which pages and errors may contain."""
     try:
         episode.to_json()
     except UnicodeEncodeError:
-        return msgspec.convert(_mapped(msgspec.to_builtins(episode)), Episode)
+        return msgspec.convert(
+            convert_nested(msgspec.to_builtins(episode), str, replace_surrogates), Episode
+        )
     return episode
 
 
-def _mapped(value: Any) -> Any:
-    if isinstance(value, str):
-        return writable(value)
-    if isinstance(value, dict):
-        return {key: _mapped(each) for key, each in value.items()}
-    return [_mapped(each) for each in value] if isinstance(value, list | tuple) else value
-
-
-class _Session(NamedTuple):
-    """One task under way."""
+class _RolloutSession(NamedTuple):
+    """The running session of one task."""
 
     number: int
-    task: Task
-    flow: Flow
-    holdings: Library
-    noted: Noted
+    task: BrowserTask
+    flow: BrowserFlow
+    library: Library
+    recorder: LibraryRecorder
     name: str
-    """in the recording"""
+    """name in the recording; empty without one"""
     steps: list[Step]
 
 
-class _Run:
-    """Sessions, and what each waits for: the policy, a request, or an earlier episode.
+class _RolloutLoop:
+    """The event loop of rollouts: each session waits for the policy, a request, or its turn to end.
 
-    All of it runs in the thread that takes the episodes, but for `_act_for_ever`, which runs in
-    the policy's own. That thread and those of the requests say by `_events` what is to be done.
+    Everything runs in the thread that takes the episodes, except `_run_policy_thread` and library
+    requests: these put functions into `_events`, which the loop calls.
     """
 
     def __init__(
         self,
         library: Library | Callable[[int], Library],
-        act: Act,
+        act: BatchPolicy,
         by: str,
         seed: int,
         limits: RolloutLimits,
-        recording: Recording | None,
+        recording: CallRecording | None,
     ) -> None:
         self._library = library
         self._act = act
@@ -238,25 +427,25 @@ class _Run:
         self._seed = seed
         self._limits = limits
         self._recording = recording
-        self._views = Views()
-        self._sessions: dict[int, _Session] = {}
+        self._views = PageViewCache()
+        self._sessions: dict[int, _RolloutSession] = {}
         self._ready: dict[int, Observation] = {}
         self._done: dict[int, Episode] = {}
-        self._events: SimpleQueue[Event] = SimpleQueue()
-        self._requests = Requests(limits.seconds, self._events, self._go_on)
-        self._batches: SimpleQueue[list[Turn] | None] = SimpleQueue()
+        self._events: SimpleQueue[LoopEvent] = SimpleQueue()
+        self._requests = LibraryRequests(limits.seconds, self._events, self._advance_session)
+        self._batches: SimpleQueue[list[RolloutTurn] | None] = SimpleQueue()
         self._acting = False
         self._closed = threading.Event()
-        threading.Thread(target=self._act_for_ever, name="rollouts: act", daemon=True).start()
+        threading.Thread(target=self._run_policy_thread, name="rollouts: act", daemon=True).start()
 
     def close(self) -> None:
-        """Lets no thread begin anything more."""
+        """Let no thread begin new work."""
         self._closed.set()
         self._batches.put(None)
         self._requests.close()
 
-    def episodes(self, tasks: Iterable[Task]) -> Iterator[Episode]:
-        """Each task's, in their order."""
+    def generate_episodes(self, tasks: Iterable[BrowserTask]) -> Iterator[Episode]:
+        """Yield the episodes in the order of the tasks."""
         waiting = enumerate(tasks)
         begun = given = 0
         while True:
@@ -265,7 +454,7 @@ class _Run:
                 and begun - given < 2 * self._limits.at_once
                 and (following := next(waiting, None))
             ):
-                self._begin(*following)
+                self._begin_session(*following)
                 begun += 1
             if given in self._done:
                 yield self._done.pop(given)
@@ -273,114 +462,120 @@ class _Run:
             elif self._sessions:
                 self._send_batch()
                 self._take_events()
-                self._requests.give_up_late()
+                self._requests.answer_expired()
             else:
                 return
 
-    def _begin(self, number: int, task: Task) -> None:
+    def _begin_session(self, number: int, task: BrowserTask) -> None:
         library = self._library(number) if callable(self._library) else self._library
-        name, noted = "", _same
+        name, noted = "", _return_library
         if self._recording is not None:
             name = f"{self._by}/{self._seed}/{number}"
-            self._recording.begin(name, task.to_json().encode())
-            noted = partial(self._recording.record, session=name)
-        flow = browsing(task, self._views)
-        self._sessions[number] = _Session(number, task, flow, library, noted, name, [])
-        self._go_on(number, None)
+            self._recording.begin_session(name, task.to_json().encode())
+            noted = partial(RecordingLibrary, self._recording, session=name)
+        flow = run_browser(task, self._views)
+        self._sessions[number] = _RolloutSession(number, task, flow, library, noted, name, [])
+        self._advance_session(number, None)
 
-    def _go_on(self, number: int, sent: str | Reply | None) -> None:
-        """Lets a session do what it can until it waits again, or is done."""
+    def _advance_session(self, number: int, sent: str | BrowserReply | None) -> None:
+        """Advance a session until it waits for the policy or a request, or is done."""
         session = self._sessions[number]
         try:
             shown = next(session.flow) if sent is None else session.flow.send(sent)
         except StopIteration as ended:
-            self._finish(session, ended.value)
-        except Exception as error:  # what one library gives must not end the other sessions
-            failure = Failure(session.task.question.id, "browser_failed", _worded(error))
-            self._finish(session, Browsed((), failure.outcome, failures=(failure,)))
+            self._finish_session(session, ended.value)
+        except Exception as error:  # an error in one session must not end the others
+            failure = Failure(session.task.question.id, "browser_failed", _describe_error(error))
+            self._finish_session(session, BrowseResult((), failure.outcome, failures=(failure,)))
         else:
             if isinstance(shown, Observation):
                 self._ready[number] = shown
             else:
-                self._requests.ask(number, shown, session.holdings, session.noted)
+                self._requests.ask(number, shown, session.library, session.recorder)
 
-    def _finish(self, session: _Session, browsed: Browsed) -> None:
+    def _finish_session(self, session: _RolloutSession, browsed: BrowseResult) -> None:
         del self._sessions[session.number]
-        episode = episode_of(session.task, self._by, session.steps, browsed, session.name)
+        episode = build_episode(session.task, self._by, session.steps, browsed, session.name)
         self._done[session.number] = episode
 
     def _take_events(self) -> None:
-        """Waits for one, or for the end of a request's time, and takes all there are."""
+        """Wait for an event or a request's time-out, then call all events that are queued."""
         try:
-            self._events.get(timeout=self._requests.patience())()
+            self._events.get(timeout=self._requests.seconds_until_timeout())()
             while True:
                 self._events.get_nowait()()
         except Empty:
             pass
 
     def _send_batch(self) -> None:
-        """Gives the policy, if it is free, all turns that wait for it."""
+        """Send the policy all waiting turns as one batch, if it is free."""
         if self._ready and not self._acting:
             self._acting = True
-            self._batches.put([self._turn(*waiting) for waiting in sorted(self._ready.items())])
+            self._batches.put(
+                [self._make_turn(*waiting) for waiting in sorted(self._ready.items())]
+            )
             self._ready.clear()
 
-    def _turn(self, session: int, shown: Observation) -> Turn:
+    def _make_turn(self, session: int, shown: Observation) -> RolloutTurn:
         number = len(self._sessions[session].steps)
-        return Turn(session, number, seed_of(self._seed, session, number), shown)
+        return RolloutTurn(session, number, derive_turn_seed(self._seed, session, number), shown)
 
-    def _act_for_ever(self) -> None:
+    def _run_policy_thread(self) -> None:
         while (turns := self._batches.get()) is not None:
             try:
-                self._events.put(partial(self._hear, turns, self._said(turns)))
-            except BaseException as error:  # SystemExit, say: raised where it can be heard
-                self._events.put(partial(raise_, error))
+                self._events.put(partial(self._handle_completions, turns, self._ask_policy(turns)))
+            except BaseException as error:  # SystemExit, for example: raise it in the loop's thread
+                self._events.put(partial(raise_error, error))
 
-    def _said(self, turns: Sequence[Turn]) -> list[Completion | Failure]:
+    def _ask_policy(self, turns: Sequence[RolloutTurn]) -> list[Completion | Failure]:
         try:
             said = self._act(turns)
             if len(said) != len(turns):
                 raise ValueError(f"the policy gave {len(said)} completions for {len(turns)} turns")
         except Exception as error:
             if len(turns) == 1:
-                return [Failure(self._by, "policy_failed", _worded(error))]
-            each = (self._said([turn]) for turn in turns if not self._closed.is_set())
+                return [Failure(self._by, "policy_failed", _describe_error(error))]
+            each = (self._ask_policy([turn]) for turn in turns if not self._closed.is_set())
             return [one for alone in each for one in alone]
-        return [self._storable(completion) for completion in said]
+        return [self._make_storable(completion) for completion in said]
 
-    def _storable(self, completion: Completion) -> Completion | Failure:
-        """The completion as JSON will give it back, if it can."""
+    def _make_storable(self, completion: Completion) -> Completion | Failure:
+        """Return the completion after a round trip through JSON; a Failure where that fails."""
         try:
-            text = writable(completion.text)
+            text = replace_surrogates(completion.text)
             return Completion.from_json(msgspec.structs.replace(completion, text=text).to_json())
         except Exception as error:  # no Completion, or one that holds NaN, or numpy's numbers
-            return Failure(self._by, "policy_failed", _worded(error))
+            return Failure(self._by, "policy_failed", _describe_error(error))
 
-    def _hear(self, turns: Sequence[Turn], said: Sequence[Completion | Failure]) -> None:
+    def _handle_completions(
+        self, turns: Sequence[RolloutTurn], said: Sequence[Completion | Failure]
+    ) -> None:
         self._acting = False
         for turn, words in zip(turns, said, strict=True):
             session = self._sessions[turn.session]
             if isinstance(words, Failure):
-                self._finish(session, _broken_off(session, words))
+                self._finish_session(session, _break_off(session, words))
             else:
                 session.steps.append(Step(turn.observation.prompt, words))
-                self._go_on(session.number, words.text)
+                self._advance_session(session.number, words.text)
 
 
-def _broken_off(session: _Session, failure: Failure) -> Browsed:
-    """What came of a session for which nothing could be said; it is asked for no answer."""
-    browsed = Browsed((), failure.outcome)
+def _break_off(session: _RolloutSession, failure: Failure) -> BrowseResult:
+    """End a session whose policy failed; return its result with the failure and no answer."""
+    browsed = BrowseResult((), failure.outcome)
     try:
         session.flow.send("End: Nonsense")
     except StopIteration as ended:
         browsed = ended.value
     failures = (*browsed.failures, failure)
-    return msgspec.structs.replace(browsed, stop=failure.outcome, said=None, failures=failures)
+    return msgspec.structs.replace(
+        browsed, stop=failure.outcome, answer_text=None, failures=failures
+    )
 
 
-def _worded(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def _same(library: Library) -> Library:
+def _return_library(library: Library) -> Library:
     return library

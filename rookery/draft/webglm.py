@@ -1,78 +1,273 @@
-"""Retrieve and cite (WebGLM): one search, five references, one prompt, numbered citations.
+"""WebGLM: answers with numbered citations of five references, and bootstrapped training answers."""
 
-It knows neither models nor networks.
-"""
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
 
 import msgspec
 
-from rookery.browse.view import neutral
-from rookery.cite.correct import CorrectSettings, parse_correcting
-from rookery.cite.rank import Observer, RankWeights, Similarity, rank
-from rookery.cite.syntax import in_order_of_use
-from rookery.draft.gather import GatherLimits, gather
-from rookery.draft.write import Choosing, Draft, answered, drafts, prompt
-from rookery.records import Answer, Episode, Library, Page, Policy, Question, Quote
+from rookery.browse.page_text import neutralize_text
+from rookery.browse.search_terms import QUESTION_WORDS
+from rookery.cite.passage_ranking import PassageRanker, RankingObserver, rank_passages
+from rookery.cite.repair import (
+    NUMBER_OR_ESCAPED_MARK,
+    CorrectionSettings,
+    correct_citations,
+    parse_and_correct,
+)
+from rookery.cite.syntax import order_quotes_by_use, parse_numbered, render_numbered
+from rookery.cite.word_overlap import compute_rouge_n, split_words
+from rookery.draft.batch import JsonLineAnswerer, answer_all
+from rookery.draft.best_of_n import (
+    AnswerDraft,
+    BestOfNSettings,
+    answer_with_best_draft,
+    render_prompt,
+    sample_drafts,
+)
+from rookery.draft.retrieval import RetrievalLimits, gather_passages
+from rookery.records import (
+    Answer,
+    Claim,
+    Completion,
+    Episode,
+    Failure,
+    Library,
+    Page,
+    Policy,
+    Question,
+    Quote,
+    Step,
+)
 
-BY = "webglm"
+WEBGLM_METHOD = "webglm"
 
 
 class WebglmSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How much a policy is given to read, and how its citations are set right."""
+    """Settings of WebGLM: references in a prompt, and correction of citations."""
 
     references: int = 5
-    """in a prompt (WebGLM, section 3.1 and appendix C)"""
+    """maximum number of references in a prompt (WebGLM, section 3.1 and appendix C)"""
     longest: int = 1200
-    """characters of a reference"""
-    correct: CorrectSettings = CorrectSettings()
-    limits: GatherLimits = GatherLimits()
-    weights: RankWeights = RankWeights()
+    """maximum characters of a reference"""
+    correct: CorrectionSettings = CorrectionSettings()
+    """correction of citations"""
+    limits: RetrievalLimits = RetrievalLimits()
+    """limits of retrieval"""
 
 
-def webglm(
+def answer_with_webglm(
     question: Question,
     library: Library,
     policy: Policy,
-    similarity: Similarity | None = None,
-    choosing: Choosing = Choosing(),
+    rank: PassageRanker = rank_passages,
+    choosing: BestOfNSettings = BestOfNSettings(),
     settings: WebglmSettings = WebglmSettings(),
-    observe: Observer = lambda ranked: None,
+    observe: RankingObserver = lambda ranked: None,
 ) -> Episode:
-    """The policy's answer from the best passages, each citation matched to what it says.
+    """Answer a question from the best passages as numbered references, with corrected citations.
 
-    Without a passage the policy is not asked. Numbers that the policy gives are set right as in
-    WebGLM's section 3.2.2; what nothing matches is cited no more, and an answer without a citation
-    is none. `observe` is told the ranked passages.
+    Without a passage the policy is not called. Citations are corrected as in WebGLM, section 3.2.2;
+    those that no reference matches are removed, and an answer without any is bad syntax. `rank`
+    orders the passages that were found, and `observe` gets them.
     """
-    gathered = gather(question.text, library, settings.limits)
-    ranked = rank(question.text, gathered.found, similarity, settings.weights)
+    gathered = gather_passages(question.text, library, settings.limits)
+    ranked = rank(question.text, gathered.found)
     observe(ranked)
     quotes = tuple(
-        reference(passage.page, passage.hit.start, passage.hit.end, settings.longest)
+        quote_passage(passage.page, passage.hit.start, passage.hit.end, settings.longest)
         for passage in ranked[: settings.references]
     )
     if not quotes:
-        return Episode(question, BY, stop="no_evidence", failures=gathered.failures)
+        return Episode(question, WEBGLM_METHOD, stop="no_evidence", failures=gathered.failures)
 
     def read(text: str) -> Answer:
-        return in_order_of_use(parse_correcting(text, quotes, settings.correct))
+        return order_quotes_by_use(parse_and_correct(text, quotes, settings.correct))
 
-    asked = prompt("webglm", references=references(quotes), question=question.text)
+    asked = render_prompt("webglm", references=render_references(quotes), question=question.text)
 
-    def sample(n: int) -> list[Draft]:
-        return drafts(policy, asked, n, read)
+    def sample(n: int) -> list[AnswerDraft]:
+        return sample_drafts(policy, asked, n, read)
 
-    return answered(question, BY, sample, choosing, gathered.failures)
+    return answer_with_best_draft(question, WEBGLM_METHOD, sample, choosing, gathered.failures)
 
 
-def references(quotes: tuple[Quote, ...]) -> str:
-    """The quotes as a prompt names them (WebGLM, figure 5)."""
-    lines = (" ".join(neutral(quote.text).split()) for quote in quotes)
+def render_references(quotes: tuple[Quote, ...]) -> str:
+    """Render quotes as the numbered references of a prompt, one line each (WebGLM, figure 5)."""
+    lines = (" ".join(neutralize_text(quote.text).split()) for quote in quotes)
     return "\n".join(f"Reference [{number}]: {line}" for number, line in enumerate(lines, 1))
 
 
-def reference(page: Page, start: int, end: int, longest: int) -> Quote:
-    """A passage of at most so many characters, cut after a word."""
+def quote_passage(page: Page, start: int, end: int, longest: int) -> Quote:
+    """Quote page.text[start:end], cut after a word where it has more than `longest` characters."""
     if end - start > longest:
         cut = page.text.rfind(" ", start + 1, start + longest)
         end = cut if cut > 0 else start + longest
     return page.quote(start, end)
+
+
+EpisodeAnswerer = Callable[[Question], Episode]
+"""answers a question: `answer_with_webglm` with its library and policy"""
+_REFERENCE = re.compile(r"Reference \[[0-9]+\]: ?")
+
+
+class BootstrapSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Filters of bootstrapped answers. The paper gives only the first threshold."""
+
+    overlap: float = 0.57
+    """minimum share of the answer's words that occur in the references, stop words left out
+    (WebGLM, section 3.2.3); with less it is rejected as hallucination"""
+    citations: int = 2
+    """minimum number of references cited, or all where there are fewer (else few_citations)"""
+    accuracy: float = 0.5
+    """minimum share of the original citations that correction keeps (else low_citation_accuracy)"""
+    correct: CorrectionSettings = CorrectionSettings()
+    """correction of citations"""
+
+
+def filter_bootstrapped_episode(
+    episode: Episode, settings: BootstrapSettings = BootstrapSettings()
+) -> Episode:
+    """Turn an episode of `answer_with_webglm` into a training example, or reject its answer.
+
+    An accepted episode has the completion rewritten with corrected citations. A rejected one has no
+    answer, the reason as its stop and last among its failures, and the original completion. An
+    episode without an answer is returned unchanged.
+    """
+    if episode.answer is None or not episode.steps:
+        return episode
+    step, answer = episode.steps[-1], episode.answer
+    shown = _parse_prompt_references(step.prompt, episode.question)
+    if reason := _find_rejection(step, answer, shown, settings):
+        failures = (*episode.failures, reason)
+        return msgspec.structs.replace(episode, answer=None, stop=reason.outcome, failures=failures)
+    said = Step(step.prompt, Completion(_render_prompt_numbers(answer, shown)))
+    return msgspec.structs.replace(episode, steps=(*episode.steps[:-1], said))
+
+
+def bootstrap_episodes(
+    questions: Iterable[Question],
+    answer: EpisodeAnswerer,
+    settings: BootstrapSettings = BootstrapSettings(),
+) -> Iterator[Episode]:
+    """Yield a corrected and filtered training episode for each question, rejected ones included.
+
+    `answer` answers a question; each of its episodes goes through `filter_bootstrapped_episode`.
+    Raises what `answer` raises.
+    """
+    return (filter_bootstrapped_episode(answer(question), settings) for question in questions)
+
+
+def bootstrap_to_file(
+    questions: Sequence[Question],
+    out: Path,
+    make: Callable[[], EpisodeAnswerer],
+    settings: BootstrapSettings = BootstrapSettings(),
+    workers: int = 1,
+    progress: Callable[[int], None] = lambda done: None,
+    threads: bool = False,
+) -> dict[str, int]:
+    """Append a corrected and filtered episode per question to `out`; count its episodes by stop.
+
+    Episodes with the stop "end" are accepted for training; the stops of the others are the reasons
+    of rejection. Questions that `out` answers already, from a run that was broken off, are not
+    asked again and are counted. `make` returns the function that answers, in each of `workers`
+    processes or once for all `threads`; `progress` gets the number of lines done. Raises ValueError
+    where `out` has the answers to other questions, and OSError where it cannot be written or a
+    worker died.
+    """
+    answer_all(
+        questions, out, partial(_make_line_answerer, make, settings), workers, progress, threads
+    )
+    with out.open("rb") as lines:
+        stops = Counter(msgspec.json.decode(line, type=_EpisodeStop).stop for line in lines)
+    return dict(stops.most_common())
+
+
+class _EpisodeStop(msgspec.Struct):
+    stop: str = "end"
+
+
+def _make_line_answerer(
+    make: Callable[[], EpisodeAnswerer], settings: BootstrapSettings
+) -> JsonLineAnswerer:
+    answer = make()
+    return lambda question: filter_bootstrapped_episode(answer(question), settings).to_json()
+
+
+def _parse_prompt_references(prompt: str, question: Question) -> list[str]:
+    """Return the references of a WebGLM prompt, one line each, those of its example left out."""
+    before = prompt.removesuffix(f"\nQuestion: {question.text}\nAnswer:")
+    lines = before.rpartition("\n\n")[2].split("\n")
+    return [_REFERENCE.sub("", line, count=1) for line in lines if _REFERENCE.match(line)]
+
+
+def _find_rejection(
+    step: Step, answer: Answer, shown: Sequence[str], settings: BootstrapSettings
+) -> Failure | None:
+    """Return the reason to reject an answer; None where it is accepted."""
+    content = _content_words(answer.text)
+    overlap = compute_rouge_n(content, _content_words(" ".join(shown))).precision
+    if overlap < settings.overlap:
+        detail = f"{overlap:.0%} of its words are in the references, less than the least share"
+        return Failure("answer", "hallucination", detail)
+    cited = {number for claim in answer.claims for number in claim.quotes}
+    least = min(settings.citations, len(shown))
+    if len(cited) < least:
+        detail = f"it cites {len(cited)} of {len(shown)} references, fewer than {least}"
+        return Failure("answer", "few_citations", detail)
+    kept = _measure_citation_accuracy(step.said.text, shown, settings.correct)
+    if kept < settings.accuracy:
+        detail = f"{kept:.0%} of its citations fit what they cite, less than the least share"
+        return Failure("answer", "low_citation_accuracy", detail)
+    return None
+
+
+def _measure_citation_accuracy(
+    said: str, shown: Sequence[str], settings: CorrectionSettings
+) -> float:
+    """Return the share of the original citations that correction leaves in place.
+
+    A number that no reference has counts as a wrong citation.
+    """
+    quotes = [_quote_line(line) for line in (*shown, "none")]
+    none = f"[{len(quotes)}]"
+
+    def replace_unknown(mark: re.Match[str]) -> str:
+        is_none = mark[0][0] == "[" and not 0 < int(mark[0][1:10].rstrip("]")) < len(quotes)
+        return none if is_none else mark[0]
+
+    written = parse_numbered(NUMBER_OR_ESCAPED_MARK.sub(replace_unknown, said.strip()), quotes)
+    bare = tuple(Claim(claim.start, claim.end, ()) for claim in written.claims)
+    corrected = correct_citations(Answer(written.text, tuple(quotes[:-1]), bare), settings)
+    fitting = {(claim.start, claim.end): claim.quotes for claim in corrected.claims}
+    kept = [
+        number in fitting.get((claim.start, claim.end), ())
+        for claim in written.claims
+        for number in claim.quotes
+    ]
+    return sum(kept) / max(len(kept), 1)
+
+
+def _quote_line(line: str) -> Quote:
+    text = line or " "
+    return Page("", "", text).quote(0, len(text))
+
+
+def _content_words(text: str) -> list[str]:
+    return [word for word in split_words(text) if word not in QUESTION_WORDS]
+
+
+def _render_prompt_numbers(answer: Answer, shown: Sequence[str]) -> str:
+    """Render an answer with each citation as the number that its reference has in the prompt."""
+    own = [" ".join(neutralize_text(quote.text).split()) for quote in answer.quotes]
+    numbers = [shown.index(line) for line in own]
+    claims = tuple(
+        msgspec.structs.replace(claim, quotes=tuple(numbers[number] for number in claim.quotes))
+        for claim in answer.claims
+    )
+    # Only the numbers are rendered, so the quotes can be made of the shown lines.
+    quotes = tuple(_quote_line(line) for line in shown)
+    return render_numbered(Answer(answer.text, quotes, claims))

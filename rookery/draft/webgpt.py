@@ -1,20 +1,25 @@
-"""Browse, quote, answer (WebGPT): the policy drives the text browser, then writes from its quotes.
+"""Browsing (WebGPT): the policy drives the text browser, then writes an answer from its quotes.
 
-It knows neither models nor networks. Many episodes at once are `rollout`'s; here one is played for
-a person who waits, by any policy that can follow the instructions of the prompt.
+This runs one episode for a waiting user; `run_rollouts` runs many at once.
 """
 
 from collections.abc import Callable, Generator
 
 import msgspec
 
-from rookery.browse.browser import Browsed, Views, browse
-from rookery.browse.commands import parse
-from rookery.browse.observation import Observation
-from rookery.browse.rules import Rules, Task
-from rookery.cite.syntax import in_order_of_use, parse_numbered
-from rookery.draft.rollout import writable
-from rookery.draft.write import Choosing, Draft, answered, drafts, failed, prompt
+from rookery.browse.browser import BrowseResult, browse_library
+from rookery.browse.browser_commands import BrowserRules, BrowserTask, Observation, parse_command
+from rookery.browse.page_view import PageViewCache
+from rookery.cite.syntax import order_quotes_by_use, parse_numbered
+from rookery.draft.best_of_n import (
+    AnswerDraft,
+    BestOfNSettings,
+    answer_with_best_draft,
+    make_failed_episode,
+    render_prompt,
+    sample_drafts,
+)
+from rookery.draft.rollout import replace_surrogates
 from rookery.records import (
     Answer,
     Completion,
@@ -27,80 +32,83 @@ from rookery.records import (
     Step,
 )
 
-BY = "webgpt"
-STUCK = 5
-"""times in a row that the same thing is said to no effect before browsing is broken off"""
-HOPELESS = 15
-"""the same, where it is something else each time"""
+WEBGPT_METHOD = "webgpt"
+STUCK_REPEATS = 5
+"""identical commands in a row without effect after which browsing is broken off"""
+HOPELESS_STEPS = 15
+"""commands of any kind in a row without effect after which browsing is broken off"""
 
 
 class WebgptSettings(msgspec.Struct, frozen=True):
-    """The browser's rules, and what a policy is told of them."""
+    """Settings of WebGPT: the browser's rules, and the instructions in the prompt."""
 
-    rules: Rules = Rules()
+    rules: BrowserRules = BrowserRules()
+    """limits and rules of the text browser"""
     instruct: bool = True
-    """the prompt begins with what the commands are; a policy that was trained needs none"""
+    """begin each prompt with a description of the commands; a trained policy needs none"""
 
 
-def webgpt(
+def answer_with_webgpt(
     question: Question,
     library: Library,
     policy: Policy,
     writer: Policy | None = None,
-    choosing: Choosing = Choosing(),
+    choosing: BestOfNSettings = BestOfNSettings(),
     settings: WebgptSettings = WebgptSettings(),
-    heard: Callable[[str], None] = lambda said: None,
+    on_command: Callable[[str], None] = lambda command: None,
 ) -> Episode:
-    """An answer from what the policy quoted while browsing, step by step.
+    """Answer a question from what the policy quotes while it browses.
 
-    The policy writes it too, or else the `writer` does; several are written and the best chosen
-    by rejection sampling (WebGPT, section 3.2). `heard` is told each command as it is given.
-    Without a quote no answer is asked for. A policy that says the same thing over and over to no
-    effect is broken off (stuck).
+    The `writer`, or else the policy itself, writes the answers, of which the best is chosen by
+    rejection sampling (WebGPT, section 3.2). `on_command` gets each command before it is executed.
+    Without a quote no answer is sampled. A policy that repeats commands without effect is broken
+    off (stuck).
     """
     steps: list[Step] = []
-    flow = browse(Task(question, settings.rules), library, Views())
+    flow = browse_library(BrowserTask(question, settings.rules), library, PageViewCache())
     try:
-        shown, ended = _browsed(flow, policy, settings, steps, heard)
+        shown, ended = _browse_until_answer(flow, policy, settings, steps, on_command)
     except Failed as error:
-        return failed(question, BY, error, steps)
+        return make_failed_episode(question, WEBGPT_METHOD, error, steps)
     if shown is None:
-        return _without_answer(question, ended, steps)
-    asked = _asked("webgpt_answer", shown, settings)
+        return _make_unanswered_episode(question, ended, steps)
+    asked = _render_step_prompt("webgpt_answer", shown, settings)
 
     def read(text: str) -> Answer:
-        return in_order_of_use(parse_numbered(text, shown.quotes))
+        return order_quotes_by_use(parse_numbered(text, shown.quotes))
 
-    def sample(n: int) -> list[Draft]:
-        return drafts(writer or policy, asked, n, read)
+    def sample(n: int) -> list[AnswerDraft]:
+        return sample_drafts(writer or policy, asked, n, read)
 
-    return answered(question, BY, sample, choosing, _ended(flow).failures, steps)
+    return answer_with_best_draft(
+        question, WEBGPT_METHOD, sample, choosing, _finish_browsing(flow).failures, steps
+    )
 
 
-def _ended(flow: Generator[Observation, str, Browsed]) -> Browsed:
-    """What came of browsing; what is said in the end is chosen elsewhere."""
+def _finish_browsing(flow: Generator[Observation, str, BrowseResult]) -> BrowseResult:
+    """End the session with an empty answer and return its result: the answer is chosen later."""
     try:
         flow.send("")
     except StopIteration as ended:
-        browsed: Browsed = ended.value
+        browsed: BrowseResult = ended.value
         return browsed
     raise AssertionError("a session ends with its answer")
 
 
-def _browsed(
-    flow: Generator[Observation, str, Browsed],
+def _browse_until_answer(
+    flow: Generator[Observation, str, BrowseResult],
     policy: Policy,
     settings: WebgptSettings,
     steps: list[Step],
-    heard: Callable[[str], None],
-) -> tuple[Observation | None, Browsed | None]:
-    """The observation that asks for the answer; or what came of browsing without one."""
+    on_command: Callable[[str], None],
+) -> tuple[Observation | None, BrowseResult | None]:
+    """Browse; return the observation that asks for an answer, or the result without an answer."""
     shown, idle, same = next(flow), 0, 0
     while not shown.answering:
-        asked = _asked("webgpt", shown, settings)
+        asked = _render_step_prompt("webgpt", shown, settings)
         said = policy.complete(asked, 1)[0]
-        command = writable(command_in(said.text))
-        heard(command)
+        command = replace_surrogates(extract_command(said.text))
+        on_command(command)
         same = same + 1 if steps and steps[-1].said.text == command else 0
         steps.append(Step(asked, said if said.text == command else Completion(command)))
         try:
@@ -108,30 +116,34 @@ def _browsed(
         except StopIteration as ended:
             return None, ended.value
         idle = idle + 1 if following.note else 0
-        if idle >= HOPELESS or min(idle, same) >= STUCK:
-            return None, Browsed(following.quotes, "stuck")
+        if idle >= HOPELESS_STEPS or min(idle, same) >= STUCK_REPEATS:
+            return None, BrowseResult(following.quotes, "stuck")
         shown = following
     return shown, None
 
 
-def _without_answer(question: Question, ended: Browsed | None, steps: list[Step]) -> Episode:
+def _make_unanswered_episode(
+    question: Question, ended: BrowseResult | None, steps: list[Step]
+) -> Episode:
     assert ended is not None  # there is no observation that asks for an answer
     failures = ended.failures
     if ended.stop == "stuck":
         said = steps[-1].said.text[:80]
-        detail = f"it went on to no effect; last it said {said!r}"
-        failures = (Failure(BY, "stuck", detail),)
-    return Episode(question, BY, tuple(steps), None, ended.stop, failures)
+        detail = f"its commands had no effect; the last was {said!r}"
+        failures = (Failure(WEBGPT_METHOD, "stuck", detail),)
+    return Episode(question, WEBGPT_METHOD, tuple(steps), None, ended.stop, failures)
 
 
-def _asked(name: str, shown: Observation, settings: WebgptSettings) -> str:
-    return prompt(name, observation=shown.prompt) if settings.instruct else shown.prompt
+def _render_step_prompt(name: str, shown: Observation, settings: WebgptSettings) -> str:
+    return render_prompt(name, observation=shown.prompt) if settings.instruct else shown.prompt
 
 
-def command_in(said: str) -> str:
-    """The command that was meant by a policy that says more than the command: its first line that
-    is one; what it said, where none is."""
-    if parse(said):
+def extract_command(said: str) -> str:
+    """Extract the command from a completion with more text: its first line that is a command.
+
+    Returns the completion itself where no line is one.
+    """
+    if parse_command(said):
         return said.strip()
     lines = (line.strip().strip("`") for line in said.splitlines())
-    return next((line for line in lines if parse(line)), said)
+    return next((line for line in lines if parse_command(line)), said)

@@ -1,1 +1,1 @@
-"""Comparisons: the work of people who judge answers. Nothing here yet."""
+"""Human judgements: the labelling desk's store, its forms and raters, agreement, and snapshots."""

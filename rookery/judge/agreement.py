@@ -1,144 +1,156 @@
-"""How far people agree, and how sure that is. It knows nothing of forms and of stores.
+"""Agreement statistics: Krippendorff's alpha, Cohen's kappa, half credit, side bias, with
+intervals.
 
-Where a number would mean nothing, its place is taken by the reason.
+Where a number is undefined, `UndefinedStatistic` with the reason takes its place.
 """
 
 import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from itertools import accumulate
 from random import Random
+from statistics import NormalDist, quantiles
 from typing import Literal, NamedTuple, TypeVar
 
 from rookery.records import Record
 
-ROUNDS = 1000
-"""times that items are drawn anew for an interval"""
-MANY, KINDS = 1000, 100
-"""from how many items of how few kinds on an interval is not drawn"""
-SURE = 0.95
-"""how often an interval is to hold the number"""
-_Z = 1.959963984540054
-"""of the normal distribution, for SURE"""
-Value = str | float
-Level = Literal["nominal", "ordinal", "interval"]
-"""whether values only differ; have an order; or have distances"""
-Unit = frozenset[tuple[Value, int]]
-"""one item's values, and how often each was given"""
+BOOTSTRAP_ROUNDS = 1000
+"""Bootstrap resamples for an interval."""
+MIN_JACKKNIFE_ITEMS, MAX_JACKKNIFE_KINDS = 1000, 100
+"""With more items than MIN_JACKKNIFE_ITEMS, of fewer kinds than MAX_JACKKNIFE_KINDS, an interval
+comes from the jackknife."""
+CONFIDENCE_LEVEL = 0.95
+"""Coverage of the intervals."""
+_NORMAL_QUANTILE = NormalDist().inv_cdf((1 + CONFIDENCE_LEVEL) / 2)
+"""Quantile of the normal distribution for CONFIDENCE_LEVEL."""
+LabelValue = str | float
+MeasurementLevel = Literal["nominal", "ordinal", "interval"]
+"""Level of measurement: nominal values only differ, ordinal ones have an order, interval ones have
+distances."""
+ValueCounts = frozenset[tuple[LabelValue, int]]
+"""The values given to one item, with the count of each."""
 T = TypeVar("T")
 V = TypeVar("V", bound=Hashable)
 
 
-class Undefined(Record, frozen=True):
-    """There is no such number."""
+class UndefinedStatistic(Record, frozen=True):
+    """Marks a statistic that has no value, with the reason."""
 
     reason: str
 
 
-_NOTHING_IN_COMMON = Undefined("they judged no item in common")
+_NOTHING_IN_COMMON = UndefinedStatistic("they judged no item in common")
 
 
-class Interval(NamedTuple):
-    """Where a number lies, by SURE."""
+class ConfidenceInterval(NamedTuple):
+    """Confidence interval at CONFIDENCE_LEVEL."""
 
     low: float
     high: float
 
 
-class Measured(Record, frozen=True):
-    """A number that items gave."""
+Statistic = Callable[[Sequence[T]], float | UndefinedStatistic]
+IntervalMethod = Callable[[Sequence[T], Statistic[T]], ConfidenceInterval | UndefinedStatistic]
 
-    value: float | Undefined
+
+class AgreementEstimate(Record, frozen=True):
+    """A statistic over items, with its interval."""
+
+    value: float | UndefinedStatistic
     items: int
     low: float | None = None
-    """of its interval over items; None: there is none"""
+    """Lower end of the interval over items; None: there is no interval."""
     high: float | None = None
 
 
-class Side(Record, frozen=True):
-    """How often the answer that was shown first was preferred. Half is to be expected."""
+class SideBias(Record, frozen=True):
+    """Share of preferences for the answer shown first; one half is expected."""
 
     first: int
     judged: int
-    """ties are not counted"""
+    """Preferences without a tie."""
     share: float
     low: float
-    """of Wilson's interval"""
+    """Lower end of Wilson's interval."""
     high: float
     chance: float
-    """that a fair coin falls as far from half, or farther: the exact two-sided binomial test"""
+    """Probability that a fair coin deviates at least as far from half: exact two-sided binomial
+    test."""
 
 
-def krippendorff_alpha(
-    table: Iterable[Mapping[str, Value]], level: Level = "nominal"
-) -> float | Undefined:
-    """Krippendorff's alpha: 1 where all agree, 0 where they do as if by chance.
-
-    A row is an item: the values by the people who gave them. Who did not judge an item is not in
-    its row. Raises ValueError for texts where an order is needed.
-    """
-    return alpha_of([unit(row) for row in table], level)
-
-
-def unit(row: Mapping[str, Value]) -> Unit:
-    """An item as `alpha_of` takes it: by whom is no matter."""
+def count_values(row: Mapping[str, LabelValue]) -> ValueCounts:
+    """Count how many people gave each value to one item; `row` holds the values by person."""
     return frozenset(Counter(row.values()).items())
 
 
-def alpha_of(units: Iterable[Unit], level: Level = "nominal") -> float | Undefined:
-    """Krippendorff's alpha of items."""
-    # Few values make few patterns, however many items there are.
-    patterns = [(unit, times) for unit, times in Counter(units).items() if _size(unit) > 1]
-    totals: Counter[Value] = Counter()
+def compute_krippendorff_alpha(
+    units: Iterable[ValueCounts], level: MeasurementLevel = "nominal"
+) -> float | UndefinedStatistic:
+    """Compute Krippendorff's alpha: 1 for perfect agreement, 0 for agreement as by chance.
+
+    Each unit is an item: its values, counted by `count_values`. Undefined without an item judged
+    twice, or if all values are the same. Raises ValueError for texts where `level` needs numbers.
+    """
+    # Items with the same values are counted together: few values make few patterns, however many
+    # items there are.
+    patterns = [
+        (unit, times) for unit, times in Counter(units).items() if _count_judgements(unit) > 1
+    ]
+    totals: Counter[LabelValue] = Counter()
     for each, times in patterns:
         totals.update({value: count * times for value, count in each})
     if not totals:
-        return Undefined("no item was judged by two people")
+        return UndefinedStatistic("no item was judged by two people")
     if len(totals) == 1:
-        return Undefined(f"unanimous: everybody always said {next(iter(totals))}")
-    apart = _distances(totals, level)
+        return UndefinedStatistic(f"unanimous: everybody always said {next(iter(totals))}")
+    apart = _compute_distances(totals, level)
     observed = math.fsum(
-        times * _apart(each, apart) / (_size(each) - 1) for each, times in patterns
+        times * _sum_distances(each, apart) / (_count_judgements(each) - 1)
+        for each, times in patterns
     )
-    expected = _apart(totals.items(), apart)
+    expected = _sum_distances(totals.items(), apart)
     return 1 - (totals.total() - 1) * observed / expected
 
 
-def _size(unit: Unit) -> int:
+def _count_judgements(unit: ValueCounts) -> int:
     return sum(count for _, count in unit)
 
 
-def _apart(
-    counts: Iterable[tuple[Value, int]], apart: Mapping[tuple[Value, Value], float]
+def _sum_distances(
+    counts: Iterable[tuple[LabelValue, int]], apart: Mapping[tuple[LabelValue, LabelValue], float]
 ) -> float:
-    """The distances of all pairs of these."""
+    """Sum the distances of all ordered pairs of these values."""
     listed = list(counts)
     pairs = ((a, n, b, m) for a, n in listed for b, m in listed if a != b)
     return math.fsum(n * m * apart[a, b] for a, n, b, m in pairs)
 
 
-def _distances(totals: Mapping[Value, int], level: Level) -> dict[tuple[Value, Value], float]:
+def _compute_distances(
+    totals: Mapping[LabelValue, int], level: MeasurementLevel
+) -> dict[tuple[LabelValue, LabelValue], float]:
     if level == "nominal":
         return {(a, b): 1.0 for a in totals for b in totals if a != b}
-    values = sorted(_number(value) for value in totals)
-    if level == "interval":
-        return {(a, b): (a - b) ** 2 for a in values for b in values}
-    # As many values lie between two as there are below the one and not below the other, the two
-    # themselves half each.
-    below, middles = 0, {}
-    for value in values:
-        middles[value] = below + totals[value] / 2
-        below += totals[value]
-    return {(a, b): (middles[a] - middles[b]) ** 2 for a in values for b in values}
+    values = sorted(_require_number(value) for value in totals)
+    places = dict(zip(values, values, strict=True))
+    if level == "ordinal":
+        # The ordinal distance is the number of values between the two, with the two themselves
+        # counted half each (Krippendorff).
+        ends = accumulate(totals[value] for value in values)
+        places = {value: end - totals[value] / 2 for value, end in zip(values, ends, strict=True)}
+    return {(a, b): (places[a] - places[b]) ** 2 for a in values for b in values}
 
 
-def _number(value: Value) -> float:
+def _require_number(value: LabelValue) -> float:
     if isinstance(value, str):
         raise ValueError(f"{value!r} is no number: texts can only be compared as nominal")
     return value
 
 
-def cohen_kappa(pairs: Sequence[tuple[V, V]]) -> float | Undefined:
-    """Cohen's kappa of two people who judged the same items: agreement beyond that of chance."""
+def compute_cohen_kappa(pairs: Sequence[tuple[V, V]]) -> float | UndefinedStatistic:
+    """Compute Cohen's kappa of two people (agreement beyond chance) from their labels of each item.
+
+    Undefined without a pair of labels, or if both gave one and the same label to everything.
+    """
     if not pairs:
         return _NOTHING_IN_COMMON
     ones: Counter[V] = Counter()
@@ -148,44 +160,52 @@ def cohen_kappa(pairs: Sequence[tuple[V, V]]) -> float | Undefined:
         ones[one] += times
         others[other] += times
         observed += times * (one == other)
-    # In whole numbers, so that what is exact stays so.
+    # Integers up to the last division, so that equal shares compare equal.
     expected = sum(count * others[value] for value, count in ones.items())
     if expected == size * size:
-        return Undefined(f"unanimous: both always said {pairs[0][0]}")
+        return UndefinedStatistic(f"unanimous: both always said {pairs[0][0]}")
     return (observed * size - expected) / (size * size - expected)
 
 
-def half_credit(pairs: Sequence[tuple[float, float]]) -> float | Undefined:
-    """How often two people prefer the same answer, from -2 or -1 (the one) to 1 or 2 (the other).
+def compute_half_credit_agreement(
+    pairs: Sequence[tuple[float, float]],
+) -> float | UndefinedStatistic:
+    """Compute the share of items on which two people prefer the same answer; a tie may count half.
 
-    Much better counts as better, and a tie agrees with a preference by half (WebGPT, appendix C).
+    A pair holds the preferences of the two for one item, from -2 (the first answer) to 2. Much
+    better counts as better, and a tie against a preference as half (WebGPT, appendix C).
     """
     if not pairs:
         return _NOTHING_IN_COMMON
-    return sum(times * credit(a, b) for (a, b), times in Counter(pairs).items()) / len(pairs)
+    credits = (times * compute_pair_credit(*pair) for pair, times in Counter(pairs).items())
+    return sum(credits) / len(pairs)
 
 
-def credit(one: float, other: float) -> float:
-    """1 where two people prefer the same answer, or none; half where only one of them does."""
-    return 1 - abs(_sign(one) - _sign(other)) / 2
+def compute_pair_credit(one: float, other: float) -> float:
+    """Return 1 if two preferences agree, 1/2 if only one is a tie, 0 if they are opposite.
+
+    Numbers below 0 prefer the first answer, above 0 the second; 0 is a tie.
+    """
+    return 1 - abs(get_sign(one) - get_sign(other)) / 2
 
 
-def _sign(number: float) -> int:
+def get_sign(number: float) -> int:
+    """Return -1, 0 or 1 for a number below, at or above 0."""
     return (number > 0) - (number < 0)
 
 
-def same(pairs: Sequence[tuple[V, V]]) -> float | Undefined:
-    """How often two people say the very same (Ziegler, table 9)."""
+def compute_exact_agreement(pairs: Sequence[tuple[V, V]]) -> float | UndefinedStatistic:
+    """Compute the share of items on which two people gave the same label (Ziegler, table 9)."""
     if not pairs:
         return _NOTHING_IN_COMMON
     return sum(times for (a, b), times in Counter(pairs).items() if a == b) / len(pairs)
 
 
-def majority(votes: Sequence[V], labels: Sequence[V]) -> V:
-    """What most voted for; of those with equally many votes, what stands first among the labels.
+def choose_majority_label(votes: Sequence[V], labels: Sequence[V]) -> V:
+    """Return the label with the most votes; ties go to the label that stands first in `labels`.
 
-    With the labels False and True, a tie is False (GopherCite, appendix C.1). Raises ValueError
-    where there are no votes, or one for something else.
+    With labels (False, True), a tie is False (GopherCite, appendix C.1). Raises ValueError without
+    votes, or for a vote that is not among the labels.
     """
     if not votes or not set(votes) <= set(labels):
         raise ValueError(f"votes {list(votes)} are to be some of {list(labels)}")
@@ -193,105 +213,101 @@ def majority(votes: Sequence[V], labels: Sequence[V]) -> V:
     return max(labels, key=lambda label: counts[label])  # the first of equals
 
 
-def side_bias(first: int, judged: int) -> Side | None:
-    """How often the answer shown first was preferred, of so many judgements without a tie; None:
-    there are none."""
+def estimate_side_bias(first: int, judged: int) -> SideBias | None:
+    """Estimate the bias towards the answer shown first, which got `first` of `judged` preferences.
+
+    With Wilson's interval, and an exact binomial test against one half. None if `judged` is 0.
+    """
     if not judged:
         return None
-    low, high = wilson(first, judged)
+    low, high = compute_wilson_interval(first, judged)
     tail = ways = 1
     for count in range(min(first, judged - first)):
         ways = ways * (judged - count) // (count + 1)
         tail += ways
-    return Side(first, judged, first / judged, low, high, min(1.0, 2 * tail / 2**judged))
+    return SideBias(first, judged, first / judged, low, high, min(1.0, 2 * tail / 2**judged))
 
 
-def wilson(count: int, of: int) -> Interval:
-    """Wilson's interval of a share."""
-    share, square = count / of, _Z * _Z
-    middle = (share + square / (2 * of)) / (1 + square / of)
-    half = _Z / (1 + square / of) * math.sqrt(share * (1 - share) / of + square / (4 * of * of))
-    return Interval(max(0.0, middle - half), min(1.0, middle + half))
+def compute_wilson_interval(count: float, of: int) -> ConfidenceInterval:
+    """Compute Wilson's 95 % interval of the share `count / of`; a tie may count half."""
+    share, weight = count / of, _NORMAL_QUANTILE * _NORMAL_QUANTILE / of
+    middle = (share + weight / 2) / (1 + weight)
+    spread = math.sqrt(share * (1 - share) / of + weight / (4 * of))
+    half = _NORMAL_QUANTILE * spread / (1 + weight)
+    low, high = max(0.0, middle - half), min(1.0, middle + half)
+    return ConfidenceInterval(min(share, low), max(share, high))
 
 
-def bootstrap(
+def bootstrap_interval(
     items: Sequence[T],
-    statistic: Callable[[Sequence[T]], float | Undefined],
-    rounds: int = ROUNDS,
+    statistic: Statistic[T],
+    rounds: int = BOOTSTRAP_ROUNDS,
     seed: int = 0,
-) -> Interval | Undefined:
-    """Where a number lies when so many items are drawn anew, with replacement: percentiles.
+) -> ConfidenceInterval | UndefinedStatistic:
+    """Compute a 95 % percentile bootstrap interval of a statistic by resampling items.
 
-    What two people made of one item belongs together, so items are drawn and not judgements. Draws
-    for which the number is undefined do not count.
+    Items are resampled, with replacement, and not judgements, since judgements of one item depend
+    on each other. Resamples with an undefined statistic are left out. Undefined for fewer than two
+    items, or where fewer than two resamples have a value.
     """
     if len(items) < 2:
-        return Undefined("one item says nothing of others")
+        return UndefinedStatistic("one item says nothing of others")
     random = Random(seed)
     drawn = (statistic(random.choices(items, k=len(items))) for _ in range(rounds))
-    found = sorted(value for value in drawn if not isinstance(value, Undefined))
-    if not found:
-        return Undefined("no draw of these items gives a number")
-    return Interval(_quantile(found, (1 - SURE) / 2), _quantile(found, (1 + SURE) / 2))
+    found = [value for value in drawn if not isinstance(value, UndefinedStatistic)]
+    if len(found) < 2:
+        return UndefinedStatistic("too few draws of these items give a number")
+    fortieths = quantiles(found, n=40, method="inclusive")  # 2.5 % each
+    return ConfidenceInterval(fortieths[0], fortieths[-1])
 
 
-def _quantile(ordered: Sequence[float], share: float) -> float:
-    """Between neighbours, in proportion."""
-    at = share * (len(ordered) - 1)
-    below, above = ordered[math.floor(at)], ordered[math.ceil(at)]
-    return below + (above - below) * (at - math.floor(at))
-
-
-def jackknife(
+def jackknife_interval(
     items: Sequence[V],
-    statistic: Callable[[Sequence[V]], float | Undefined],
+    statistic: Statistic[V],
     least: float = -math.inf,
-) -> Interval | Undefined:
-    """Where a number lies, from what it is without each one of the items, as if it were normal;
-    not below the least that it can be.
+) -> ConfidenceInterval | UndefinedStatistic:
+    """Compute a 95 % normal jackknife interval of a statistic, clipped to [`least`, 1].
 
-    For many numbers of items that are few and alike, such as those of each two people: it takes
-    one step for each kind of item, and not a thousand.
+    Meant for many statistics over few distinct items, such as those of every pair of people: it
+    evaluates the statistic once for each distinct item, not BOOTSTRAP_ROUNDS times. Undefined where
+    the statistic is, or becomes so when one item is left out.
     """
     value, without = statistic(items), []
     for item, times in Counter(items).items():
         rest = list(items)
         rest.remove(item)
         left = statistic(rest)
-        if isinstance(left, Undefined):
-            return Undefined("it rests on one item")
+        if isinstance(left, UndefinedStatistic):
+            return UndefinedStatistic("it rests on one item")
         without += [left] * times
-    if isinstance(value, Undefined):
+    if isinstance(value, UndefinedStatistic):
         return value
     mean = math.fsum(without) / len(items)
     squares = math.fsum((each - mean) ** 2 for each in without)
-    half = _Z * math.sqrt(squares * (len(items) - 1) / len(items))
-    return Interval(max(least, value - half), min(1.0, value + half))
+    half = _NORMAL_QUANTILE * math.sqrt(squares * (len(items) - 1) / len(items))
+    return ConfidenceInterval(max(least, value - half), min(1.0, value + half))
 
 
-def interval_of(
-    items: Sequence[V], statistic: Callable[[Sequence[V]], float | Undefined], rounds: int = ROUNDS
-) -> Interval | Undefined:
-    """The bootstrap's interval; or the jackknife's, for so many items of so few kinds that the two
-    are the same and the bootstrap is slow."""
-    if len(items) > MANY and len(set(items)) < KINDS:
-        return jackknife(items, statistic)
-    return bootstrap(items, statistic, rounds)
+def resample_interval(
+    items: Sequence[V],
+    statistic: Statistic[V],
+    rounds: int = BOOTSTRAP_ROUNDS,
+) -> ConfidenceInterval | UndefinedStatistic:
+    """Compute a 95 % interval: the jackknife's for many items of few kinds, else the bootstrap's.
+
+    The two are then practically equal, and the jackknife is much faster.
+    """
+    if len(items) > MIN_JACKKNIFE_ITEMS and len(set(items)) < MAX_JACKKNIFE_KINDS:
+        return jackknife_interval(items, statistic)
+    return bootstrap_interval(items, statistic, rounds)
 
 
-def measured(
-    items: Sequence[T],
-    statistic: Callable[[Sequence[T]], float | Undefined],
-    interval: Callable[
-        [Sequence[T], Callable[[Sequence[T]], float | Undefined]], Interval | Undefined
-    ]
-    | None = None,
-) -> Measured:
-    """The number of these items, with its interval if one is wanted."""
-    value = statistic(items)
-    if isinstance(value, Undefined) or interval is None:
-        return Measured(value, len(items))
-    found = interval(items, statistic)
-    if isinstance(found, Undefined):
-        return Measured(value, len(items))
-    return Measured(value, len(items), found.low, found.high)
+def estimate_statistic(
+    items: Sequence[T], statistic: Statistic[T], interval: IntervalMethod[T] | None = None
+) -> AgreementEstimate:
+    """Compute a statistic over items, with its interval if `interval` is given and defined."""
+    value, found = statistic(items), None
+    if interval is not None and not isinstance(value, UndefinedStatistic):
+        found = interval(items, statistic)
+    ends = found if isinstance(found, ConfidenceInterval) else (None, None)
+    return AgreementEstimate(value, len(items), *ends)

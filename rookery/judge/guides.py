@@ -1,7 +1,4 @@
-"""What people are told to do, form by form: texts in Markdown, of which every version is kept.
-
-It knows nothing of how they are shown.
-"""
+"""Labelling guides: instructions for each form in Markdown, of which every version is kept."""
 
 from importlib.resources import files
 from typing import Any
@@ -9,93 +6,99 @@ from typing import Any
 from sqlalchemy import Connection, Select, insert, select
 
 from rookery.judge import tables
+from rookery.judge.accounts import write_audit_entry
 from rookery.judge.forms import FORMS
-from rookery.judge.people import audit
-from rookery.judge.store import Store, alone
+from rookery.judge.store import Store, take_advisory_lock
 from rookery.records import Failed, Failure, Record
 
-BY = "rookery"
-"""who wrote the guides that come with it"""
-LONGEST = 50_000
-"""characters of a guide"""
+PACKAGED_AUTHOR = "rookery"
+"""Author of the guides that come with Rookery."""
+MAX_GUIDE_CHARACTERS = 50_000
+"""Maximum characters of a guide."""
 
 
-class Guide(Record, frozen=True):
-    """One version of what people are told about one form."""
+class LabellingGuide(Record, frozen=True):
+    """One version of the instructions for a form."""
 
     form: str
     version: int
-    """from 1 on"""
+    """Counted from 1."""
     text: str
     """Markdown"""
     by: str
     at: float
-    """seconds since 1970, UTC"""
+    """Seconds since 1970, UTC."""
 
 
-def guide(store: Store, form: str) -> Guide:
-    """The newest version. Raises Failed (no_form).
+def load_guide(store: Store, form: str) -> LabellingGuide:
+    """Return the newest guide of a form. Raises Failed (no_form).
 
-    What comes with Rookery becomes a version as it is first read, and again where a newer Rookery
-    says something else, unless people have written their own: a version says the same for good.
+    The packaged guide is stored as a version when it is first read, and again when a newer Rookery
+    brings another text, unless people have written their own; a stored version never changes.
     """
-    ours = packaged(form)
-    with store.reading() as connection:
-        newest = _newest(connection, form)
-    if newest is not None and (newest.by != BY or newest.text == ours):
+    ours = read_packaged_guide(form)
+    with store.begin_read() as connection:
+        newest = _find_newest_version(connection, form)
+    if newest is not None and (newest.by != PACKAGED_AUTHOR or newest.text == ours):
         return newest
-    return _add(store, form, ours, BY)
+    return _add_version(store, form, ours, PACKAGED_AUTHOR)
 
 
-def write_guide(store: Store, form: str, text: str, by: str) -> Guide:
-    """Makes this text the newest version; the others stay. The same text again is no other version.
+def write_guide(store: Store, form: str, text: str, by: str) -> LabellingGuide:
+    """Store a text as the newest version of a form's guide, with the author `by`.
 
-    Raises Failed: no_form, no_text, too_long.
+    White space around it is stripped, and a text equal to the newest version adds none. Raises
+    Failed: no_form, no_text, too_long.
     """
-    guide(store, form)
+    load_guide(store, form)
     text = "\n".join(text.split("\r\n")).strip() + "\n"
     if not text.strip():
         raise Failed(Failure(form, "no_text", "the guide is empty: write what people are to do"))
-    if len(text) > LONGEST:
-        detail = f"it has {len(text):,} characters, and {LONGEST:,} are the most: leave some out"
+    if len(text) > MAX_GUIDE_CHARACTERS:
+        detail = (
+            f"it has {len(text):,} characters, and {MAX_GUIDE_CHARACTERS:,} are the "
+            "most: leave some out"
+        )
         raise Failed(Failure(form, "too_long", detail))
-    return _add(store, form, text, by)
+    return _add_version(store, form, text, by)
 
 
-def history(store: Store, form: str) -> list[Guide]:
-    """Every version, the newest first. Raises Failed (no_form)."""
-    guide(store, form)
-    with store.reading() as connection:
-        return [Guide(*row) for row in connection.execute(_versions(form))]
+def list_guide_versions(store: Store, form: str) -> list[LabellingGuide]:
+    """Return every version of a form's guide, newest first. Raises Failed (no_form)."""
+    load_guide(store, form)
+    with store.begin_read() as connection:
+        return [LabellingGuide(*row) for row in connection.execute(_select_versions(form))]
 
 
-def packaged(form: str) -> str:
-    """The guide that comes with Rookery. Raises Failed (no_form)."""
+def read_packaged_guide(form: str) -> str:
+    """Read the guide of a form that comes with Rookery. Raises Failed (no_form)."""
     if form not in FORMS:
         detail = f"there is no such form: name one of {', '.join(FORMS)}"
         raise Failed(Failure(form, "no_form", detail))
     return files("rookery.judge").joinpath("guides", f"{form}.md").read_text(encoding="utf-8")
 
 
-def _add(store: Store, form: str, text: str, by: str) -> Guide:
-    with store.writing() as connection:
-        alone(connection, f"guide {form}")
-        newest = _newest(connection, form)
-        if newest and (newest.text == text or (by == BY and newest.by != BY)):
-            return newest  # written a moment ago
+def _add_version(store: Store, form: str, text: str, by: str) -> LabellingGuide:
+    with store.begin_write() as connection:
+        take_advisory_lock(connection, f"guide {form}")
+        newest = _find_newest_version(connection, form)
+        if newest and (
+            newest.text == text or (by == PACKAGED_AUTHOR and newest.by != PACKAGED_AUTHOR)
+        ):
+            return newest  # another request wrote it since
         version = newest.version + 1 if newest else 1
-        made = Guide(form, version, text, by, store.clock())
+        made = LabellingGuide(form, version, text, by, store.clock())
         row = {name: getattr(made, name) for name in made.__struct_fields__}
         connection.execute(insert(tables.guides).values(row))
-        audit(connection, by, "guide", f"{form} {version}", made.at)
+        write_audit_entry(connection, by, "guide", f"{form} {version}", made.at)
         return made
 
 
-def _newest(connection: Connection, form: str) -> Guide | None:
-    row = connection.execute(_versions(form).limit(1)).first()
-    return Guide(*row) if row else None
+def _find_newest_version(connection: Connection, form: str) -> LabellingGuide | None:
+    row = connection.execute(_select_versions(form).limit(1)).first()
+    return LabellingGuide(*row) if row else None
 
 
-def _versions(form: str) -> Select[Any]:
+def _select_versions(form: str) -> Select[Any]:
     guides = tables.guides
     return select(guides).where(guides.c.form == form).order_by(guides.c.version.desc())

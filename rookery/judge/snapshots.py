@@ -1,13 +1,15 @@
-"""What was judged, frozen under a name: the same bytes whenever it is exported, and imported again.
+"""Snapshots: judgements frozen under a name, exported as the same bytes each time, and imported
+again.
 
-It knows nothing of models, and of judgements only which there are.
+Later submissions, exclusions and lifted exclusions do not change a snapshot.
 """
 
 import hashlib
 import os
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,96 +18,297 @@ import msgspec
 from sqlalchemy import Connection, Row, insert, select
 
 from rookery import __version__
-from rookery.judge.counted import Left, exclusions_of, standing, write_exclusion
-from rookery.judge.frozen import FILES, Frozen, Laid, Lines, Someone, Wanted, frozen_of, lines_of
-from rookery.judge.handing_in import restore
-from rookery.judge.handout import add, retire
-from rookery.judge.kept_pages import keep
-from rookery.judge.lines import read_lines
-from rookery.judge.people import add_person, audit, people
-from rookery.judge.store import Store, alone
-from rookery.judge.tables import snapshots
-from rookery.judge.work import Judgement
+from rookery.judge.accounts import add_person, list_people, write_audit_entry
+from rookery.judge.adjudication import (
+    LabellingData,
+    LeftOutJudgement,
+    PlacedItem,
+    derive_majority_labels,
+    load_exclusions,
+    load_labelling_data,
+    select_active_exclusions,
+    write_exclusion,
+)
+from rookery.judge.json_lines import read_json_lines
+from rookery.judge.judgement_conversion import (
+    convert_to_comparison,
+    convert_to_episode,
+    convert_to_ratings,
+)
+from rookery.judge.labelling_queue import add_items, restore_judgements, retire_items
+from rookery.judge.labelling_records import Judgement, LabellingItem, PersonRole
+from rookery.judge.store import Store, store_page, take_advisory_lock
+from rookery.judge.tables import pages, snapshots
 from rookery.records import Failed, Failure, Page, Record, digest_of
 
-MANIFEST = "manifest.json"
+SNAPSHOT_FILES = frozenset(
+    f"{name}.jsonl"
+    for name in "comparisons ratings episodes majority".split()
+    + "items judgements excluded people pages".split()
+)
+_DIGESTS_PER_QUERY = 500
+"""Digests in one query."""
 
 
-class File(Record, frozen=True):
-    """One file of an export."""
+class SnapshotSelection(Record, frozen=True):
+    """Items of a snapshot, by batch and form; empty: any."""
+
+    batches: tuple[str, ...] = ()
+    forms: tuple[str, ...] = ()
+
+
+class SnapshotItem(Record, frozen=True):
+    """An item as it was queued: a line of items.jsonl."""
+
+    id: str
+    batch: str
+    wanted: int
+    priority: int
+    prelude: bool
+    policy: int | None
+    retired: str | None
+    """Reason why it was no longer handed out; None: it still was."""
+    item: LabellingItem
+
+
+class SnapshotPerson(Record, frozen=True):
+    """A person with their role: a line of people.jsonl."""
+
+    name: str
+    role: PersonRole
+
+
+class SnapshotContents(Record, frozen=True):
+    """Contents of a snapshot."""
+
+    wanted: SnapshotSelection
+    items: tuple[str, ...]
+    judgements: tuple[str, ...]
+    pages: tuple[str, ...]
+    """Keys of the quoted pages."""
+    people: tuple[SnapshotPerson, ...]
+    left: tuple[LeftOutJudgement, ...]
+    retired: dict[str, str]
+    """Reason of retirement by item id."""
+    versions: dict[str, tuple[str, ...]]
+    """Versions of Rookery, and of the forms and guides that people saw."""
+
+
+SnapshotLines = Mapping[str, Callable[[], Iterable[str]]]
+"""Function that yields the lines, by file name."""
+
+
+def capture_contents(connection: Connection, wanted: SnapshotSelection) -> SnapshotContents:
+    """Collect the items that match a selection, with judgements, quoted pages and exclusions.
+
+    These are the contents of a snapshot as of now.
+    """
+    found = load_labelling_data(connection, wanted.batches, wanted.forms)
+    return SnapshotContents(
+        wanted,
+        tuple(found.items),
+        tuple(each.id for each in found.judgements),
+        tuple(_find_quoted_pages(connection, found)),
+        tuple(
+            SnapshotPerson(name, found.roles[name])
+            for name in sorted({each.by for each in found.judgements})
+        ),
+        tuple(found.left_out[each.id] for each in found.judgements if each.id in found.left_out),
+        {key: each.retired for key, each in found.items.items() if each.retired is not None},
+        _collect_versions(found),
+    )
+
+
+def _collect_versions(found: LabellingData) -> dict[str, tuple[str, ...]]:
+    versions: dict[str, set[str]] = defaultdict(set)
+    for each in found.judgements:
+        if each.form_version:  # skips and flags have no form version
+            form = found.items[each.item].item.form
+            versions[f"form {form}"].add(each.form_version)
+            versions[f"guide {form}"].add(str(each.guide_version))
+    named = {name: tuple(sorted(some)) for name, some in sorted(versions.items())}
+    return {"rookery": (__version__,), **named}
+
+
+def _find_quoted_pages(connection: Connection, found: LabellingData) -> list[str]:
+    """Return the keys of pages quoted in judged and in written answers."""
+    answers = [answer for placed in found.items.values() for answer in placed.item.answers]
+    for placed, judgement in found.iterate_counted():
+        written = convert_to_episode(placed.item, judgement)
+        answers += [written.answer] if written is not None and written.answer is not None else []
+    digests = sorted({quote.digest for answer in answers for quote in answer.quotes})
+    keys: list[str] = []
+    for at in range(0, len(digests), _DIGESTS_PER_QUERY):
+        some = pages.c.digest.in_(digests[at : at + _DIGESTS_PER_QUERY])
+        keys += connection.scalars(select(pages.c.key).where(some))
+    return sorted(keys)
+
+
+def render_snapshot_lines(connection: Connection, frozen: SnapshotContents) -> SnapshotLines:
+    """Return a function for each file of a snapshot that yields its lines, without line breaks.
+
+    Items and judgements are those of the frozen contents, read from the store by the connection,
+    which must still be open when the functions are called.
+    """
+    everything = _restore_labelling_data(connection, frozen)
+    learnt = everything._replace(
+        judgements=[
+            each for each in everything.judgements if not _is_gold(everything.items[each.item])
+        ]
+    )
+
+    def convert_to_many(
+        meaning: Callable[[LabellingItem, Judgement], Iterable[Record]],
+    ) -> Iterator[str]:
+        """Yield the JSON of every record that a conversion makes of the counted judgements."""
+        for placed, judgement in learnt.iterate_counted():
+            yield from (each.to_json() for each in meaning(placed.item, judgement))
+
+    def convert_to_one(
+        meaning: Callable[[LabellingItem, Judgement], Record | None],
+    ) -> Iterator[str]:
+        """Yield the JSON of the one record, if any, that a conversion makes of each counted
+        judgement."""
+        return convert_to_many(lambda item, judgement: filter(None, [meaning(item, judgement)]))
+
+    return {
+        "comparisons.jsonl": partial(convert_to_one, convert_to_comparison),
+        "ratings.jsonl": partial(convert_to_many, convert_to_ratings),
+        "episodes.jsonl": partial(convert_to_one, convert_to_episode),
+        "majority.jsonl": lambda: (each.to_json() for each in derive_majority_labels(learnt)),
+        "items.jsonl": lambda: (
+            _make_snapshot_item(each).to_json() for each in everything.items.values()
+        ),
+        "judgements.jsonl": lambda: (each.to_json() for each in everything.judgements),
+        "excluded.jsonl": lambda: (each.to_json() for each in _list_not_learnt(everything)),
+        "people.jsonl": lambda: (each.to_json() for each in frozen.people),
+        "pages.jsonl": lambda: _load_page_bodies(connection, frozen.pages),
+    }
+
+
+def _restore_labelling_data(connection: Connection, frozen: SnapshotContents) -> LabellingData:
+    """Rebuild the items and judgements as they were when frozen, in that order."""
+    now = load_labelling_data(connection, frozen.wanted.batches, frozen.wanted.forms)
+    made = {each.id: each for each in now.judgements}
+    return LabellingData(
+        {key: now.items[key]._replace(retired=frozen.retired.get(key)) for key in frozen.items},
+        [made[key] for key in frozen.judgements],
+        {left.judgement: left for left in frozen.left},
+        {person.name: person.role for person in frozen.people},
+    )
+
+
+def _make_snapshot_item(placed: PlacedItem) -> SnapshotItem:
+    rest = (placed.wanted, placed.priority, placed.prelude, placed.policy, placed.retired)
+    return SnapshotItem(placed.id, placed.batch, *rest, placed.item)
+
+
+def _is_gold(placed: PlacedItem) -> bool:
+    return placed.item.gold is not None or placed.prelude
+
+
+def _list_not_learnt(found: LabellingData) -> Iterator[LeftOutJudgement]:
+    """Yield every judgement that is in no file to learn from, with the reason."""
+    for each in found.judgements:
+        placed = found.items[each.item]
+        if each.id in found.left_out:
+            yield found.left_out[each.id]
+        elif each.kind in ("skipped", "flagged"):
+            reason = f"{each.kind}: {each.filled.get('reason', '')}"
+            yield LeftOutJudgement(each.id, each.kind, reason, each.by, each.ended)
+        elif _is_gold(placed):
+            reason = "attention check" if placed.prelude else "gold: its answer was known"
+            yield LeftOutJudgement(each.id, "gold", reason, "", each.ended)
+
+
+def _load_page_bodies(connection: Connection, keys: Sequence[str]) -> Iterator[str]:
+    for key in keys:
+        yield str(connection.scalar(select(pages.c.body).where(pages.c.key == key)))
+
+
+MANIFEST_NAME = "manifest.json"
+
+
+class SnapshotFile(Record, frozen=True):
+    """Size and digest of one exported file."""
 
     lines: int
     sha256: str
 
 
 class Snapshot(Record, frozen=True):
-    """What is known of a snapshot: manifest.json."""
+    """Description of a snapshot: manifest.json."""
 
     name: str
     by: str
     at: float
-    wanted: Wanted
+    wanted: SnapshotSelection
     versions: dict[str, tuple[str, ...]]
-    files: dict[str, File]
+    files: dict[str, SnapshotFile]
     left_out: dict[str, int]
-    """judgements that are not learnt from, by the reason"""
+    """Judgements that are not learnt from, by reason."""
     digest: str
-    """SHA-256 of what `sha256sum *.jsonl` says of the files"""
+    """SHA-256 of the output of `sha256sum *.jsonl` on the files."""
 
 
-class Imported(NamedTuple):
-    """How much was not there before."""
+class ImportedSnapshot(NamedTuple):
+    """Numbers of imported items and judgements that were new."""
 
     name: str
-    """of the snapshot"""
+    """Name of the snapshot."""
     items: int
     judgements: int
 
 
-def freeze(store: Store, name: str, wanted: Wanted, by: str) -> Snapshot:
-    """Keeps, under a new name, what there is now. Raises Failed: bad_name, already, nothing."""
+def freeze_snapshot(store: Store, name: str, wanted: SnapshotSelection, by: str) -> Snapshot:
+    """Freeze the current items and judgements of a selection under a new name.
+
+    Raises Failed: bad_name (blank, or not printable), already (the name is taken), nothing (no item
+    matches).
+    """
     if not name.strip() or not name.isprintable():
         raise Failed(Failure(name, "bad_name", "give the snapshot a name of letters that show"))
-    with store.reading() as connection:  # which may take seconds: nobody waits for it
-        frozen = frozen_of(connection, wanted)
+    with store.begin_read() as connection:  # may take seconds, and blocks no writer
+        frozen = capture_contents(connection, wanted)
         if not frozen.items:
             detail = "there are no items in these batches and of these forms: look at their names"
             raise Failed(Failure(name, "nothing", detail))
-        snapshot = _snapshot(name, by, store.clock(), frozen, lines_of(connection, frozen))
-    with store.writing() as connection:
-        alone(connection, "snapshots")
-        if _row(connection, name) is not None:
+        snapshot = _describe_contents(
+            name, by, store.clock(), frozen, render_snapshot_lines(connection, frozen)
+        )
+    with store.begin_write() as connection:
+        take_advisory_lock(connection, "snapshots")
+        if _find_snapshot_row(connection, name) is not None:
             detail = "there is a snapshot of this name: choose another, or export that one"
             raise Failed(Failure(name, "already", detail))
-        _write_row(connection, snapshot, frozen)
-        audit(connection, by, "freeze", f"{name}: {snapshot.digest}", snapshot.at)
+        _insert_snapshot_row(connection, snapshot, frozen)
+        write_audit_entry(connection, by, "freeze", f"{name}: {snapshot.digest}", snapshot.at)
     return snapshot
 
 
-def frozen_names(store: Store) -> list[str]:
-    """The names of all snapshots, in the order in which they were made."""
+def list_snapshot_names(store: Store) -> list[str]:
+    """Return the names of all snapshots, oldest first."""
     query = select(snapshots.c.name).order_by(snapshots.c.at, snapshots.c.name)
-    with store.reading() as connection:
+    with store.begin_read() as connection:
         return list(connection.scalars(query))
 
 
-def export(store: Store, name: str, folder: Path, by: str = "rookery judge") -> Snapshot:
-    """Writes a snapshot's files, the same bytes each time; the manifest last.
+def export_snapshot(store: Store, name: str, folder: Path, by: str = "rookery judge") -> Snapshot:
+    """Write a snapshot's files, byte for byte the same each time, and the manifest last.
 
-    comparisons.jsonl, ratings.jsonl and episodes.jsonl are what is learnt from; no item whose
-    answer was known is in them. majority.jsonl is what most people said. The others hold who
-    judged what and how, and what is not learnt from, and why. Raises Failed: no_snapshot,
-    unwritable, and changed where this version of Rookery reads the judgements otherwise than the
-    one that froze them.
+    comparisons.jsonl, ratings.jsonl and episodes.jsonl are for training and majority.jsonl holds
+    majority labels; these four leave out items with known answers. The other files say who judged
+    what, and what is left out and why. Raises Failed: no_snapshot; unwritable; changed, if this
+    version of Rookery derives other files from the judgements than the one that froze them.
     """
-    with store.reading() as connection:
-        row = _row(connection, name)
+    with store.begin_read() as connection:
+        row = _find_snapshot_row(connection, name)
         if row is None:
             detail = "there is no such snapshot: look at their names, or freeze one"
             raise Failed(Failure(name, "no_snapshot", detail))
-        frozen = Frozen.from_json(row.body)
-        lines = lines_of(connection, frozen)
-        found = _snapshot(name, row.by, row.at, frozen, lines)
+        frozen = SnapshotContents.from_json(row.body)
+        lines = render_snapshot_lines(connection, frozen)
+        found = _describe_contents(name, row.by, row.at, frozen, lines)
         if found.digest != row.digest:
             [before] = frozen.versions["rookery"]
             detail = (
@@ -113,95 +316,114 @@ def export(store: Store, name: str, folder: Path, by: str = "rookery judge") -> 
                 "it with the former, or freeze it anew under another name"
             )
             raise Failed(Failure(name, "changed", detail))
-        with _writing(folder):
+        with _translate_disk_errors(folder):
             for file, written in lines.items():
-                _write(folder / file, written())
-            _write(folder / MANIFEST, [msgspec.json.format(found.to_json(), indent=2)])
-    with store.writing() as connection:
-        audit(connection, by, "export", f"{name}: {found.digest}", store.clock())
+                _write_whole_file(folder / file, written())
+            _write_whole_file(
+                folder / MANIFEST_NAME, [msgspec.json.format(found.to_json(), indent=2)]
+            )
+    with store.begin_write() as connection:
+        write_audit_entry(connection, by, "export", f"{name}: {found.digest}", store.clock())
     return found
 
 
-def import_(store: Store, folder: Path, by: str = "rookery judge") -> Imported:
-    """Takes in what `export` wrote, and the snapshot with it. The same twice adds nothing, so that
-    an import that was stopped is made again.
+def import_snapshot(store: Store, folder: Path, by: str = "rookery judge") -> ImportedSnapshot:
+    """Import a folder that `export_snapshot` wrote: people, pages, items, judgements, snapshot.
 
-    People come as labellers whom nobody has invited, and what was excluded of a person as
-    exclusions of these judgements. All is read before anything is taken in. Raises Failed:
-    not_found, bad_line, damaged, already.
+    An interrupted import can be repeated; importing a snapshot that is there adds nothing. People
+    are created as labellers without an invitation; excluded judgements are imported as exclusions
+    of each one, except those that were imported before, even if they were lifted since. Everything
+    is read and checked before anything is stored. Raises Failed: not_found; bad_line; damaged, if
+    files were changed or are missing; already, if another snapshot has this name.
     """
-    found = _read(folder)
-    with store.reading() as connection:
-        row = _row(connection, found.snapshot.name)
+    found = _read_exported_folder(folder)
+    with store.begin_read() as connection:
+        row = _find_snapshot_row(connection, found.snapshot.name)
     if row is not None and row.digest != found.snapshot.digest:
         detail = "another snapshot here has this name: import it into a store of its own"
         raise Failed(Failure(found.snapshot.name, "already", detail))
-    known = {person.name for person in people(store)}
+    if row is not None:  # it is stored last, so that everything of it is there
+        return ImportedSnapshot(found.snapshot.name, 0, 0)
+    known = {person.name for person in list_people(store)}
     for name in (each.name for each in found.people if each.name not in known):
         add_person(store, name, "labeller")
-    with store.writing() as connection:
+    with store.begin_write() as connection:
         for page in found.pages:
-            keep(connection, page)
+            store_page(connection, page)
     new = 0
-    for how, group in groupby(found.items, _laying):
-        new += add(store, (each.item for each in group), *how).new
-    judged = restore(store, found.judgements)
+    for how, group in groupby(found.items, _get_queue_options):
+        new += add_items(store, (each.item for each in group), *how).new
+    judged = restore_judgements(store, found.judgements)
     retired = {each.id: each.retired for each in found.items if each.retired is not None}
     for why in sorted(set(retired.values())):
-        retire(store, why, [key for key, reason in retired.items() if reason == why])
-    with store.writing() as connection:
-        _exclude(connection, found.left)
-        alone(connection, "snapshots")
-        if _row(connection, found.snapshot.name) is None:
-            _write_row(connection, found.snapshot, found.frozen())
-        audit(connection, by, "import", f"{folder}: {found.snapshot.digest}", store.clock())
-    return Imported(found.snapshot.name, new, judged)
+        retire_items(store, why, [key for key, reason in retired.items() if reason == why])
+    with store.begin_write() as connection:
+        take_advisory_lock(connection, "snapshots")
+        if _find_snapshot_row(connection, found.snapshot.name) is None:
+            _restore_exclusions(connection, found.left)
+            _insert_snapshot_row(connection, found.snapshot, found.to_contents())
+            what = f"{folder}: {found.snapshot.digest}"
+            write_audit_entry(connection, by, "import", what, store.clock())
+    return ImportedSnapshot(found.snapshot.name, new, judged)
 
 
-def _laying(laid: Laid) -> tuple[str, int, int, bool, int | None]:
+def _get_queue_options(laid: SnapshotItem) -> tuple[str, int, int, bool, int | None]:
     return laid.batch, laid.wanted, laid.priority, laid.prelude, laid.policy
 
 
-def _exclude(connection: Connection, left: Iterable[Left]) -> None:
-    held = {row.which for row in standing(exclusions_of(connection)) if row.what == "judgement"}
+def _restore_exclusions(connection: Connection, left: Iterable[LeftOutJudgement]) -> None:
+    """Store the exclusions of these judgements, leaving out those excluded already and those whose
+    exclusion was lifted since it was imported."""
+    rows = [row for row in load_exclusions(connection) if row.what == "judgement"]
+    held = {row.which for row in select_active_exclusions(rows)}
+    decided = {(row.which, row.by, row.at) for row in rows if row.lifts is None}
     for each in left:
-        if each.why == "excluded" and each.judgement not in held:
+        known = each.judgement in held or (each.judgement, each.by, each.at) in decided
+        if each.why == "excluded" and not known:
             which, reason = each.judgement, each.reason
             write_exclusion(connection, "judgement", which, reason, each.by, each.at)
 
 
-def _snapshot(name: str, by: str, at: float, frozen: Frozen, lines: Lines) -> Snapshot:
-    files = {file: _measured(written()) for file, written in lines.items()}
-    reasons = Counter(Left.from_json(line).counted_as for line in lines["excluded.jsonl"]())
+def _describe_contents(
+    name: str, by: str, at: float, frozen: SnapshotContents, lines: SnapshotLines
+) -> Snapshot:
+    files = {file: _measure_lines(written()) for file, written in lines.items()}
+    reasons = Counter(
+        LeftOutJudgement.from_json(line).counted_as for line in lines["excluded.jsonl"]()
+    )
     left_out = dict(sorted(reasons.items()))
-    return Snapshot(name, by, at, frozen.wanted, frozen.versions, files, left_out, _digest(files))
+    return Snapshot(
+        name, by, at, frozen.wanted, frozen.versions, files, left_out, _digest_files(files)
+    )
 
 
-def _measured(lines: Iterable[str]) -> File:
+def _measure_lines(lines: Iterable[str]) -> SnapshotFile:
     count, found = 0, hashlib.sha256()
     for line in lines:
         count += 1
         found.update(f"{line}\n".encode())
-    return File(count, found.hexdigest())
+    return SnapshotFile(count, found.hexdigest())
 
 
-def _digest(files: dict[str, File]) -> str:
+def _digest_files(files: dict[str, SnapshotFile]) -> str:
     said = "".join(f"{file.sha256}  {name}\n" for name, file in sorted(files.items()))
     return hashlib.sha256(said.encode()).hexdigest()
 
 
-def _row(connection: Connection, name: str) -> Row[Any] | None:
+def _find_snapshot_row(connection: Connection, name: str) -> Row[Any] | None:
     return connection.execute(snapshots.select().where(snapshots.c.name == name)).first()
 
 
-def _write_row(connection: Connection, snapshot: Snapshot, frozen: Frozen) -> None:
+def _insert_snapshot_row(
+    connection: Connection, snapshot: Snapshot, frozen: SnapshotContents
+) -> None:
     said = {"name": snapshot.name, "digest": snapshot.digest, "by": snapshot.by}
     connection.execute(insert(snapshots).values(**said, at=snapshot.at, body=frozen.to_json()))
 
 
 @contextmanager
-def _writing(folder: Path) -> Iterator[None]:
-    """What a disk says, as a sentence."""
+def _translate_disk_errors(folder: Path) -> Iterator[None]:
+    """Create the folder and convert disk errors to Failed (unwritable)."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         yield
@@ -211,8 +433,8 @@ def _writing(folder: Path) -> Iterator[None]:
         raise Failed(Failure(where, "unwritable", detail)) from error
 
 
-def _write(path: Path, lines: Iterable[str]) -> None:
-    """The whole file, or it is as it was."""
+def _write_whole_file(path: Path, lines: Iterable[str]) -> None:
+    """Write a file completely or leave it as it was."""
     new = path.with_name(f".{path.name}.{os.getpid()}.new")
     try:
         with new.open("wb") as file:
@@ -224,19 +446,19 @@ def _write(path: Path, lines: Iterable[str]) -> None:
         new.unlink(missing_ok=True)
 
 
-class _Exported(NamedTuple):
-    """What stands in a folder that `export` wrote."""
+class _ExportedFolder(NamedTuple):
+    """Contents of an exported folder."""
 
     snapshot: Snapshot
-    people: list[Someone]
+    people: list[SnapshotPerson]
     pages: list[Page]
-    items: list[Laid]
+    items: list[SnapshotItem]
     judgements: list[Judgement]
-    left: list[Left]
+    left: list[LeftOutJudgement]
 
-    def frozen(self) -> Frozen:
-        """The snapshot as the store had it."""
-        return Frozen(
+    def to_contents(self) -> SnapshotContents:
+        """Return the contents as the store had them."""
+        return SnapshotContents(
             self.snapshot.wanted,
             tuple(each.id for each in self.items),
             tuple(each.id for each in self.judgements),
@@ -248,49 +470,51 @@ class _Exported(NamedTuple):
         )
 
 
-def _read(folder: Path) -> _Exported:
-    """All of it, as it was written. Raises Failed: not_found, bad_line, damaged."""
-    snapshot = _manifest(folder)
-    if set(snapshot.files) != FILES or _digest(snapshot.files) != snapshot.digest:
-        raise _damaged(folder / MANIFEST, "it was changed since it was exported")
+def _read_exported_folder(folder: Path) -> _ExportedFolder:
+    """Read and verify an exported folder. Raises Failed: not_found, bad_line, damaged."""
+    snapshot = _read_manifest(folder)
+    if set(snapshot.files) != SNAPSHOT_FILES or _digest_files(snapshot.files) != snapshot.digest:
+        raise _make_damaged_error(folder / MANIFEST_NAME, "it was changed since it was exported")
     for name, file in snapshot.files.items():
-        if _measured_file(folder / name) != file.sha256:
-            raise _damaged(folder / name, "it was changed since it was exported")
-    found = _Exported(
+        if _hash_file(folder / name) != file.sha256:
+            raise _make_damaged_error(folder / name, "it was changed since it was exported")
+    found = _ExportedFolder(
         snapshot,
-        list(read_lines(folder / "people.jsonl", Someone)),
-        list(read_lines(folder / "pages.jsonl", Page)),
-        list(read_lines(folder / "items.jsonl", Laid)),
-        list(read_lines(folder / "judgements.jsonl", Judgement)),
-        list(read_lines(folder / "excluded.jsonl", Left)),
+        list(read_json_lines(folder / "people.jsonl", SnapshotPerson)),
+        list(read_json_lines(folder / "pages.jsonl", Page)),
+        list(read_json_lines(folder / "items.jsonl", SnapshotItem)),
+        list(read_json_lines(folder / "judgements.jsonl", Judgement)),
+        list(read_json_lines(folder / "excluded.jsonl", LeftOutJudgement)),
     )
     for each in found.items:
         if each.id != digest_of(f"{each.batch}\n{each.item.to_json()}"):
-            raise _damaged(folder / "items.jsonl", "another version of Rookery wrote it")
+            raise _make_damaged_error(folder / "items.jsonl", "another version of Rookery wrote it")
     items, names = {each.id for each in found.items}, {each.name for each in found.people}
     if any(each.item not in items or each.by not in names for each in found.judgements):
-        raise _damaged(folder / "judgements.jsonl", "an item or a person of it is not there")
+        raise _make_damaged_error(
+            folder / "judgements.jsonl", "an item or a person of it is not there"
+        )
     return found
 
 
-def _manifest(folder: Path) -> Snapshot:
-    path = folder / MANIFEST
+def _read_manifest(folder: Path) -> Snapshot:
+    path = folder / MANIFEST_NAME
     try:
         return Snapshot.from_json(path.read_bytes())
     except OSError as error:
         detail = f"this is no exported snapshot ({error.strerror}): name its folder"
         raise Failed(Failure(str(path), "not_found", detail)) from error
     except (msgspec.MsgspecError, ValueError) as error:
-        raise _damaged(path, f"this is no manifest ({error})") from error
+        raise _make_damaged_error(path, f"this is no manifest ({error})") from error
 
 
-def _measured_file(path: Path) -> str:
+def _hash_file(path: Path) -> str:
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        raise _damaged(path, f"it cannot be read ({error.strerror})") from error
+        raise _make_damaged_error(path, f"it cannot be read ({error.strerror})") from error
 
 
-def _damaged(path: Path, why: str) -> Failed:
+def _make_damaged_error(path: Path, why: str) -> Failed:
     return Failed(Failure(str(path), "damaged", f"{why}: export it again"))

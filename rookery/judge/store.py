@@ -1,9 +1,8 @@
-"""Where the desk keeps its work: one SQLite file, or a PostgreSQL database.
-
-It knows nothing of what is kept.
-"""
+"""The store: one SQLite file or a PostgreSQL database, with its transactions, migrations, chained
+event streams and page archive."""
 
 import errno
+import hashlib
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -11,64 +10,70 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Self
 
+import msgspec
 from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, Engine, create_engine, event, func, select
+from sqlalchemy import Connection, Engine, create_engine, event, func, insert, select
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.exc import TimeoutError as NoConnection
 
-from rookery.records import Failed, Failure
+from rookery.judge.tables import events, pages
+from rookery.records import Failed, Failure, Page
 
-BUSY = 20
-"""seconds to wait for others who write"""
+BUSY_TIMEOUT = 20
+"""Seconds to wait for other writers."""
 BUSY_DETAIL = "others are writing: try again in a moment"
 FULL_DETAIL = "make room, then try again: nothing was half written"
 _MIGRATIONS = Path(__file__).parent / "migrations"
 
 
 class Store:
-    """A store that `init` made. Threads may share one; processes open one each.
+    """Open store that `initialize_store` made. Threads may share one; processes open one each.
 
-    `place` is a file, or an address such as postgresql://host/name. `clock` gives seconds since
+    `place` is a file, or an address such as postgresql://host/name. `clock` returns seconds since
     1970. Raises Failed: no_store, old_store, new_store, store_fails.
     """
 
     def __init__(self, place: str, clock: Callable[[], float] = time.time) -> None:
         self.place = place
         self.clock = clock
-        self._engine = _engine(place)
-        # Threads that wait for SQLite sleep and look again; those that wait for a lock are woken.
+        self._engine = _create_database_engine(place)
+        # SQLite's own waiting sleeps and polls; threads that wait for this lock are woken at once.
         alone = self._engine.dialect.name == "sqlite"
-        self._turn: AbstractContextManager[object] = threading.Lock() if alone else nullcontext()
+        self._write_lock: AbstractContextManager[object] = (
+            threading.Lock() if alone else nullcontext()
+        )
         try:
-            self._check()
+            self._check_revision()
         except BaseException:
             self._engine.dispose()
             raise
 
     @contextmanager
-    def reading(self) -> Iterator[Connection]:
-        """A transaction that sees one state. Raises Failed (store_fails)."""
-        with self._worded(), self._engine.connect() as connection:
+    def begin_read(self) -> Iterator[Connection]:
+        """Open a transaction that sees one state of the data. Raises Failed (store_fails)."""
+        with self._translate_errors(), self._engine.connect() as connection:
             if connection.dialect.name == "postgresql":
                 connection = connection.execution_options(isolation_level="REPEATABLE READ")
             with connection.begin():
                 yield connection
 
     @contextmanager
-    def writing(self) -> Iterator[Connection]:
-        """A transaction that is written as a whole or not at all. Raises Failed: store_busy,
-        disk_full, store_fails."""
-        with self._worded(), self._turn, self._engine.connect() as connection:
+    def begin_write(self) -> Iterator[Connection]:
+        """Open a transaction that is committed as a whole, or not at all where an error is raised.
+
+        Raises Failed: store_busy, disk_full, store_fails.
+        """
+        with self._translate_errors(), self._write_lock, self._engine.connect() as connection:
             connection = connection.execution_options(writes=True)
             with connection.begin():
                 yield connection
 
     def close(self) -> None:
-        """Lets go of the database."""
+        """Close the store's database connections."""
         self._engine.dispose()
 
     def __enter__(self) -> Self:
@@ -78,63 +83,72 @@ class Store:
         self.close()
 
     @contextmanager
-    def _worded(self) -> Iterator[None]:
-        with worded(self.place):
+    def _translate_errors(self) -> Iterator[None]:
+        with translate_database_errors(self.place):
             yield
 
-    def _check(self) -> None:
-        url = make_url(_address(self.place))
+    def _check_revision(self) -> None:
+        url = make_url(_build_database_url(self.place))
         if url.get_backend_name() == "sqlite" and not Path(url.database or "").is_file():
-            raise _no_store(self.place)
-        with self._worded(), self._engine.connect() as connection:
-            found = MigrationContext.configure(connection).get_current_revision()
+            raise _make_missing_store_error(self.place)
+        with self._translate_errors(), self._engine.connect() as connection:
+            found = _read_revision(self.place, connection)
         if found is None:
-            raise _no_store(self.place)
-        script = ScriptDirectory(str(_MIGRATIONS))
-        if found == script.get_current_head():
-            return
-        known = {one.revision for one in script.walk_revisions()}
-        outcome, detail = (
-            ("old_store", f"bring it up to date: rookery judge init --store {self.place}")
-            if found in known
-            else ("new_store", "a newer Rookery wrote it: update Rookery")
-        )
-        raise Failed(Failure(self.place, outcome, detail))
+            raise _make_missing_store_error(self.place)
+        if found != ScriptDirectory(str(_MIGRATIONS)).get_current_head():
+            detail = f"bring it up to date: rookery judge init --store {self.place}"
+            raise Failed(Failure(self.place, "old_store", detail))
 
 
-def alone(connection: Connection, what: str) -> None:
-    """Waits until no other writing transaction has said this name, and keeps others waiting until
-    this one ends; SQLite has one writer anyhow. Who says several names says "audits" last and
-    "judgements" before it, as all do, or two would wait for each other."""
+def take_advisory_lock(connection: Connection, what: str) -> None:
+    """Take the advisory lock of this name until the transaction ends.
+
+    Only PostgreSQL needs it: SQLite has one writer at a time. A transaction that takes several
+    locks takes "audits" last and "judgements" before it; otherwise two could deadlock.
+    """
     if connection.dialect.name == "postgresql":
         connection.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(what, 0))))
 
 
-def init(place: str) -> None:
-    """Makes a store, or brings one up to date; what is in it stays. Raises as `Store` does."""
-    _migrate(place, lambda config: command.upgrade(config, "head"))
+def initialize_store(place: str) -> None:
+    """Create a store, or migrate one to the newest schema; its data stay.
+
+    Raises Failed: no_store (the address is not usable), new_store, store_busy, disk_full,
+    store_fails.
+    """
+    _run_migration(place, lambda config: command.upgrade(config, "head"))
 
 
-def downgrade(place: str, revision: str) -> None:
-    """Brings a store back to how it was at an earlier revision, or with "base" to nothing."""
-    _migrate(place, lambda config: command.downgrade(config, revision))
+def downgrade_store(place: str, revision: str) -> None:
+    """Migrate a store back to an earlier schema, losing tables added since; "base" removes all."""
+    _run_migration(place, lambda config: command.downgrade(config, revision))
 
 
-def _migrate(place: str, change: Callable[[Config], None]) -> None:
-    engine = _engine(place)
+def _run_migration(place: str, change: Callable[[Config], None]) -> None:
+    engine = _create_database_engine(place)
     config = Config()
     config.set_main_option("script_location", str(_MIGRATIONS))
     try:
-        with worded(place), engine.connect() as connection:
+        with translate_database_errors(place), engine.connect() as connection:
             connection = connection.execution_options(writes=True)
             with connection.begin():
+                _read_revision(place, connection)  # Alembic's own error is no sentence
                 config.attributes["connection"] = connection
                 change(config)
     finally:
         engine.dispose()
 
 
-def _address(place: str) -> str:
+def _read_revision(place: str, connection: Connection) -> str | None:
+    """Return the revision of a store's schema, None if there is none. Raises Failed (new_store)."""
+    found = MigrationContext.configure(connection).get_current_revision()
+    known = {one.revision for one in ScriptDirectory(str(_MIGRATIONS)).walk_revisions()}
+    if found is not None and found not in known:
+        raise Failed(Failure(place, "new_store", "a newer Rookery wrote it: update Rookery"))
+    return found
+
+
+def _build_database_url(place: str) -> str:
     if "://" not in place:
         return f"sqlite:///{place}"
     for plain in ("postgresql://", "postgres://"):
@@ -143,13 +157,13 @@ def _address(place: str) -> str:
     return place
 
 
-def _engine(place: str) -> Engine:
+def _create_database_engine(place: str) -> Engine:
     try:
-        url = make_url(_address(place))
+        url = make_url(_build_database_url(place))
         if url.get_backend_name() == "sqlite":
-            engine = create_engine(url, connect_args={"timeout": BUSY})
-            event.listen(engine, "connect", _prepare)
-            event.listen(engine, "begin", _begin)
+            engine = create_engine(url, connect_args={"timeout": BUSY_TIMEOUT})
+            event.listen(engine, "connect", _configure_sqlite)
+            event.listen(engine, "begin", _begin_transaction)
             return engine
         return create_engine(url, pool_pre_ping=True, isolation_level="READ COMMITTED")
     except (ArgumentError, NoSuchModuleError, ModuleNotFoundError) as error:
@@ -160,27 +174,31 @@ def _engine(place: str) -> Engine:
         raise Failed(Failure(place, "no_store", detail)) from error
 
 
-def _prepare(connection: Any, record: object) -> None:
-    """SQLite as a store that many write to: nothing is lost, and no writer fails for another."""
-    connection.isolation_level = None  # transactions begin where `_begin` says so
+def _configure_sqlite(connection: Any, record: object) -> None:
+    """Set up a SQLite connection for many writers: write-ahead log, full synchronisation, foreign
+    keys."""
+    connection.isolation_level = None  # `_begin_transaction` begins them explicitly
     connection.execute("pragma journal_mode = wal")
     connection.execute("pragma synchronous = full")
     connection.execute("pragma foreign_keys = on")
 
 
-def _begin(connection: Connection) -> None:
-    # Who begins by reading and then writes would fail where another has written in between.
+def _begin_transaction(connection: Connection) -> None:
+    # A transaction that reads first and then writes fails if another has written in between.
     writes = connection.get_execution_options().get("writes", False)
     connection.exec_driver_sql("begin immediate" if writes else "begin")
 
 
-def _no_store(place: str) -> Failed:
+def _make_missing_store_error(place: str) -> Failed:
     return Failed(Failure(place, "no_store", f"there is none: rookery judge init --store {place}"))
 
 
 @contextmanager
-def worded(place: str) -> Iterator[None]:
-    """What a database says, as a Failed with a sentence; a constraint that fails stays as it is."""
+def translate_database_errors(place: str) -> Iterator[None]:
+    """Convert database errors in its block to Failed: store_busy, disk_full or store_fails.
+
+    A violated constraint is raised unchanged.
+    """
     try:
         yield
     except DBAPIError as error:
@@ -200,3 +218,80 @@ def worded(place: str) -> Iterator[None]:
         if error.errno != errno.ENOSPC:
             raise
         raise Failed(Failure(place, "disk_full", FULL_DETAIL)) from error
+
+
+CHAIN_START = ""
+"""Digest that the first event is chained to."""
+
+
+def append_event(connection: Connection, stream: str, person: str, body: str, at: float) -> int:
+    """Append an event to a stream, chained to the one before, and return its number.
+
+    Numbers count from 0 without gaps. Needs a writing transaction.
+    """
+    take_advisory_lock(connection, f"events {stream}")
+    newest = connection.execute(
+        select(events.c.number, events.c.chain)
+        .where(events.c.stream == stream)
+        .order_by(events.c.number.desc())
+        .limit(1)
+    ).first()
+    number, before = (newest.number + 1, newest.chain) if newest else (0, CHAIN_START)
+    row = {"stream": stream, "number": number, "person": person, "body": body, "at": at}
+    connection.execute(
+        insert(events).values(**row, chain=compute_chain_link(before, *row.values()))
+    )
+    return number
+
+
+def read_events(connection: Connection, stream: str, after: int = -1) -> list[str]:
+    """Return the bodies of a stream's events with a number above `after`, in order."""
+    wanted = (events.c.stream == stream) & (events.c.number > after)
+    return list(
+        connection.scalars(select(events.c.body).where(wanted).order_by(events.c.number)).all()
+    )
+
+
+def verify_event_chain(store: Store, stream: str) -> bool:
+    """Return True if no event of a stream was changed, moved, or removed before another one."""
+    told = (events.c.stream, events.c.number, events.c.person, events.c.body, events.c.at)
+    query = select(*told, events.c.chain).where(events.c.stream == stream)
+    before = CHAIN_START
+    with store.begin_read() as connection:
+        for number, row in enumerate(connection.execute(query.order_by(events.c.number))):
+            if row.number != number or row.chain != compute_chain_link(before, *row[:-1]):
+                return False
+            before = row.chain
+    return True
+
+
+def compute_chain_link(before: str, *parts: object) -> str:
+    """Return the SHA-256 (hex) of a row's values and the preceding row's digest `before`."""
+    return hashlib.sha256(msgspec.json.encode([before, *parts])).hexdigest()
+
+
+def store_page(connection: Connection, page: Page) -> str:
+    """Store a page unless it is there already and return its key; needs a writing transaction."""
+    body = page.to_json()
+    key = hashlib.sha256(body.encode()).hexdigest()
+    take_advisory_lock(connection, f"page {key}")
+    if connection.scalar(select(pages.c.key).where(pages.c.key == key)) is None:
+        row = {"key": key, "digest": page.digest, "url": page.url, "body": body}
+        connection.execute(insert(pages).values(row))
+    return key
+
+
+def load_stored_page(store: Store, key: str) -> Page:
+    """Load the page with this key. Raises Failed (no_page)."""
+    with store.begin_read() as connection:
+        body = connection.scalar(select(pages.c.body).where(pages.c.key == key))
+    if body is None:
+        raise Failed(Failure(key, "no_page", "no such page is kept: open it again"))
+    return Page.from_json(body)
+
+
+def find_pages_by_digest(store: Store, digest: str) -> list[Page]:
+    """Return every stored page whose text has this digest, in the order of their keys."""
+    query = select(pages.c.body).where(pages.c.digest == digest).order_by(pages.c.key)
+    with store.begin_read() as connection:
+        return [Page.from_json(body) for body in connection.scalars(query)]

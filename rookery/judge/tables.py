@@ -1,8 +1,7 @@
-"""The tables of desk and reading pages (SQLAlchemy Core), alike in SQLite and PostgreSQL.
+"""Tables of the store (SQLAlchemy Core), alike in SQLite and PostgreSQL.
 
-Times are seconds since 1970 in UTC. Bodies are records as JSON. Judgements, leases, events,
-exclusions, pulls, releases and audits are only ever added. It knows nothing of what is done with
-them.
+Times are seconds since 1970 in UTC. Bodies are records as JSON. Rows of judgements, leases, events,
+exclusions, pulls, releases and audits are only ever added.
 """
 
 from sqlalchemy import (
@@ -28,7 +27,7 @@ metadata = MetaData(
     }
 )
 Number = BigInteger().with_variant(Integer, "sqlite")
-"""SQLite counts up by itself only in a column of this type"""
+"""SQLite counts up by itself only in a column of this type."""
 
 people = Table(
     "people",
@@ -36,7 +35,7 @@ people = Table(
     Column("name", Text, primary_key=True),
     Column("role", Text, nullable=False),
     Column("made", Double, nullable=False),
-    Column("gone", Double),  # when the person was shut out; their work stays
+    Column("gone", Double),  # when access was ended; their work stays
 )
 
 invites = Table(
@@ -78,7 +77,7 @@ items = Table(
     Column("wanted", Integer, nullable=False),  # k: by how many people
     Column("priority", Integer, nullable=False),
     Column("gold", Boolean, nullable=False),
-    Column("prelude", Boolean, nullable=False),  # handed out before all others of its batch
+    Column("prelude", Boolean, nullable=False),  # attention check, before the rest of the batch
     Column("policy", Integer),  # the step of the training run that wrote the answers
     Column("made", Double, nullable=False),
     Column("retired", Double),
@@ -94,14 +93,14 @@ slots = Table(
     Column("person", Text, ForeignKey("people.name")),  # None: nobody's
     Column("token", Text),
     Column("began", Double),
-    Column("until", Double),  # of a lease; past it, the slot is anybody's
+    Column("until", Double),  # end of the lease; then the slot is anybody's
     Column("done", Boolean, nullable=False),
-    # The item's, so that one index holds the slots in the order in which they are handed out.
+    # Copied from the item, so that one index holds the slots in the order of handing out.
     Column("retired", Boolean, nullable=False),
     Column("form", Text, nullable=False),
-    Column("rank", Integer, nullable=False),  # less its priority: low first
-    Column("arrival", Number, nullable=False),  # its number
-    # Of two who take two places for one person, one fails here.
+    Column("rank", Integer, nullable=False),  # minus the item's priority: low first
+    Column("arrival", Number, nullable=False),  # the item's number
+    # If two requests take two slots of an item for one person, one fails here.
     UniqueConstraint("person", "item"),
 )
 OPEN = ~slots.c.done & ~slots.c.retired
@@ -155,11 +154,11 @@ events = Table(
     "events",
     metadata,
     Column("stream", Text, primary_key=True),  # demonstration:ITEM:PERSON
-    Column("number", Integer, primary_key=True),  # from 0 on, without a gap
+    Column("number", Integer, primary_key=True),  # from 0, without gaps
     Column("person", Text, nullable=False),
     Column("body", Text, nullable=False),
     Column("at", Double, nullable=False),
-    Column("chain", Text, nullable=False),  # SHA-256 of the one before and of this
+    Column("chain", Text, nullable=False),  # SHA-256 of this event and the previous digest
 )
 
 exclusions = Table(
@@ -191,7 +190,7 @@ runs = Table(
     Column("began", Double, nullable=False),
     Column("seen", Double, nullable=False),
     Column("step", Integer, nullable=False),
-    Column("ended", Text),  # how
+    Column("ended", Text),  # how it ended
 )
 
 samples = Table(
@@ -200,7 +199,7 @@ samples = Table(
     Column("number", Number, primary_key=True, autoincrement=True),
     Column("run", Text, ForeignKey("runs.name"), nullable=False, index=True),
     Column("step", Integer, nullable=False),
-    Column("shown", Text, nullable=False),  # what the policy was shown
+    Column("shown", Text, nullable=False),  # the prompt
     Column("said", Text, nullable=False),
     Column("reward", Double),
     Column("at", Double, nullable=False),
@@ -229,7 +228,7 @@ snapshots = Table(
     "snapshots",
     metadata,
     Column("name", Text, primary_key=True),
-    Column("body", Text, nullable=False),  # what was asked for, and the ids that it gave
+    Column("body", Text, nullable=False),  # the selection, and the ids it matched
     Column("digest", Text, nullable=False),
     Column("by", Text, nullable=False),
     Column("at", Double, nullable=False),
@@ -238,7 +237,7 @@ snapshots = Table(
 audits = Table(
     "audits",
     metadata,
-    Column("number", Number, primary_key=True, autoincrement=False),  # without a gap
+    Column("number", Number, primary_key=True, autoincrement=False),  # without gaps
     Column("person", Text, nullable=False),
     Column("action", Text, nullable=False),
     Column("what", Text, nullable=False),
@@ -250,16 +249,16 @@ answers = Table(
     "answers",
     metadata,
     Column("id", Text, primary_key=True),
-    Column("person", Text, ForeignKey("people.name"), nullable=False),  # who asked
+    Column("person", Text, ForeignKey("people.name"), nullable=False),  # the asker
     Column("question", Text, nullable=False),
-    Column("wanted", Text, nullable=False),  # how it is to be answered
+    Column("wanted", Text, nullable=False),  # settings of the answer
     Column("state", Text, nullable=False),  # asked, going, done or failed
     Column("episode", Text),
-    Column("verdicts", Text),  # on each of its quotes
+    Column("verdicts", Text),  # of each of its quotes
     Column("outcome", Text),  # answered, declined or stopped
-    Column("quotes", Integer),  # how many
+    Column("quotes", Integer),  # number of quotes
     Column("token", Text),  # of the worker that answers
-    Column("until", Double),  # of its lease; past it, another worker may begin anew
+    Column("until", Double),  # end of its lease; then another worker may start over
     Column("tries", Integer, nullable=False),
     Column("made", Double, nullable=False),
     Column("ended", Double),
@@ -275,7 +274,7 @@ keys = Table(
     Column("person", Text, ForeignKey("people.name"), nullable=False),
     Column("made", Double, nullable=False),
     Column("ended", Double),
-    Column("per_minute", Integer),  # None: as many as one likes
-    Column("budget", Double),  # None: without end
+    Column("per_minute", Integer),  # None: unlimited
+    Column("budget", Double),  # None: unlimited
     Column("spent", Double, nullable=False),
 )

@@ -1,4 +1,4 @@
-"""Rewards, policies and rankers, learnt: the only room with torch.
+"""Training of rewards, policies and rankers: the only package with torch.
 
 Importing it raises Failed (no_torch) where torch or transformers is not installed.
 """

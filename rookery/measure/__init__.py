@@ -1,1 +1,1 @@
-"""Evidence: figures that anyone can run again. It knows nothing of how answers are shown."""
+"""Metrics with confidence intervals, and figures that anyone can compute again."""

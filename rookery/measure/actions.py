@@ -1,7 +1,7 @@
-"""What browsing takes: how often each command is given, and how many tokens and seconds it costs.
+"""Actions of browsing episodes: how often each command is given, in tokens and seconds.
 
-Of episodes of the text browser (WebGLM, appendix B, tables 11 and 12, counts WebGPT's so). It knows
-nothing of how long a model, a search or a page took in truth: speeds are given.
+For episodes of the text browser (WebGLM, appendix B, tables 11 and 12, counts WebGPT's actions so).
+Speeds of models, searches and pages are given by the caller.
 """
 
 from collections import defaultdict
@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
-from rookery.browse.commands import parse
-from rookery.measure.figure import Cell, Figure, bars
-from rookery.measure.interval import Estimate, mean
+from rookery.browse.browser_commands import parse_command
+from rookery.measure.figures import Figure, TableCell, make_bars
+from rookery.measure.intervals import Estimate, estimate_mean
 from rookery.records import Completion, Episode, Record
 
 ACTIONS = {
@@ -25,61 +25,65 @@ ACTIONS = {
     "End:": "end",
     "Find in page:": "find_in_page",
 }
-"""commands, under the names of WebGLM's tables"""
+"""actions under the names of WebGLM's tables, by the browser's command"""
 INVALID, WRITE = "invalid", "write"
-"""what is no command; and the answer, which the tables leave out"""
+"""INVALID stands for text that is no command, WRITE for the answer, which the tables leave out"""
 NAMES = (*ACTIONS.values(), INVALID, WRITE)
-Count = Callable[[Completion], int | None]
-"""tokens of something said; None where that is not known"""
+TokenCounter = Callable[[Completion], int | None]
+"""function from a completion to its number of tokens; None where that is not known"""
 
 
-class Action(Record, frozen=True):
-    """One action in all episodes of a system."""
+class ActionCount(Record, frozen=True):
+    """Counts of one action in all episodes of a system."""
 
     name: str
     count: int
     share: float | None
-    """of all commands; None for the answer, which is none"""
+    """share of all commands; None for the answer, which is no command"""
     per_episode: Estimate
     tokens: float | None
-    """each time, in the mean; None where they are not known"""
+    """mean number of tokens each time; None if not known"""
     tokens_per_episode: Estimate | None
 
 
-class Pace(NamedTuple):
-    """How fast a model says tokens, and how long what it asks for takes besides."""
+class BrowsingPace(NamedTuple):
+    """Speed of a model in tokens, and waiting times of its actions."""
 
     tokens_a_second: float
     seconds: Mapping[str, float]
-    """of each action that waits for something, such as search and click_link"""
+    """seconds for each action that waits for something, such as search and click_link"""
 
 
-def tokens_said(said: Completion) -> int | None:
-    """The tokens that a completion carries; None where it carries none, as a person's."""
+def count_completion_tokens(said: Completion) -> int | None:
+    """Return the number of tokens in a completion; None if it has none, as a person's."""
     return len(said.tokens) or None
 
 
-def actions(episodes: Sequence[Episode], count: Count = tokens_said) -> list[Action]:
-    """What was done, in the order of WebGLM's tables; what nobody did is left out.
+def count_actions(
+    episodes: Sequence[Episode], count: TokenCounter = count_completion_tokens
+) -> list[ActionCount]:
+    """Count the actions of episodes, in the order of WebGLM's tables; those never taken are left
+    out.
 
-    Intervals are the bootstrap's over episodes. Raises ValueError without an episode.
+    `count` counts the tokens of a completion. Intervals are by the bootstrap over episodes. Raises
+    ValueError without an episode.
     """
     if not episodes:
         raise ValueError("there are no episodes to count the actions of")
-    each = [_done(episode) for episode in episodes]
+    each = [_group_by_action(episode) for episode in episodes]
     commands = sum(len(said) for done in each for name, said in done.items() if name != WRITE)
     return [
-        _action(name, [done.get(name, []) for done in each], commands, count)
+        _summarize_action(name, [done.get(name, []) for done in each], commands, count)
         for name in NAMES
         if any(name in done for done in each)
     ]
 
 
-def seconds(found: Sequence[Action], pace: Pace) -> float:
-    """How long browsing takes, an episode in the mean: what the model says and what it waits for
-    (WebGLM, appendix B, equations 2 to 7). The answer is left out.
+def estimate_seconds(found: Sequence[ActionCount], pace: BrowsingPace) -> float:
+    """Return the mean seconds of browsing in an episode (WebGLM, appendix B, equations 2 to 7).
 
-    Raises ValueError where tokens are not known.
+    The time to write the commands and to wait for their results, without the answer. Raises
+    ValueError if numbers of tokens are not known.
     """
     total = 0.0
     for action in found:
@@ -92,13 +96,13 @@ def seconds(found: Sequence[Action], pace: Pace) -> float:
     return total
 
 
-def actions_figure(
-    systems: Mapping[str, Sequence[Action]],
+def make_actions_figure(
+    systems: Mapping[str, Sequence[ActionCount]],
     says: str,
     name: str = "actions",
     title: str = "Actions an episode",
 ) -> Figure:
-    """How often each system does what, side by side; tokens in the table."""
+    """Make the figure of how often each system takes each action, with tokens in the table."""
     counts = {
         (system, name): action.per_episode
         for name in NAMES
@@ -121,41 +125,43 @@ def actions_figure(
             "tokens an action",
             "tokens an episode",
         ),
-        tuple(_row(system, action) for system, found in systems.items() for action in found),
-        bars(counts, "times an episode"),
+        tuple(_make_row(system, action) for system, found in systems.items() for action in found),
+        make_bars(counts, "times an episode"),
         "WebGLM, tables 11 and 12",
     )
 
 
-def _done(episode: Episode) -> dict[str, list[Completion]]:
-    """What was said in one episode, by what it did."""
+def _group_by_action(episode: Episode) -> dict[str, list[Completion]]:
+    """Return the completions of one episode by action."""
     found: dict[str, list[Completion]] = defaultdict(list)
     written = episode.answer is not None or episode.stop == "bad_syntax"
     ended = False
     for left, step in zip(reversed(range(len(episode.steps))), episode.steps, strict=True):
-        command = parse(step.said.text)
+        command = parse_command(step.said.text)
         name = ACTIONS[command.verb] if command else INVALID
         found[WRITE if ended or (written and not left) else name].append(step.said)
         ended = ended or name == "end"
     return dict(found)
 
 
-def _action(name: str, said: Sequence[Sequence[Completion]], commands: int, count: Count) -> Action:
+def _summarize_action(
+    name: str, said: Sequence[Sequence[Completion]], commands: int, count: TokenCounter
+) -> ActionCount:
     tokens = [[count(each) for each in one] for one in said]
     known = [each for one in tokens for each in one if each is not None]
     times = sum(len(one) for one in said)
     whole = len(known) == times
-    return Action(
+    return ActionCount(
         name,
         times,
         None if name == WRITE else times / commands,
-        mean([float(len(one)) for one in said]),
+        estimate_mean([float(len(one)) for one in said]),
         fmean(known) if known else None,
-        mean([float(sum(each or 0 for each in one)) for one in tokens]) if whole else None,
+        estimate_mean([float(sum(each or 0 for each in one)) for one in tokens]) if whole else None,
     )
 
 
-def _row(system: str, action: Action) -> tuple[Cell, ...]:
+def _make_row(system: str, action: ActionCount) -> tuple[TableCell, ...]:
     each, tokens = action.per_episode, action.tokens_per_episode
     return (
         system,

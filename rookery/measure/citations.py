@@ -1,151 +1,185 @@
-"""Citation recall and precision (ALCE, section 3.3): whether what is cited says what is said.
+"""Citation recall and precision (ALCE, section 3.3), with any entailment function.
 
-It knows nothing of what entails what: that is a function passed in. The one that comes with it
-counts shared words, and takes a sentence and its negation for the same.
+Two come with it. That of the evidence model reads the claim and what it cites; the other counts
+shared words, and so takes a sentence and its negation for the same.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
 import msgspec
 
-from rookery.browse.passages import sentences
-from rookery.browse.words import QUESTION_WORDS
-from rookery.cite.correct import CorrectSettings
-from rookery.cite.overlap import rouge_n, words
-from rookery.measure.figure import Figure, bars
-from rookery.measure.interval import Estimate, mean
-from rookery.records import Answer, Page, Quote, Record
+from rookery.browse.passages import find_sentences
+from rookery.browse.search_terms import QUESTION_WORDS
+from rookery.cite.claim_support import SUPPORT_THRESHOLD, judge_claim_support
+from rookery.cite.evidence_model import EvidenceJudge, EvidencePassage
+from rookery.cite.repair import CorrectionSettings
+from rookery.cite.word_overlap import compute_rouge_n, split_words
+from rookery.measure.figures import Figure, make_bars
+from rookery.measure.intervals import Estimate, estimate_mean
+from rookery.records import Answer, Page, Record
 
-Entails = Callable[[str, str], float]
-"""how surely, from 0 to 1, a premise entails a claim"""
-ENOUGH = 0.5
-"""from when on it does"""
-LEAST = CorrectSettings().threshold
-"""share of a claim's words that a premise holds"""
+EntailmentFunction = Callable[[Sequence[EvidencePassage], str], float]
+"""(premises, claim) -> how surely the premises together entail the claim, 0 to 1; they do from
+SUPPORT_THRESHOLD on"""
+MIN_WORD_SHARE = CorrectionSettings().threshold
+"""least share of a claim's words that a premise must hold"""
 
 
-class Statement(NamedTuple):
-    """Something that an answer says, and the texts that it cites for it."""
+class CitedStatement(NamedTuple):
+    """Statement of an answer, and the passages that it cites."""
 
     text: str
-    cited: tuple[str, ...]
+    cited: tuple[EvidencePassage, ...]
 
 
-class Judged(NamedTuple):
-    """What is to be said of one statement."""
+class StatementVerdict(NamedTuple):
+    """Judgement of one statement and its citations."""
 
     recalled: bool
-    """all that it cites entails it"""
+    """True if all that it cites together entails it"""
     precise: tuple[bool, ...]
-    """of each text that it cites, whether it is needed or would do alone"""
+    """for each passage that it cites, True if it is needed or would do alone"""
 
 
-class Citations(Record, frozen=True):
-    """The citations of one answer."""
+class AnswerCitationScores(Record, frozen=True):
+    """Citation scores of one answer."""
 
     recall: float
     """share of its statements that what they cite entails"""
     precision: float
-    """share of its citations that are of use; 0 where it cites nothing"""
+    """share of its citations that are of use; 0 if it cites nothing"""
     statements: int
     citations: int
 
     @property
     def f1(self) -> float:
-        """The harmonic mean of both; 0 where either is 0."""
+        """Harmonic mean of recall and precision; 0 if both are 0."""
         both = self.recall + self.precision
         return 2 * self.recall * self.precision / both if both else 0.0
 
 
-class Cited(Record, frozen=True):
-    """The citations of one system's answers, means over those that state something."""
+class SystemCitationScores(Record, frozen=True):
+    """Citation scores of one system: means over its answers that state something."""
 
     recall: Estimate
     precision: Estimate
     f1: Estimate
 
 
-def by_words(premise: str, claim: str) -> float:
-    """1 where the premise holds 57 % of the claim's words, as WebGLM matches claims with quotes
-    (sections 3.1 and 3.2.3), else 0. Words such as "the" do not count."""
-    said = _content(claim)
-    return float(bool(said) and rouge_n(said, _content(premise)).precision >= LEAST)
+def make_support_entailment(judge: EvidenceJudge) -> EntailmentFunction:
+    """Make the entailment function that `judge_claim_support` is with this judge."""
+    return lambda premises, claim: judge_claim_support(claim, premises, judge).supports
 
 
-def statements(answer: Answer) -> list[Statement]:
-    """The answer's claims, and its sentences that no claim is a part of, in their order.
+def entails_by_words(premises: Sequence[EvidencePassage], claim: str) -> float:
+    """Return 1 if the premises hold at least 57 % of the claim's words, else 0.
 
-    A text that is cited is a quote below the title of its page. A declined answer states nothing.
+    WebGLM matches claims with quotes so (sections 3.1 and 3.2.3).
+    """
+    return float(compute_word_share(premises, claim) >= MIN_WORD_SHARE)
+
+
+def compute_word_share(premises: Sequence[EvidencePassage], claim: str) -> float:
+    """Return the share of the claim's words that the premises hold; 0 for a claim without words.
+
+    Words such as "the" do not count.
+    """
+    read = "\n".join(f"{each.heading}\n{each.text}" for each in premises)
+    return compute_rouge_n(_list_content_words(claim), _list_content_words(read)).precision
+
+
+def list_statements(answer: Answer) -> list[CitedStatement]:
+    """Return the answer's claims, and its sentences outside of any claim, in order.
+
+    A cited passage is a quote under the title of its page. A declined answer states nothing.
     """
     if answer.declined:
         return []
     spans: dict[tuple[int, int], tuple[int, ...]] = {}
     for claim in answer.claims:
         spans[claim.start, claim.end] = (*spans.get((claim.start, claim.end), ()), *claim.quotes)
-    for start, end in sentences(Page("", "", answer.text), 0, len(answer.text)):
+    for start, end in find_sentences(Page("", "", answer.text), 0, len(answer.text)):
         if not any(claim.start < end and start < claim.end for claim in answer.claims):
             spans[start, end] = ()
+    passages = [EvidencePassage(quote.text, quote.title) for quote in answer.quotes]
     return [
-        Statement(text, tuple(_shown(answer.quotes[number]) for number in dict.fromkeys(numbers)))
+        CitedStatement(text, tuple(passages[number] for number in dict.fromkeys(numbers)))
         for (start, end), numbers in sorted(spans.items())
         if (text := answer.text[start:end].strip())
     ]
 
 
-def judged(statement: Statement, entails: Entails = by_words) -> Judged:
-    """Whether what is cited entails the statement, and which of it is of use.
+def judge_statement(statement: CitedStatement, entails: EntailmentFunction) -> StatementVerdict:
+    """Judge whether what a statement cites entails it, and which of its citations are of use.
 
-    A citation is of use where all together entail the statement, unless it does not do so alone
-    and the others do without it (ALCE, section 3.3).
+    A citation is of use if all together entail the statement, unless it does not do so alone and
+    the others do without it (ALCE, section 3.3).
     """
     cited = statement.cited
 
-    def enough(*premises: str) -> bool:
-        return bool(premises) and entails("\n".join(premises), statement.text) >= ENOUGH
+    def is_entailed(*premises: EvidencePassage) -> bool:
+        """Return True if these premises together entail the statement."""
+        return bool(premises) and entails(premises, statement.text) >= SUPPORT_THRESHOLD
 
-    if not enough(*cited):
-        return Judged(False, (False,) * len(cited))
+    if not is_entailed(*cited):
+        return StatementVerdict(False, (False,) * len(cited))
     if len(cited) == 1:
-        return Judged(True, (True,))
-    return Judged(
+        return StatementVerdict(True, (True,))
+    return StatementVerdict(
         True,
         tuple(
-            enough(text) or not enough(*cited[:at], *cited[at + 1 :])
-            for at, text in enumerate(cited)
+            is_entailed(passage) or not is_entailed(*cited[:at], *cited[at + 1 :])
+            for at, passage in enumerate(cited)
         ),
     )
 
 
-def of_answer(answer: Answer, entails: Entails = by_words) -> Citations | None:
-    """The citations of one answer; None where it states nothing, which ALCE leaves out."""
-    found = [judged(statement, entails) for statement in statements(answer)]
+def score_answer_citations(
+    answer: Answer, entails: EntailmentFunction
+) -> AnswerCitationScores | None:
+    """Return the citation recall and precision of one answer; None if it states nothing.
+
+    ALCE leaves such answers out.
+    """
+    found = [judge_statement(statement, entails) for statement in list_statements(answer)]
     if not found:
         return None
     precise = [each for one in found for each in one.precise]
     recall = fmean(one.recalled for one in found)
-    return Citations(recall, fmean(precise) if precise else 0.0, len(found), len(precise))
-
-
-def cited(answers: Iterable[Answer], entails: Entails = by_words) -> Cited:
-    """The means over a system's answers; f1 is the mean of the answers' own. Intervals are the
-    bootstrap's over answers. Raises ValueError where none of them states anything."""
-    found = [each for answer in answers if (each := of_answer(answer, entails)) is not None]
-    return Cited(
-        mean([each.recall for each in found]),
-        mean([each.precision for each in found]),
-        mean([each.f1 for each in found]),
+    return AnswerCitationScores(
+        recall, fmean(precise) if precise else 0.0, len(found), len(precise)
     )
 
 
-def citations_figure(
-    systems: Mapping[str, Cited],
+def score_system_citations(
+    answers: Iterable[Answer], entails: EntailmentFunction
+) -> SystemCitationScores:
+    """Return the mean citation scores of a system's answers; f1 is the mean of the answers' own.
+
+    Intervals are by the bootstrap over answers. Raises ValueError if no answer states anything.
+    """
+    found = [
+        each for answer in answers if (each := score_answer_citations(answer, entails)) is not None
+    ]
+    return SystemCitationScores(
+        estimate_mean([each.recall for each in found]),
+        estimate_mean([each.precision for each in found]),
+        estimate_mean([each.f1 for each in found]),
+    )
+
+
+def make_citations_figure(
+    systems: Mapping[str, SystemCitationScores],
     says: str,
     name: str = "citations",
     title: str = "Citation recall and precision",
 ) -> Figure:
-    """Each system's three means side by side. `says` names the entailment."""
+    """Make the figure of the systems' citation scores.
+
+    `says` begins the caption, and names the entailment function.
+    """
     shares: dict[tuple[str, str], Estimate] = {}
     for measure in ("recall", "precision", "f1"):
         shares |= {(measure, system): getattr(of, measure) for system, of in systems.items()}
@@ -158,14 +192,10 @@ def citations_figure(
             (system, measure, *msgspec.structs.astuple(of))
             for (measure, system), of in shares.items()
         ),
-        bars(shares, "mean of the answers"),
+        make_bars(shares, "mean of the answers"),
         "ALCE, section 3.3",
     )
 
 
-def _shown(quote: Quote) -> str:
-    return f"{quote.title}\n{quote.text}"
-
-
-def _content(text: str) -> list[str]:
-    return [word for word in words(text) if word not in QUESTION_WORDS]
+def _list_content_words(text: str) -> list[str]:
+    return [word for word in split_words(text) if word not in QUESTION_WORDS]

@@ -1,8 +1,7 @@
-"""Coverage against quality: how good answers are when those that score least are declined.
+"""Coverage against quality: selective answering, where the lowest scores are declined.
 
-It knows nothing of where scores and labels come from, nor which threshold keeps a promise: that is
-`draft.decline`'s. Several scores are told apart by their curves and the area under them
-(GopherCite, figures 4 and 11).
+Scores are compared by their curves and the area under them (GopherCite, figures 4 and 11).
+`draft.calibration` chooses the threshold itself.
 """
 
 import math
@@ -11,190 +10,216 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rookery.draft.curve import FEWEST
-from rookery.measure.figure import Cell, Figure, Line, Picture
-from rookery.measure.interval import LEVEL, Estimate, share
+from rookery.draft.calibration import MIN_COVERAGE_DRAWN
+from rookery.measure.figures import Figure, FigureLine, FigurePicture, TableCell, make_line
+from rookery.measure.intervals import INTERVAL_ENDS, Estimate, estimate_share
 from rookery.records import Record
 
-DRAWS = 1000
+BOOTSTRAP_SAMPLES = 1000
 """samples of the bootstrap"""
-DRAWN = 200
-"""points of a line in a picture"""
-TABLED = (1.0, 0.9, 0.7, 0.5, 0.3)
-"""coverages that a table shows"""
-Draw = np.ndarray | slice
-"""numbers of some answers, repeated or not"""
+MAX_LINE_POINTS = 200
+"""most points of a line in a picture"""
+TABLED_COVERAGES = (1.0, 0.9, 0.7, 0.5, 0.3)
+"""coverages in the table"""
+AnswerIndices = np.ndarray | slice
+"""indices of answers, possibly repeated; a slice for all"""
 
 
-class Scored(NamedTuple):
-    """Answers, each with its score and with how good it is, from 0 to 1."""
+class ScoredAnswers(NamedTuple):
+    """Scores of answers, and how good each is, from 0 to 1."""
 
     scores: Sequence[float]
     good: Sequence[float]
 
 
-class Attempted(Record, frozen=True):
-    """What a threshold brings."""
+class CoveragePoint(Record, frozen=True):
+    """Coverage and quality at one threshold."""
 
     threshold: float
     coverage: float
-    """share of the answers whose score reaches it"""
+    """share of the answers whose score reaches the threshold"""
     quality: Estimate
     """share of these that is good"""
 
 
-def curve(scored: Scored) -> tuple[Attempted, ...]:
-    """Every threshold that makes a difference, the highest first; equal scores stand or fall
-    together. Intervals are Wilson's, each for itself. Raises ValueError without an answer, where
-    labels are not one a score, or where one of them is no number from 0 to 1."""
-    ranked = _ranked(scored)
-    counts_T, good_T = _sums(ranked)
+def compute_coverage_curve(scored: ScoredAnswers) -> tuple[CoveragePoint, ...]:
+    """Return coverage and quality at every distinct score, the highest threshold first.
+
+    Intervals are Wilson's, pointwise. Raises ValueError without an answer, if scores are not
+    finite, or if there is not one label from 0 to 1 for each score.
+    """
+    ranked = _group_by_score(scored)
+    counts_T, good_T = _sum_tiers(ranked)
     total = len(ranked.good_N)
     steps = zip(*(each.tolist() for each in (ranked.thresholds_T, counts_T, good_T)), strict=True)
     return tuple(
-        Attempted(threshold, count / total, share(min(good, count), count))
+        CoveragePoint(threshold, count / total, estimate_share(min(good, count), count))
         for threshold, count, good in steps
     )
 
 
-def quality_at(scored: Scored, coverage: float) -> Estimate:
-    """The quality of the best-scored answers that make up this share of all (rounded up).
+def estimate_quality_at(scored: ScoredAnswers, coverage: float) -> Estimate:
+    """Return the quality of the best-scored answers that make up this share of all (rounded up).
 
-    Among equal scores it is decided by lot who is answered: it is the mean over all lots. The
-    interval is Wilson's. Raises ValueError as `curve`, and where coverage is not above 0 and at
-    most 1.
+    Among equal scores the answered ones are drawn by lot, and this is the expectation. The interval
+    is Wilson's. Raises ValueError as `compute_coverage_curve`, and if coverage is not in (0, 1].
     """
-    ranked = _ranked(scored)
-    count = _answered(coverage, len(ranked.good_N))
-    return share(min(count * float(_qualities(ranked)[count - 1]), count), count)
+    ranked = _group_by_score(scored)
+    count = _count_answered(coverage, len(ranked.good_N))
+    return estimate_share(min(count * float(_compute_qualities(ranked)[count - 1]), count), count)
 
 
-def area(scored: Scored, seed: int = 0) -> Estimate:
-    """The area under the curve: the mean quality over all numbers of answers that may be given.
+def estimate_coverage_area(scored: ScoredAnswers, seed: int = 0) -> Estimate:
+    """Return the area under the curve: the mean quality over all numbers of answers given.
 
-    A score that says nothing has the quality of all answers; what is not reached of 1 is the area
-    under the curve of risk against coverage. Equal scores are a lot, as in `quality_at`. The
-    interval is the bootstrap's over answers. Raises ValueError as `curve`.
+    A random score has the quality of all answers; 1 minus the area is the area under the
+    risk-coverage curve. Equal scores are treated as in `estimate_quality_at`. The interval is by
+    the bootstrap over answers. Raises ValueError as `compute_coverage_curve`.
     """
-    ranked = _ranked(scored)
-    return _bootstrapped(lambda at: float(_qualities(ranked, at).mean()), len(ranked.good_N), seed)
-
-
-def area_gain(
-    ours: Sequence[float], theirs: Sequence[float], good: Sequence[float], seed: int = 0
-) -> Estimate:
-    """How much more area one score has than another of the same answers. The interval is the
-    bootstrap's, each of its samples being the same answers for both."""
-    one, other = _ranked(Scored(ours, good)), _ranked(Scored(theirs, good))
-    return _bootstrapped(
-        lambda at: float((_qualities(one, at) - _qualities(other, at)).mean()), len(good), seed
+    ranked = _group_by_score(scored)
+    return _bootstrap_statistic(
+        lambda at: float(_compute_qualities(ranked, at).mean()), len(ranked.good_N), seed
     )
 
 
-def gain(scored: Scored, coverage: float, seed: int = 0) -> Estimate:
-    """How much better the answers are where the rest is declined than where none is; the interval
-    is the bootstrap's over answers. Raises ValueError as `quality_at`."""
-    ranked = _ranked(scored)
-    count = _answered(coverage, len(ranked.good_N))
+def estimate_area_gain(
+    ours: Sequence[float], theirs: Sequence[float], good: Sequence[float], seed: int = 0
+) -> Estimate:
+    """Return the area under the curve of the scores `ours` less that of `theirs`.
 
-    def more(at: Draw) -> float:
-        qualities_N = _qualities(ranked, at)
+    Both score the same answers. The interval is by the paired bootstrap: each sample has the same
+    answers for both.
+    """
+    one, other = (
+        _group_by_score(ScoredAnswers(ours, good)),
+        _group_by_score(ScoredAnswers(theirs, good)),
+    )
+    return _bootstrap_statistic(
+        lambda at: float((_compute_qualities(one, at) - _compute_qualities(other, at)).mean()),
+        len(good),
+        seed,
+    )
+
+
+def estimate_selection_gain(scored: ScoredAnswers, coverage: float, seed: int = 0) -> Estimate:
+    """Return the quality of the answers at this coverage less that of all answers.
+
+    The interval is by the bootstrap over answers. Raises ValueError as `estimate_quality_at`.
+    """
+    ranked = _group_by_score(scored)
+    count = _count_answered(coverage, len(ranked.good_N))
+
+    def compute_gain(at: AnswerIndices) -> float:
+        """Return the gain over answering all, for one bootstrap sample."""
+        qualities_N = _compute_qualities(ranked, at)
         return float(qualities_N[count - 1] - qualities_N[-1])
 
-    return _bootstrapped(more, len(ranked.good_N), seed)
+    return _bootstrap_statistic(compute_gain, len(ranked.good_N), seed)
 
 
-def coverage_figure(
-    scored: Mapping[str, Scored],
+def make_coverage_figure(
+    scored: Mapping[str, ScoredAnswers],
     says: str,
     name: str = "coverage",
     title: str = "Quality of what is answered, by how much is answered",
     beside: Mapping[str, float] | None = None,
 ) -> Figure:
-    """Curves of named scores with their intervals, and as a table their areas and a few points.
+    """Make the figure of the curves of named scores, with their areas and a few points as a table.
 
-    `beside`: qualities of what attempts all questions, such as people; drawn dashed, as in
-    GopherCite's figure 4.
+    `says` begins the caption. `beside` are qualities of systems that attempt all questions, such as
+    people; drawn dashed, as in GopherCite's figure 4.
     """
     beside = beside or {}
-    lines = [_line(each, curve(answers)) for each, answers in scored.items()]
-    flat = [Line(each, ((0.0, y), (1.0, y)), style="dashed") for each, y in beside.items()]
-    rows: list[tuple[Cell, ...]] = [_row(each, answers) for each, answers in scored.items()]
+    lines = [_make_line(each, compute_coverage_curve(answers)) for each, answers in scored.items()]
+    flat = [FigureLine(each, ((0.0, y), (1.0, y)), style="dashed") for each, y in beside.items()]
+    rows: list[tuple[TableCell, ...]] = [
+        _make_row(each, answers) for each, answers in scored.items()
+    ]
     rows += [(each, None, None, None, None, y, *[None] * 4) for each, y in beside.items()]
     return Figure(
         name,
         title,
         f"{says} Intervals of curves are Wilson's, each for itself; of areas, the bootstrap's.",
-        ("score", "answers", "area", "low", "high", *(f"quality at {at:.0%}" for at in TABLED)),
+        (
+            "score",
+            "answers",
+            "area",
+            "low",
+            "high",
+            *(f"quality at {at:.0%}" for at in TABLED_COVERAGES),
+        ),
         tuple(rows),
-        Picture("curves", (*lines, *flat), "share answered", "share of these that is good"),
+        FigurePicture("curves", (*lines, *flat), "share answered", "share of these that is good"),
         "GopherCite, figures 4 and 11",
     )
 
 
-class _Ranked(NamedTuple):
+class _ScoreTiers(NamedTuple):
     """Answers in tiers of equal scores, the highest first."""
 
     thresholds_T: np.ndarray
     tiers_N: np.ndarray
-    """of each answer, its tier"""
+    """tier of each answer"""
     good_N: np.ndarray
 
 
-def _ranked(scored: Scored) -> _Ranked:
+def _group_by_score(scored: ScoredAnswers) -> _ScoreTiers:
     scores_N, good_N = (np.asarray(each, dtype=float) for each in scored)
     if not len(scores_N) or scores_N.shape != good_N.shape:
         raise ValueError(f"{len(scores_N)} scores and {len(good_N)} labels: give each score one")
     if not np.isfinite(scores_N).all() or not ((good_N >= 0) & (good_N <= 1)).all():
         raise ValueError("scores are finite numbers, and labels numbers from 0 to 1")
     lowest_first_T, tiers_N = np.unique(-scores_N, return_inverse=True)
-    return _Ranked(-lowest_first_T, tiers_N, good_N)
+    return _ScoreTiers(-lowest_first_T, tiers_N, good_N)
 
 
-def _answered(coverage: float, of: int) -> int:
+def _count_answered(coverage: float, of: int) -> int:
     if not 0 < coverage <= 1:
         raise ValueError(f"coverage lies above 0 and is at most 1, not {coverage}")
     return max(1, math.ceil(coverage * of - 1e-9))
 
 
-def _sums(ranked: _Ranked, at: Draw = slice(None)) -> tuple[np.ndarray, np.ndarray]:
-    """How many of these answers reach each threshold, and how many of them are good."""
+def _sum_tiers(
+    ranked: _ScoreTiers, at: AnswerIndices = slice(None)
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return how many of these answers reach each threshold, and how many of them are good."""
     tiers, size = ranked.tiers_N[at], len(ranked.thresholds_T)
     good_T = np.bincount(tiers, ranked.good_N[at], size)
     return np.bincount(tiers, minlength=size).cumsum(), good_T.cumsum()
 
 
-def _qualities(ranked: _Ranked, at: Draw = slice(None)) -> np.ndarray:
-    """The quality of the 1, 2, ... N best-scored of these. Within a tier each answer drawn is as
-    good as the mean of the tier, so that the count of good ones grows by straight lines."""
-    counts_T, good_T = _sums(ranked, at)
+def _compute_qualities(ranked: _ScoreTiers, at: AnswerIndices = slice(None)) -> np.ndarray:
+    """Return the quality of the 1, 2, ... N best-scored of these answers.
+
+    Within a tier each answer counts as good as the tier's mean, so that the number of good ones
+    grows linearly.
+    """
+    counts_T, good_T = _sum_tiers(ranked, at)
     numbers_N = np.arange(1.0, counts_T[-1] + 1)
     found_N = np.interp(numbers_N, np.append(0, counts_T), np.append(0.0, good_T))
     qualities_N: np.ndarray = found_N / numbers_N
     return qualities_N
 
 
-def _bootstrapped(statistic: Callable[[Draw], float], count: int, seed: int) -> Estimate:
-    """A number of some answers, with the percentile interval of the bootstrap over answers."""
+def _bootstrap_statistic(
+    statistic: Callable[[AnswerIndices], float], count: int, seed: int
+) -> Estimate:
+    """Estimate a statistic of answers with its percentile interval, by the bootstrap over
+    answers."""
     chance = np.random.default_rng(seed)
-    found = [statistic(chance.integers(count, size=count)) for _ in range(DRAWS)]
-    low, high = np.quantile(found, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    found = [statistic(chance.integers(count, size=count)) for _ in range(BOOTSTRAP_SAMPLES)]
+    low, high = np.quantile(found, INTERVAL_ENDS)
     return Estimate(statistic(slice(None)), float(low), float(high), count)
 
 
-def _line(name: str, points: Sequence[Attempted]) -> Line:
-    seen = [point for point in points if point.coverage > FEWEST]
-    step = math.ceil(len(seen) / DRAWN)
+def _make_line(name: str, points: Sequence[CoveragePoint]) -> FigureLine:
+    seen = [point for point in points if point.coverage > MIN_COVERAGE_DRAWN]
+    step = math.ceil(len(seen) / MAX_LINE_POINTS)
     shown = [*seen[: len(seen) - 1 : step], seen[-1]]
-    return Line(
-        name,
-        tuple((point.coverage, point.quality.value) for point in shown),
-        tuple(point.quality.low for point in shown),
-        tuple(point.quality.high for point in shown),
-    )
+    return make_line(name, ((point.coverage, point.quality) for point in shown))
 
 
-def _row(name: str, scored: Scored) -> tuple[Cell, ...]:
-    whole = area(scored)
-    qualities = (quality_at(scored, at).value for at in TABLED)
+def _make_row(name: str, scored: ScoredAnswers) -> tuple[TableCell, ...]:
+    whole = estimate_coverage_area(scored)
+    qualities = (estimate_quality_at(scored, at).value for at in TABLED_COVERAGES)
     return (name, whole.count, whole.value, whole.low, whole.high, *qualities)

@@ -1,1 +1,1 @@
-"""People and programs: what they read and call."""
+"""The command line, web pages, HTTP API and MCP server."""

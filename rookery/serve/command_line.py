@@ -1,40 +1,91 @@
 """Commands of the command line: their help pages, and their errors as a sentence and as JSON."""
 
+import getpass
 import os
 import shutil
 import sys
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TextIO
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from rookery.records import Record
-from rookery.serve.exits import ANSWERED, USAGE
+from rookery.records import Failed, Record
+from rookery.serve.exit_codes import EXIT_ANSWERED, EXIT_USAGE
 
-WIDEST = 100
+MAX_HELP_COLUMNS = 100
 """columns of a help page in a terminal, at most; longer lines are hard to read"""
-UNWRAPPED = 1_000_000
+UNWRAPPED_COLUMNS = 1_000_000
 """columns of what is piped: whoever reads it (grep, a pager, an editor) breaks its own lines"""
 
 
 class CommandError(Exception):
     """A command cannot go on: one sentence for standard error, and the exit code."""
 
-    def __init__(self, sentence: str, exit_code: int = USAGE) -> None:
+    def __init__(self, sentence: str, exit_code: int = EXIT_USAGE) -> None:
         super().__init__(sentence)
         self.exit_code = exit_code
 
 
+def format_failure(failed: Failed) -> str:
+    """Return one sentence on what could not be done, and why."""
+    return f"{failed.failure.what}: {failed.failure.detail or failed.failure.outcome}"
+
+
+@contextmanager
+def translate_failures(extra: str = "", needing: str = "this") -> Iterator[None]:
+    """Raise CommandError for what the user can correct: a file, the data, the model, the machine.
+
+    A missing package, too, if `extra` names the part of Rookery that installs it; `needing` is what
+    needs the package.
+    """
+    try:
+        yield
+    except Failed as failed:
+        raise CommandError(format_failure(failed)) from failed
+    except ModuleNotFoundError as error:
+        if not extra:
+            raise
+        extra = "learn" if error.name in ("torch", "transformers", "accelerate") else extra
+        sentence = f"{needing} needs {error.name}: pip install 'rookery[{extra}]'"
+        raise CommandError(sentence) from error
+
+
+def print_lines(lines: Iterable[str], stream: TextIO | None = None) -> None:
+    """Print lines, on standard output if no stream is named, so that none commands a terminal."""
+    from rookery.serve.terminal_output import sanitize_text
+
+    (stream or sys.stdout).writelines(f"{sanitize_text(line)}\n" for line in lines)
+
+
+def print_result(record: Record, lines: Iterable[str], as_json: bool) -> None:
+    """Print a record for programs, as a line of JSON that commands no terminal, or for people."""
+    from rookery.serve.terminal_output import to_terminal_json
+
+    if as_json:
+        sys.stdout.write(to_terminal_json(record) + "\n")
+    else:
+        print_lines(lines)
+
+
+def get_user_name(otherwise: str) -> str:
+    """Return the name of the system's user, or another where there is none."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):
+        return otherwise
+
+
 class CommandErrorDetail(Record, frozen=True):
-    """What went wrong, in one sentence, and the exit code that goes with it."""
+    """An error in one sentence, and its exit code."""
 
     message: str
     exit_code: int
 
 
 class CommandErrorReport(Record, frozen=True):
-    """What a command with --json prints in place of its result when it fails."""
+    """The output of a command with --json that fails."""
 
     error: CommandErrorDetail
 
@@ -46,7 +97,7 @@ class CommandGroup(typer.Typer):
         super().__init__(cls=_PlainGroup, rich_markup_mode=None, **settings)
 
     def command(self, name: str | None = None, **settings: Any) -> Callable[[Any], Any]:
-        """Add the decorated function as a command."""
+        """Return a decorator that adds a function as a command with a plain help page."""
         return super().command(name, cls=_PlainCommand, **settings)
 
 
@@ -63,12 +114,12 @@ class _PlainGroup(TyperGroup):
         """Without any argument, show what there is; it stays wrong use, as scripts expect."""
         if not args and not self.invoke_without_command:
             typer.echo(ctx.get_help())
-            raise typer.Exit(USAGE)
+            raise typer.Exit(EXIT_USAGE)
         return super().parse_args(ctx, args)
 
 
 def run_command(app: typer.Typer, arguments: Sequence[str]) -> int:
-    """Run `rookery ARGUMENTS`; gives the exit code.
+    """Run `rookery ARGUMENTS`; return the exit code.
 
     Raises CommandError for wrong use, and whatever the command itself raises: unlike typer's own
     `main`, which ends with 1 where a reader closes the pipe.
@@ -76,7 +127,10 @@ def run_command(app: typer.Typer, arguments: Sequence[str]) -> int:
     if "_ROOKERY_COMPLETE" in os.environ:  # a shell asks how a word may go on
         app(prog_name="rookery")
     command = typer.main.get_command(app)
-    settings: dict[str, Any] = {"help_option_names": ["-h", "--help"], "terminal_width": _columns()}
+    settings: dict[str, Any] = {
+        "help_option_names": ["-h", "--help"],
+        "terminal_width": _get_help_columns(),
+    }
     try:
         with command.make_context("rookery", list(arguments), **settings) as context:
             command.invoke(context)
@@ -85,14 +139,14 @@ def run_command(app: typer.Typer, arguments: Sequence[str]) -> int:
     except typer.Abort as error:
         raise CommandError("stopped") from error
     except typer.TyperException as error:
-        raise CommandError(_sentence(error)) from error
-    return ANSWERED
+        raise CommandError(_format_usage_error(error)) from error
+    return EXIT_ANSWERED
 
 
-def _columns() -> int:
+def _get_help_columns() -> int:
     if not sys.stdout.isatty():
-        return UNWRAPPED
-    return max(20, min(WIDEST, shutil.get_terminal_size().columns) - 1)
+        return UNWRAPPED_COLUMNS
+    return max(20, min(MAX_HELP_COLUMNS, shutil.get_terminal_size().columns) - 1)
 
 
 def _write_help(command: Any, ctx: Any, formatter: Any) -> None:
@@ -101,15 +155,21 @@ def _write_help(command: Any, ctx: Any, formatter: Any) -> None:
     arguments = [param for param in shown if param.param_type_name == "argument"]
     options = [param for param in shown if param.param_type_name == "option"]
     commands = getattr(command, "commands", {})
-    pieces = ["[OPTIONS]", *map(_used, arguments), *["COMMAND ..."] * bool(commands)]
+    pieces = [
+        "[OPTIONS]",
+        *map(_format_usage_argument, arguments),
+        *["COMMAND ..."] * bool(commands),
+    ]
     formatter.write_usage(ctx.command_path, " ".join(pieces))
     formatter.write_paragraph()
     with formatter.indentation():
         formatter.write_text(command.help or "")
     rows = {
-        "Arguments": [(_value(param), _described(param)) for param in arguments],
-        "Options": [(_option(param), _described(param)) for param in options],
-        "Commands": [(name, each.get_short_help_str(UNWRAPPED)) for name, each in commands.items()],
+        "Arguments": [(_get_metavar(param), _format_help(param)) for param in arguments],
+        "Options": [(_format_option(param), _format_help(param)) for param in options],
+        "Commands": [
+            (name, each.get_short_help_str(UNWRAPPED_COLUMNS)) for name, each in commands.items()
+        ],
     }
     for heading, lines in rows.items():
         if lines:
@@ -117,24 +177,24 @@ def _write_help(command: Any, ctx: Any, formatter: Any) -> None:
                 formatter.write_dl(lines, col_max=24)
 
 
-def _used(argument: Any) -> str:
-    """An argument as the line of usage has it."""
-    name = _value(argument)
+def _format_usage_argument(argument: Any) -> str:
+    """Return an argument as the line of usage has it."""
+    name = _get_metavar(argument)
     return name if argument.required or name.startswith("[") else f"[{name}]"
 
 
-def _value(param: Any) -> str:
-    """What an argument or an option takes, in a word."""
+def _get_metavar(param: Any) -> str:
+    """Return the word that stands for the value of an argument or option."""
     return str(param.metavar or param.name.upper())
 
 
-def _option(param: Any) -> str:
+def _format_option(param: Any) -> str:
     names = sorted(param.opts, key=len)
-    return ", ".join(names) + ("" if param.is_flag else f" {_value(param)}")
+    return ", ".join(names) + ("" if param.is_flag else f" {_get_metavar(param)}")
 
 
-def _described(param: Any) -> str:
-    """What a parameter is for, with the numbers it takes and what holds without it."""
+def _format_help(param: Any) -> str:
+    """Return a parameter's help text, with its range and its default."""
     least, most = getattr(param, "min", None), getattr(param, "max", None)
     notes = []
     if least is not None:
@@ -146,14 +206,16 @@ def _described(param: Any) -> str:
     return " ".join([param.help or "", *[f"({'; '.join(notes)})"] * bool(notes)]).strip()
 
 
-def _sentence(error: typer.TyperException) -> str:
-    """What is wrong with the arguments, and which help page has what is right."""
+def _format_usage_error(error: typer.TyperException) -> str:
+    """Return what is wrong with the arguments, and the help page to read."""
     param, context = getattr(error, "param", None), getattr(error, "ctx", None)
     said = (error.message if param else error.format_message()).strip().rstrip(".")
     if param is None:
         said = said[:1].lower() + said[1:]
     else:
-        name = max(param.opts, key=len) if param.param_type_name == "option" else _value(param)
+        name = (
+            max(param.opts, key=len) if param.param_type_name == "option" else _get_metavar(param)
+        )
         asked = said.partition(", unable to parse")[0].replace("Input should", "it should")
         said = f"{name}: {asked}" if said else f"{name} is missing"
     return f"{said} (see {context.command_path} -h)" if context else said

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterable, Sequence
 
-from rookery.browse.browser import Browsed, Views, browse
-from rookery.browse.observation import Observation
-from rookery.browse.read import read
-from rookery.browse.rules import Rules, Task
-from rookery.records import Failed, Failure, Hit, Page, Question
+from rookery.browse.browser import BrowseResult, browse_library
+from rookery.browse.browser_commands import BrowserRules, BrowserTask, Observation
+from rookery.browse.page_reader import read_page
+from rookery.browse.page_view import PageViewCache
+from rookery.records import Failed, Failure, Hit, Library, Page, Question
 
 
-class Little:
+class Little(Library):
     """Pages by address. A search finds those whose text or title has the query in it."""
 
     def __init__(self, *pages: Page) -> None:
@@ -31,11 +31,14 @@ class Little:
 def html(url: str, body: str, title: str = "A page") -> Page:
     """The page that a reader makes of this markup."""
     text = f"<!doctype html><title>{title}</title><body><main>{body}</main>"
-    return read(text.encode(), url, "text/html; charset=utf-8")
+    return read_page(text.encode(), url, "text/html; charset=utf-8")
 
 
 def opened(
-    body: str, commands: Iterable[str] = (), rules: Rules = Rules(), url: str = "https://a.org/x"
+    body: str,
+    commands: Iterable[str] = (),
+    rules: BrowserRules = BrowserRules(),
+    url: str = "https://a.org/x",
 ) -> Observation:
     """What is shown after these commands on a page that was opened at the start."""
     page = html(url, body)
@@ -45,7 +48,7 @@ def opened(
 def drive(
     library: Little,
     commands: Iterable[str],
-    rules: Rules = Rules(),
+    rules: BrowserRules = BrowserRules(),
     start: str = "",
     question: Question = Question("1", "What is it?"),
 ) -> list[Observation]:
@@ -56,12 +59,12 @@ def drive(
 def run(
     library: Little,
     commands: Iterable[str],
-    rules: Rules = Rules(),
+    rules: BrowserRules = BrowserRules(),
     start: str = "",
     question: Question = Question("1", "What is it?"),
-) -> tuple[list[Observation], Browsed | None]:
+) -> tuple[list[Observation], BrowseResult | None]:
     """The same, and what came of the session where it ended."""
-    flow = browse(Task(question, rules, start), library, Views())
+    flow = browse_library(BrowserTask(question, rules, start), library, PageViewCache())
     shown = [next(flow)]
     for command in commands:
         try:

@@ -14,7 +14,7 @@ from growth import cpu_time
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rookery.browse.archive import Archive
+from rookery.browse.page_archive import PageArchive, insert_page
 from rookery.records import Block, Failed, Hit, Link, Mark, Page, Quote, digest_of
 
 
@@ -32,46 +32,47 @@ def test_a_page_comes_back_whole_from_another_opening(tmp_path: Path) -> None:
         (Mark(3, 3, "image", "a crow"),),
         fetched="2024-01-01T00:00:00Z",
     )
-    with Archive(tmp_path / "deep" / "archive.sqlite") as archive:
-        archive.keep(kept)
-    with Archive(tmp_path / "deep" / "archive.sqlite") as archive:
-        assert archive.page(kept.digest) == kept
-        assert archive.page(kept.digest, kept.url) == kept
-        assert archive.latest(kept.url) == kept
-        assert archive.page(kept.digest, "https://e.org/other") is None
-        assert archive.page(digest_of("never seen")) is None
-        assert archive.latest("https://e.org/other") is None
+    with PageArchive(tmp_path / "deep" / "archive.sqlite") as archive:
+        archive.store_page(kept)
+    with PageArchive(tmp_path / "deep" / "archive.sqlite") as archive:
+        assert archive.find_page(kept.digest) == kept
+        assert archive.find_page(kept.digest, kept.url) == kept
+        assert archive.find_latest(kept.url) == kept
+        assert archive.find_page(kept.digest, "https://e.org/other") is None
+        assert archive.find_page(digest_of("never seen")) is None
+        assert archive.find_latest("https://e.org/other") is None
 
 
+@pytest.mark.slow
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.text(st.characters(), max_size=200))
 def test_any_text_comes_back(tmp_path: Path, text: str) -> None:
-    with Archive(tmp_path / "a.sqlite") as archive:
-        archive.keep(page(text))
-        back = archive.page(digest_of(text))
+    with PageArchive(tmp_path / "a.sqlite") as archive:
+        archive.store_page(page(text))
+        back = archive.find_page(digest_of(text))
         assert back is not None
         assert back.text == text
 
 
 def test_every_version_stays_and_the_last_kept_is_the_latest(tmp_path: Path) -> None:
     first, second = page("first"), page("second")
-    with Archive(tmp_path / "a.sqlite") as archive:
-        archive.keep(first)
-        archive.keep(second)
-        assert archive.latest(first.url) == second
-        assert archive.page(first.digest, first.url) == first
-        archive.keep(first)
-        assert archive.latest(first.url) == first
-        assert archive.page(second.digest, first.url) == second
+    with PageArchive(tmp_path / "a.sqlite") as archive:
+        archive.store_page(first)
+        archive.store_page(second)
+        assert archive.find_latest(first.url) == second
+        assert archive.find_page(first.digest, first.url) == first
+        archive.store_page(first)
+        assert archive.find_latest(first.url) == first
+        assert archive.find_page(second.digest, first.url) == second
 
 
 def test_one_text_at_two_urls_is_stored_once_and_found_at_each(tmp_path: Path) -> None:
     text = " ".join(str(number * number) for number in range(20_000))
     here, there = page(text), page(text, "https://e.org/b", "B")
-    with Archive(tmp_path / "a.sqlite") as archive:
-        archive.keep_all([here, there, here])
-        assert archive.page(here.digest, there.url) == there
-        assert archive.page(here.digest, here.url) == here
+    with PageArchive(tmp_path / "a.sqlite") as archive:
+        archive.store_pages([here, there, here])
+        assert archive.find_page(here.digest, there.url) == there
+        assert archive.find_page(here.digest, here.url) == here
     with sqlite3.connect(tmp_path / "a.sqlite") as file:
         assert file.execute("select count(*) from texts").fetchone() == (1,)
         assert file.execute("select count(*) from versions").fetchone() == (2,)
@@ -80,9 +81,9 @@ def test_one_text_at_two_urls_is_stored_once_and_found_at_each(tmp_path: Path) -
 
 
 def test_a_redirect_leads_to_the_page(tmp_path: Path) -> None:
-    with Archive(tmp_path / "a.sqlite") as archive:
-        archive.keep(page("text", "https://e.org/new"), asked="http://e.org/old")
-        found = archive.latest("http://e.org/old")
+    with PageArchive(tmp_path / "a.sqlite") as archive:
+        archive.store_page(page("text", "https://e.org/new"), asked="http://e.org/old")
+        found = archive.find_latest("http://e.org/old")
         assert found is not None
         assert found.url == "https://e.org/new"
 
@@ -91,14 +92,16 @@ def test_the_same_text_with_other_links_or_title_is_another_version(tmp_path: Pa
     plain = page("Corvus corax")
     linked = Page(plain.url, "A", plain.text, links=(Link(0, 6, "https://e.org/corvus"),))
     titled, elsewhere = page(plain.text, title="B"), page(plain.text, "https://e.org/b")
-    with Archive(tmp_path / "a.sqlite") as archive:
-        archive.keep_all([plain, linked, titled, elsewhere])
-        assert list(archive.pages()) == [plain, linked, titled, elsewhere]
-        assert archive.page(plain.digest, plain.url) == archive.latest(plain.url) == titled
+    with PageArchive(tmp_path / "a.sqlite") as archive:
+        archive.store_pages([plain, linked, titled, elsewhere])
+        assert list(archive.iter_pages()) == [plain, linked, titled, elsewhere]
+        assert (
+            archive.find_page(plain.digest, plain.url) == archive.find_latest(plain.url) == titled
+        )
         again = Page(plain.url, "A", plain.text, fetched="2025-01-01T00:00:00Z")
-        archive.keep(again)
-        assert archive.latest(plain.url) == again
-        assert list(archive.pages()) == [again, linked, titled, elsewhere]
+        archive.store_page(again)
+        assert archive.find_latest(plain.url) == again
+        assert list(archive.iter_pages()) == [again, linked, titled, elsewhere]
 
 
 @pytest.mark.parametrize("odd", ["\ud800", "a\x00b", "\ud83d\ude00", "\ud83d \U0001f600"])
@@ -109,47 +112,47 @@ def test_strings_that_are_no_unicode_come_back_wherever_they_stand(
     marks = (Mark(0, 1, odd, odd),)
     kept = Page(url, odd, f"a {odd}", (), (Link(0, 1, url),), marks, fetched=odd)
     hits = [Hit(url, odd, odd, score=0.5), Hit("https://e.org/a", "A")]
-    with Archive(tmp_path / "a.sqlite") as archive:
-        archive.keep(kept, asked=f"{url}?")
-        archive.keep_search(odd, odd, hits)
-        assert archive.latest(url) == archive.latest(f"{url}?") == kept
-        assert archive.page(kept.digest, url) == archive.page(kept.digest) == kept
-        assert archive.searched(odd, odd) == hits
+    with PageArchive(tmp_path / "a.sqlite") as archive:
+        archive.store_page(kept, asked=f"{url}?")
+        archive.store_search(odd, odd, hits)
+        assert archive.find_latest(url) == archive.find_latest(f"{url}?") == kept
+        assert archive.find_page(kept.digest, url) == archive.find_page(kept.digest) == kept
+        assert archive.find_search(odd, odd) == hits
 
 
 def test_a_search_is_remembered_and_an_empty_one_is_not_an_unknown_one(tmp_path: Path) -> None:
     hits = [Hit("https://e.org/a", "A", "snippet", score=1.5), Hit("https://e.org/b", "B")]
-    with Archive(tmp_path / "a.sqlite") as archive:
-        archive.keep_search("wikipedia:en", "crows", hits)
-        archive.keep_search("wikipedia:en", "nothing", [])
-        assert archive.searched("wikipedia:en", "crows") == hits
-        assert archive.searched("wikipedia:en", "nothing") == []
-        assert archive.searched("wikipedia:de", "crows") is None
-        archive.keep_search("wikipedia:en", "crows", hits[:1])
-        assert archive.searched("wikipedia:en", "crows") == hits[:1]
+    with PageArchive(tmp_path / "a.sqlite") as archive:
+        archive.store_search("wikipedia:en", "crows", hits)
+        archive.store_search("wikipedia:en", "nothing", [])
+        assert archive.find_search("wikipedia:en", "crows") == hits
+        assert archive.find_search("wikipedia:en", "nothing") == []
+        assert archive.find_search("wikipedia:de", "crows") is None
+        archive.store_search("wikipedia:en", "crows", hits[:1])
+        assert archive.find_search("wikipedia:en", "crows") == hits[:1]
 
 
 def test_many_threads_lose_nothing(tmp_path: Path) -> None:
-    with Archive(tmp_path / "a.sqlite") as archive:
+    with PageArchive(tmp_path / "a.sqlite") as archive:
 
         def work(number: int) -> bool:
             mine = page(f"text {number}", f"https://e.org/{number % 7}")
-            archive.keep(mine)
-            return archive.page(mine.digest, mine.url) == mine
+            archive.store_page(mine)
+            return archive.find_page(mine.digest, mine.url) == mine
 
         with ThreadPoolExecutor(8) as pool:
             assert all(pool.map(work, range(200)))
-        assert all(archive.page(digest_of(f"text {number}")) for number in range(200))
+        assert all(archive.find_page(digest_of(f"text {number}")) for number in range(200))
 
 
 _WRITER = """
 import sys
 from pathlib import Path
-from rookery.browse.archive import Archive
+from rookery.browse.page_archive import PageArchive, insert_page
 from rookery.records import Page
-with Archive(Path(sys.argv[1])) as archive:
+with PageArchive(Path(sys.argv[1])) as archive:
     for number in range(60):
-        archive.keep(Page(f"https://e.org/{number % 5}", "T", f"{sys.argv[2]} {number}"))
+        archive.store_page(Page(f"https://e.org/{number % 5}", "T", f"{sys.argv[2]} {number}"))
 """
 
 
@@ -159,26 +162,26 @@ def test_two_processes_write_the_same_new_file(tmp_path: Path) -> None:
         subprocess.Popen([sys.executable, "-c", _WRITER, str(path), name]) for name in ("x", "y")
     ]
     assert [writer.wait(60) for writer in writers] == [0, 0]
-    with Archive(path) as archive:
+    with PageArchive(path) as archive:
         texts = [f"{name} {number}" for name in ("x", "y") for number in range(60)]
-        assert all(archive.page(digest_of(text)) for text in texts)
+        assert all(archive.find_page(digest_of(text)) for text in texts)
 
 
 _FILL = """
 import resource, signal, sys
 from pathlib import Path
-from rookery.browse.archive import Archive
+from rookery.browse.page_archive import PageArchive, insert_page
 from rookery.records import Failed, Page
 import random
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))
 chance = random.Random(1)
-with Archive(Path(sys.argv[1])) as archive:
+with PageArchive(Path(sys.argv[1])) as archive:
     try:
         for number in range(1_000):
             noise = "".join(chr(chance.randrange(32, 50_000)) for _ in range(20_000))
             page = Page("https://e.org/a", "A", noise)
-            archive.keep(page)
+            archive.store_page(page)
             print(page.digest, flush=True)
     except Failed as failed:
         print(failed.failure.outcome, flush=True)
@@ -196,25 +199,25 @@ def test_a_full_disk_is_said_and_loses_nothing(tmp_path: Path) -> None:
     *kept, outcome = run.stdout.split()
     assert outcome == "disk_full"
     assert len(kept) >= 3
-    with Archive(tmp_path / "a.sqlite") as archive:
+    with PageArchive(tmp_path / "a.sqlite") as archive:
         for digest in kept:
-            assert archive.page(digest) is not None
-        archive.keep(page("room again"))
-        assert archive.latest("https://e.org/a") == page("room again")
+            assert archive.find_page(digest) is not None
+        archive.store_page(page("room again"))
+        assert archive.find_latest("https://e.org/a") == page("room again")
 
 
 def test_sqlite_out_of_pages_is_a_full_disk_and_rolls_back(tmp_path: Path) -> None:
-    with Archive(tmp_path / "a.sqlite") as archive:
-        archive.keep(page("small"))
-        used = archive._file.execute("pragma page_count").fetchone()[0]
-        archive._file.execute(f"pragma max_page_count = {used + 1}")
+    with PageArchive(tmp_path / "a.sqlite") as archive:
+        archive.store_page(page("small"))
+        used = archive._connection.execute("pragma page_count").fetchone()[0]
+        archive._connection.execute(f"pragma max_page_count = {used + 1}")
         noise = "".join(chr(32 + number * 7919 % 50_000) for number in range(50_000))
         with pytest.raises(Failed) as caught:
-            archive.keep_all([page("also small", "https://e.org/b"), page(noise)])
+            archive.store_pages([page("also small", "https://e.org/b"), page(noise)])
         assert caught.value.failure.outcome == "disk_full"
         assert "make room" in caught.value.failure.detail
-        assert archive.latest("https://e.org/b") is None
-        assert archive.latest("https://e.org/a") == page("small")
+        assert archive.find_latest("https://e.org/b") is None
+        assert archive.find_latest("https://e.org/a") == page("small")
 
 
 def test_a_file_that_is_no_archive_is_left_alone(tmp_path: Path) -> None:
@@ -222,7 +225,7 @@ def test_a_file_that_is_no_archive_is_left_alone(tmp_path: Path) -> None:
     path.write_bytes(b"This is a letter, not a database. " * 100)
     before = path.read_bytes()
     with pytest.raises(Failed) as caught:
-        Archive(path)
+        PageArchive(path)
     assert caught.value.failure.outcome == "unreadable_archive"
     assert "move it away" in caught.value.failure.detail
     assert path.read_bytes() == before
@@ -230,25 +233,43 @@ def test_a_file_that_is_no_archive_is_left_alone(tmp_path: Path) -> None:
 
 def test_a_damaged_text_is_refused_not_returned(tmp_path: Path) -> None:
     kept = page("The crow remembers faces.")
-    with Archive(tmp_path / "a.sqlite") as archive:
-        archive.keep(kept)
+    with PageArchive(tmp_path / "a.sqlite") as archive:
+        archive.store_page(kept)
         forged = zlib.compress(b"The crow forgets faces.")
-        archive._file.execute("update texts set body = ?", (forged,))
+        archive._connection.execute("update texts set body = ?", (forged,))
         with pytest.raises(Failed) as caught:
-            archive.page(kept.digest)
+            archive.find_page(kept.digest)
         assert caught.value.failure.outcome == "unreadable_archive"
+
+
+def test_an_unknown_version_is_no_damage_and_a_version_without_its_text_is(tmp_path: Path) -> None:
+    kept = page("The crow remembers faces.")
+    with PageArchive(tmp_path / "a.sqlite") as archive:
+        with archive.begin_write() as file:
+            number = insert_page(file, kept)
+        assert archive.load_version(number) == archive.find_version(number) == kept
+        with pytest.raises(Failed) as caught:
+            archive.load_version(number + 1)
+        assert caught.value.failure.outcome == "not_in_archive"
+        assert caught.value.failure.detail == f"there is no version {number + 1} in it"
+        assert archive.find_version(number + 1) is None
+        archive._connection.execute("delete from texts")
+        with pytest.raises(Failed) as caught:
+            archive.load_version(number)
+        assert caught.value.failure.outcome == "unreadable_archive"
+        assert "damaged" in caught.value.failure.detail
 
 
 def test_a_file_that_may_only_be_read_is_read_and_says_why_it_is_not_written(
     tmp_path: Path,
 ) -> None:
     kept = page("text")
-    with Archive(tmp_path / "a.sqlite") as archive:
-        archive.keep(kept)
-        archive._file.execute("pragma query_only = on")
-        assert archive.page(kept.digest) == kept
+    with PageArchive(tmp_path / "a.sqlite") as archive:
+        archive.store_page(kept)
+        archive._connection.execute("pragma query_only = on")
+        assert archive.find_page(kept.digest) == kept
         with pytest.raises(Failed) as caught:
-            archive.keep(page("more"))
+            archive.store_page(page("more"))
         assert caught.value.failure.outcome == "unreadable_archive"
         assert "cannot be written" in caught.value.failure.detail
 
@@ -259,7 +280,7 @@ def test_an_archive_of_a_newer_format_is_not_touched(tmp_path: Path) -> None:
     file.execute("pragma user_version = 99")
     file.close()
     with pytest.raises(Failed, match="newer Rookery"):
-        Archive(path)
+        PageArchive(path)
 
 
 def test_the_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
@@ -267,7 +288,7 @@ def test_the_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
     with closing(sqlite3.connect(path)) as file:
         file.execute("create table shoes (size int)")
     with pytest.raises(Failed, match="another program"):
-        Archive(path)
+        PageArchive(path)
     with closing(sqlite3.connect(path)) as file:
         assert file.execute("select name from sqlite_master").fetchall() == [("shoes",)]
 
@@ -305,23 +326,23 @@ def test_an_archive_of_the_first_format_is_taken_over_whole(tmp_path: Path) -> N
         file.execute("insert into searches values ('wikipedia:en', 'crows', ?)", (hits,))
         file.commit()
     for _ in range(2):  # taken over, and then opened as it is
-        with Archive(path) as archive:
-            assert archive.latest("https://e.org/old") == later
-            assert archive.page(first.digest, first.url) == first
-            assert archive.latest(other.url) == other
-            assert len(list(archive.pages())) == 3
-            assert archive.searched("wikipedia:en", "crows") == [Hit("https://e.org/a", "A")]
-    with Archive(path) as archive:
-        archive.keep(first)
-        assert archive.latest(first.url) == first
-        assert len(list(archive.pages())) == 3
+        with PageArchive(path) as archive:
+            assert archive.find_latest("https://e.org/old") == later
+            assert archive.find_page(first.digest, first.url) == first
+            assert archive.find_latest(other.url) == other
+            assert len(list(archive.iter_pages())) == 3
+            assert archive.find_search("wikipedia:en", "crows") == [Hit("https://e.org/a", "A")]
+    with PageArchive(path) as archive:
+        archive.store_page(first)
+        assert archive.find_latest(first.url) == first
+        assert len(list(archive.iter_pages())) == 3
     with closing(sqlite3.connect(path)) as file:
         assert not file.execute("select 1 from sqlite_master where name = 'former'").fetchall()
 
 
 def test_a_folder_in_the_place_of_the_file(tmp_path: Path) -> None:
     with pytest.raises(Failed) as caught:
-        Archive(tmp_path)
+        PageArchive(tmp_path)
     assert caught.value.failure.outcome == "unreadable_archive"
 
 
@@ -329,11 +350,13 @@ def test_reading_a_page_costs_little_more_than_to_decode_it(tmp_path: Path) -> N
     text = ("The crow brought a gift to the girl who fed it every day. " * 900)[:50_000]
     blocks = tuple(Block(at, at + 57, "paragraph") for at in range(0, 49_900, 58))
     kept = Page("https://e.org/a", "A", text, blocks)
-    with Archive(tmp_path / "a.sqlite") as archive:
-        archive.keep(kept)
-        assert archive.page(kept.digest, kept.url) == kept
+    with PageArchive(tmp_path / "a.sqlite") as archive:
+        archive.store_page(kept)
+        assert archive.find_page(kept.digest, kept.url) == kept
         said = kept.to_json()
-        reading = min(cpu_time(lambda _: archive.page(kept.digest, kept.url), 0) for _ in range(9))
+        reading = min(
+            cpu_time(lambda _: archive.find_page(kept.digest, kept.url), 0) for _ in range(9)
+        )
         decoding = min(cpu_time(lambda _: Page.from_json(said), 0) for _ in range(9))
     assert reading < 20 * decoding
 
@@ -349,10 +372,10 @@ def test_a_quote_is_looked_up_at_the_address_and_under_the_title_that_it_names(
     def named(**fields: str) -> Quote:
         return msgspec.structs.replace(quote, **fields)
 
-    with Archive(tmp_path / "archive.sqlite") as archive:
+    with PageArchive(tmp_path / "archive.sqlite") as archive:
         for kept in (old, mirror, titled, new):
-            archive.keep(kept)
-        archive.keep(old, asked="https://short.example/1")
+            archive.store_page(kept)
+        archive.store_page(old, asked="https://short.example/1")
         found = archive.find_quoted
         assert found(quote) == old
         assert found(named(url=b)) == mirror
@@ -365,6 +388,6 @@ def test_a_quote_is_looked_up_at_the_address_and_under_the_title_that_it_names(
         assert elsewhere.url in (a, b)
         assert found(named(digest="0" * 32)) is None
         assert found(new.quote(0, 6)) == new
-        assert [each.text for each in archive.versions_at(a)] == [old.text, new.text, old.text]
-        assert [each.url for each in archive.versions_at("https://short.example/1")] == [a] * 3
-        assert list(archive.versions_at("https://e.org/c")) == []
+        assert [each.text for each in archive.find_versions(a)] == [old.text, new.text, old.text]
+        assert [each.url for each in archive.find_versions("https://short.example/1")] == [a] * 3
+        assert list(archive.find_versions("https://e.org/c")) == []

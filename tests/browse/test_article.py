@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 from growth import AT_MOST, growth_of
 
-import rookery.browse
-from rookery.browse.html import read_html
-from rookery.browse.read import plain, read
+import rookery
+from rookery.browse.html_parser import read_html
+from rookery.browse.page_reader import read_page
+from rookery.browse.page_text import join_visible_text
 from rookery.records import Page
 
 PROSE = [
@@ -21,7 +22,7 @@ MENU = "".join(f'<li><a href="/{n}">Section {n} of the site</a></li>' for n in r
 
 
 def page(html: str) -> Page:
-    return read(html.encode(), "https://example.org/a", "text/html")
+    return read_page(html.encode(), "https://example.org/a", "text/html")
 
 
 @pytest.mark.parametrize(
@@ -42,8 +43,8 @@ def page(html: str) -> Page:
 def test_furniture_is_left_out_and_still_in_the_full_view(furniture: str, inside: bool) -> None:
     html = f"<div class=post>{BODY}{furniture if inside else ''}</div>"
     found = page(f"<body>{'' if inside else furniture}<div>{html}</div></body>")
-    assert plain(found) == "\n\n".join(PROSE)
-    assert len(plain(found, full=True)) > len(plain(found)) + 10
+    assert join_visible_text(found) == "\n\n".join(PROSE)
+    assert len(join_visible_text(found, full=True)) > len(join_visible_text(found)) + 10
 
 
 @pytest.mark.parametrize(
@@ -59,7 +60,7 @@ def test_furniture_is_left_out_and_still_in_the_full_view(furniture: str, inside
 )
 def test_the_article_is_found_in_any_container(before: str, after: str) -> None:
     found = page(f"<body><div><ul>{MENU}</ul></div>{before}{BODY}{after}</body>")
-    assert plain(found) == "\n\n".join(PROSE)
+    assert join_visible_text(found) == "\n\n".join(PROSE)
 
 
 @pytest.mark.parametrize("joint", ["<br><br>", "</div><div>", "</div><div class=x>", "</p><p>"])
@@ -67,7 +68,7 @@ def test_paragraphs_need_not_be_p(joint: str) -> None:
     kind = "p" if "p>" in joint else "div"
     body = f"<div><{kind}>{joint.join(PROSE)}</{kind}></div>"
     found = page(f"<body><div><ul>{MENU}</ul></div>{body}</body>")
-    assert plain(found) == "\n\n".join(PROSE)
+    assert join_visible_text(found) == "\n\n".join(PROSE)
 
 
 def test_what_belongs_to_an_article_stays() -> None:
@@ -77,7 +78,9 @@ def test_what_belongs_to_an_article_stays() -> None:
         "<table><thead><tr><th>Bird<th>Years</thead><tr><td>Crow<td>17</table>"
         "<pre>crow = 1</pre><figure><img src=c><figcaption>A crow.</figcaption></figure>"
     )
-    found = plain(page(f"<div><ul>{MENU}</ul></div><div class=story>{BODY}{kept}{BODY}</div>"))
+    found = join_visible_text(
+        page(f"<div><ul>{MENU}</ul></div><div class=story>{BODY}{kept}{BODY}</div>")
+    )
     for text in ("On memory", "one, short", "They never", "Bird | Years", "crow = 1", "A crow."):
         assert text in found, text
     assert "Section" not in found
@@ -87,8 +90,8 @@ def test_title_and_byline_are_not_repeated() -> None:
     head = "<title>How crows remember – The Site</title>"
     top = "<h1>How crows remember</h1><p class=byline>By A. Writer</p>"
     found = page(f"{head}<div>{top}{BODY}</div>")
-    assert plain(found) == "\n\n".join(PROSE)
-    assert "How crows remember\n\nBy A. Writer" in plain(found, full=True)
+    assert join_visible_text(found) == "\n\n".join(PROSE)
+    assert "How crows remember\n\nBy A. Writer" in join_visible_text(found, full=True)
 
 
 def test_a_sibling_paragraph_is_joined() -> None:
@@ -96,24 +99,24 @@ def test_a_sibling_paragraph_is_joined() -> None:
         "<p>A lead that stands before the story, long enough to be read as a part of it, it is.</p>"
     )
     found = page(f"<body><div><ul>{MENU}</ul></div><div>{lead}<div class=text>{BODY}</div></div>")
-    assert plain(found).startswith("A lead that stands")
+    assert join_visible_text(found).startswith("A lead that stands")
 
 
 def test_an_unlikely_name_round_the_whole_article_is_forgiven() -> None:
     found = page(f"<body><div class=sponsor-popup>{BODY}</div></body>")
-    assert plain(found) == "\n\n".join(PROSE)
+    assert join_visible_text(found) == "\n\n".join(PROSE)
 
 
 def test_without_an_article_all_but_the_furniture_is_shown() -> None:
     found = page("<nav>Home</nav><div>Opening hours</div><div>9 to 5</div><footer>Imprint</footer>")
-    assert plain(found) == "Opening hours\n\n9 to 5"
-    assert plain(found, full=True) == "Home\n\nOpening hours\n\n9 to 5\n\nImprint"
+    assert join_visible_text(found) == "Opening hours\n\n9 to 5"
+    assert join_visible_text(found, full=True) == "Home\n\nOpening hours\n\n9 to 5\n\nImprint"
 
 
 def test_quotes_are_valid_from_both_views() -> None:
     found = page(f"<div><ul>{MENU}</ul></div><div>{BODY}</div>")
-    article = {(block.start, block.end) for block in found.article()}
-    full = {(block.start, block.end) for block in found.full()}
+    article = {(block.start, block.end) for block in found.iter_article()}
+    full = {(block.start, block.end) for block in found.iter_shown()}
     assert article < full
     assert [found.quote(*span).text for span in sorted(article)] == PROSE
 
@@ -123,8 +126,8 @@ def test_article_flags_divide_a_block_without_losing_text() -> None:
         f"<div>{BODY}<p>Tail of it, with more<span class=share>Share!</span> of it, here.</p></div>"
     )
     found = page(html)
-    assert "Share" not in plain(found)
-    assert "Tail of it, with moreShare! of it, here." in plain(found, full=True)
+    assert "Share" not in join_visible_text(found)
+    assert "Tail of it, with moreShare! of it, here." in join_visible_text(found, full=True)
 
 
 def test_the_tree_is_consistent() -> None:
@@ -145,7 +148,7 @@ def test_time_grows_with_the_page_and_not_with_its_square() -> None:
 def test_every_combination_of_wrappers_keeps_all_prose() -> None:
     for outer, inner in product(("div", "section", "main"), ("div", "article", "section")):
         found = page(f"<{outer}><{inner}>{BODY}</{inner}></{outer}>")
-        assert plain(found) == "\n\n".join(PROSE), (outer, inner)
+        assert join_visible_text(found) == "\n\n".join(PROSE), (outer, inner)
 
 
 @pytest.mark.parametrize(
@@ -171,7 +174,7 @@ def test_markup_tells_furniture_from_what_else_is_outside_the_article(
     found = page(f"<body><div><div>{BODY}</div></div>{markup.format(words)}</body>")
     (block,) = [each for each in found.blocks if found.text[each.start : each.end] == words]
     assert block.furniture is is_furniture
-    assert all(not each.furniture for each in found.article())
+    assert all(not each.furniture for each in found.iter_article())
 
 
 def test_an_element_that_holds_the_article_is_no_furniture() -> None:
@@ -183,14 +186,16 @@ def test_an_element_that_holds_the_article_is_no_furniture() -> None:
 def test_a_part_of_the_article_about_cookies_is_no_furniture() -> None:
     for markup in ("<h2 id=cookies>Cookies</h2>", "<section id=cookies><h2>Cookies</h2></section>"):
         found = page(f"<body><div class=post>{BODY}{markup}<p>{PROSE[0]}</p></div></body>")
-        assert any(each.kind == "heading" for each in found.article())
+        assert any(each.kind == "heading" for each in found.iter_article())
         assert not any(each.furniture for each in found.blocks), markup
 
 
 def test_a_cookie_banner_that_was_taken_for_the_article_is_furniture() -> None:
     """As on the home page of the bundled magazine, all of which is its article."""
-    path = Path(rookery.browse.__file__).parent / "corvids" / "index.html"
-    found = read(path.read_bytes(), "https://example.org/", "text/html")
-    furniture = [found.text[each.start : each.end] for each in found.article() if each.furniture]
+    path = Path(rookery.__file__).parent / "browse" / "corvids" / "index.html"
+    found = read_page(path.read_bytes(), "https://example.org/", "text/html")
+    furniture = [
+        found.text[each.start : each.end] for each in found.iter_article() if each.furniture
+    ]
     notice = "We use cookies to remember that you have seen this notice about cookies."
     assert furniture == [notice, "Cookie policy"]

@@ -8,10 +8,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from little import Little, drive, html, opened, run
 
-from rookery.browse.browser import Opening, Searching, Views, answered, browse, browsing
-from rookery.browse.observation import Observation
-from rookery.browse.rules import Rules, Task, with_drawn_actions
-from rookery.records import Failed, Failure, Hit, Page, Question, Quote
+from rookery.browse.browser import (
+    BrowserOpen,
+    BrowserSearch,
+    answer_request,
+    browse_library,
+    run_browser,
+)
+from rookery.browse.browser_commands import (
+    BrowserRules,
+    BrowserTask,
+    Observation,
+    draw_action_limit,
+)
+from rookery.browse.page_view import PageViewCache
+from rookery.records import Block, Failed, Failure, Hit, Page, Question, Quote
 
 LONG = "".join(
     f"<p>Paragraph {n} says something of its own, and nothing else.</p>" for n in range(90)
@@ -31,7 +42,7 @@ FAR = html(
 WEB = (A, B, FAR)
 
 
-def shown(*commands: str, rules: Rules = Rules(), start: str = A.url) -> Observation:
+def shown(*commands: str, rules: BrowserRules = BrowserRules(), start: str = A.url) -> Observation:
     return drive(Little(*WEB), commands, rules, start)[-1]
 
 
@@ -171,6 +182,31 @@ class TestCommands:
         assert shown("Find in page: people  they\nknow").note == ""
         assert shown("Find in page: peoplethey know").note == "this text is not on the page"
 
+    def test_find_in_page_shows_what_the_article_view_leaves_out(self) -> None:
+        text = "The article of the page.\n\nIts menu: crows, ravens.\n\nThe article goes on."
+        parts = [text.index(part) for part in ("The article of", "Its menu", "The article goes")]
+        blocks = tuple(
+            Block(start, end, "paragraph", article=number != 1)
+            for number, (start, end) in enumerate(
+                zip(parts, [parts[1] - 2, parts[2] - 2, len(text)], strict=True)
+            )
+        )
+        page = Page("https://a.org/menu", "Menu", text, blocks)
+        first, menu, again = drive(
+            Little(page), ["Find in page: ravens", "Find in page: article goes"], start=page.url
+        )
+        assert "menu" not in first.text
+        assert menu.text.startswith("Its menu: crows, ravens.")
+        assert again.text.startswith("The article goes on.")
+        in_article = drive(Little(page), ["Find in page: article goes"], start=page.url)[-1]
+        assert "menu" not in in_article.text
+
+    def test_scrolling_at_the_bottom_is_not_retraced(self) -> None:
+        bottom = ["Scrolled down 3"] * 9
+        there = shown(*bottom, "Scrolled up 1", start=FAR.url)
+        assert shown(*bottom, "Scrolled down 3", "Scrolled up 1", start=FAR.url).text == there.text
+        assert there.start < shown(*bottom, start=FAR.url).start
+
     def test_quote_adds_the_words_of_the_page(self) -> None:
         last = shown("Quote: crows BRING small gifts")
         assert last.quotes == (A.quote(5, 28),)
@@ -226,7 +262,7 @@ class TestCommands:
         assert there[2].text == there[0].text
 
     def test_scrolled_down_shows_all_of_a_page_once(self) -> None:
-        rules = Rules(window=300)
+        rules = BrowserRules(window=300)
         windows = [shown(start=FAR.url, rules=rules)]
         for times in range(1, 90):
             windows.append(shown(*["Scrolled down 1"] * times, start=FAR.url, rules=rules))
@@ -268,7 +304,7 @@ class TestCommands:
             "[2] Page one (a.org)\n\nsecond paragraph■"
         )
         assert ended is not None
-        assert (ended.stop, ended.said) == ("end", "They do [1].")
+        assert (ended.stop, ended.answer_text) == ("end", "They do [1].")
         assert [quote.text for quote in ended.quotes] == [
             "Crows bring small gifts",
             "second paragraph",
@@ -278,13 +314,13 @@ class TestCommands:
         """Section 2."""
         _, ended = run(Little(*WEB), ["End: Answer"])
         assert ended is not None
-        assert (ended.stop, ended.said) == ("no_quotes", None)
+        assert (ended.stop, ended.answer_text) == ("no_quotes", None)
 
     @pytest.mark.parametrize("how", ["Nonsense", "Controversial"])
     def test_end_nonsense_and_controversial_skip_the_answering_phase(self, how: str) -> None:
         _, ended = run(Little(*WEB), ["Quote: Crows", f"End: {how}"], start=A.url)
         assert ended is not None
-        assert (ended.stop, ended.said) == (how.lower(), None)
+        assert (ended.stop, ended.answer_text) == (how.lower(), None)
 
     @pytest.mark.parametrize(
         "said",
@@ -313,29 +349,31 @@ class TestRules:
 
     def test_the_maximum_number_of_actions_ends_browsing(self) -> None:
         """Section 2."""
-        rules = Rules(actions=3)
+        rules = BrowserRules(actions=3)
         seen, ended = run(Little(*WEB), ["Quote: Crows", "?", "Top", "Yes [1]."], rules, A.url)
         assert [o.left for o in seen] == [3, 2, 1, 0]
         assert seen[-1].answering
         assert ended is not None
-        assert (ended.stop, ended.said) == ("max_actions", "Yes [1].")
+        assert (ended.stop, ended.answer_text) == ("max_actions", "Yes [1].")
 
     def test_actions_are_drawn_from_20_to_100_for_training(self) -> None:
         """Section 3.2."""
         random = Random(1)
-        drawn = {with_drawn_actions(Rules(), random).actions for _ in range(2000)}
+        drawn = {draw_action_limit(BrowserRules(), random).actions for _ in range(2000)}
         assert drawn == set(range(20, 101))
 
     def test_the_maximum_total_length_of_quotes_ends_browsing(self) -> None:
         """Section 2."""
         commands = ["Quote: Crows bring", "Quote: second paragraph"]
         for quoted, expected in ((27, "max_quotes"), (26, "max_quotes"), (28, "")):
-            seen, ended = run(Little(*WEB), [*commands, "A [1]."], Rules(quoted=quoted), A.url)
+            seen, ended = run(
+                Little(*WEB), [*commands, "A [1]."], BrowserRules(quoted=quoted), A.url
+            )
             assert (ended.stop if ended else "") == expected
             assert sum(len(quote.text) for quote in seen[-1].quotes) <= quoted
 
     def test_a_quote_longer_than_the_maximum_is_not_taken(self) -> None:
-        last = shown("Quote: Crows━here.", rules=Rules(quoted=50))
+        last = shown("Quote: Crows━here.", rules=BrowserRules(quoted=50))
         assert last.quotes == ()
         assert "longer than all quotes may be" in last.note
 
@@ -348,7 +386,7 @@ class TestRules:
         assert drive(web, [], start=page.url)[0].text == "There 【1†here†notreddit.com】"
         assert drive(web, ["Clicked on link 0"], start=page.url)[-1].note
         assert "reddit" not in drive(web, ["Search there"])[-1].text
-        assert "quora.com" in Rules().blocked
+        assert "quora.com" in BrowserRules().blocked
 
     def test_a_page_that_redirects_to_a_blocked_domain_is_not_shown(self) -> None:
         class Redirecting(Little):
@@ -402,7 +440,7 @@ class TestRules:
 
     def test_rules_that_make_no_sense_are_refused(self) -> None:
         with pytest.raises(ValueError, match=r"Rules\.actions must be at least 1"):
-            Rules(actions=0)
+            BrowserRules(actions=0)
 
 
 class TestBadInput:
@@ -451,15 +489,15 @@ class TestBadInput:
         )
 
     def test_a_reply_of_the_wrong_kind_is_named(self) -> None:
-        flow = browsing(Task(Question("1", "?")))
+        flow = run_browser(BrowserTask(Question("1", "?")))
         next(flow)
-        assert flow.send("Search it") == Searching("it", 40)
+        assert flow.send("Search it") == BrowserSearch("it", 40)
         with pytest.raises(TypeError, match="hits or a Failure"):
             flow.send("hello")
 
     def test_an_answer_to_an_opening_is_a_page(self) -> None:
-        flow = browsing(Task(Question("1", "?"), start="https://a.org/#part"))
-        assert next(flow) == Opening("https://a.org/")
+        flow = run_browser(BrowserTask(Question("1", "?"), start="https://a.org/#part"))
+        assert next(flow) == BrowserOpen("https://a.org/")
         with pytest.raises(TypeError, match="a Page or a Failure"):
             flow.send("hello")
 
@@ -468,7 +506,9 @@ class TestBadInput:
             def search(self, query: str, k: int) -> list[Hit]:
                 raise Failed(Failure(query, "search_quota", "wait"))
 
-        assert answered(Failing(), Searching("q", 3)) == Failure("q", "search_quota", "wait")
+        assert answer_request(Failing(), BrowserSearch("q", 3)) == Failure(
+            "q", "search_quota", "wait"
+        )
 
 
 PHRASES = (
@@ -491,12 +531,13 @@ COMMANDS = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.lists(COMMANDS, max_size=25), st.integers(100, 900), st.integers(1, 30))
 def test_every_quote_is_a_slice_and_every_limit_holds(
     commands: list[str], window: int, actions: int
 ) -> None:
-    rules = Rules(window=window, actions=actions, quoted=400)
+    rules = BrowserRules(window=window, actions=actions, quoted=400)
     seen, ended = run(Little(*WEB), commands, rules)
     pages = {page.digest: page for page in WEB}
     for observation in seen:
@@ -513,8 +554,11 @@ def test_every_quote_is_a_slice_and_every_limit_holds(
 @settings(max_examples=50, deadline=None)
 @given(st.lists(COMMANDS, max_size=12), st.lists(COMMANDS, max_size=12))
 def test_two_interleaved_sessions_never_mix(ours: list[str], theirs: list[str]) -> None:
-    views, web = Views(), Little(*WEB)
-    flows = [browse(Task(Question(name, f"Question {name}?")), web, views) for name in "ab"]
+    views, web = PageViewCache(), Little(*WEB)
+    flows = [
+        browse_library(BrowserTask(Question(name, f"Question {name}?")), web, views)
+        for name in "ab"
+    ]
     seen: list[list[Observation]] = [[next(flow)] for flow in flows]
     for pair in zip(ours, theirs, strict=False):
         for flow, log, command in zip(flows, seen, pair, strict=True):

@@ -7,14 +7,13 @@ import pytest
 from stage import Said, Stage, stage
 from test_documents import pdf
 
-from rookery.browse.archive import Archive
-from rookery.browse.browser import Browsed, browse
-from rookery.browse.fetch import Fetcher
-from rookery.browse.observation import Observation
-from rookery.browse.recording import Recording
-from rookery.browse.rules import Task
-from rookery.browse.web import Web, searxng
-from rookery.cite.verify import check
+from rookery.browse.browser import BrowseResult, browse_library
+from rookery.browse.browser_commands import BrowserTask, Observation
+from rookery.browse.call_recording import CallRecording, RecordingLibrary, ReplayLibrary
+from rookery.browse.fetcher import Fetcher
+from rookery.browse.page_archive import PageArchive
+from rookery.browse.web_library import WebLibrary, make_searxng_engine
+from rookery.cite.verification import check_quote
 from rookery.records import Library, Question
 
 
@@ -50,8 +49,8 @@ COMMANDS = (
 )  # fmt: skip
 
 
-def run(library: Library) -> tuple[list[Observation], Browsed]:
-    flow = browse(Task(Question("1", "Can crows count?")), library)
+def run(library: Library) -> tuple[list[Observation], BrowseResult]:
+    flow = browse_library(BrowserTask(Question("1", "Can crows count?")), library)
     shown = [next(flow)]
     for command in COMMANDS:
         try:
@@ -65,13 +64,13 @@ def test_a_session_on_the_web_and_its_replay_with_the_server_gone(
     tmp_path: Path, site: Stage
 ) -> None:
     with (
-        Archive(tmp_path / "archive.sqlite") as archive,
-        Recording(tmp_path / "recording.sqlite") as recording,
+        PageArchive(tmp_path / "archive.sqlite") as archive,
+        CallRecording(tmp_path / "recording.sqlite") as recording,
         Fetcher(allow_private=True) as fetcher,
     ):
-        recording.begin("one", b"{}")
-        web = Web(searxng(site.base), archive, fetcher)
-        shown, browsed = run(recording.record(web, "one"))
+        recording.begin_session("one", b"{}")
+        web = WebLibrary(make_searxng_engine(site.base), archive, fetcher)
+        shown, browsed = run(RecordingLibrary(recording, web, "one"))
     visited = len(site.visits)
 
     assert shown[1].text == "【0†Crows†127.0.0.1】\nof crows"
@@ -86,9 +85,9 @@ def test_a_session_on_the_web_and_its_replay_with_the_server_gone(
     ]  # fmt: skip
     assert [failure.outcome for failure in browsed.failures] == ["http_404", "unsupported_type"]
 
-    with Recording(tmp_path / "recording.sqlite") as recording:
-        assert run(recording.replay("one")) == (shown, browsed)
-        pages = {(page.url, page.digest): page for page in recording.pages()}
+    with CallRecording(tmp_path / "recording.sqlite") as recording:
+        assert run(ReplayLibrary(recording, "one")) == (shown, browsed)
+        pages = {(page.url, page.digest): page for page in recording.archive.iter_pages()}
         for quote in browsed.quotes:
-            assert check(quote, pages[quote.url, quote.digest]).verified
+            assert check_quote(quote, pages[quote.url, quote.digest]).verified
     assert len(site.visits) == visited

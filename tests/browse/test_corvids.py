@@ -14,7 +14,7 @@ import pypdfium2
 import pytest
 from corvid_features import FEATURES, RIGHT, SITE
 
-from rookery.ask.load import bundled_questions
+from rookery.ask.question_files import bundled_questions
 from rookery.records import Page
 
 HTML = (".html", ".htm", ".xhtml")
@@ -349,7 +349,7 @@ def test_the_paths_are_plain() -> None:
 
 def page_of(name: str) -> Page:
     """A file of the site as the page reader sees it."""
-    read = pytest.importorskip("rookery.browse.read").read
+    read = pytest.importorskip("rookery.browse.page_reader").read_page
     kind = "text/html" if name.endswith((".html", ".htm")) else ""
     page = read((SITE / name).read_bytes(), f"file:///{name}", kind, "")
     assert isinstance(page, Page)
@@ -359,7 +359,7 @@ def page_of(name: str) -> Page:
 @pytest.mark.parametrize("question", [q for q in QUESTIONS if q["gold"]], ids=lambda q: q["id"])
 def test_the_reader_keeps_each_answer_in_the_article(question: dict[str, object]) -> None:
     page = page_of(str(question["source"]))
-    article = [words(page.text[block.start : block.end]) for block in page.article()]
+    article = [words(page.text[block.start : block.end]) for block in page.iter_article()]
     gold = question["gold"]
     assert isinstance(gold, list)
     assert all(any(answer in block for block in article) for answer in gold)
@@ -368,7 +368,7 @@ def test_the_reader_keeps_each_answer_in_the_article(question: dict[str, object]
 def test_the_reader_shows_no_hidden_text() -> None:
     page = page_of(FEATURES["hidden"])
     assert "Crows are fish" in page.text
-    assert all("Crows are fish" not in page.text[b.start : b.end] for b in page.full())
+    assert all("Crows are fish" not in page.text[b.start : b.end] for b in page.iter_shown())
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 import rookery
-from rookery.browse.limits import ReadLimits
-from rookery.browse.read import plain, read, sniff
+from rookery.browse.documents import ReadLimits
+from rookery.browse.page_reader import detect_type, read_page
+from rookery.browse.page_text import join_visible_text
 from rookery.records import Failed
 
 WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
@@ -20,7 +21,7 @@ PACKAGE = "http://schemas.openxmlformats.org/package/2006"
 
 def outcome(data: bytes, url: str, content_type: str = "", limits: ReadLimits | None = None) -> str:
     with pytest.raises(Failed) as caught:
-        read(data, url, content_type, limits=limits or ReadLimits())
+        read_page(data, url, content_type, limits=limits or ReadLimits())
     return caught.value.failure.outcome
 
 
@@ -106,12 +107,12 @@ def paragraph(*runs: str, style: str = "") -> str:
     ],
 )
 def test_types(data: bytes, url: str, content_type: str, kind: str) -> None:
-    assert sniff(data, url, content_type) == kind
+    assert detect_type(data, url, content_type) == kind
 
 
 def test_pdf_pages_are_marked() -> None:
     data = pdf([["Crow memory", "They remember."], [], ["Third page text."]], "A title")
-    found = read(data, "http://x.org/a", "text/html")
+    found = read_page(data, "http://x.org/a", "text/html")
     assert found.title == "A title"
     assert "They remember." in found.text
     spans = [(m.value, found.text[m.start : m.end]) for m in found.marks if m.kind == "page"]
@@ -123,13 +124,15 @@ def test_pdf_pages_are_marked() -> None:
 THREADS = """
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from rookery.browse.read import read
+from rookery.browse.page_reader import read_page
 data = sys.stdin.buffer.read()
 with ThreadPoolExecutor(8) as pool:
-    print(len({page.digest for page in pool.map(lambda _: read(data, "https://x/"), range(200))}))
+    pages = pool.map(lambda _: read_page(data, "https://x/"), range(200))
+    print(len({page.digest for page in pages}))
 """
 
 
+@pytest.mark.slow
 def test_threads_read_pdfs_without_harm() -> None:
     """In a process of its own: what goes wrong in PDFium ends it."""
     data = (Path(rookery.__file__).parent / "browse/corvids/field-report.pdf").read_bytes()
@@ -138,7 +141,7 @@ def test_threads_read_pdfs_without_harm() -> None:
 
 
 def test_pdf_title_falls_back_to_the_first_line() -> None:
-    assert read(pdf([["First line", "then more"]]), "http://x.org/a").title == "First line"
+    assert read_page(pdf([["First line", "then more"]]), "http://x.org/a").title == "First line"
 
 
 def test_pdf_failures() -> None:
@@ -156,9 +159,9 @@ def test_markdown() -> None:
         "---\ntitle: From the front\n---\n# Head *ing*\n\nA [link](b.md) and `x_y` & <b>raw</b>.\n"
         "\n- one\n  - two\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n```\n  code\n    more\n```\n"
     )
-    found = read(text.encode(), "https://x.org/d/a.md")
+    found = read_page(text.encode(), "https://x.org/d/a.md")
     assert found.title == "From the front"
-    assert plain(found) == (
+    assert join_visible_text(found) == (
         "Head ing\n\nA link and x_y & raw.\n\none\ntwo\n\na | b\n1 | 2\n\n  code\n    more"
     )
     assert [link.url for link in found.links] == ["https://x.org/d/b.md"]
@@ -168,28 +171,28 @@ def test_markdown() -> None:
 
 
 def test_markdown_nav_is_still_article() -> None:
-    found = read(b"# T\n\n[a](b)\n\n[c](d)\n", "file:///x/a.md")
+    found = read_page(b"# T\n\n[a](b)\n\n[c](d)\n", "file:///x/a.md")
     assert found.title == "T"
     assert all(block.article for block in found.blocks)
 
 
 def test_underlined_lines_of_plain_text_are_headings() -> None:
     text = "git-crow(1)\n===========\n\nNAME\n----\ngit-crow - caw\n\n-- no\n\nEND\n----\n"
-    found = read(text.encode(), "file:///x/a.txt")
+    found = read_page(text.encode(), "file:///x/a.txt")
     assert (found.text, found.title) == (text, "git-crow(1)")
-    assert [(b.kind, b.level, found.text[b.start : b.end]) for b in found.article()] == [
+    assert [(b.kind, b.level, found.text[b.start : b.end]) for b in found.iter_article()] == [
         ("heading", 1, "git-crow(1)"),
         ("heading", 2, "NAME"),
         ("paragraph", 0, "git-crow - caw"),
         ("paragraph", 0, "-- no"),
         ("heading", 2, "END"),
     ]
-    assert [found.text[b.start : b.end] for b in found.full()].count("----") == 2
+    assert [found.text[b.start : b.end] for b in found.iter_shown()].count("----") == 2
 
 
 def test_text_is_kept_as_it_is() -> None:
     text = "Title line\nsecond line\n\n\n  indented *para* & <b>\n\n \n\tlast\n"
-    found = read(text.replace("\n", "\r\n").encode(), "file:///x/a.txt")
+    found = read_page(text.replace("\n", "\r\n").encode(), "file:///x/a.txt")
     assert found.text == text
     assert found.title == "Title line"
     assert [found.text[b.start : b.end] for b in found.blocks] == [
@@ -202,10 +205,12 @@ def test_text_is_kept_as_it_is() -> None:
 def test_docx() -> None:
     body = paragraph("Crow Handbook", style="Heading1") + paragraph("They re", "member fa", "ces.")
     cells = "".join(f"<w:tc>{paragraph(text)}</w:tc>" for text in ("Crow", "17"))
-    found = read(docx(f"{body}<w:tbl><w:tr>{cells}</w:tr></w:tbl>", "The title"), "http://x.org/a")
+    found = read_page(
+        docx(f"{body}<w:tbl><w:tr>{cells}</w:tr></w:tbl>", "The title"), "http://x.org/a"
+    )
     assert found.title == "The title"
     assert "They remember faces." in found.text
-    assert plain(found).endswith("Crow | 17")
+    assert join_visible_text(found).endswith("Crow | 17")
 
 
 def test_docx_failures() -> None:

@@ -2,8 +2,7 @@
 
 import pytest
 
-from rookery.browse.encoding import decode
-from rookery.browse.read import read
+from rookery.browse.page_reader import decode_text, read_page
 
 CZECH = "Příliš žluťoučký kůň úpěl ďábelské ódy. " * 5
 RUSSIAN = "Вороны запоминают лица людей и передают это знание птенцам. " * 3
@@ -25,7 +24,7 @@ RUSSIAN = "Вороны запоминают лица людей и переда
     ],
 )
 def test_declared(data: bytes, content_type: str, text: str | None) -> None:
-    found = decode(data, content_type)
+    found = decode_text(data, content_type)
     if text is None:
         assert found[-1] in ("\ufffd", "é")
     else:
@@ -34,8 +33,8 @@ def test_declared(data: bytes, content_type: str, text: str | None) -> None:
 
 def test_declarations_count_in_the_first_kilobyte_and_in_markup_only() -> None:
     late = b" " * 1100 + b"<meta charset=windows-1251>\xc3\xa9"
-    assert decode(late).endswith("é")
-    assert decode(b"<meta charset=windows-1251>\xc3\xa9", markup=False).endswith("é")
+    assert decode_text(late).endswith("é")
+    assert decode_text(b"<meta charset=windows-1251>\xc3\xa9", markup=False).endswith("é")
 
 
 @pytest.mark.parametrize(
@@ -49,14 +48,14 @@ def test_declarations_count_in_the_first_kilobyte_and_in_markup_only() -> None:
     ],
 )
 def test_undeclared(text: str, encoding: str) -> None:
-    assert decode(text.encode(encoding)) == text
+    assert decode_text(text.encode(encoding)) == text
 
 
 def test_one_damaged_byte_does_not_change_the_encoding() -> None:
-    assert decode(RUSSIAN.encode() + b"\xff" + "é".encode()) == RUSSIAN + "\ufffd" + "é"
+    assert decode_text(RUSSIAN.encode() + b"\xff" + "é".encode()) == RUSSIAN + "\ufffd" + "é"
 
 
 def test_latin_1_page_through_the_reader() -> None:
     html = "<html><head><meta http-equiv=Content-Type content='text/html; charset=iso-8859-1'>"
     data = (html + "<p>Rabenvögel füttern").encode("latin-1")
-    assert read(data, "http://x.org/").text == "Rabenvögel füttern"
+    assert read_page(data, "http://x.org/").text == "Rabenvögel füttern"

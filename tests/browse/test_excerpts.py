@@ -4,35 +4,35 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rookery.browse.excerpts import excerpts
-from rookery.browse.passages import sentences
+from rookery.browse.passages import find_sentences
+from rookery.draft.gold_answers import cut_excerpts
 from rookery.records import Page
 
 TEXT = "One two three. Four five. Six seven eight nine ten eleven twelve. Thirteen. Fourteen it is."
 
 
 def test_sentences_are_joined_while_they_fit() -> None:
-    assert excerpts(TEXT, 1, 5) == [
+    assert cut_excerpts(TEXT, 1, 5) == [
         "One two three. Four five.",
         "Thirteen. Fourteen it is.",
     ]
-    assert excerpts(TEXT, 4, 4) == ["Thirteen. Fourteen it is."]
+    assert cut_excerpts(TEXT, 4, 4) == ["Thirteen. Fourteen it is."]
 
 
 def test_a_sentence_that_is_too_long_is_in_none_and_ends_the_one_before() -> None:
     text = "Crows are clever. A jay hides nuts, seeds and many other things. It remembers."
-    assert excerpts(text, 2, 4) == ["Crows are clever.", "It remembers."]
+    assert cut_excerpts(text, 2, 4) == ["Crows are clever.", "It remembers."]
 
 
 def test_a_text_that_fits_is_one_excerpt() -> None:
-    assert excerpts(TEXT, 1, 100) == [TEXT]
-    assert excerpts("", 1, 5) == excerpts("  \n ", 1, 5) == []
+    assert cut_excerpts(TEXT, 1, 100) == [TEXT]
+    assert cut_excerpts("", 1, 5) == cut_excerpts("  \n ", 1, 5) == []
 
 
 @pytest.mark.parametrize(("least", "most"), [(0, 3), (4, 3)])
 def test_lengths_that_nothing_has_are_refused(least: int, most: int) -> None:
     with pytest.raises(ValueError, match="words"):
-        excerpts(TEXT, least, most)
+        cut_excerpts(TEXT, least, most)
 
 
 @given(
@@ -46,8 +46,8 @@ def test_excerpts_are_whole_sentences_in_order_and_none_could_be_longer(
     said = [" ".join(["Word"] * (length - 1) + [f"w{at}."]) for at, length in enumerate(lengths)]
     text = " ".join(said)
     most = least + more
-    found = excerpts(text, least, most)
-    spans = sentences(Page("", "", text), 0, len(text))
+    found = cut_excerpts(text, least, most)
+    spans = find_sentences(Page("", "", text), 0, len(text))
     starts, ends = {low for low, _ in spans}, {high for _, high in spans}
     at = 0
     for each in found:

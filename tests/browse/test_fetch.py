@@ -16,8 +16,8 @@ import brotli
 import pytest
 from servers import NOT_FOUND, PAGE, Route, Server, Visit, redirect, reply, serving
 
-from rookery.browse.fetch import Fetcher, Limits, fetch_all
-from rookery.browse.outcomes import OUTCOMES
+from rookery.browse.fetcher import Fetcher, FetchLimits, HostRateLimiter, fetch_pages
+from rookery.browse.network import FETCH_OUTCOMES
 from rookery.records import Failed, Failure, Page
 
 if sys.version_info >= (3, 14):
@@ -25,7 +25,7 @@ if sys.version_info >= (3, 14):
 else:
     from backports import zstd
 
-QUICK = Limits(bytes=2_000_000, seconds=3.0)
+QUICK = FetchLimits(bytes=2_000_000, seconds=3.0)
 
 
 @pytest.fixture
@@ -40,12 +40,12 @@ def failure(fetch: Callable[[str], object], url: str) -> Failure:
     found = caught.value.failure
     assert found.what == url
     assert found.detail
-    assert found.outcome in OUTCOMES or found.outcome.startswith("http_")
+    assert found.outcome in FETCH_OUTCOMES or found.outcome.startswith("http_")
     return found
 
 
 def outcome(fetcher: Fetcher, url: str) -> str:
-    return failure(fetcher.get, url).outcome
+    return failure(fetcher.fetch_response, url).outcome
 
 
 def fetched(body: bytes) -> Page:
@@ -58,7 +58,7 @@ def fetched(body: bytes) -> Page:
 def test_an_answer_with_its_address_type_and_time(fetcher: Fetcher) -> None:
     routes = {"/a?q=%C3%A9": PAGE, "/old": redirect("/a?q=\u00e9#part".encode().decode("latin-1"))}
     with serving(routes) as server:
-        got = fetcher.get(server.url("/old"))
+        got = fetcher.fetch_response(server.url("/old"))
         assert got.url == server.url("/a?q=%C3%A9")
         assert (got.status, got.content_type) == (200, "text/html; charset=utf-8")
         assert got.data == PAGE.partition(b"\r\n\r\n")[2]
@@ -73,7 +73,7 @@ def test_an_answer_with_its_address_type_and_time(fetcher: Fetcher) -> None:
 def test_compressed_bodies(fetcher: Fetcher, name: str, encode: Callable[[bytes], bytes]) -> None:
     text = b"All crows. " * 30_000
     with serving({"/": reply(encode(text), Content_Encoding=name)}) as server:
-        assert fetcher.get(server.url()).data == text
+        assert fetcher.fetch_response(server.url()).data == text
         assert name in server.visits[0].headers["accept-encoding"]
 
 
@@ -86,8 +86,8 @@ def test_chunked_and_unmeasured_bodies(fetcher: Fetcher) -> None:
         visit.send(b"HTTP/1.0 200 OK\r\n\r\nto the end")
 
     with serving({"/chunked": chunked, "/closed": until_closed}) as server:
-        assert fetcher.get(server.url("/chunked")).data == b"abcde"
-        assert fetcher.get(server.url("/closed")).data == b"to the end"
+        assert fetcher.fetch_response(server.url("/chunked")).data == b"abcde"
+        assert fetcher.fetch_response(server.url("/closed")).data == b"to the end"
 
 
 def test_an_answer_without_a_body(fetcher: Fetcher) -> None:
@@ -96,9 +96,9 @@ def test_an_answer_without_a_body(fetcher: Fetcher) -> None:
         "/304": b"HTTP/1.1 304 Not Modified\r\n\r\n",
     }
     with serving(routes) as server:
-        assert fetcher.get(server.url("/204")).data == b""
+        assert fetcher.fetch_response(server.url("/204")).data == b""
         assert outcome(fetcher, server.url("/304")) == "http_304"
-        assert fetcher.get(server.url("/204")).content_type == ""
+        assert fetcher.fetch_response(server.url("/204")).content_type == ""
 
 
 def test_connections_are_kept_and_dead_ones_replaced(fetcher: Fetcher) -> None:
@@ -109,11 +109,11 @@ def test_connections_are_kept_and_dead_ones_replaced(fetcher: Fetcher) -> None:
 
     with serving({"/": PAGE, "/once": close_late}) as server:
         for _ in range(3):
-            fetcher.get(server.url())
+            fetcher.fetch_response(server.url())
         assert len(server.connections) == 1
     with serving({"*": close_late}) as server:
-        assert fetcher.get(server.url()).status == 200
-        assert fetcher.get(server.url()).status == 200
+        assert fetcher.fetch_response(server.url()).status == 200
+        assert fetcher.fetch_response(server.url()).status == 200
         assert len(server.connections) == 2
 
 
@@ -122,14 +122,14 @@ def test_headers_reach_their_own_host_and_no_other(fetcher: Fetcher) -> None:
     with serving({"/": PAGE}) as other:
         routes = {"/here": redirect("/there"), "/there": redirect(other.url())}
         with serving(routes) as server:
-            fetcher.get(server.url("/here"), secret)
+            fetcher.fetch_response(server.url("/here"), secret)
             for visit in server.visits:
                 assert visit.headers["authorization"] == "Bearer x"
                 assert visit.headers["accept"] == "application/json"
         assert not {"authorization", "x-token"} & set(other.visits[0].headers)
         assert other.visits[0].headers["accept"] != "application/json"
         with pytest.raises(ValueError, match="line break"):
-            fetcher.get(other.url(), [("X", "a\r\nHost: b")])
+            fetcher.fetch_response(other.url(), [("X", "a\r\nHost: b")])
 
 
 # Addresses
@@ -141,7 +141,7 @@ def test_loopback_is_refused_unless_allowed_and_no_byte_is_sent() -> None:
         assert outcome(fetcher, server.url(host="localhost")) == "blocked_address"
         assert outcome(fetcher, server.url(host="[::ffff:127.0.0.1]")) == "blocked_address"
         assert outcome(fetcher, server.url(host="2130706433")) == "blocked_address"
-        assert "--allow-private" in failure(fetcher.get, server.url()).detail
+        assert "--allow-private" in failure(fetcher.fetch_response, server.url()).detail
         assert server.connections == []
 
 
@@ -180,7 +180,7 @@ def test_a_name_that_changes_its_address_gains_nothing() -> None:
         Fetcher(QUICK, allow_private=True, resolve=lambda *_: answers.pop(0)) as fetcher,
     ):
         url = server.url(host="rebind.example")
-        assert fetcher.get(url).data == b"first"
+        assert fetcher.fetch_response(url).data == b"first"
         assert server.visits[0].headers["host"] == f"rebind.example:{server.port}"
         assert outcome(fetcher, url) == "blocked_address"
 
@@ -225,13 +225,13 @@ def test_redirects_end(fetcher: Fetcher) -> None:
 @pytest.mark.parametrize("status", ["301 Moved", "303 See", "307 Temporary", "308 Permanent"])
 def test_every_kind_of_redirect_is_followed(fetcher: Fetcher, status: str) -> None:
     with serving({"/old/": redirect("../new?x=1#y", status), "/new?x=1": PAGE}) as server:
-        assert fetcher.get(server.url("/old/")).url == server.url("/new?x=1")
+        assert fetcher.fetch_response(server.url("/old/")).url == server.url("/new?x=1")
 
 
 def test_a_location_that_is_no_utf8_stays_what_it_is(fetcher: Fetcher) -> None:
     routes = {"/old": redirect("/caf\xe9 \xff"), "/caf%E9%20%FF": PAGE}
     with serving(routes) as server:
-        assert fetcher.get(server.url("/old")).url == server.url("/caf%E9%20%FF")
+        assert fetcher.fetch_response(server.url("/old")).url == server.url("/caf%E9%20%FF")
 
 
 # Sizes and lengths
@@ -266,7 +266,7 @@ def test_bodies_beyond_the_limit(fetcher: Fetcher) -> None:
     with serving({"/endless": endless, "/announced": announced, "/exact": exact}) as server:
         assert outcome(fetcher, server.url("/endless")) == "too_large"
         assert outcome(fetcher, server.url("/announced")) == "too_large"
-        assert len(fetcher.get(server.url("/exact")).data) == QUICK.bytes
+        assert len(fetcher.fetch_response(server.url("/exact")).data) == QUICK.bytes
 
 
 def test_lies_about_length(fetcher: Fetcher) -> None:
@@ -293,8 +293,10 @@ def test_lies_about_length(fetcher: Fetcher) -> None:
     with serving({**routes, "/longer": longer, "/": PAGE}) as server:
         for path in routes:
             assert outcome(fetcher, server.url(path)) == "truncated", path
-        assert fetcher.get(server.url("/longer")).data == b"this"
-        assert fetcher.get(server.url()).status == 200  # the rest is no answer to anything
+        assert fetcher.fetch_response(server.url("/longer")).data == b"this"
+        assert (
+            fetcher.fetch_response(server.url()).status == 200
+        )  # the rest is no answer to anything
 
 
 def test_what_is_not_http(fetcher: Fetcher) -> None:
@@ -331,7 +333,7 @@ def test_huge_headers(fetcher: Fetcher) -> None:
 @pytest.mark.parametrize("status", [206, 401, 403, 404, 418, 429, 500, 503])
 def test_statuses(fetcher: Fetcher, status: int) -> None:
     with serving({"/": reply(b"<p>x", f"{status} Hm", Retry_After="17")}) as server:
-        found = failure(fetcher.get, server.url())
+        found = failure(fetcher.fetch_response, server.url())
         assert found.outcome == f"http_{status}"
         assert "17" in found.detail
 
@@ -356,7 +358,7 @@ def test_drips_end_when_the_time_is_up() -> None:
         visit.server.closing.wait(0.1)
         visit.send(redirect(f"{visit.path}x"))
 
-    limits = Limits(seconds=0.4)
+    limits = FetchLimits(seconds=0.4)
     routes = {"/head": head, "/body": body, "/hints": hints, "*": onward}
     with serving(routes) as server, Fetcher(limits, allow_private=True) as fetcher:
         for path in ("/head", "/body", "/hints", "/onward"):
@@ -371,7 +373,7 @@ def test_closing_ends_what_another_thread_waits_for() -> None:
 
     results: list[str] = []
     with serving({"*": never}) as server:
-        fetcher = Fetcher(Limits(seconds=120), allow_private=True)
+        fetcher = Fetcher(FetchLimits(seconds=120), allow_private=True)
         thread = threading.Thread(target=lambda: results.append(outcome(fetcher, server.url())))
         thread.start()
         while not server.visits:
@@ -380,7 +382,7 @@ def test_closing_ends_what_another_thread_waits_for() -> None:
         thread.join(60)
         assert results == ["truncated"]
         with pytest.raises(RuntimeError, match="closed"):
-            fetcher.get(server.url())
+            fetcher.fetch_response(server.url())
 
 
 # Pages
@@ -390,15 +392,15 @@ def test_a_page_is_read_where_robots_permit_it(fetcher: Fetcher) -> None:
     robots = reply(b"User-agent: rookery\nDisallow: /no/", kind="text/plain")
     routes = {"/robots.txt": robots, "/yes": PAGE, "/to": redirect("/no/2"), "/no/1": PAGE}
     with serving(routes) as server:
-        page = fetcher.page(server.url("/yes"))
+        page = fetcher.fetch_page(server.url("/yes"))
         assert "shows it to its mate" in page.text
         assert page.url == server.url("/yes")
-        assert failure(fetcher.page, server.url("/no/1")).outcome == "robots"
-        assert failure(fetcher.page, server.url("/to")).outcome == "robots"
+        assert failure(fetcher.fetch_page, server.url("/no/1")).outcome == "robots"
+        assert failure(fetcher.fetch_page, server.url("/to")).outcome == "robots"
         assert server.paths() == ["/robots.txt", "/yes", "/to"]
-        assert fetcher.get(server.url("/no/1")).status == 200
+        assert fetcher.fetch_response(server.url("/no/1")).status == 200
         with Fetcher(QUICK, allow_private=True, obey_robots=False) as rude:
-            assert rude.page(server.url("/no/1")).title == "Crows"
+            assert rude.fetch_page(server.url("/no/1")).title == "Crows"
 
 
 def test_robots_files_that_are_missing_broken_moved_or_endless(fetcher: Fetcher) -> None:
@@ -410,29 +412,54 @@ def test_robots_files_that_are_missing_broken_moved_or_endless(fetcher: Fetcher)
 
     broken = reply(b"", "503 Service Unavailable")
     with serving({"/robots.txt": NOT_FOUND, "*": PAGE}) as server:
-        assert fetcher.page(server.url("/no")).title == "Crows"
+        assert fetcher.fetch_page(server.url("/no")).title == "Crows"
     with serving({"/robots.txt": broken, "*": PAGE}) as server:
-        assert failure(fetcher.page, server.url("/no")).outcome == "robots"
+        assert failure(fetcher.fetch_page, server.url("/no")).outcome == "robots"
         assert server.paths() == ["/robots.txt"]
     with serving({"/robots.txt": endless, "*": PAGE}) as server:
-        assert failure(fetcher.page, server.url("/no")).outcome == "robots"
-        assert fetcher.page(server.url("/yes")).title == "Crows"
+        assert failure(fetcher.fetch_page, server.url("/no")).outcome == "robots"
+        assert fetcher.fetch_page(server.url("/yes")).title == "Crows"
         with serving({"/robots.txt": redirect(server.url("/robots.txt")), "*": PAGE}) as moved:
-            assert failure(fetcher.page, moved.url("/no")).outcome == "robots"
+            assert failure(fetcher.fetch_page, moved.url("/no")).outcome == "robots"
 
 
 def test_a_crawl_delay_is_kept_up_to_its_limit() -> None:
     robots = reply(b"User-agent: *\nCrawl-delay: 3600", kind="text/plain")
-    limits = Limits(seconds=3, delay=0.15)
+    limits = FetchLimits(seconds=3, delay=0.15)
     with (
         serving({"/robots.txt": robots, "*": PAGE}) as server,
         Fetcher(limits, allow_private=True) as fetcher,
     ):
         for path in ("/1", "/2", "/3"):
-            fetcher.page(server.url(path))
+            fetcher.fetch_page(server.url(path))
         starts = [visit.at for visit in server.visits[1:]]
         assert starts[1] - starts[0] > 0.12
         assert starts[2] - starts[1] > 0.12
+
+
+def test_a_request_without_a_delay_leaves_the_wait_that_is_due() -> None:
+    limiter = HostRateLimiter(2)
+    begun = time.monotonic()
+    starts = []
+    for delay in (0.3, 0.0, 0.3, 0.0, 0.3):
+        with limiter.hold_slot("a.org", delay, begun + 5):
+            starts.append(time.monotonic() - begun)
+    assert starts[1] < 0.2, "robots.txt itself does not wait"
+    assert starts[2] >= 0.3
+    assert starts[4] >= 0.6
+
+
+def test_robots_of_another_port_does_not_shorten_a_hosts_crawl_delay() -> None:
+    robots = reply(b"User-agent: *\nCrawl-delay: 1", kind="text/plain")
+    with (
+        serving({"/robots.txt": robots, "*": PAGE}) as server,
+        serving({"/robots.txt": robots, "*": PAGE}) as other,
+        Fetcher(FetchLimits(seconds=5, delay=0.4), allow_private=True) as fetcher,
+    ):
+        fetcher.fetch_page(server.url("/1"))
+        fetcher.fetch_page(other.url("/1"))  # its robots.txt is fetched between the two pages
+        pages = [visit.at for visit in (server.visits[-1], other.visits[-1])]
+        assert pages[1] - pages[0] > 0.35
 
 
 def test_a_declared_video_is_not_even_downloaded(fetcher: Fetcher) -> None:
@@ -441,7 +468,7 @@ def test_a_declared_video_is_not_even_downloaded(fetcher: Fetcher) -> None:
         visit.server.closing.wait(10)
 
     with serving({"/film": video}) as server:
-        assert failure(fetcher.page, server.url("/film")).outcome == "unsupported_type"
+        assert failure(fetcher.fetch_page, server.url("/film")).outcome == "unsupported_type"
 
 
 # Many at once
@@ -450,15 +477,16 @@ def test_a_declared_video_is_not_even_downloaded(fetcher: Fetcher) -> None:
 def test_all_results_in_order_with_failures_and_repetitions(fetcher: Fetcher) -> None:
     with serving({"/a": PAGE, "/b": PAGE}) as server:
         urls = [server.url(path) for path in ("/a", "/missing", "/b", "/a")]
-        got = fetch_all(fetcher.page, [*urls, "http://[", "mailto:x"], 5)
+        got = fetch_pages(fetcher.fetch_page, [*urls, "http://[", "mailto:x"], 5)
         found = [each.outcome if isinstance(each, Failure) else each.url for each in got]
         assert found == [
             urls[0], "http_404", urls[2], urls[0], "invalid_url", "unsupported_scheme",
         ]  # fmt: skip
         assert server.paths().count("/a") == 1
-    assert fetch_all(fetcher.page, [], 5) == []
+    assert fetch_pages(fetcher.fetch_page, [], 5) == []
 
 
+@pytest.mark.slow
 def test_the_deadline_returns_what_has_come() -> None:
     def never(visit: Visit) -> None:
         visit.server.closing.wait(10)
@@ -468,7 +496,7 @@ def test_the_deadline_returns_what_has_come() -> None:
             urls = [bad.url(f"/{number}") for number in range(10)] + [
                 good.url("/a", host="localhost")
             ]
-            got = fetch_all(fetcher.page, urls, 3)
+            got = fetch_pages(fetcher.fetch_page, urls, 3)
         assert isinstance(got[-1], Page)  # ten that hang on one host do not hold up another
         assert [each.outcome for each in got if isinstance(each, Failure)] == ["timed_out"] * 10
         assert len(bad.visits) == 2
@@ -492,7 +520,7 @@ def test_hosts_are_visited_in_parallel_and_each_by_few() -> None:
         return Page(url, "", "text")
 
     urls = [f"http://host{number % 3}/{number}" for number in range(24)]
-    got = fetch_all(fetch, urls, 60, parallel=8)
+    got = fetch_pages(fetch, urls, 60, parallel=8)
     assert [each.url for each in got if isinstance(each, Page)] == urls
     assert most == 6
 
@@ -502,14 +530,14 @@ def test_a_fault_in_the_function_is_not_hidden() -> None:
         raise KeyError(url)
 
     with pytest.raises(KeyError):
-        fetch_all(wrong, ["http://h/"], 5)
+        fetch_pages(wrong, ["http://h/"], 5)
 
 
 PROGRAM = """
 import sys
-from rookery.browse.fetch import Fetcher, Limits, fetch_all
-fetcher = Fetcher(Limits(seconds=60), allow_private=True, obey_robots=False)
-print([each.outcome for each in fetch_all(fetcher.page, sys.argv[1:], 0.3)])
+from rookery.browse.fetcher import Fetcher, FetchLimits, HostRateLimiter, fetch_pages
+fetcher = Fetcher(FetchLimits(seconds=60), allow_private=True, obey_robots=False)
+print([each.outcome for each in fetch_pages(fetcher.fetch_page, sys.argv[1:], 0.3)])
 """
 
 
@@ -559,7 +587,7 @@ def test_tls_sees_the_name_and_not_the_address(pair: tuple[Path, Path]) -> None:
         serving({"/": PAGE}, tls_server(pair, asked)) as server,
         Fetcher(QUICK, allow_private=True, tls=trusting, resolve=here) as fetcher,
     ):
-        assert fetcher.get(server.url(host="crow.example")).status == 200
+        assert fetcher.fetch_response(server.url(host="crow.example")).status == 200
         assert asked == ["crow.example"]
         assert server.visits[0].headers["host"] == f"crow.example:{server.port}"
         assert outcome(fetcher, server.url(host="rook.example")) == "tls_failed"
@@ -571,13 +599,13 @@ def test_an_untrusted_certificate_is_refused(pair: tuple[Path, Path]) -> None:
         serving({"/": PAGE}, tls_server(pair, [])) as server,
         Fetcher(QUICK, allow_private=True, resolve=here) as fetcher,
     ):
-        found = failure(fetcher.get, server.url(host="crow.example"))
+        found = failure(fetcher.fetch_response, server.url(host="crow.example"))
         assert found.outcome == "tls_failed"
         assert "self-signed" in found.detail
 
 
 def test_a_handshake_that_never_comes_times_out() -> None:
-    with serving({}) as silent, Fetcher(Limits(connect=0.3), allow_private=True) as fetcher:
+    with serving({}) as silent, Fetcher(FetchLimits(connect=0.3), allow_private=True) as fetcher:
         # the server waits for a whole head of HTTP, which a handshake never is
         assert outcome(fetcher, silent.url().replace("http:", "https:")) == "timed_out"
 
@@ -594,13 +622,13 @@ def test_proxies_are_used_only_where_asked_for(monkeypatch: pytest.MonkeyPatch) 
     with serving({"*": PAGE}) as proxy, serving({"*": PAGE}) as server:
         proxied(monkeypatch, proxy)
         with Fetcher(QUICK, allow_private=("direct.example",), resolve=here) as fetcher:
-            fetcher.get(server.url(host="direct.example"))
+            fetcher.fetch_response(server.url(host="direct.example"))
             assert outcome(fetcher, "http://proxied.example/") == "blocked_address"
         assert proxy.visits == []
         private = ("direct.example",)
         with Fetcher(QUICK, private, use_proxy=True, resolve=here) as fetcher:
-            assert fetcher.get("http://proxied.example/a").status == 200
-            fetcher.get(server.url(host="direct.example"))
+            assert fetcher.fetch_response("http://proxied.example/a").status == 200
+            fetcher.fetch_response(server.url(host="direct.example"))
             assert outcome(fetcher, "http://127.0.0.1/") == "blocked_address"
             assert outcome(fetcher, "http://localhost/") == "blocked_address"
         assert proxy.paths() == ["http://proxied.example/a"]
@@ -628,7 +656,7 @@ def test_a_tunnel_through_a_proxy_still_ends_at_the_named_server(
             monkeypatch.setenv("https_proxy", proxy.url())
             trusting = ssl.create_default_context(cafile=pair[0])
             with Fetcher(QUICK, use_proxy=True, tls=trusting) as fetcher:
-                assert fetcher.get(server.url(host="crow.example")).status == 200
+                assert fetcher.fetch_response(server.url(host="crow.example")).status == 200
                 assert outcome(fetcher, "https://rook.example/") == "refused"
             assert asked == ["crow.example"]
 

@@ -7,7 +7,13 @@ from growth import AT_MOST, growth_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rookery.browse.fold import INVISIBLE, MARKS_IN_A_CLUSTER, TYPOGRAPHY, Folded, fold
+from rookery.browse.text_folding import (
+    INVISIBLE,
+    MARKS_IN_A_CLUSTER,
+    TYPOGRAPHY,
+    FoldedText,
+    fold_text,
+)
 
 NASTY = (
     "aAbBeExX  \t\n\r\x1c1½²—–-‐−…'’‘\"“”«»ﬁﬃßẞİıſŉǆΣσςΐ"
@@ -62,37 +68,37 @@ def slowly(text: str) -> list[tuple[str, int, int]]:
 @given(texts)
 def test_the_fast_fold_is_the_slow_one(text: str) -> None:
     expected = slowly(text)
-    folded = fold(text)
+    folded = fold_text(text)
     assert folded.text == "".join(letter for letter, _, _ in expected)
     for index, (_, start, end) in enumerate(expected):
-        assert folded.source(index, index + 1) == (start, end)
+        assert folded.to_source_span(index, index + 1) == (start, end)
 
 
 @given(texts, st.data())
 def test_spans_lead_back_to_whole_characters(text: str, data: st.DataObject) -> None:
     expected = slowly(text)
-    folded = fold(text)
+    folded = fold_text(text)
     start = data.draw(st.integers(0, len(expected)))
     end = data.draw(st.integers(start, len(expected)))
     if start < end:
-        assert folded.source(start, end) == (expected[start][1], expected[end - 1][2])
+        assert folded.to_source_span(start, end) == (expected[start][1], expected[end - 1][2])
     else:
-        low, high = folded.source(start, end)
+        low, high = folded.to_source_span(start, end)
         assert low == high
     cut = any(
         0 < at < len(expected) and expected[at - 1][1:] == expected[at][1:] for at in (start, end)
     )
-    assert folded.whole(start, end) is not cut
+    assert folded.is_whole(start, end) is not cut
 
 
 @given(texts, st.data())
 def test_what_a_whole_span_came_from_folds_to_it(text: str, data: st.DataObject) -> None:
-    folded = fold(text)
+    folded = fold_text(text)
     start = data.draw(st.integers(0, len(folded.text)))
     end = data.draw(st.integers(start, len(folded.text)))
-    low, high = folded.source(start, end)
-    if start < end and folded.whole(start, end):
-        assert fold(text[low:high]).text == folded.text[start:end]
+    low, high = folded.to_source_span(start, end)
+    if start < end and folded.is_whole(start, end):
+        assert fold_text(text[low:high]).text == folded.text[start:end]
 
 
 @given(texts, st.integers(0, 45))
@@ -100,13 +106,13 @@ def test_a_position_is_the_first_folded_character_from_there_on(text: str, offse
     offset = min(offset, len(text))
     expected = slowly(text)
     later = [index for index, (_, start, _) in enumerate(expected) if start >= offset]
-    assert fold(text).position(offset) == (later[0] if later else len(expected))
+    assert fold_text(text).from_source_offset(offset) == (later[0] if later else len(expected))
 
 
 @given(texts)
 def test_folding_twice_is_folding_once(text: str) -> None:
-    once = fold(text).text
-    assert fold(once).text == once
+    once = fold_text(text).text
+    assert fold_text(once).text == once
 
 
 @pytest.mark.parametrize(
@@ -124,34 +130,34 @@ def test_folding_twice_is_folding_once(text: str) -> None:
     ],
 )
 def test_typography_folds_away(one: str, other: str) -> None:
-    assert fold(one).text == fold(other).text
+    assert fold_text(one).text == fold_text(other).text
 
 
 @pytest.mark.parametrize(("one", "other"), [("é", "e"), ("is", "is not"), ("ab", "a b")])
 def test_words_do_not(one: str, other: str) -> None:
-    assert fold(one).text != fold(other).text
+    assert fold_text(one).text != fold_text(other).text
 
 
 def test_sources_by_hand() -> None:
-    folded = fold("Eﬃ\u00adcient  \u200b x")
+    folded = fold_text("Eﬃ\u00adcient  \u200b x")
     assert folded.text == "efficient x"
-    assert folded.source(0, 9) == (0, 8)
-    assert folded.source(2, 3) == (1, 2)
-    assert not folded.whole(0, 3)
-    assert folded.source(4, 5) == (3, 4)
-    assert folded.source(9, 10) == (8, 12)
-    assert folded.source(11, 11) == (13, 13)
+    assert folded.to_source_span(0, 9) == (0, 8)
+    assert folded.to_source_span(2, 3) == (1, 2)
+    assert not folded.is_whole(0, 3)
+    assert folded.to_source_span(4, 5) == (3, 4)
+    assert folded.to_source_span(9, 10) == (8, 12)
+    assert folded.to_source_span(11, 11) == (13, 13)
 
 
 def test_a_span_outside_is_refused() -> None:
     for start, end in ((-1, 1), (0, 4), (2, 1)):
         with pytest.raises(ValueError, match="outside"):
-            fold("abc").source(start, end)
+            fold_text("abc").to_source_span(start, end)
 
 
 def test_an_empty_text() -> None:
-    assert fold("") == Folded("", 0, fold("").changes)
-    assert fold("\u00ad").text == ""
+    assert fold_text("") == FoldedText("", 0, fold_text("").changes)
+    assert fold_text("\u00ad").text == ""
 
 
 @pytest.mark.parametrize(
@@ -166,4 +172,4 @@ def test_an_empty_text() -> None:
     ids=["english", "hindi", "marks", "spaces", "hyphens"],
 )
 def test_time_grows_with_a_text_and_not_with_its_square(first: str, again: str, last: str) -> None:
-    assert growth_of(lambda size: fold(first + again * size + last), 1_000) < AT_MOST
+    assert growth_of(lambda size: fold_text(first + again * size + last), 1_000) < AT_MOST

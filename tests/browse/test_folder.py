@@ -11,31 +11,31 @@ from pathlib import Path
 
 import pytest
 
-from rookery.browse.archive import Archive
-from rookery.browse.folder import Folder, FolderLimits
-from rookery.browse.index import Index, index_entries
-from rookery.browse.readers import FileLimits, Job, Reading, read_all
-from rookery.browse.together import Together, contents_digest
+from rookery.browse.folder_library import FolderLibrary, FolderLimits
+from rookery.browse.libraries import CombinedLibrary, get_contents_digest
+from rookery.browse.page_archive import PageArchive
+from rookery.browse.reader_processes import FileLimits, ReadJob, ReadResult, read_jobs
+from rookery.browse.search_index import SearchIndex, build_index_entries
 from rookery.records import Failed
 
 posix = pytest.mark.skipif(os.name != "posix", reason="reading processes are POSIX only")
 
 
 @pytest.fixture
-def archive(tmp_path: Path) -> Iterator[Archive]:
-    with Archive(tmp_path / "archive.sqlite") as archive:
+def archive(tmp_path: Path) -> Iterator[PageArchive]:
+    with PageArchive(tmp_path / "archive.sqlite") as archive:
         yield archive
 
 
 class Place:
     """A folder of documents, and a way to open it as a new process would."""
 
-    def __init__(self, root: Path, archive: Archive) -> None:
+    def __init__(self, root: Path, archive: PageArchive) -> None:
         self.documents = root / "documents"
         self.documents.mkdir()
         self.cache = root / "cache"
         self.archive = archive
-        self.opened: list[Folder] = []
+        self.opened: list[FolderLibrary] = []
         self.read: list[str] = []
 
     def write(self, name: str, text: str) -> Path:
@@ -46,9 +46,11 @@ class Place:
         os.utime(path, ns=(time.time_ns() - 10**10, time.time_ns() - 10**10))
         return path
 
-    def open(self, where: Path | None = None, limits: FolderLimits = FolderLimits()) -> Folder:
+    def open(
+        self, where: Path | None = None, limits: FolderLimits = FolderLimits()
+    ) -> FolderLibrary:
         self.read.clear()
-        folder = Folder(where or self.documents, self.archive, self.cache, self.note, limits)
+        folder = FolderLibrary(where or self.documents, self.archive, self.cache, self.note, limits)
         self.opened.append(folder)
         return folder
 
@@ -57,14 +59,14 @@ class Place:
 
 
 @pytest.fixture
-def place(tmp_path: Path, archive: Archive) -> Iterator[Place]:
+def place(tmp_path: Path, archive: PageArchive) -> Iterator[Place]:
     place = Place(tmp_path, archive)
     yield place
     for folder in place.opened:
         folder.close()
 
 
-def names(folder: Folder, query: str) -> list[str]:
+def names(folder: FolderLibrary, query: str) -> list[str]:
     return [hit.url.rpartition("/")[2] for hit in folder.search(query, 50)]
 
 
@@ -80,7 +82,7 @@ def test_a_hit_leads_to_the_page_and_to_the_words(place: Place) -> None:
     assert page.digest == hit.digest
     assert "seven walnuts" in page.text[hit.start : hit.end]
     assert folder.fetch(hit.url + "#top") == page
-    assert place.archive.page(hit.digest, hit.url) == page
+    assert place.archive.find_page(hit.digest, hit.url) == page
     assert folder.failures == ()
 
 
@@ -164,6 +166,7 @@ def test_when_the_copy_that_is_found_goes_another_takes_its_place(place: Place) 
     assert names(place.open(), "magpie") == []
 
 
+@pytest.mark.slow
 def test_a_bad_file_is_recorded_and_the_others_are_read(place: Place) -> None:
     place.write("good.txt", "The raven croaks.")
     place.write("bad.pdf", "%PDF-1.7 this is not a PDF at all")
@@ -201,6 +204,7 @@ def test_a_file_that_went_bad_is_no_longer_found(place: Place) -> None:
     assert [(Path(one.what).name, one.outcome) for one in folder.skipped] == [("b.html", "empty")]
 
 
+@pytest.mark.program
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="nothing is closed to root")
 def test_what_may_not_be_read_is_recorded_and_tried_again(place: Place) -> None:
     place.write("good.txt", "The raven croaks.")
@@ -235,7 +239,7 @@ def test_a_single_file_and_several_places(place: Place) -> None:
     place.write("two.txt", "The raven hides.")
     assert names(place.open(one), "raven") == ["one.txt"]
     sub = place.write("sub/three.txt", "The raven flies.").parent
-    folder = Folder([one, sub, sub / "three.txt"], place.archive, place.cache)
+    folder = FolderLibrary([one, sub, sub / "three.txt"], place.archive, place.cache)
     place.opened.append(folder)
     assert sorted(names(folder, "raven")) == ["one.txt", "three.txt"]
     with pytest.raises(Failed, match="url_not_shown"):
@@ -292,12 +296,12 @@ def test_a_place_that_is_gone_for_a_while_keeps_its_index(place: Place) -> None:
 def test_a_page_that_the_archive_lost_is_read_again(place: Place, tmp_path: Path) -> None:
     path = place.write("one.txt", "The raven croaks.")
     page = place.open().fetch(path.as_uri())
-    with Archive(tmp_path / "new archive.sqlite") as archive:
+    with PageArchive(tmp_path / "new archive.sqlite") as archive:
         place.archive = archive
         folder = place.open()
         assert place.read == []
         assert folder.fetch(path.as_uri()).text == page.text
-        assert archive.page(page.digest, page.url) is not None
+        assert archive.find_page(page.digest, page.url) is not None
 
 
 @pytest.mark.parametrize("harm", ["format", "manifest", "no manifest", "index", "no index"])
@@ -307,7 +311,7 @@ def test_a_damaged_or_older_index_is_built_anew(place: Place, harm: str) -> None
     folder = place.open()
     (inner,) = (place.cache / "folders").iterdir()
     if harm == "format":
-        folder._open_manifest()._file.execute("update about set format = '0.0'")
+        folder._open_manifest()._connection.execute("update about set format = '0.0'")
     folder.close()
     if harm == "manifest":
         (inner / "manifest.sqlite").write_bytes(b"no database" * 1000)
@@ -327,7 +331,7 @@ def _many(place: Place, count: int) -> None:
         place.write(f"{number % 7}/{number}.txt", f"Raven number{number} croaks.\n" * 5)
 
 
-def _all_there(folder: Folder, count: int) -> bool:
+def _all_there(folder: FolderLibrary, count: int) -> bool:
     found = all(names(folder, f"number{number}") == [f"{number}.txt"] for number in range(count))
     return found and len(folder.search("raven", 10 * count)) == count
 
@@ -336,14 +340,15 @@ def _all_there(folder: Folder, count: int) -> bool:
 @pytest.mark.parametrize("processes", [0, 2])
 def test_who_reads_a_file_prepares_its_passages(place: Place, processes: int) -> None:
     paths = [place.write("jay.html", "<p>The jay plants oaks.</p>"), place.write("bad.docx", "no")]
-    jobs = [Job(os.fsencode(path), path.as_uri()) for path in paths]
-    found = {each.job.url: each for each in read_all(jobs, FileLimits(), processes)}
+    jobs = [ReadJob(os.fsencode(path), path.as_uri()) for path in paths]
+    found = {each.job.url: each for each in read_jobs(jobs, FileLimits(), processes)}
     page = found[paths[0].as_uri()].page
     assert page is not None
-    assert found[paths[0].as_uri()].entries == index_entries(page)
+    assert found[paths[0].as_uri()].entries == build_index_entries(page)
     assert found[paths[1].as_uri()].entries == []
 
 
+@pytest.mark.slow
 @posix
 def test_many_files_are_read_by_other_processes(place: Place) -> None:
     _many(place, 60)
@@ -357,9 +362,9 @@ def test_many_files_are_read_by_other_processes(place: Place) -> None:
 _INDEX = """
 import sys, time
 from pathlib import Path
-from rookery.browse.archive import Archive
-from rookery.browse.folder import Folder, FolderLimits
-from rookery.browse.together import Together, contents_digest
+from rookery.browse.page_archive import PageArchive
+from rookery.browse.folder_library import FolderLibrary, FolderLimits
+from rookery.browse.libraries import CombinedLibrary, get_contents_digest
 from rookery.records import Failed
 
 documents, archive, cache, pause, most = sys.argv[1:]
@@ -373,9 +378,9 @@ def tell(done, total, what):
     time.sleep(float(pause))
 
 try:
-    with Archive(Path(archive)) as pages:
+    with PageArchive(Path(archive)) as pages:
         limits = FolderLimits(commit_bytes=40_000)
-        Folder(Path(documents), pages, Path(cache), tell, limits).close()
+        FolderLibrary(Path(documents), pages, Path(cache), tell, limits).close()
     print("finished", flush=True)
 except Failed as failed:
     print("failed", failed.failure.outcome, flush=True)
@@ -390,6 +395,7 @@ def _indexer(place: Place, pause: float = 0.0, most: int = 0) -> "subprocess.Pop
     )
 
 
+@pytest.mark.slow
 @posix
 @pytest.mark.parametrize("after", [1, 20, 39])
 def test_a_killed_indexer_is_made_good_by_the_next(place: Place, after: int) -> None:
@@ -414,13 +420,14 @@ def test_work_is_made_lasting_after_so_many_bytes_of_files(place: Place) -> None
 
     def look(done: int, total: int, what: str) -> None:
         (inner,) = (place.cache / "folders").iterdir()
-        seen.append(len(Index(inner / "index")))
+        seen.append(len(SearchIndex(inner / "index")))
 
     limits = FolderLimits(commit_bytes=20_000)
-    Folder(place.documents, place.archive, place.cache, look, limits).close()
+    FolderLibrary(place.documents, place.archive, place.cache, look, limits).close()
     assert seen == [done - done % 4 for done in range(1, 21)]
 
 
+@pytest.mark.slow
 @posix
 def test_the_second_indexer_waits_and_finds_everything_done(place: Place) -> None:
     _many(place, 30)
@@ -434,6 +441,7 @@ def test_the_second_indexer_waits_and_finds_everything_done(place: Place) -> Non
     assert _all_there(folder, 30)
 
 
+@pytest.mark.slow
 @posix
 def test_two_indexers_at_once(place: Place) -> None:
     _many(place, 30)
@@ -447,6 +455,7 @@ def test_two_indexers_at_once(place: Place) -> None:
     assert _all_there(folder, 30)
 
 
+@pytest.mark.slow
 @posix
 def test_a_library_answers_while_another_process_indexes(place: Place) -> None:
     place.write("old.txt", "The magpie sings.")
@@ -463,6 +472,7 @@ def test_a_library_answers_while_another_process_indexes(place: Place) -> None:
     assert _all_there(folder, 30)
 
 
+@pytest.mark.slow
 @posix
 def test_a_full_disk_is_said_and_loses_nothing(place: Place) -> None:
     _many(place, 10)
@@ -484,7 +494,7 @@ def test_a_file_that_hangs_costs_its_time_and_no_other_file(tmp_path: Path) -> N
     os.mkfifo(tmp_path / "pipe.txt")
     jobs = [_job(tmp_path / "pipe.txt"), *_good_jobs(tmp_path, 3)]
     limits = FileLimits(seconds=1.0)
-    readings = {reading.job: reading for reading in read_all(jobs, limits, 1)}
+    readings = {reading.job: reading for reading in read_jobs(jobs, limits, 1)}
     failure = readings[jobs[0]].failure
     assert failure is not None
     assert failure.outcome == "timed_out"
@@ -496,7 +506,7 @@ def test_a_file_that_kills_its_reader_costs_no_other_file(tmp_path: Path) -> Non
     os.mkfifo(tmp_path / "pipe.txt")
     hostile, good = _job(tmp_path / "pipe.txt"), _good_jobs(tmp_path, 4)
 
-    def jobs() -> Iterator[Job]:
+    def jobs() -> Iterator[ReadJob]:
         before = _children()
         yield hostile
         (reader,) = _children() - before
@@ -504,7 +514,7 @@ def test_a_file_that_kills_its_reader_costs_no_other_file(tmp_path: Path) -> Non
         os.kill(reader, signal.SIGKILL)
         yield from good[1:]
 
-    readings = {reading.job: reading for reading in read_all(jobs(), FileLimits(), 2)}
+    readings = {reading.job: reading for reading in read_jobs(jobs(), FileLimits(), 2)}
     failure = readings[hostile].failure
     assert failure is not None
     assert failure.outcome == "crashed"
@@ -517,7 +527,7 @@ def test_a_reader_that_cannot_start_is_no_failure_of_the_files(
 ) -> None:
     monkeypatch.setattr(sys, "executable", shutil.which("false"))
     with pytest.raises(Failed) as caught:
-        list(read_all(_good_jobs(tmp_path, 3), FileLimits(), 2))
+        list(read_jobs(_good_jobs(tmp_path, 3), FileLimits(), 2))
     assert caught.value.failure.outcome == "no_reader"
 
 
@@ -526,23 +536,23 @@ def test_a_file_that_needs_too_much_memory_is_a_failure(tmp_path: Path) -> None:
     path = tmp_path / "large.txt"
     path.write_text("The raven croaks.\n" * 3_000_000)
     limits = FileLimits(memory=100 * 2**20)
-    (reading,) = read_all([_job(path)], limits, 1)
+    (reading,) = read_jobs([_job(path)], limits, 1)
     assert reading.failure is not None
     assert reading.failure.outcome in ("too_large", "crashed")
 
 
 def test_known_content_is_not_parsed_again(tmp_path: Path) -> None:
     (job,) = _good_jobs(tmp_path, 1)
-    (first,) = read_all([job], FileLimits(), 0)
-    again = Job(job.path, job.url, first.sha256)
-    assert list(read_all([again], FileLimits(), 0)) == [Reading(again, first.sha256)]
+    (first,) = read_jobs([job], FileLimits(), 0)
+    again = ReadJob(job.path, job.url, first.sha256)
+    assert list(read_jobs([again], FileLimits(), 0)) == [ReadResult(again, first.sha256)]
 
 
-def _job(path: Path) -> Job:
-    return Job(os.fsencode(path), path.as_uri())
+def _job(path: Path) -> ReadJob:
+    return ReadJob(os.fsencode(path), path.as_uri())
 
 
-def _good_jobs(root: Path, count: int) -> list[Job]:
+def _good_jobs(root: Path, count: int) -> list[ReadJob]:
     for number in range(count):
         (root / f"{number}.txt").write_text(f"Raven {number} croaks.")
     return [_job(root / f"{number}.txt") for number in range(count)]
@@ -558,11 +568,13 @@ def test_the_digest_of_the_contents_changes_with_any_text_and_not_with_the_place
 ) -> None:
     def digest(*folders: Path) -> str:
         with (
-            Archive(tmp_path / "a.sqlite") as archive,
-            Folder(list(folders), archive, tmp_path / "cache") as folder,
+            PageArchive(tmp_path / "a.sqlite") as archive,
+            FolderLibrary(list(folders), archive, tmp_path / "cache") as folder,
         ):
-            assert contents_digest(Together([folder])) != contents_digest(folder) != ""
-            return contents_digest(folder)
+            assert (
+                get_contents_digest(CombinedLibrary([folder])) != get_contents_digest(folder) != ""
+            )
+            return get_contents_digest(folder)
 
     first, moved = tmp_path / "first", tmp_path / "moved"
     first.mkdir()

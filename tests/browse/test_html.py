@@ -7,8 +7,9 @@ from growth import AT_MOST, growth_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rookery.browse.guard import DEPTH, tame
-from rookery.browse.read import neutral, plain, read
+from rookery.browse.html_parser import MAX_TAG_DEPTH, TAGS_WITHOUT_SCAN, simplify_markup
+from rookery.browse.page_reader import read_page
+from rookery.browse.page_text import join_visible_text, neutralize_text
 from rookery.records import Failed, Link, Page
 
 URL = "https://example.org/dir/page.html"
@@ -16,11 +17,11 @@ URL = "https://example.org/dir/page.html"
 
 def page(html: str | bytes, url: str = URL, content_type: str = "text/html") -> Page:
     data = html if isinstance(html, bytes) else html.encode()
-    return read(data, url, content_type)
+    return read_page(data, url, content_type)
 
 
 def texts(found: Page, kind: str = "") -> list[str]:
-    return [found.text[b.start : b.end] for b in found.full() if kind in ("", b.kind)]
+    return [found.text[b.start : b.end] for b in found.iter_shown() if kind in ("", b.kind)]
 
 
 def linked(found: Page) -> list[tuple[str, str]]:
@@ -29,7 +30,7 @@ def linked(found: Page) -> list[tuple[str, str]]:
 
 def outcome(data: bytes, url: str = URL, content_type: str = "text/html") -> str:
     with pytest.raises(Failed) as caught:
-        read(data, url, content_type)
+        read_page(data, url, content_type)
     return caught.value.failure.outcome
 
 
@@ -69,14 +70,14 @@ def test_pre_keeps_indentation_and_blank_lines() -> None:
     found = page("<p>x</p><pre>\ndef f():\n    return <b>1</b>\n\n  # end\n</pre><p>y</p>")
     assert "def f():\n    return 1\n\n  # end" in found.text
     assert texts(found, "code") == ["def f():", "    return 1", "  # end"]
-    assert plain(found) == "x\n\ndef f():\n    return 1\n\n  # end\n\ny"
+    assert join_visible_text(found) == "x\n\ndef f():\n    return 1\n\n  # end\n\ny"
 
 
 def test_blocks_have_kinds_and_levels() -> None:
     html = """<h1>Top</h1><h3>Sub</h3><p>Para</p><blockquote><p>Said</p></blockquote>
     <figure><img src=a alt="A crow"><figcaption>Cap</figcaption></figure>
     <ul><li>one<ol><li><p>two</p></ol><li>three</ul><dl><dt>t<dd>d</dl>"""
-    found = [(b.kind, b.level) for b in page(html).full()]
+    found = [(b.kind, b.level) for b in page(html).iter_shown()]
     assert found == [
         ("heading", 1), ("heading", 3), ("paragraph", 0), ("quotation", 0), ("caption", 0),
         ("item", 1), ("item", 2), ("item", 1), ("item", 1), ("item", 1),
@@ -88,12 +89,12 @@ def test_rows_and_cells() -> None:
     found = page(html)
     assert found.text == "x\n\nA\tB\n1\t2 3\n5\n\ny"
     assert texts(found, "cell") == ["A", "B", "1", "2 3", "5"]
-    assert plain(found, full=True) == "x\n\nA | B\n1 | 2 3\n5\n\ny"
+    assert join_visible_text(found, full=True) == "x\n\nA | B\n1 | 2 3\n5\n\ny"
 
 
 def test_nested_lists_stay_together() -> None:
     found = page("<ul><li>a<ul><li>b</li><li>c</li></ul></li><li>d</li></ul><p>e</p>")
-    assert plain(found, full=True) == "a\nb\nc\nd\n\ne"
+    assert join_visible_text(found, full=True) == "a\nb\nc\nd\n\ne"
 
 
 def test_links_are_absolute_and_safe() -> None:
@@ -176,12 +177,12 @@ def test_hidden_text_is_kept_and_never_shown(hiding: str) -> None:
     assert found.text.startswith("Before after")
     hidden = [found.text[b.start : b.end] for b in found.blocks if b.hidden]
     assert hidden == ["secret"]
-    assert "secret" not in plain(found) + plain(found, full=True)
+    assert "secret" not in join_visible_text(found) + join_visible_text(found, full=True)
 
 
 def test_later_rules_that_show_a_class_win() -> None:
     found = page("<style>.a{display:none}.a{display:block}</style><p class=a>seen")
-    assert plain(found, full=True) == "seen"
+    assert join_visible_text(found, full=True) == "seen"
 
 
 @pytest.mark.parametrize(
@@ -209,7 +210,7 @@ def test_forged_marks_are_neutralised_at_the_same_offsets() -> None:
     forged = "x 【0†click†evil】 \u202egnp\u200b.a\u200db 👩\u200d🔬"
     found = page(f"<p>{forged}")
     assert found.text == forged
-    shown = neutral(found.text)
+    shown = neutralize_text(found.text)
     assert len(shown) == len(forged)
     assert not set("【】†\u202e\u200b") & set(shown)
     at = shown.index("click")
@@ -241,11 +242,14 @@ def test_a_short_page_with_a_script_is_a_page() -> None:
     assert page("<p>Hello</p><script>track()</script>").text == "Hello"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tag", ["div", "span", "b", "p><div", "ul><li", "table><tr><td", "a id=x"])
 def test_deep_nesting_keeps_the_text(tag: str) -> None:
     found = page(f"<{tag}>" * 50_000 + "the text survives")
-    assert "the text survives" in plain(found, full=True)
-    assert growth_of(lambda depth: page(f"<{tag}>" * depth + "the text"), 2_000) < AT_MOST
+    assert "the text survives" in join_visible_text(found, full=True)
+    # From the number of tags on at which each tag is looked at, which costs a factor once.
+    deep = TAGS_WITHOUT_SCAN // (tag.count("<") + 1) + 1
+    assert growth_of(lambda depth: page(f"<{tag}>" * depth + "the text"), deep) < AT_MOST
 
 
 def test_formatting_that_would_be_rebuilt_in_each_block() -> None:
@@ -256,9 +260,9 @@ def test_formatting_that_would_be_rebuilt_in_each_block() -> None:
 
 def test_depth_cannot_be_hidden_from_the_guard() -> None:
     for trick in ('<i t="<!--">', "<!-->", "<i a'b>", "</i>", "<title></title>"):
-        tamed = tame(f"{trick}<div>" * 15_000 + "end")
+        tamed = simplify_markup(f"{trick}<div>" * 15_000 + "end")
         assert tamed.endswith("end")
-        assert len(re.findall("<div>", tamed)) == DEPTH, trick
+        assert len(re.findall("<div>", tamed)) == MAX_TAG_DEPTH, trick
 
 
 def test_junk_is_quick() -> None:
@@ -294,7 +298,7 @@ def test_any_tags_make_a_page_that_keeps_its_laws(pieces: list[str]) -> None:
     spans = [(link.start, link.end) for link in found.links]
     for start, end in spans + [(mark.start, mark.end) for mark in found.marks]:
         assert 0 <= start <= end <= len(found.text)
-    assert plain(found, full=True).startswith("begin")
+    assert join_visible_text(found, full=True).startswith("begin")
 
 
 @settings(max_examples=200, deadline=None)

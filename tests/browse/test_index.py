@@ -10,14 +10,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import rookery.browse
-from rookery.browse.index import SATURATION, TITLE_COUNT, Index, index_entries
-from rookery.browse.passages import PassageSizes, headings_above, passages, sentences
-from rookery.browse.read import read
-from rookery.browse.words import terms
+import rookery
+from rookery.browse.page_reader import read_page
+from rookery.browse.passages import PassageSizes, cut_passages, find_sentences, get_headings_above
+from rookery.browse.search_index import (
+    BM25_SATURATION,
+    TITLE_REPETITIONS,
+    SearchIndex,
+    build_index_entries,
+)
+from rookery.browse.search_terms import split_terms
 from rookery.records import Block, Hit, Link, Page
 
-CORVIDS = Path(rookery.browse.__file__).parent / "corvids"
+CORVIDS = Path(rookery.__file__).parent / "browse" / "corvids"
 
 
 def page(url: str, *paragraphs: str, title: str = "") -> Page:
@@ -37,8 +42,8 @@ PAGES = [
 ]
 
 
-def filled(directory: Path | None = None) -> Index:
-    index = Index(directory)
+def filled(directory: Path | None = None) -> SearchIndex:
+    index = SearchIndex(directory)
     for each in PAGES:
         index.add(each)
     index.commit()
@@ -57,9 +62,11 @@ def test_the_score_is_bm25_over_the_most_that_the_words_could_bring() -> None:
     """By hand, for one word without neighbours: idf cancels and leaves the saturation curve."""
     index = filled()
     hit = index.search("acorns", 1)[0]
-    lengths = [TITLE_COUNT * len(terms(p.title)) + len(terms(p.text)) for p in PAGES]
+    lengths = [
+        TITLE_REPETITIONS * len(split_terms(p.title)) + len(split_terms(p.text)) for p in PAGES
+    ]
     mean = sum(lengths) / len(lengths)
-    by_hand = 2.2 / (1 + 1.2 * (0.25 + 0.75 * lengths[1] / mean)) / SATURATION
+    by_hand = 2.2 / (1 + 1.2 * (0.25 + 0.75 * lengths[1] / mean)) / BM25_SATURATION
     assert math.isclose(hit.score, by_hand, rel_tol=1e-5)
 
 
@@ -70,7 +77,7 @@ def test_words_that_no_page_holds_lower_the_score() -> None:
 
 
 def test_neighbouring_words_count() -> None:
-    index = Index()
+    index = SearchIndex()
     index.add(page("apart", "Tower walks are long in London and the old tower stands there."))
     index.add(page("together", "London walks are long and there the old London Tower stands."))
     index.commit()
@@ -95,14 +102,14 @@ def test_removed_pages_are_gone_and_others_stay(tmp_path: Path) -> None:
 def test_what_was_committed_is_there_for_the_next_process(tmp_path: Path) -> None:
     index = filled(tmp_path)
     index.add(page("never", "Uncommitted magpies."))
-    again = Index(tmp_path)
+    again = SearchIndex(tmp_path)
     assert len(again) == 3
     assert again.search("magpies", 1) == []
     assert again.search("acorns", 1) == index.search("acorns", 1)
 
 
-def index_of(pages: Sequence[Page], directory: Path | None = None) -> Index:
-    index = Index(directory)
+def index_of(pages: Sequence[Page], directory: Path | None = None) -> SearchIndex:
+    index = SearchIndex(directory)
     for each in pages:
         index.add(each)
     index.commit()
@@ -114,14 +121,14 @@ def corvid_pages() -> tuple[Page, ...]:
     """The bundled pages, each twice, so that every score is that of two passages or more."""
     files = sorted(path for path in CORVIDS.rglob("*.*htm*"))
     return tuple(
-        read(path.read_bytes(), f"https://{site}.example/{path.name}", "text/html", "")
+        read_page(path.read_bytes(), f"https://{site}.example/{path.name}", "text/html", "")
         for path in files
         for site in ("one", "two")
     )
 
 
 @cache
-def corvid_index() -> Index:
+def corvid_index() -> SearchIndex:
     return index_of(corvid_pages())
 
 
@@ -152,7 +159,7 @@ def test_equal_passages_are_in_the_order_of_address_and_place(tmp_path: Path) ->
     expected = [(each.url, start) for each in pages for start in (5, 12 + len(text))]
     chance = random.Random(7)
     for run in range(4):
-        index = Index(tmp_path / str(run) if run else None)
+        index = SearchIndex(tmp_path / str(run) if run else None)
         for number, each in enumerate(chance.sample(pages, len(pages))):
             index.add(each)
             if number % (9 * run + 1) == 5:
@@ -166,7 +173,7 @@ def test_equal_passages_are_in_the_order_of_address_and_place(tmp_path: Path) ->
 def test_scores_do_not_depend_on_who_wrote_the_index(tmp_path: Path) -> None:
     pages = list(corvid_pages())
     random.Random(3).shuffle(pages)
-    other = Index(tmp_path)
+    other = SearchIndex(tmp_path)
     for number, each in enumerate(pages):
         other.add(each)
         if number % 11 == 0:
@@ -225,7 +232,7 @@ def test_a_word_counts_as_often_as_the_query_says_it() -> None:
     common, rare = math.log(1 + 1.5 / 2.5), math.log(1 + 2.5 / 1.5)
     once = {hit.url: hit.score for hit in index.search("walnut or button", 3)}
     twice = {hit.url: hit.score for hit in index.search("walnut or button or walnut", 3)}
-    unit = 1 / SATURATION
+    unit = 1 / BM25_SATURATION
     assert once == pytest.approx(
         {"a": unit * common / (common + rare), "b": unit * common / (common + rare),
          "c": unit * rare / (common + rare)}, rel=1e-5,
@@ -246,7 +253,7 @@ def test_a_query_said_again_and_again_scores_the_same(times: int) -> None:
 
 def test_scores_hold_while_removed_passages_are_still_counted(tmp_path: Path) -> None:
     """Half are removed, and the word is still counted in all: no rarity may be below 0."""
-    index = Index(tmp_path)
+    index = SearchIndex(tmp_path)
     for number in range(30):
         index.add(page(str(number), "The raven croaks."))
     index.commit()
@@ -265,13 +272,13 @@ def test_nothing_is_found_where_nothing_is_wanted(k: int) -> None:
 
 
 def test_entries_are_what_adding_a_page_adds() -> None:
-    split = Index()
+    split = SearchIndex()
     for each in PAGES:
-        split.add_entries(each.url, index_entries(each))
+        split.add_entries(each.url, build_index_entries(each))
     split.commit()
     query = "which bird hides acorns"
     assert split.search(query, 5) == filled().search(query, 5)
-    stored = Hit.from_json(index_entries(PAGES[1])[0].hit)
+    stored = Hit.from_json(build_index_entries(PAGES[1])[0].hit)
     assert (stored.url, stored.start, stored.end) == ("b", 0, len(PAGES[1].text))
 
 
@@ -281,7 +288,7 @@ def test_what_is_outside_the_article_is_worth_half() -> None:
         Block(0, len(text), "paragraph", article=False),
         Block(len(text) + 2, 2 * len(text) + 2, "paragraph"),
     )
-    index = Index()
+    index = SearchIndex()
     index.add(Page("u", "", f"{text}\n\n{text}", blocks))
     index.commit()
     first, second = index.search("crows faces", 2)
@@ -292,7 +299,7 @@ def test_what_is_outside_the_article_is_worth_half() -> None:
 def test_short_blocks_are_joined_and_never_across_headings() -> None:
     long = "A sentence about crows that is not short. " * 8
     there = page("u", "#Food", "Seeds.", "Nuts.", "#Nests", long.strip(), "Twigs.", "#End", "Done.")
-    cut = [(p.context, there.text[p.start : p.end][:14]) for p in passages(there)]
+    cut = [(p.context, there.text[p.start : p.end][:14]) for p in cut_passages(there)]
     assert cut == [
         ("Food", "Seeds.\n\nNuts."),
         ("Nests", "A sentence abo"),
@@ -304,14 +311,14 @@ def test_short_blocks_are_joined_and_never_across_headings() -> None:
 def test_long_blocks_are_cut_between_sentences_and_nothing_is_lost() -> None:
     long = " ".join(f"Sentence number {n} is about jays." for n in range(200))
     there = page("u", long)
-    cut = passages(there, PassageSizes(long=500))
+    cut = cut_passages(there, PassageSizes(long=500))
     assert all(p.end - p.start <= 500 for p in cut)
     assert all(there.text[p.start : p.end].strip().endswith(".") for p in cut)
     assert "".join(there.text[p.start : p.end] for p in cut) == long
 
 
 def test_a_wall_of_text_without_sentences_is_cut_all_the_same() -> None:
-    cut = passages(page("u", "x" * 5000), PassageSizes(long=500))
+    cut = cut_passages(page("u", "x" * 5000), PassageSizes(long=500))
     assert [p.end - p.start for p in cut] == [500] * 10
 
 
@@ -322,7 +329,7 @@ def test_hidden_text_and_navigation_are_in_no_passage() -> None:
         Block(6, 21, "paragraph"),
         Block(23, 46, "paragraph", hidden=True),
     )
-    assert [(p.start, p.end) for p in passages(Page("u", "", text, blocks))] == [(6, 21)]
+    assert [(p.start, p.end) for p in cut_passages(Page("u", "", text, blocks))] == [(6, 21)]
 
 
 def _blocks(*texts: str, **kind: bool) -> tuple[str, tuple[Block, ...]]:
@@ -352,24 +359,24 @@ PROSE = "We saw about forty of them around one dead bird in the car park, and th
 )
 def test_notices_outside_the_article_are_in_no_passage(notice: str) -> None:
     text, blocks = _blocks(notice, PROSE, article=False)
-    cut = passages(Page("u", "", text, blocks))
+    cut = cut_passages(Page("u", "", text, blocks))
     assert [text[each.start : each.end] for each in cut] == [PROSE]
     text, blocks = _blocks(notice, PROSE)
-    (whole,) = passages(Page("u", "", text, blocks))
+    (whole,) = cut_passages(Page("u", "", text, blocks))
     assert text[whole.start : whole.end] == text, "what the article says is left alone"
 
 
 def test_furniture_and_lists_of_links_are_in_no_passage() -> None:
     text, blocks = _blocks(PROSE, article=False, furniture=True)
-    assert passages(Page("u", "", text, blocks)) == []
+    assert cut_passages(Page("u", "", text, blocks)) == []
     text, blocks = _blocks(PROSE, PROSE, article=False)
     most = Link(0, len(PROSE) * 2 // 3, "https://a.example/")
-    (only,) = passages(Page("u", "", text, blocks, (most,)))
+    (only,) = cut_passages(Page("u", "", text, blocks, (most,)))
     assert only.start == len(PROSE) + 2
     text, blocks = _blocks("Ravens", "Jays", "Magpies")
     links = tuple(Link(each.start, each.end, "https://a.example/") for each in blocks)
-    assert passages(Page("u", "", text, blocks, links)) == []
-    assert len(passages(Page("u", "", text, blocks, links[:2]))) == 1
+    assert cut_passages(Page("u", "", text, blocks, links)) == []
+    assert len(cut_passages(Page("u", "", text, blocks, links[:2]))) == 1
 
 
 def test_headings_above_are_those_still_open() -> None:
@@ -380,13 +387,13 @@ def test_headings_above_are_those_still_open() -> None:
         Block(6, 7, "heading", 2),
         Block(9, 10, "paragraph"),
     )
-    assert headings_above(Page("u", "", text, blocks), 9) == "A > C"
+    assert get_headings_above(Page("u", "", text, blocks), 9) == "A > C"
 
 
 def test_sentences_stay_inside_blocks_and_lines_of_code() -> None:
     text = "Dr. Marzluff wore a mask. Crows\nscolded him\n\nx = 1\ny = 2"
     blocks = (Block(0, 43, "paragraph"), Block(45, 56, "code"))
-    spans = sentences(Page("u", "", text, blocks), 0, len(text))
+    spans = find_sentences(Page("u", "", text, blocks), 0, len(text))
     assert [text[a:b] for a, b in spans] == [
         "Dr. Marzluff wore a mask.",
         "Crows\nscolded him",

@@ -13,20 +13,20 @@ from hypothesis import strategies as st
 from servers import PAGE, serving
 
 from rookery.browse.network import (
+    FetchError,
     GuardedBackend,
-    Resolve,
-    check,
-    check_numeric,
-    standing,
-    system_resolve,
-    target,
+    ResolveHost,
+    check_addresses,
+    check_numeric_host,
+    classify_address,
+    normalize_url,
+    resolve_with_system,
 )
-from rookery.browse.outcomes import FetchError
 
 
 def outcome_of(url: str) -> str:
     with pytest.raises(FetchError) as caught:
-        target(url)
+        normalize_url(url)
     return caught.value.outcome
 
 
@@ -55,17 +55,17 @@ SPECIAL = """
 
 @pytest.mark.parametrize("address", PUBLIC)
 def test_public(address: str) -> None:
-    assert standing(address) == "public"
+    assert classify_address(address) == "public"
 
 
 @pytest.mark.parametrize("address", PRIVATE)
 def test_private(address: str) -> None:
-    assert standing(address) == "private"
+    assert classify_address(address) == "private"
 
 
 @pytest.mark.parametrize("address", SPECIAL)
 def test_special(address: str) -> None:
-    assert standing(address) == "special"
+    assert classify_address(address) == "special"
 
 
 def teredo(server: str, client: str) -> str:
@@ -75,17 +75,17 @@ def teredo(server: str, client: str) -> str:
 
 
 def test_teredo_shows_both_its_server_and_its_client() -> None:
-    assert standing(teredo("8.8.8.8", "1.1.1.1")) == "public"
-    assert standing(teredo("127.0.0.1", "1.1.1.1")) == "private"
-    assert standing(teredo("8.8.8.8", "10.0.0.1")) == "private"
-    assert standing(teredo("10.0.0.1", "169.254.169.254")) == "special"
+    assert classify_address(teredo("8.8.8.8", "1.1.1.1")) == "public"
+    assert classify_address(teredo("127.0.0.1", "1.1.1.1")) == "private"
+    assert classify_address(teredo("8.8.8.8", "10.0.0.1")) == "private"
+    assert classify_address(teredo("10.0.0.1", "169.254.169.254")) == "special"
 
 
 @given(st.ip_addresses(v=4))
 def test_no_address_is_public_that_the_standard_library_thinks_is_not(
     ip: ipaddress.IPv4Address,
 ) -> None:
-    if standing(str(ip)) == "public":
+    if classify_address(str(ip)) == "public":
         assert ip.is_global
         assert not ip.is_multicast
 
@@ -94,7 +94,7 @@ def test_no_address_is_public_that_the_standard_library_thinks_is_not(
 @example(ipaddress.IPv6Address("fc00::5efe:8.8.8.8"))
 def test_the_same_for_version_6(ip: ipaddress.IPv6Address) -> None:
     carried = ip.sixtofour or ip.ipv4_mapped or ip.teredo
-    if standing(str(ip)) == "public" and not carried:
+    if classify_address(str(ip)) == "public" and not carried:
         assert ip.is_global
         assert not any([ip.is_multicast, ip.is_link_local, ip.is_site_local])
 
@@ -104,24 +104,24 @@ def test_whatever_carries_an_address_stands_as_it_does(ip: ipaddress.IPv4Address
     wrapped = [f"::ffff:{ip}", f"64:ff9b::{ip}"]
     wrapped.append(str(ipaddress.IPv6Address(0x2002 << 112 | int(ip) << 80)))
     wrapped += [teredo(str(ip), "8.8.8.8"), teredo("8.8.8.8", str(ip))]
-    assert {standing(each) for each in wrapped} == {standing(str(ip))}
+    assert {classify_address(each) for each in wrapped} == {classify_address(str(ip))}
 
 
 def test_one_bad_address_spoils_all() -> None:
-    check("h", ["8.8.8.8", "1.1.1.1"], False)
+    check_addresses("h", ["8.8.8.8", "1.1.1.1"], False)
     for bad in ("127.0.0.1", "::1", "169.254.169.254"):
         with pytest.raises(FetchError, match="blocked_address"):
-            check("h", ["8.8.8.8", bad], False)
+            check_addresses("h", ["8.8.8.8", bad], False)
 
 
 def test_private_addresses_are_allowed_by_name_or_all_but_special_ones_never() -> None:
-    check("h", ["127.0.0.1", "10.0.0.1"], True)
-    check("h", ["127.0.0.1"], ("H", "other"))
+    check_addresses("h", ["127.0.0.1", "10.0.0.1"], True)
+    check_addresses("h", ["127.0.0.1"], ("H", "other"))
     with pytest.raises(FetchError, match="blocked_address"):
-        check("h", ["127.0.0.1"], ("other",))
+        check_addresses("h", ["127.0.0.1"], ("other",))
     for special in ("169.254.169.254", "0.0.0.0", "::", "fe80::1", "224.0.0.1"):
         with pytest.raises(FetchError, match="never read"):
-            check("h", [special], True)
+            check_addresses("h", [special], True)
 
 
 @pytest.mark.parametrize("host", ["2130706433", "0x7f000001", "0177.0.0.1", "127.1", "0x7f.1", "0"])
@@ -129,15 +129,15 @@ def test_numbers_that_are_addresses_are_resolved_and_refused(host: str) -> None:
     with pytest.raises(FetchError, match="blocked_address"):
         GuardedBackend().connect_tcp(host, 80, time.monotonic() + 5)
     with pytest.raises(FetchError, match="blocked_address"):
-        check_numeric(host, False)
+        check_numeric_host(host, False)
 
 
 def test_behind_a_proxy_numeric_and_local_hosts_are_still_refused() -> None:
     for host in ("localhost", "a.localhost.", "127.0.0.1", "::1", "169.254.169.254"):
         with pytest.raises(FetchError, match="blocked_address"):
-            check_numeric(host, False)
-    check_numeric("example.org", False)
-    check_numeric("127.0.0.1", True)
+            check_numeric_host(host, False)
+    check_numeric_host("example.org", False)
+    check_numeric_host("127.0.0.1", True)
 
 
 def test_the_checked_address_is_connected_to_and_the_name_resolved_once() -> None:
@@ -176,7 +176,7 @@ def test_names_that_do_not_resolve() -> None:
     def unknown(host: str, port: int) -> list[str]:
         raise socket.gaierror(-2, "Name or service not known")
 
-    resolvers: list[Resolve] = [unknown, lambda host, port: []]
+    resolvers: list[ResolveHost] = [unknown, lambda host, port: []]
     for resolve in resolvers:
         with pytest.raises(FetchError, match="unresolved"):
             GuardedBackend(False, resolve).connect_tcp("no.example", 80, time.monotonic() + 5)
@@ -213,21 +213,21 @@ def test_it_serves_any_httpcore_pool() -> None:
 
 
 def test_the_system_resolver_gives_plain_addresses() -> None:
-    assert system_resolve("127.0.0.1", 80) == ["127.0.0.1"]
+    assert resolve_with_system("127.0.0.1", 80) == ["127.0.0.1"]
 
 
 def test_urls_are_put_in_order() -> None:
-    assert target("HTTP://Example.ORG:80#top").url == "http://example.org/"
+    assert normalize_url("HTTP://Example.ORG:80#top").url == "http://example.org/"
     assert (
-        target("https://example.org:8443/a b?q=é#x").url
+        normalize_url("https://example.org:8443/a b?q=é#x").url
         == "https://example.org:8443/a%20b?q=%C3%A9"
     )
-    assert target(" http://h/a%20b\n").url == "http://h/a%20b"
-    assert target("http://bücher.example/").host == "xn--bcher-kva.example"
-    assert target("http://b%C3%BCcher.example/").host == "xn--bcher-kva.example"
-    assert target("http://[2001:DB8::1]:81/").authority == "[2001:db8::1]:81"
-    assert target("http://h?q").path == "/?q"
-    assert target("https://h:80/").authority == "h:80"
+    assert normalize_url(" http://h/a%20b\n").url == "http://h/a%20b"
+    assert normalize_url("http://bücher.example/").host == "xn--bcher-kva.example"
+    assert normalize_url("http://b%C3%BCcher.example/").host == "xn--bcher-kva.example"
+    assert normalize_url("http://[2001:DB8::1]:81/").authority == "[2001:db8::1]:81"
+    assert normalize_url("http://h?q").path == "/?q"
+    assert normalize_url("https://h:80/").authority == "h:80"
 
 
 @pytest.mark.parametrize(
@@ -251,7 +251,7 @@ def test_long_addresses_and_other_schemes() -> None:
 def test_no_text_breaks_the_reading_of_addresses(text: str) -> None:
     for url in (text, f"http://{text}", f"http://h/{text}"):
         with contextlib.suppress(FetchError):
-            found = target(url)
+            found = normalize_url(url)
             assert found.url.isascii()
             assert not set(found.url) & set(' \r\n\t\0<>"')
-            assert target(found.url) == found
+            assert normalize_url(found.url) == found

@@ -5,16 +5,15 @@ from random import Random
 
 import pytest
 
-from rookery.browse.browser import browse
-from rookery.browse.find import Finder
-from rookery.browse.fold import fold
-from rookery.browse.places import bundled
-from rookery.browse.quoting import WindowText, find_quote
-from rookery.browse.read import read
-from rookery.browse.rules import Rules, Task
-from rookery.browse.shelf import Shelf
-from rookery.browse.views import Opened
-from rookery.browse.window import Part
+from rookery.browse.browser import browse_library
+from rookery.browse.browser_commands import BrowserRules, BrowserTask
+from rookery.browse.libraries import get_bundled_folder
+from rookery.browse.page_reader import read_page
+from rookery.browse.page_view import OpenedPage, WindowPart
+from rookery.browse.quote_search import WindowText, find_quote
+from rookery.browse.search_index import InMemoryLibrary
+from rookery.browse.text_folding import fold_text
+from rookery.browse.text_search import TextFinder
 from rookery.records import Block, Page, Question
 
 LINKED = """<title>Crows</title><p>Before <a href="http://c.org/">the first crow</a> came,
@@ -26,21 +25,21 @@ H<sub>2</sub>O
 def pages() -> list[Page]:
     """The bundled pages."""
     return [
-        read(path.read_bytes(), f"https://corvids.example/{path.name}", "text/html")
-        for path in sorted(bundled().rglob("*.html"))
+        read_page(path.read_bytes(), f"https://corvids.example/{path.name}", "text/html")
+        for path in sorted(get_bundled_folder().rglob("*.html"))
     ]
 
 
 def quoted(page: Page, said: str) -> tuple[str | None, str]:
     """The text of what this command quotes on the page; or nothing, and the note."""
-    task = Task(Question("1", "Why?"), Rules(overlap=0), page.url)
-    session = browse(task, Shelf([page]))
+    task = BrowserTask(Question("1", "Why?"), BrowserRules(overlap=0), page.url)
+    session = browse_library(task, InMemoryLibrary([page]))
     next(session)
     shown = session.send(f"Quote: {said}")
     return (shown.quotes[0].text if shown.quotes else None), shown.note
 
 
-def under(page: Page, parts: list[Part]) -> list[int | None]:
+def under(page: Page, parts: list[WindowPart]) -> list[int | None]:
     """Of each character of a window, where it stands on the page; None: it is a mark."""
     return [
         part.start + number if part.start < part.end else None
@@ -50,7 +49,7 @@ def under(page: Page, parts: list[Part]) -> list[int | None]:
 
 
 def tight(text: str) -> str:
-    return fold(text).text.replace(" ", "")
+    return fold_text(text).text.replace(" ", "")
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -59,14 +58,14 @@ def test_whatever_is_copied_from_a_window_is_quoted(seed: int) -> None:
     random, copied, marked = Random(seed), 0, 0
     while copied < 60:
         page = random.choice(pages())
-        opened = Opened(page, Rules(window=random.randint(100, 3000)))
+        opened = OpenedPage(page, BrowserRules(window=random.randint(100, 3000)))
         view = random.choice([opened.article, opened.full])
-        top = view.window(random.randrange(len(page.text))).start
-        parts = list(view.parts(top))
+        top = view.window_at(random.randrange(len(page.text))).start
+        parts = list(view.iter_parts(top))
         shown, places = "".join(part.text for part in parts), under(page, parts)
         if not shown.strip():
             continue
-        assert shown.rstrip() == view.window(top).text
+        assert shown.rstrip() == view.window_at(top).text
         low = random.randrange(len(shown))
         high = random.randint(low, min(low + random.choice([20, 200, 2000]), len(shown)))
         inside = [at for at in places[low:high] if at is not None and not page.text[at].isspace()]
@@ -87,7 +86,7 @@ def test_whatever_is_copied_from_a_window_is_quoted(seed: int) -> None:
     assert marked > 5
 
 
-LINKS = read(LINKED.encode(), "https://a.org/x", "text/html")
+LINKS = read_page(LINKED.encode(), "https://a.org/x", "text/html")
 WINDOW = (
     "Before 【0†the first crow†c.org】 came, H_2O [Image: a drop] fell on 【1†the stone】 — and it "
     "— was wet. The crow sat."
@@ -128,9 +127,9 @@ def test_marks_alone_and_words_that_are_not_there_are_refused(said: str) -> None
 def test_no_dash_abbreviates(dash: str) -> None:
     """WebGPT, appendix A, names one mark; a page may hold 2,000 characters between two dashes."""
     text = f"It begins here. {'So it goes on. ' * 150}And so end."
-    assert find_quote(Finder(text), "It begins━so end", 0) == (0, len(text) - 1)
-    assert find_quote(Finder(text), f"It begins{dash}so end", 0) is None
-    assert find_quote(Finder(text), f"It begins {dash} so end", 0) is None
+    assert find_quote(TextFinder(text), "It begins━so end", 0) == (0, len(text) - 1)
+    assert find_quote(TextFinder(text), f"It begins{dash}so end", 0) is None
+    assert find_quote(TextFinder(text), f"It begins {dash} so end", 0) is None
 
 
 def test_what_a_window_leaves_out_is_not_quoted_with_what_stands_around_it() -> None:
@@ -138,11 +137,11 @@ def test_what_a_window_leaves_out_is_not_quoted_with_what_stands_around_it() -> 
     page = Page("https://a.org/x", "A", "One here.\n\nShare this.\n\nTwo here.")
     blocks = [Block(0, 9, "paragraph"), Block(11, 22, "paragraph"), Block(24, 33, "paragraph")]
     parts = [
-        Part("One here.", 0, 9, blocks[0]),
-        Part("\n\n", 24, 24, blocks[2]),
-        Part("Two here.", 24, 33, blocks[2]),
+        WindowPart("One here.", 0, 9, blocks[0]),
+        WindowPart("\n\n", 24, 24, blocks[2]),
+        WindowPart("Two here.", 24, 33, blocks[2]),
     ]
-    window, finder = WindowText(page, parts), Finder(page.text)
+    window, finder = WindowText(page, parts), TextFinder(page.text)
     assert find_quote(finder, "One here. Two here.", 0, window) is None
     assert find_quote(finder, "Two here.", 0, window) == (24, 33)
     assert find_quote(finder, "One━Two", 0, window) == (0, 27)

@@ -19,15 +19,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rookery.browse.archive import Archive
-from rookery.browse.recording import Call, Recording
+from rookery.browse.call_recording import CallRecording, RecordingLibrary, ReplayLibrary
+from rookery.browse.page_archive import PageArchive
 from rookery.records import Block, Failed, Failure, Hit, Library, Link, Mark, Page
 
 Given = list[Hit] | Page | Failure
 URL = "https://e.org/a"
 
 
-class Script:
+class Script(Library):
     """A library that gives these answers, one a call, whatever it is asked."""
 
     def __init__(self, answers: Sequence[Given | BaseException]) -> None:
@@ -64,8 +64,8 @@ def page(text: str, fetched: str = "2024-01-01T00:00:00Z", url: str = URL) -> Pa
 
 
 @pytest.fixture
-def recording(tmp_path: Path) -> Iterator[Recording]:
-    with Recording(tmp_path / "deep" / "r.sqlite") as recording:
+def recording(tmp_path: Path) -> Iterator[CallRecording]:
+    with CallRecording(tmp_path / "deep" / "r.sqlite") as recording:
         yield recording
 
 
@@ -93,6 +93,7 @@ calls = st.tuples(names, st.just("search"), whats, st.integers(1, 2), hits | fai
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=120, deadline=None)
 @given(st.lists(calls, max_size=12), st.lists(whats, max_size=2))
 def test_every_answer_comes_back_as_it_was_given(
@@ -103,23 +104,23 @@ def test_every_answer_comes_back_as_it_was_given(
     library = Script([answer for *_, answer in made])
     sessions = list(dict.fromkeys(name for name, *_ in made))
     with TemporaryDirectory() as folder:
-        with Recording(Path(folder) / "r.sqlite") as recording:
+        with CallRecording(Path(folder) / "r.sqlite") as recording:
             for name in sessions:
-                recording.begin(name, name.encode("utf-8", "surrogatepass"))
-            recorded = {name: recording.record(library, name) for name in sessions}
+                recording.begin_session(name, name.encode("utf-8", "surrogatepass"))
+            recorded = {name: RecordingLibrary(recording, library, name) for name in sessions}
             for name, kind, what, k, answer in made:
                 assert asked(recorded[name], kind, what, k) == answer
                 given[name].setdefault((kind, what, k), []).append(answer)
                 first.setdefault((kind, what, k), answer)
-        with Recording(Path(folder) / "r.sqlite") as recording:
-            assert recording.sessions() == sessions
+        with CallRecording(Path(folder) / "r.sqlite") as recording:
+            assert recording.list_sessions() == sessions
             for name in sessions:
-                assert recording.about(name) == name.encode("utf-8", "surrogatepass")
+                assert recording.load_metadata(name) == name.encode("utf-8", "surrogatepass")
                 mine = [call for call in made if call[0] == name]
-                replay = recording.replay(name)
+                replay = ReplayLibrary(recording, name)
                 for _, kind, what, k, answer in mine:
                     assert asked(replay, kind, what, k) == answer
-                replay = recording.replay(name)
+                replay = ReplayLibrary(recording, name)
                 for key, answers in given[name].items():
                     for answer in (*answers, answers[-1], answers[-1]):
                         assert asked(replay, *key) == answer
@@ -133,12 +134,14 @@ def test_every_answer_comes_back_as_it_was_given(
                             assert again[0].outcome == "not_recorded"
             versions = [answer for *_, answer in made if isinstance(answer, Page)]
             kept = dict.fromkeys(msgspec.structs.replace(page, fetched="") for page in versions)
-            back = [msgspec.structs.replace(page, fetched="") for page in recording.pages()]
+            back = [
+                msgspec.structs.replace(page, fetched="") for page in recording.archive.iter_pages()
+            ]
             assert back == list(kept)
 
 
 def test_a_page_that_changes_between_two_visits_is_replayed_as_it_was_at_each(
-    recording: Recording,
+    recording: CallRecording,
 ) -> None:
     was = page("Ravens play.", "2024-01-01T00:00:00Z")
     later = msgspec.structs.replace(was, fetched="2024-01-02T00:00:00Z")
@@ -146,34 +149,36 @@ def test_a_page_that_changes_between_two_visits_is_replayed_as_it_was_at_each(
     titled = msgspec.structs.replace(was, title="B")
     changed = page("Ravens play in snow.", "2024-01-03T00:00:00Z")
     visits = [was, later, linked, titled, changed, was]
-    recording.begin("s", b"{}")
-    recorded = recording.record(Script(visits), "s")
+    recording.begin_session("s", b"{}")
+    recorded = RecordingLibrary(recording, Script(visits), "s")
     assert [recorded.fetch(URL) for _ in visits] == visits
-    replay = recording.replay("s")
+    replay = ReplayLibrary(recording, "s")
     assert [replay.fetch(URL) for _ in visits] == visits
-    assert list(recording.pages()) == [was, linked, titled, changed]
+    assert list(recording.archive.iter_pages()) == [was, linked, titled, changed]
 
 
-def test_two_sessions_that_saw_different_versions_each_see_their_own(recording: Recording) -> None:
+def test_two_sessions_that_saw_different_versions_each_see_their_own(
+    recording: CallRecording,
+) -> None:
     old, new, newer = page("old"), page("new"), page("newer")
     script = Script([old, new, newer])
     for name in "abc":
-        recording.begin(name, b"{}")
+        recording.begin_session(name, b"{}")
     for name in "bac":
-        recording.record(script, name).fetch(URL)
-    assert [recording.replay(name).fetch(URL) for name in "abc"] == [new, old, newer]
-    recording.begin("elsewhere", b"{}")
-    assert recording.replay("elsewhere").fetch(URL) == old
+        RecordingLibrary(recording, script, name).fetch(URL)
+    assert [ReplayLibrary(recording, name).fetch(URL) for name in "abc"] == [new, old, newer]
+    recording.begin_session("elsewhere", b"{}")
+    assert ReplayLibrary(recording, "elsewhere").fetch(URL) == old
 
 
-def test_another_policy_browses_what_any_session_saw(recording: Recording) -> None:
+def test_another_policy_browses_what_any_session_saw(recording: CallRecording) -> None:
     refused = Failure("https://e.org/b", "timed_out", "the time was up")
-    recording.begin("s", b"{}")
-    recorded = recording.record(Script([[Hit(URL, "A")], refused]), "s")
+    recording.begin_session("s", b"{}")
+    recorded = RecordingLibrary(recording, Script([[Hit(URL, "A")], refused]), "s")
     asked(recorded, "search", "crows", 3)
     asked(recorded, "fetch", "https://e.org/b", 0)
-    recording.begin("t", b"{}")
-    replay = recording.replay("t")
+    recording.begin_session("t", b"{}")
+    replay = ReplayLibrary(recording, "t")
     assert asked(replay, "search", "crows", 3) == [Hit(URL, "A")]
     assert asked(replay, "fetch", "https://e.org/b", 0) == refused
     for kind, what, k in [("search", "crows", 4), ("search", "Crows", 3), ("fetch", "crows", 0)]:
@@ -183,10 +188,10 @@ def test_another_policy_browses_what_any_session_saw(recording: Recording) -> No
         assert "with the network" in missing.detail
 
 
-def test_sessions_that_run_at_once_do_not_mix(recording: Recording) -> None:
+def test_sessions_that_run_at_once_do_not_mix(recording: CallRecording) -> None:
     serial = count()
 
-    class Counting:
+    class Counting(Library):
         def search(self, query: str, k: int) -> list[Hit]:
             return [Hit(f"https://e.org/{next(serial)}", query)] * k
 
@@ -200,26 +205,26 @@ def test_sessions_that_run_at_once_do_not_mix(recording: Recording) -> None:
         return [asked(library, *way) for way in ways]
 
     def live(name: str) -> list[Given]:
-        recording.begin(name, name.encode())
-        return run(name, recording.record(Counting(), name))
+        recording.begin_session(name, name.encode())
+        return run(name, RecordingLibrary(recording, Counting(), name))
 
     names = [f"session {number}" for number in range(40)]
     with ThreadPoolExecutor(8) as pool:
         given = list(pool.map(live, names))
-        replayed = list(pool.map(lambda name: run(name, recording.replay(name)), names))
+        replayed = list(pool.map(lambda name: run(name, ReplayLibrary(recording, name)), names))
     assert replayed == given
-    assert sorted(recording.sessions()) == sorted(names)
-    texts = {(page.url, page.text) for page in recording.pages()}
-    assert len(list(recording.pages())) == len(texts) == 10
+    assert sorted(recording.list_sessions()) == sorted(names)
+    texts = {(page.url, page.text) for page in recording.archive.iter_pages()}
+    assert len(list(recording.archive.iter_pages())) == len(texts) == 10
 
 
-def test_threads_may_share_one_replay(recording: Recording) -> None:
+def test_threads_may_share_one_replay(recording: CallRecording) -> None:
     answers = [[Hit(URL, str(number))] for number in range(2_000)]
-    recording.begin("s", b"{}")
-    recorded = recording.record(Script(answers), "s")
+    recording.begin_session("s", b"{}")
+    recorded = RecordingLibrary(recording, Script(answers), "s")
     for _ in answers:
         recorded.search("crows", 1)
-    replay = recording.replay("s")
+    replay = ReplayLibrary(recording, "s")
     usual = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
@@ -230,81 +235,85 @@ def test_threads_may_share_one_replay(recording: Recording) -> None:
     assert sorted(given, key=int) == [hits[0].title for hits in answers]
 
 
-def test_what_a_library_raises_is_a_failure_live_and_replayed(recording: Recording) -> None:
-    recording.begin("s", b"{}")
-    recorded = recording.record(Script([ValueError("no \ud800"), KeyError("url")]), "s")
+def test_what_a_library_raises_is_a_failure_live_and_replayed(recording: CallRecording) -> None:
+    recording.begin_session("s", b"{}")
+    recorded = RecordingLibrary(recording, Script([ValueError("no \ud800"), KeyError("url")]), "s")
     wrong = Failure("crows", "library_failed", "ValueError: no \ud800")
     assert asked(recorded, "search", "crows", 3) == wrong
     also_wrong = Failure(URL, "library_failed", "KeyError: 'url'")
     assert asked(recorded, "fetch", URL, 0) == also_wrong
-    replay = recording.replay("s")
+    replay = ReplayLibrary(recording, "s")
     assert asked(replay, "search", "crows", 3) == wrong
     assert asked(replay, "fetch", URL, 0) == also_wrong
 
 
-def test_an_interrupt_passes_and_is_no_answer(recording: Recording) -> None:
-    recording.begin("s", b"{}")
-    recorded = recording.record(Script([KeyboardInterrupt(), page("text")]), "s")
+def test_an_interrupt_passes_and_is_no_answer(recording: CallRecording) -> None:
+    recording.begin_session("s", b"{}")
+    recorded = RecordingLibrary(recording, Script([KeyboardInterrupt(), page("text")]), "s")
     with pytest.raises(KeyboardInterrupt):
         recorded.fetch(URL)
-    assert recording.calls("s") == []
-    assert recorded.fetch(URL) == recording.replay("s").fetch(URL) == page("text")
+    assert recording.list_calls("s") == []
+    assert recorded.fetch(URL) == ReplayLibrary(recording, "s").fetch(URL) == page("text")
 
 
-def test_the_calls_tell_when_each_was_made_and_how_long_it_took(recording: Recording) -> None:
+def test_the_calls_tell_when_each_was_made_and_how_long_it_took(
+    recording: CallRecording,
+) -> None:
     class Slow(Script):
         def fetch(self, url: str) -> Page:
             time.sleep(0.05)
             return super().fetch(url)
 
-    recording.begin("s", b"{}")
-    recorded = recording.record(Slow([[], Failure(URL, "http_404"), page("text")]), "s")
+    recording.begin_session("s", b"{}")
+    recorded = RecordingLibrary(recording, Slow([[], Failure(URL, "http_404"), page("text")]), "s")
     before = datetime.now(UTC).isoformat(timespec="milliseconds")
     asked(recorded, "search", "crows", 7)
     asked(recorded, "fetch", URL, 0)
     asked(recorded, "fetch", URL, 0)
     after = datetime.now(UTC).isoformat(timespec="milliseconds")
-    found, missing, opened = recording.calls("s")
-    assert found == Call("search", "crows", 7, "", found.started, found.seconds)
-    assert missing == Call("fetch", URL, 0, "http_404", missing.started, missing.seconds)
-    assert opened == Call("fetch", URL, 0, "", opened.started, opened.seconds)
+    found, missing, opened = recording.list_calls("s")
+    assert (found.arguments, found.answer.failure) == (("search", "crows", 7), None)
+    assert missing.arguments == opened.arguments == ("fetch", URL, 0)
+    assert (missing.answer.failure, opened.answer.failure) == (Failure(URL, "http_404"), None)
     assert before <= found.started <= missing.started <= opened.started <= after
     assert 0 <= found.seconds < 5
     assert all(0.05 <= call.seconds < 5 for call in (missing, opened))
 
 
-def test_a_session_that_begins_again_takes_the_place_of_the_former(recording: Recording) -> None:
+def test_a_session_that_begins_again_takes_the_place_of_the_former(
+    recording: CallRecording,
+) -> None:
     for name, about in (("a", b"first"), ("b", b"second")):
-        recording.begin(name, about)
-        recording.record(Script([page(f"of {name}")]), name).fetch(URL)
-    recording.begin("a", b"third")
-    assert recording.sessions() == ["b", "a"]
-    assert recording.about("a") == b"third"
-    assert recording.calls("a") == []
-    assert recording.replay("a").fetch(URL) == page("of b")
-    recording.record(Script([page("again")]), "a").fetch(URL)
-    assert recording.replay("a").fetch(URL) == page("again")
-    assert recording.replay("b").fetch(URL) == page("of b")
+        recording.begin_session(name, about)
+        RecordingLibrary(recording, Script([page(f"of {name}")]), name).fetch(URL)
+    recording.begin_session("a", b"third")
+    assert recording.list_sessions() == ["b", "a"]
+    assert recording.load_metadata("a") == b"third"
+    assert recording.list_calls("a") == []
+    assert ReplayLibrary(recording, "a").fetch(URL) == page("of b")
+    RecordingLibrary(recording, Script([page("again")]), "a").fetch(URL)
+    assert ReplayLibrary(recording, "a").fetch(URL) == page("again")
+    assert ReplayLibrary(recording, "b").fetch(URL) == page("of b")
 
 
-def test_a_session_takes_the_name_and_the_place_of_another(recording: Recording) -> None:
+def test_a_session_takes_the_name_and_the_place_of_another(recording: CallRecording) -> None:
     for name in ("old", "new"):
-        recording.begin(name, name.encode())
-        recording.record(Script([page(f"of {name}")]), name).fetch(URL)
-    recording.rename("new", "old")
-    assert (recording.sessions(), recording.about("old")) == (["old"], b"new")
-    assert recording.replay("old").fetch(URL) == page("of new")
+        recording.begin_session(name, name.encode())
+        RecordingLibrary(recording, Script([page(f"of {name}")]), name).fetch(URL)
+    recording.rename_session("new", "old")
+    assert (recording.list_sessions(), recording.load_metadata("old")) == (["old"], b"new")
+    assert ReplayLibrary(recording, "old").fetch(URL) == page("of new")
     with pytest.raises(Failed, match="not_recorded"):
-        recording.rename("new", "old")
-    assert recording.calls("old")
+        recording.rename_session("new", "old")
+    assert recording.list_calls("old")
 
 
-def test_a_session_that_never_began_is_named(recording: Recording) -> None:
+def test_a_session_that_never_began_is_named(recording: CallRecording) -> None:
     ways: list[Callable[[], object]] = [
-        lambda: recording.about("x"),
-        lambda: recording.calls("x"),
-        lambda: recording.replay("x"),
-        lambda: recording.record(Script([]), "x"),
+        lambda: recording.load_metadata("x"),
+        lambda: recording.list_calls("x"),
+        lambda: ReplayLibrary(recording, "x"),
+        lambda: RecordingLibrary(recording, Script([]), "x"),
     ]
     for way in ways:
         with pytest.raises(Failed) as caught:
@@ -316,16 +325,19 @@ def test_a_session_that_never_began_is_named(recording: Recording) -> None:
 def test_the_file_is_an_archive_of_its_pages_and_a_page_lies_in_it_once(tmp_path: Path) -> None:
     path = tmp_path / "r.sqlite"
     kept = page("The crow remembers faces. " * 500)
-    with Archive(path) as archive, Recording(path) as recording:
-        archive.keep(kept)
+    with PageArchive(path) as archive, CallRecording(path) as recording:
+        archive.store_page(kept)
         for name in "st":
-            recording.begin(name, b"{}")
+            recording.begin_session(name, b"{}")
             later = msgspec.structs.replace(kept, fetched=f"visit of {name}")
-            assert recording.record(Script([later]), name).fetch("http://e.org/old") == later
-        assert archive.latest("http://e.org/old") == later
-        assert archive.page(kept.digest, URL) == later
-        archive.keep(msgspec.structs.replace(kept, title="B", blocks=()))
-        assert recording.replay("t").fetch("http://e.org/old") == later
+            assert (
+                RecordingLibrary(recording, Script([later]), name).fetch("http://e.org/old")
+                == later
+            )
+        assert archive.find_latest("http://e.org/old") == later
+        assert archive.find_page(kept.digest, URL) == later
+        archive.store_page(msgspec.structs.replace(kept, title="B", blocks=()))
+        assert ReplayLibrary(recording, "t").fetch("http://e.org/old") == later
     with closing(sqlite3.connect(path)) as file:
         for table, size in (("texts", 1), ("versions", 2), ("layouts", 2)):
             assert file.execute(f"select count(*) from {table}").fetchone() == (size,)
@@ -335,7 +347,7 @@ def test_the_file_is_an_archive_of_its_pages_and_a_page_lies_in_it_once(tmp_path
 _WRITER = """
 import sys
 from pathlib import Path
-from rookery.browse.recording import Recording
+from rookery.browse.call_recording import CallRecording, RecordingLibrary, ReplayLibrary
 from rookery.records import Hit, Page
 
 class Numbers:
@@ -346,9 +358,9 @@ class Numbers:
         self.number += 1
         return Page(url, "T", f"{sys.argv[2]} {self.number} " + "crow " * 200)
 
-with Recording(Path(sys.argv[1])) as recording:
-    recording.begin(sys.argv[2], b"{}")
-    library = recording.record(Numbers(), sys.argv[2])
+with CallRecording(Path(sys.argv[1])) as recording:
+    recording.begin_session(sys.argv[2], b"{}")
+    library = RecordingLibrary(recording, Numbers(), sys.argv[2])
     for number in range(1, int(sys.argv[3]) + 1):
         library.search("crows", 1) if number % 3 == 0 else library.fetch("https://e.org/a")
         print(number, flush=True)
@@ -360,17 +372,17 @@ def started(path: Path, name: str, calls: int) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
-def replayed(recording: Recording, name: str) -> int:
+def replayed(recording: CallRecording, name: str) -> int:
     """How many calls of a writer are there, after checking each."""
-    calls = recording.calls(name)
-    replay = recording.replay(name)
+    calls = recording.list_calls(name)
+    replay = ReplayLibrary(recording, name)
     for number, call in enumerate(calls, 1):
         text = f"{name} {number} " + "crow " * 200
         if number % 3 == 0:
-            assert call.kind == "search"
+            assert call.arguments[0] == "search"
             assert replay.search("crows", 1) == [Hit(f"https://e.org/{text}", "crows")]
         else:
-            assert call.kind == "fetch"
+            assert call.arguments[0] == "fetch"
             assert replay.fetch(URL) == Page(URL, "T", text)
     return len(calls)
 
@@ -384,10 +396,10 @@ def test_a_killed_process_loses_at_most_the_call_in_flight(tmp_path: Path) -> No
                 pass
             writer.send_signal(signal.SIGKILL)
             told = [int(line) for line in writer.stdout if line.endswith("\n")]
-        with Recording(path) as recording:
+        with CallRecording(path) as recording:
             assert 0 <= replayed(recording, name) - max([least, *told]) <= 1
-    with Recording(path) as recording:
-        assert recording.sessions() == ["x", "y", "z"]
+    with CallRecording(path) as recording:
+        assert recording.list_sessions() == ["x", "y", "z"]
         assert replayed(recording, "y") >= 40
 
 
@@ -397,14 +409,14 @@ def test_two_processes_record_into_the_same_new_file(tmp_path: Path) -> None:
         one.communicate(timeout=120)
         other.communicate(timeout=120)
     assert (one.returncode, other.returncode) == (0, 0)
-    with Recording(path) as recording:
+    with CallRecording(path) as recording:
         assert replayed(recording, "x") == replayed(recording, "y") == 300
 
 
 _FILL = """
 import random, resource, signal, sys
 from pathlib import Path
-from rookery.browse.recording import Recording
+from rookery.browse.call_recording import CallRecording, RecordingLibrary, ReplayLibrary
 from rookery.records import Failed, Page
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))
@@ -414,9 +426,9 @@ class Noise:
     def fetch(self, url):
         return Page(url, "T", "".join(chr(chance.randrange(32, 50_000)) for _ in range(20_000)))
 
-with Recording(Path(sys.argv[1])) as recording:
-    recording.begin("s", b"{}")
-    library = recording.record(Noise(), "s")
+with CallRecording(Path(sys.argv[1])) as recording:
+    recording.begin_session("s", b"{}")
+    library = RecordingLibrary(recording, Noise(), "s")
     try:
         while True:
             print(library.fetch("https://e.org/a").digest, flush=True)
@@ -433,29 +445,31 @@ def test_a_full_disk_is_said_and_what_was_recorded_is_replayed(tmp_path: Path) -
     *given, outcome = run.stdout.split()
     assert outcome == "disk_full"
     assert len(given) >= 3
-    with Recording(path) as recording:
-        replay = recording.replay("s")
+    with CallRecording(path) as recording:
+        replay = ReplayLibrary(recording, "s")
         assert [replay.fetch(URL).digest for _ in given] == given
-        assert len(recording.calls("s")) == len(given)
-        assert recording.record(Script([page("room again")]), "s").fetch(URL) == page("room again")
+        assert len(recording.list_calls("s")) == len(given)
+        assert RecordingLibrary(recording, Script([page("room again")]), "s").fetch(URL) == page(
+            "room again"
+        )
         assert replay.fetch(URL).digest == given[-1]
-        assert list(recording.pages())[-1] == page("room again")
+        assert list(recording.archive.iter_pages())[-1] == page("room again")
 
 
-def test_a_call_is_stored_with_its_page_or_not_at_all(recording: Recording) -> None:
-    recording.begin("s", b"{}")
-    recorded = recording.record(Script([page("text")] * 2), "s")
-    with recording._archive.reading() as file:
+def test_a_call_is_stored_with_its_page_or_not_at_all(recording: CallRecording) -> None:
+    recording.begin_session("s", b"{}")
+    recorded = RecordingLibrary(recording, Script([page("text")] * 2), "s")
+    with recording.archive.lock_connection() as file:
         file.execute(
             "create trigger broken before insert on calls begin select raise(abort, 'no');end"
         )
     with pytest.raises(Failed):
         recorded.fetch(URL)
-    assert list(recording.pages()) == []
-    with recording._archive.reading() as file:
+    assert list(recording.archive.iter_pages()) == []
+    with recording.archive.lock_connection() as file:
         file.execute("drop trigger broken")
     recorded.fetch(URL)
-    assert list(recording.pages()) == [page("text")]
+    assert list(recording.archive.iter_pages()) == [page("text")]
 
 
 @pytest.mark.parametrize(
@@ -467,22 +481,22 @@ def test_a_call_is_stored_with_its_page_or_not_at_all(recording: Recording) -> N
         "delete from versions",
     ],
 )
-def test_a_damaged_answer_is_refused_not_given(recording: Recording, damage: str) -> None:
-    recording.begin("s", b"{}")
-    recording.record(Script([page("The crow remembers faces.")]), "s").fetch(URL)
-    with recording._archive.reading() as file:
+def test_a_damaged_answer_is_refused_not_given(recording: CallRecording, damage: str) -> None:
+    recording.begin_session("s", b"{}")
+    RecordingLibrary(recording, Script([page("The crow remembers faces.")]), "s").fetch(URL)
+    with recording.archive.lock_connection() as file:
         file.execute(damage)
     with pytest.raises(Failed) as caught:
-        recording.replay("s").fetch(URL)
+        ReplayLibrary(recording, "s").fetch(URL)
     assert caught.value.failure.outcome == "unreadable_archive"
     assert "move it away" in caught.value.failure.detail
 
 
 def test_a_file_whose_middle_is_overwritten_says_so(tmp_path: Path) -> None:
     path = tmp_path / "r.sqlite"
-    with Recording(path) as recording:
-        recording.begin("s", b"{}")
-        recorded = recording.record(Script([[Hit(URL, "A")]] * 400), "s")
+    with CallRecording(path) as recording:
+        recording.begin_session("s", b"{}")
+        recorded = RecordingLibrary(recording, Script([[Hit(URL, "A")]] * 400), "s")
         for number in range(400):
             recorded.search(f"query {number}", 1)
     size = path.stat().st_size
@@ -491,9 +505,9 @@ def test_a_file_whose_middle_is_overwritten_says_so(tmp_path: Path) -> None:
         file.write(b"\xff" * (size // 2))
 
     def read() -> None:
-        with Recording(path) as recording:
+        with CallRecording(path) as recording:
             for number in range(400):
-                assert recording.replay("s").search(f"query {number}", 1) == [Hit(URL, "A")]
+                assert ReplayLibrary(recording, "s").search(f"query {number}", 1) == [Hit(URL, "A")]
 
     with pytest.raises(Failed) as caught:
         read()
@@ -510,7 +524,7 @@ def test_a_file_of_another_format_is_left_alone(tmp_path: Path) -> None:
         file.execute("pragma user_version = 2")
     for path, advice in ((letter, "move it away"), (other, "another program"), (tmp_path, "name")):
         with pytest.raises(Failed) as caught:
-            Recording(path)
+            CallRecording(path)
         assert caught.value.failure.outcome == "unreadable_archive"
         assert advice in caught.value.failure.detail
     assert letter.read_bytes() == before

@@ -6,9 +6,14 @@ import tracemalloc
 
 import pytest
 
-from rookery.browse.network import target
-from rookery.browse.outcomes import FetchError
-from rookery.browse.robots import Robots, Turns, concerning, permits_all, product
+from rookery.browse.fetcher import (
+    HostRateLimiter,
+    RobotsCache,
+    merge_other_agents,
+    parse_product_token,
+    permits_all_robots,
+)
+from rookery.browse.network import FetchError, normalize_url
 
 SOON = 60.0
 
@@ -30,9 +35,9 @@ class Sites:
 
 def permitted(text: str | FetchError, path: str, agent: str = "rookery/0.1 (test)") -> str:
     """The outcome of a check, "" where it is permitted."""
-    robots = Robots(Sites({"http://h/robots.txt": text}).read, agent)
+    robots = RobotsCache(Sites({"http://h/robots.txt": text}).read, agent)
     try:
-        robots.check(target(f"http://h{path}"), time.monotonic() + SOON)
+        robots.check_permission(normalize_url(f"http://h{path}"), time.monotonic() + SOON)
     except FetchError as error:
         return error.outcome
     return ""
@@ -62,8 +67,8 @@ def test_rules_for_this_robot_replace_those_for_all() -> None:
 
 
 def test_the_delay_is_told() -> None:
-    robots = Robots(Sites({"http://h/robots.txt": RULES}).read, "rookery/1")
-    assert robots.check(target("http://h/a"), time.monotonic() + SOON) == 3.0
+    robots = RobotsCache(Sites({"http://h/robots.txt": RULES}).read, "rookery/1")
+    assert robots.check_permission(normalize_url("http://h/a"), time.monotonic() + SOON) == 3.0
 
 
 @pytest.mark.parametrize(
@@ -85,7 +90,7 @@ def test_the_delay_is_told() -> None:
 )
 def test_a_robots_txt_that_cannot_be_had(outcome: str, found: str) -> None:
     assert permitted(FetchError(outcome, ""), "/page") == found
-    assert permits_all(outcome) == (found == "")
+    assert permits_all_robots(outcome) == (found == "")
 
 
 def test_each_site_is_asked_once_and_each_port_is_a_site() -> None:
@@ -94,11 +99,11 @@ def test_each_site_is_asked_once_and_each_port_is_a_site() -> None:
         "https://h:444/robots.txt": "",
     }
     sites = Sites(answers)
-    robots = Robots(sites.read, "rookery")
+    robots = RobotsCache(sites.read, "rookery")
     for _ in range(3):
-        robots.check(target("https://h:444/a"), time.monotonic() + SOON)
+        robots.check_permission(normalize_url("https://h:444/a"), time.monotonic() + SOON)
         with pytest.raises(FetchError, match="robots"):
-            robots.check(target("http://h/a"), time.monotonic() + SOON)
+            robots.check_permission(normalize_url("http://h/a"), time.monotonic() + SOON)
     assert sorted(sites.asked) == sorted(answers)
 
 
@@ -112,16 +117,17 @@ def test_many_threads_wait_for_one_reading() -> None:
         go_on.wait(60)
         return ""
 
-    robots = Robots(slow, "rookery")
+    robots = RobotsCache(slow, "rookery")
     until = time.monotonic() + SOON
     threads = [
-        threading.Thread(target=robots.check, args=(target("http://h/a"), until)) for _ in range(5)
+        threading.Thread(target=robots.check_permission, args=(normalize_url("http://h/a"), until))
+        for _ in range(5)
     ]
     for thread in threads:
         thread.start()
     assert reading.wait(60)
     with pytest.raises(FetchError, match="timed_out"):
-        robots.check(target("http://h/b"), time.monotonic() + 0.02)
+        robots.check_permission(normalize_url("http://h/b"), time.monotonic() + 0.02)
     go_on.set()
     for thread in threads:
         thread.join()
@@ -134,11 +140,12 @@ def test_odd_files_say_nothing_and_break_nothing() -> None:
 
 
 def test_names_of_robots() -> None:
-    assert product("Rookery/0.1 (reads)") == "rookery"
-    assert product("my-bot") == "my-bot"
-    assert product("") == "*"
+    assert parse_product_token("Rookery/0.1 (reads)") == "rookery"
+    assert parse_product_token("my-bot") == "my-bot"
+    assert parse_product_token("") == "*"
 
 
+@pytest.mark.slow
 def test_a_file_that_names_thousands_of_robots_stays_small() -> None:
     names = "".join(f"User-agent: robot{number}\n" for number in range(12_000))
     text = names + "".join(f"Disallow: /{number}/\n" for number in range(12_000))
@@ -148,16 +155,16 @@ def test_a_file_that_names_thousands_of_robots_stays_small() -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 50_000_000
-    assert "robot7\n" not in concerning(text, "rookery")
+    assert "robot7\n" not in merge_other_agents(text, "rookery")
 
 
 def test_so_many_at_a_time() -> None:
-    turns, together, most = Turns(2), 0, 0
+    turns, together, most = HostRateLimiter(2), 0, 0
     lock, pair = threading.Lock(), threading.Barrier(2)
 
     def work(host: str) -> None:
         nonlocal together, most
-        with turns.turn(host, 0.0, time.monotonic() + SOON):
+        with turns.hold_slot(host, 0.0, time.monotonic() + SOON):
             with lock:
                 together += 1
                 most = max(most, together)
@@ -174,32 +181,32 @@ def test_so_many_at_a_time() -> None:
 
 
 def test_no_closer_together_than_asked_and_never_after_the_end() -> None:
-    turns = Turns(5)
+    turns = HostRateLimiter(5)
     starts = []
     began = time.monotonic()
     for _ in range(3):
-        with turns.turn("h", 0.05, time.monotonic() + SOON):
+        with turns.hold_slot("h", 0.05, time.monotonic() + SOON):
             starts.append(time.monotonic())
     assert starts[1] - began >= 0.05
     assert starts[2] - began >= 0.1
     began = time.monotonic()
-    with turns.turn("h", 30.0, time.monotonic() + SOON):
+    with turns.hold_slot("h", 30.0, time.monotonic() + SOON):
         pass
     with (
         pytest.raises(FetchError, match="wants 30 seconds between"),
-        turns.turn("h", 30.0, time.monotonic() + 25),
+        turns.hold_slot("h", 30.0, time.monotonic() + 25),
     ):
         pass
-    with turns.turn("another", 30.0, time.monotonic() + SOON):
+    with turns.hold_slot("another", 30.0, time.monotonic() + SOON):
         pass
     assert time.monotonic() - began < 25  # nobody has waited for what could not be in time
 
 
 def test_a_place_that_stays_taken_times_out() -> None:
-    turns = Turns(1)
+    turns = HostRateLimiter(1)
     with (
-        turns.turn("h", 0.0, time.monotonic() + SOON),
+        turns.hold_slot("h", 0.0, time.monotonic() + SOON),
         pytest.raises(FetchError, match="timed_out"),
-        turns.turn("h", 0.0, time.monotonic() + 0.02),
+        turns.hold_slot("h", 0.0, time.monotonic() + 0.02),
     ):
         pass

@@ -6,8 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from rookery.browse.selection import Selection, count_skipped, list_folders, type_not_read
+from rookery.browse.file_selection import (
+    FileSelection,
+    count_skipped,
+    list_folders,
+    name_unread_type,
+)
 from rookery.records import Failed, Failure
+from rookery.serve.terminal_output import format_skipped_files
 
 
 def write(root: Path, *names: str, text: str = "text") -> None:
@@ -18,7 +24,7 @@ def write(root: Path, *names: str, text: str = "text") -> None:
 
 
 def listed(
-    root: Path, selection: Selection = Selection()
+    root: Path, selection: FileSelection = FileSelection()
 ) -> tuple[set[str], dict[str, tuple[str, str]]]:
     """The files below a folder that are read, and what is left out."""
     unreadable: list[Failure] = []
@@ -86,18 +92,18 @@ def test_ignore_files_above_the_folder_hold_up_to_the_top_of_the_repository(tmp_
 def test_globs_choose_files_and_excludes_leave_out_folders_too(tmp_path: Path) -> None:
     write(tmp_path, "a.md", "b.txt", "docs/c.md", "docs/old/d.md", "node/e.md", "docs/f.rst")
     write(tmp_path, ".gitignore", text="a.md\n")
-    chosen = Selection(glob=("*.md", "*.rst"), exclude=("old/", "/node"))
+    chosen = FileSelection(glob=("*.md", "*.rst"), exclude=("old/", "/node"))
     read, skipped = listed(tmp_path, chosen)
     assert read == {"docs/c.md", "docs/f.rst"}
     assert skipped["b.txt"] == ("excluded", "no --glob matches it")
     assert skipped["docs/old"] == skipped["node"] == ("excluded", "by --exclude")
     assert skipped["a.md"][0] == "ignored", "a pattern of the user brings nothing back"
-    assert listed(tmp_path, Selection(glob=("docs/*.md",)))[0] == {"docs/c.md"}
+    assert listed(tmp_path, FileSelection(glob=("docs/*.md",)))[0] == {"docs/c.md"}
 
 
 def test_a_pattern_that_is_none_is_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(Failed, match="write it as in") as caught:
-        listed(tmp_path, Selection(glob=("!",)))
+        listed(tmp_path, FileSelection(glob=("!",)))
     assert caught.value.failure.outcome == "bad_pattern"
 
 
@@ -121,4 +127,15 @@ def test_what_is_left_out_unopened_is_named_with_its_reason(tmp_path: Path) -> N
         ("empty", 1, ("empty.txt",)),
         ("hidden", 3, (".git", ".hidden.txt")),
     ]
-    assert type_not_read("png") == ""
+    assert name_unread_type("png") == ""
+
+
+def test_files_left_out_for_a_reason_of_another_library_are_counted_too() -> None:
+    skipped = [Failure("a.txt", "embargoed"), Failure("b.txt", "hidden"), Failure("c.txt", "torn")]
+    counted = count_skipped(skipped)
+    assert [(one.reason, one.count, one.examples) for one in counted] == [
+        ("hidden", 1, ("b.txt",)),
+        ("other", 2, ("a.txt", "c.txt")),
+    ]
+    said = format_skipped_files(counted)
+    assert said == "left out: 1 hidden (b.txt); 2 for other reasons (a.txt, c.txt)"

@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 from stage import Said, Stage, stage
 
-from rookery.browse.archive import Archive
-from rookery.browse.fetch import Fetcher
-from rookery.browse.site import Site, SiteLimits, scope_of
+from rookery.browse.fetcher import Fetcher
+from rookery.browse.page_archive import PageArchive
+from rookery.browse.site_library import SiteLibrary, SiteLimits, make_site_scope
 from rookery.records import Failed
 
 
 class Web:
     """A loopback site, and a way to open it as a new process would."""
 
-    def __init__(self, server: Stage, archive: Archive, fetcher: Fetcher, root: Path) -> None:
+    def __init__(self, server: Stage, archive: PageArchive, fetcher: Fetcher, root: Path) -> None:
         self.server = server
         self.archive = archive
         self.fetcher = fetcher
@@ -30,9 +30,9 @@ class Web:
 
     def open(
         self, path: str = "/birds/", limits: SiteLimits = SiteLimits(), offline: bool = False
-    ) -> Site:
+    ) -> SiteLibrary:
         url = self.server.base + path
-        return Site(url, self.archive, self.fetcher, self.cache, limits, offline=offline)
+        return SiteLibrary(url, self.archive, self.fetcher, self.cache, limits, offline=offline)
 
     def url(self, path: str) -> str:
         return self.server.base + path
@@ -43,7 +43,7 @@ def web(tmp_path: Path) -> Iterator[Web]:
     with (
         stage() as server,
         Fetcher(allow_private=True) as fetcher,
-        Archive(tmp_path / "archive.sqlite") as archive,
+        PageArchive(tmp_path / "archive.sqlite") as archive,
     ):
         web = Web(server, archive, fetcher, tmp_path)
         web.page("/birds/", "Birds of the town.", "crow.html", "jay.html#top", "/fish/", "x.png")
@@ -71,7 +71,7 @@ def test_the_crawl_reaches_what_lies_below_and_nothing_else(web: Web) -> None:
     page = site.fetch(hit.url)
     assert "seven walnuts" in page.text[hit.start : hit.end]
     assert page.digest == hit.digest
-    assert web.archive.page(hit.digest, hit.url) == page
+    assert web.archive.find_page(hit.digest, hit.url) == page
     assert site.search("pike", 5) == []
 
 
@@ -107,7 +107,7 @@ def test_a_site_that_was_never_there_says_why(web: Web) -> None:
     with pytest.raises(Failed, match="http_404"):
         web.open("/nowhere/")
     with pytest.raises(Failed, match="invalid_url"):
-        Site("ftp://e.org/", web.archive, web.fetcher, web.cache)
+        SiteLibrary("ftp://e.org/", web.archive, web.fetcher, web.cache)
     web.page("/nowhere/", "Here it is.")
     assert len(web.open("/nowhere/").search("here it is", 5)) == 1
 
@@ -133,6 +133,7 @@ def test_a_trap_without_end_is_left(web: Web) -> None:
     assert len(site.search("always the same words", 50)) == 1
 
 
+@pytest.mark.slow
 def test_a_slow_site_gives_what_has_come(web: Web) -> None:
     late = threading.Event()
 
@@ -179,7 +180,7 @@ def test_pages_not_crawled_are_opened_only_where_shown_and_inside(web: Web) -> N
     site.fetch(web.url("/birds/"))
     page = site.fetch(web.url("/birds/crow.html#walnuts"))
     assert "walnuts" in page.text
-    assert web.archive.latest(page.url) == page
+    assert web.archive.find_latest(page.url) == page
     with pytest.raises(Failed, match="url_not_shown"):
         site.fetch(web.url("/fish/"))
 
@@ -238,6 +239,6 @@ def test_a_damaged_crawl_is_made_again(web: Web, harm: str) -> None:
     ],
 )
 def test_what_lies_below_an_address(start: str, inside: list[str], outside: list[str]) -> None:
-    scope = scope_of(start)
-    assert [url for url in inside if not scope.holds(url)] == []
-    assert [url for url in outside if scope.holds(url)] == []
+    scope = make_site_scope(start)
+    assert [url for url in inside if not scope.contains_url(url)] == []
+    assert [url for url in outside if scope.contains_url(url)] == []

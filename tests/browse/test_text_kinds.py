@@ -7,9 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rookery.browse.encoding import decode, is_text
-from rookery.browse.passages import headings_above, passages, sentences
-from rookery.browse.read import read
+from rookery.browse.page_reader import decode_text, is_text, read_page
+from rookery.browse.passages import cut_passages, find_sentences, get_headings_above
 from rookery.records import Failed, Page
 
 JAPANESE = "カラスは人の顔を覚えることができる。仮面をかぶった人を何年も覚えていた。"
@@ -45,8 +44,8 @@ REAL = [
 def test_real_text_is_text_and_is_read_as_it_was_written(text: str, encoding: str) -> None:
     data = text.encode(encoding)
     assert is_text(data)
-    assert decode(data) == text
-    assert read(data, "file:///a.txt").text == text
+    assert decode_text(data) == text
+    assert read_page(data, "file:///a.txt").text == text
 
 
 @given(st.integers(min_value=64, max_value=5000), st.integers(min_value=0))
@@ -57,7 +56,7 @@ def test_random_bytes_are_never_text(size: int, seed: int) -> None:
     assert not is_text(data)
     for name in ("a.txt", "a.md", "a.html", "a.csv", "a.rst", "a"):
         with pytest.raises(Failed) as caught:
-            read(data, f"file:///{name}", "text/html" if name == "a.html" else "")
+            read_page(data, f"file:///{name}", "text/html" if name == "a.html" else "")
         assert caught.value.failure.outcome in ("binary", "unsupported_type", "malformed")
 
 
@@ -84,7 +83,7 @@ def test_very_few_random_bytes_pass_as_seldom_as_is_said(size: int, most: float)
 def test_what_is_no_text_is_refused_in_words_whatever_its_name(data: bytes) -> None:
     for name in ("a.txt", "README", "a.md"):
         with pytest.raises(Failed) as caught:
-            read(data, f"file:///{name}")
+            read_page(data, f"file:///{name}")
         assert caught.value.failure.outcome in ("binary", "unsupported_type")
         assert caught.value.failure.detail in (
             "its bytes are not text",
@@ -105,19 +104,19 @@ def test_what_is_no_text_is_refused_in_words_whatever_its_name(data: bytes) -> N
 )
 def test_text_with_oddities_is_text(data: bytes) -> None:
     assert is_text(data)
-    assert read(data, "file:///notes").text
+    assert read_page(data, "file:///notes").text
 
 
 def blocks(page: Page, kind: str = "") -> list[str]:
-    return [page.text[b.start : b.end] for b in page.article() if kind in ("", b.kind)]
+    return [page.text[b.start : b.end] for b in page.iter_article() if kind in ("", b.kind)]
 
 
 def quotable(page: Page) -> list[str]:
-    return [page.text[start:end] for start, end in sentences(page, 0, len(page.text))]
+    return [page.text[start:end] for start, end in find_sentences(page, 0, len(page.text))]
 
 
 def file(name: str, text: str) -> Page:
-    page = read(text.encode(), f"file:///{name}")
+    page = read_page(text.encode(), f"file:///{name}")
     assert page.text == text.replace("\r\n", "\n"), "the text is kept as it is"
     last = 0
     for block in page.blocks:
@@ -137,7 +136,7 @@ def test_a_row_of_a_table_is_one_passage_under_the_names_of_its_columns() -> Non
     assert blocks(page, "heading") == ["name,since,remark"]
     rows = ['"Brandt, O.",1987,"keeps the key\nof the ""old"" tower"', "Koch,1990,"]
     assert blocks(page, "cell") == quotable(page) == rows
-    assert headings_above(page, page.text.index("Koch")) == "name,since,remark"
+    assert get_headings_above(page, page.text.index("Koch")) == "name,since,remark"
 
 
 @pytest.mark.parametrize(
@@ -198,8 +197,8 @@ def test_lines_of_data_stay_lines_and_very_long_ones_are_cut() -> None:
 
 def test_a_minified_program_is_not_read() -> None:
     with pytest.raises(Failed, match="minified"):
-        read(b"var a=1;" * 1000, "file:///app.js")
-    assert read(b"// Adds one.\nvar a = 1;\n" * 300, "file:///app.js").text
+        read_page(b"var a=1;" * 1000, "file:///app.js")
+    assert read_page(b"// Adds one.\nvar a = 1;\n" * 300, "file:///app.js").text
 
 
 def test_restructured_text_keeps_its_headings_code_and_words() -> None:
@@ -224,9 +223,9 @@ def test_restructured_text_keeps_its_headings_code_and_words() -> None:
 def test_any_text_keeps_every_character_in_its_blocks(text: str, ending: str) -> None:
     data = text.encode("utf-8", "surrogatepass")
     try:
-        page = read(data, f"file:///a.{ending}")
+        page = read_page(data, f"file:///a.{ending}")
     except Failed:
         return
     inside = "".join(page.text[block.start : block.end] for block in page.blocks)
     assert "".join(inside.split()) == "".join(page.text.split())
-    assert all(page.text[p.start : p.end].strip() for p in passages(page))
+    assert all(page.text[p.start : p.end].strip() for p in cut_passages(page))

@@ -24,12 +24,12 @@ from hypothesis import strategies as st
 from stage import Said, stage
 from test_documents import pdf
 
-from rookery.browse.archive import Archive
-from rookery.browse.fetch import Fetcher
-from rookery.browse.limits import ReadLimits
-from rookery.browse.places import bundled, open_library
-from rookery.browse.read import read
-from rookery.browse.warc import Warc, read_warc, write_warc
+from rookery.browse.documents import ReadLimits
+from rookery.browse.fetcher import Fetcher
+from rookery.browse.libraries import get_bundled_folder, open_places
+from rookery.browse.page_archive import PageArchive
+from rookery.browse.page_reader import read_page
+from rookery.browse.warc import WarcLibrary, read_warc, write_warc
 from rookery.records import Block, Failed, Failure, Link, Mark, Page
 
 posix = pytest.mark.skipif(os.name != "posix", reason="kills a process")
@@ -130,7 +130,7 @@ def test_answers_are_read_as_if_they_were_fetched(crawl: Crawl) -> None:
     for name, body, headers, _ in answers:
         crawl.add("response", name, body, headers)
     expected = [
-        read(data or body, SITE + name, dict(headers)["Content-Type"], FETCHED)
+        read_page(data or body, SITE + name, dict(headers)["Content-Type"], FETCHED)
         for name, body, headers, data in answers
     ]
     assert list(read_warc(crawl.done())) == expected
@@ -233,6 +233,7 @@ def test_dates_are_utc_or_nothing(tmp_path: Path, date: str, fetched: str) -> No
 # Limits and damage
 
 
+@pytest.mark.slow
 def test_a_record_beyond_the_limit_costs_no_memory(tmp_path: Path) -> None:
     path = tmp_path / "bomb.warc.gz"
     size = 200_000_000
@@ -342,6 +343,7 @@ def _six(path: Path) -> tuple[bytes, list[int], list[str]]:
     return crawl.done().read_bytes(), crawl.places, [text.strip() for text in texts]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["six.warc", "six.warc.gz"])
 def test_what_comes_before_a_damage_is_read_and_no_text_is_altered(
     tmp_path_factory: pytest.TempPathFactory, name: str, capfd: pytest.CaptureFixture[str]
@@ -501,8 +503,8 @@ def test_what_was_written_is_read_as_the_same_pages(
 
 
 def corvids() -> list[Page]:
-    files = sorted(bundled().glob("*.html"))
-    return [read(file.read_bytes(), file.as_uri(), "text/html", FETCHED) for file in files]
+    files = sorted(get_bundled_folder().glob("*.html"))
+    return [read_page(file.read_bytes(), file.as_uri(), "text/html", FETCHED) for file in files]
 
 
 @pytest.mark.parametrize("name", ["out.warc", "out.warc.gz"])
@@ -611,16 +613,16 @@ def test_a_killed_writer_leaves_no_half_file(tmp_path: Path) -> None:
 class Place:
     """A WARC file, and a way to open it as a new process would."""
 
-    def __init__(self, root: Path, archive: Archive) -> None:
+    def __init__(self, root: Path, archive: PageArchive) -> None:
         self.path = root / "crawl.warc.gz"
         self.cache = root / "cache"
         self.archive = archive
         self.read: list[str] = []
         self.writes = 0
 
-    def open(self) -> Warc:
+    def open(self) -> WarcLibrary:
         self.read.clear()
-        return Warc(self.path, self.archive, self.cache, self.note)
+        return WarcLibrary(self.path, self.archive, self.cache, self.note)
 
     def note(self, done: int, total: int, what: str) -> None:
         self.read.append(what)
@@ -636,11 +638,11 @@ class Place:
 
 @pytest.fixture
 def place(tmp_path: Path) -> Iterator[Place]:
-    with Archive(tmp_path / "archive.sqlite") as archive:
+    with PageArchive(tmp_path / "archive.sqlite") as archive:
         yield Place(tmp_path, archive)
 
 
-def names(warc: Warc, query: str) -> list[str]:
+def names(warc: WarcLibrary, query: str) -> list[str]:
     return [hit.url.removeprefix(SITE) for hit in warc.search(query, 50)]
 
 
@@ -651,7 +653,7 @@ def test_a_hit_leads_to_the_page_and_to_the_words(place: Place) -> None:
     page = warc.fetch(hit.url + "#top")
     assert "seven walnuts" in page.text[hit.start : hit.end]
     assert page.digest == hit.digest
-    assert place.archive.page(hit.digest, hit.url) == page
+    assert place.archive.find_page(hit.digest, hit.url) == page
     assert warc.failures == ()
 
 
@@ -754,7 +756,7 @@ def test_failures_are_kept_with_the_index(place: Place) -> None:
 def test_what_another_archive_does_not_have_is_read_again(place: Place, tmp_path: Path) -> None:
     place.write(("a", "The raven croaks."))
     page = place.open().fetch(SITE + "a")
-    with Archive(tmp_path / "new archive.sqlite") as place.archive:
+    with PageArchive(tmp_path / "new archive.sqlite") as place.archive:
         warc = place.open()
         assert place.read == [SITE + "a"]
         assert warc.fetch(SITE + "a") == page
@@ -800,19 +802,19 @@ def test_a_file_and_a_folder_are_searched_together(place: Place, tmp_path: Path)
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "b.txt").write_text("The raven sleeps.")
     places = [str(tmp_path / "docs"), str(place.path)]
-    library = open_library(places, place.archive, Fetcher, place.cache)
+    library = open_places(places, place.archive, Fetcher, place.cache)
     assert {hit.url.rpartition("/")[2] for hit in library.search("raven", 5)} == {"a", "b.txt"}
     for url in (SITE + "a", (tmp_path / "docs" / "b.txt").as_uri()):
         assert "raven" in library.fetch(url).text
-    alone = open_library(places[1:], place.archive, Fetcher, place.cache)
-    assert isinstance(alone, Warc)
+    alone = open_places(places[1:], place.archive, Fetcher, place.cache)
+    assert isinstance(alone, WarcLibrary)
 
 
 _INDEX = """
 import sys, time
 from pathlib import Path
-from rookery.browse.archive import Archive
-from rookery.browse.warc import Warc
+from rookery.browse.page_archive import PageArchive
+from rookery.browse.warc import WarcLibrary
 
 path, archive, cache, pause = sys.argv[1:]
 
@@ -820,8 +822,8 @@ def tell(done, total, what):
     print(done, total, what, flush=True)
     time.sleep(float(pause))
 
-with Archive(Path(archive)) as pages:
-    Warc(Path(path), pages, Path(cache), tell)
+with PageArchive(Path(archive)) as pages:
+    WarcLibrary(Path(path), pages, Path(cache), tell)
 print("finished", flush=True)
 """
 
@@ -836,7 +838,7 @@ def _many(place: Place) -> None:
     place.write(*((str(number), f"Raven number{number} croaks.") for number in range(40)))
 
 
-def _all_there(warc: Warc) -> bool:
+def _all_there(warc: WarcLibrary) -> bool:
     found = all(names(warc, f"number{number}") == [str(number)] for number in range(40))
     return found and len(names(warc, "raven")) == 40
 
@@ -869,6 +871,7 @@ def test_the_second_of_two_indexers_waits_and_finds_everything_done(place: Place
     assert _all_there(warc)
 
 
+@pytest.mark.program
 @pytest.mark.skipif(shutil.which("wget") is None, reason="wget is not installed")
 def test_what_wget_records_is_read_as_the_site_says_it(tmp_path: Path) -> None:
     with stage() as server:
@@ -888,6 +891,6 @@ def test_what_wget_records_is_read_as_the_site_says_it(tmp_path: Path) -> None:
         f"{base}/c.pdf": "The rook caws.",
     }
     assert outcomes(tmp_path / "site.warc.gz") == {f"{base}/robots.txt": "http_404"}
-    with Archive(tmp_path / "archive.sqlite") as archive:
-        warc = Warc(tmp_path / "site.warc.gz", archive, tmp_path / "cache")
+    with PageArchive(tmp_path / "archive.sqlite") as archive:
+        warc = WarcLibrary(tmp_path / "site.warc.gz", archive, tmp_path / "cache")
         assert warc.fetch(f"{base}/old").url == f"{base}/b.html"

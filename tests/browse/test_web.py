@@ -11,9 +11,16 @@ from pathlib import Path
 import pytest
 from stage import Said, Stage, Visit, stage
 
-from rookery.browse.archive import Archive
-from rookery.browse.fetch import Fetcher
-from rookery.browse.web import Engine, Web, brave, google, searxng, wikipedia
+from rookery.browse.fetcher import Fetcher
+from rookery.browse.page_archive import PageArchive
+from rookery.browse.web_library import (
+    SearchEngine,
+    WebLibrary,
+    make_brave_engine,
+    make_google_engine,
+    make_searxng_engine,
+    make_wikipedia_engine,
+)
 from rookery.records import Failed, Hit
 
 WIKIPEDIA = {
@@ -119,17 +126,17 @@ def fetcher() -> Iterator[Fetcher]:
 
 
 @pytest.fixture
-def archive(tmp_path: Path) -> Iterator[Archive]:
-    with Archive(tmp_path / "archive.sqlite") as archive:
+def archive(tmp_path: Path) -> Iterator[PageArchive]:
+    with PageArchive(tmp_path / "archive.sqlite") as archive:
         yield archive
 
 
-def engine(name: str, base: str) -> Engine:
+def engine(name: str, base: str) -> SearchEngine:
     return {
-        "wikipedia": lambda: wikipedia("en", base),
-        "searxng": lambda: searxng(base),
-        "brave": lambda: brave(base),
-        "google": lambda: google(base),
+        "wikipedia": lambda: make_wikipedia_engine("en", base),
+        "searxng": lambda: make_searxng_engine(base),
+        "brave": lambda: make_brave_engine(base),
+        "google": lambda: make_google_engine(base),
     }[name]()
 
 
@@ -174,7 +181,7 @@ def test_wikipedia_gets_no_longer_query_than_it_takes(server: Stage, fetcher: Fe
 
 
 def test_languages_are_servers_and_names_of_their_own() -> None:
-    assert wikipedia("de").name != wikipedia("en").name == "wikipedia:en"
+    assert make_wikipedia_engine("de").name != make_wikipedia_engine("en").name == "wikipedia:en"
 
 
 def test_searxng(server: Stage, fetcher: Fetcher) -> None:
@@ -258,7 +265,7 @@ def test_a_server_that_is_not_there_is_a_failed_search(fetcher: Fetcher) -> None
     with stage() as gone:
         base = gone.base
     with pytest.raises(Failed) as caught:
-        wikipedia("en", base).search(fetcher, "crows", 5)
+        make_wikipedia_engine("en", base).search(fetcher, "crows", 5)
     assert caught.value.failure.outcome == "search_failed"
     assert "refused" in caught.value.failure.detail
 
@@ -266,16 +273,16 @@ def test_a_server_that_is_not_there_is_a_failed_search(fetcher: Fetcher) -> None
 def test_refusals_say_what_to_do(server: Stage, fetcher: Fetcher) -> None:
     server.routes["/search"] = Said("no", status=403)
     with pytest.raises(Failed, match=r"search\.formats"):
-        searxng(server.base).search(fetcher, "crows", 5)
+        make_searxng_engine(server.base).search(fetcher, "crows", 5)
     server.routes["/res/v1/web/search"] = says({"type": "ErrorResponse"}, 422)
     with pytest.raises(Failed, match="BRAVE_API_KEY"):
-        brave(server.base).search(fetcher, "crows", 5)
+        make_brave_engine(server.base).search(fetcher, "crows", 5)
 
 
 def test_engines_that_all_fell_silent_are_a_failure(server: Stage, fetcher: Fetcher) -> None:
     server.routes["/search"] = says({"results": [], "unresponsive_engines": [["a", "CAPTCHA"]]})
     with pytest.raises(Failed, match="CAPTCHA"):
-        searxng(server.base).search(fetcher, "crows", 5)
+        make_searxng_engine(server.base).search(fetcher, "crows", 5)
 
 
 @pytest.mark.parametrize(
@@ -295,7 +302,7 @@ def test_a_missing_key_is_said_before_anything_is_sent(
 
 def test_an_empty_query_is_not_sent(server: Stage, fetcher: Fetcher) -> None:
     with pytest.raises(Failed, match="empty"):
-        wikipedia("en", server.base).search(fetcher, " \n", 5)
+        make_wikipedia_engine("en", server.base).search(fetcher, " \n", 5)
     assert server.visits == []
 
 
@@ -310,9 +317,11 @@ def little_web(server: Stage) -> None:
     server.routes["/new"] = Said("<title>New</title><p>The rook has moved.</p>")
 
 
-def test_only_what_was_shown_is_opened(server: Stage, fetcher: Fetcher, archive: Archive) -> None:
+def test_only_what_was_shown_is_opened(
+    server: Stage, fetcher: Fetcher, archive: PageArchive
+) -> None:
     little_web(server)
-    web = Web(searxng(server.base), archive, fetcher)
+    web = WebLibrary(make_searxng_engine(server.base), archive, fetcher)
     for url in (f"{server.base}/crow", f"{server.base}/jay"):
         with pytest.raises(Failed, match="url_not_shown"):
             web.fetch(url)
@@ -322,39 +331,39 @@ def test_only_what_was_shown_is_opened(server: Stage, fetcher: Fetcher, archive:
         web.fetch(f"{server.base}/old")
     assert "walnuts" in web.fetch(f"{server.base}/crow#place").text
     assert "oaks" in web.fetch(f"{server.base}/jay").text
-    web.allow(f"{server.base}/new#here")
+    web.allow_url(f"{server.base}/new#here")
     assert "rook" in web.fetch(f"{server.base}/new").text
-    assert web.failures == []
+    assert web.failures == ()
 
 
 def test_two_sessions_do_not_share_what_was_shown(
-    server: Stage, fetcher: Fetcher, archive: Archive
+    server: Stage, fetcher: Fetcher, archive: PageArchive
 ) -> None:
     little_web(server)
-    one, other = (Web(searxng(server.base), archive, fetcher) for _ in range(2))
+    one, other = (WebLibrary(make_searxng_engine(server.base), archive, fetcher) for _ in range(2))
     one.search("crows", 2)
     with pytest.raises(Failed, match="url_not_shown"):
         other.fetch(f"{server.base}/crow")
 
 
 def test_everything_opened_is_there_again_with_the_network_off(
-    server: Stage, fetcher: Fetcher, archive: Archive
+    server: Stage, fetcher: Fetcher, archive: PageArchive
 ) -> None:
     little_web(server)
-    web = Web(searxng(server.base), archive, fetcher)
+    web = WebLibrary(make_searxng_engine(server.base), archive, fetcher)
     hits = web.search("crows", 1)
     pages = [web.fetch(hits[0].url), web.fetch(f"{server.base}/jay")]
     both = web.search("crows", 2)
     pages.append(web.fetch(f"{server.base}/old"))
     visits = len(server.visits)
 
-    offline = Web(searxng(server.base), archive, fetcher, offline=True)
+    offline = WebLibrary(make_searxng_engine(server.base), archive, fetcher, offline=True)
     assert offline.search("crows", 1) == hits
     assert offline.search("crows", 2) == both
     asked = (hits[0].url, f"{server.base}/jay", f"{server.base}/old")
     assert [offline.fetch(url) for url in asked] == pages
     for call in (lambda: offline.search("jays", 1), lambda: offline.fetch(f"{server.base}/no")):
-        offline.allow(f"{server.base}/no")
+        offline.allow_url(f"{server.base}/no")
         with pytest.raises(Failed) as caught:
             call()
         assert caught.value.failure.outcome == "not_in_archive"
@@ -362,10 +371,12 @@ def test_everything_opened_is_there_again_with_the_network_off(
     assert len(server.visits) == visits
 
 
-def test_a_page_that_fails_is_recorded(server: Stage, fetcher: Fetcher, archive: Archive) -> None:
+def test_a_page_that_fails_is_recorded(
+    server: Stage, fetcher: Fetcher, archive: PageArchive
+) -> None:
     little_web(server)
     del server.routes["/crow"]
-    web = Web(searxng(server.base), archive, fetcher)
+    web = WebLibrary(make_searxng_engine(server.base), archive, fetcher)
     web.search("crows", 2)
     with pytest.raises(Failed, match="http_404"):
         web.fetch(f"{server.base}/crow")

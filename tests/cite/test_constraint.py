@@ -53,11 +53,10 @@ from verbatim_cases import (
 )
 from verbatim_oracle import Oracle, escaped, in_lark, trained
 
-from rookery.cite.constraint import Constraint, State
-from rookery.cite.grammar import Grammar
-from rookery.cite.shape import Shape
-from rookery.cite.syntax import parse_inline
-from rookery.cite.verify import verify
+from rookery.cite.constraint import DecodingState, VerbatimConstraint
+from rookery.cite.grammar import VerbatimGrammar
+from rookery.cite.syntax import AnswerShape, parse_inline
+from rookery.cite.verification import verify_quotes
 from rookery.cite.vocabulary import Vocabulary, read_vocabulary
 from rookery.records import Page
 
@@ -72,9 +71,9 @@ def words(vocabularies: dict[str, str]) -> dict[str, Vocabulary]:
     return {kind: read_vocabulary(made, END) for kind, made in vocabularies.items()}
 
 
-def bits(state: State, vocabulary: Vocabulary) -> list[int]:
+def bits(state: DecodingState, vocabulary: Vocabulary) -> list[int]:
     out = np.full(-(-vocabulary.width // 32), -1, np.int32)
-    state.bitmask(out)
+    state.fill_bitmask(out)
     return [int(n) for n in np.flatnonzero(np.unpackbits(out.view(np.uint8), bitorder="little"))]
 
 
@@ -85,16 +84,19 @@ def test_every_step_allows_what_brute_force_finds(
 ) -> None:
     shape, vocabulary, random = SHAPES[name], words[kind], Random(f"{kind} {name}")
     documents = TINY if shape.fragments > 1 else DOCUMENTS
-    constraint, oracle = Constraint(Grammar(vocabulary, shape), documents), Oracle(documents, shape)
+    constraint, oracle = (
+        VerbatimConstraint(VerbatimGrammar(vocabulary, shape), documents),
+        Oracle(documents, shape),
+    )
     for _ in range(3):
         begun = random.choice(["", "%<x>%(", "%<x", r"%<\>%(>%(Crows"])
         said = b"" if shape.form == "quote" else begun.encode()
-        state = constraint.begin(said.decode())
+        state = constraint.start_decoding(said.decode())
         while not state.done and len(said) < 120:
-            assert state.allowed().tolist() == oracle.allowed(said, vocabulary), said
-            assert bits(state, vocabulary) == state.allowed().tolist()
+            assert state.find_allowed_ids().tolist() == oracle.allowed(said, vocabulary), said
+            assert bits(state, vocabulary) == state.find_allowed_ids().tolist()
             token = chosen(state, vocabulary, random)
-            state.advance(token)
+            state.accept_token(token)
             said += vocabulary.tokens[token] or b""
         assert not state.done or oracle.judge(said)[1]
 
@@ -107,21 +109,21 @@ def test_the_masks_are_those_of_llguidance(kind: str, vocabularies: dict[str, st
     tokenizer = LLTokenizer(vocabularies[kind], eos_token=vocabulary.end)
     for shape in (SHAPES["claim"], SHAPES["short quotes"]):
         grammar = in_lark(documents, shape)
-        constraint = Constraint(Grammar(vocabulary, shape), documents)
+        constraint = VerbatimConstraint(VerbatimGrammar(vocabulary, shape), documents)
         for title in ("", "", "", "", "L)%[", "L)%["):
-            matcher, state = matching(tokenizer, grammar), constraint.begin("%<x>%(")
+            matcher, state = matching(tokenizer, grammar), constraint.start_decoding("%<x>%(")
             for byte in title.encode():
-                state.advance(vocabulary.tokens.index(bytes([byte])))
+                state.accept_token(vocabulary.tokens.index(bytes([byte])))
                 assert matcher.consume_token(vocabulary.tokens.index(bytes([byte])))
             mask = allocate_token_bitmask(1, vocabulary.width)
             while not state.done:
                 fill_next_token_bitmask(matcher, mask)
                 ours = np.zeros_like(mask[0])
-                state.bitmask(ours)
+                state.fill_bitmask(ours)
                 assert not matcher.is_error(), matcher.get_error()
-                assert (ours == mask[0]).all(), state.sources()
-                token = random.choice(state.allowed().tolist())
-                state.advance(token)
+                assert (ours == mask[0]).all(), state.locate_quotes()
+                token = random.choice(state.find_allowed_ids().tolist())
+                state.accept_token(token)
                 assert state.done or matcher.consume_token(token)
 
 
@@ -142,11 +144,14 @@ def test_random_answers_parse_and_their_quotes_verify(
         Page(f"https://{n}.example/", title, text) for n, (title, text) in enumerate(DOCUMENTS)
     ]
     kept = {page.digest: page for page in pages}
-    constraint, random = Constraint(Grammar(words[kind], SHAPES[name]), DOCUMENTS), Random(kind)
+    constraint, random = (
+        VerbatimConstraint(VerbatimGrammar(words[kind], SHAPES[name]), DOCUMENTS),
+        Random(kind),
+    )
     for _ in range(25):
-        state = constraint.begin(budget=random.randint(60, 120))
+        state = constraint.start_decoding(budget=random.randint(60, 120))
         answer = parse_inline(walk(state, words[kind], random).decode(), pages)
-        verdicts = verify(answer, lambda quote: kept.get(quote.digest))
+        verdicts = verify_quotes(answer, lambda quote: kept.get(quote.digest))
         assert answer.claims
         assert name == "answer" or len(answer.quotes) == len(answer.claims) == 1
         assert all(claim.start < claim.end for claim in answer.claims)
@@ -155,7 +160,8 @@ def test_random_answers_parse_and_their_quotes_verify(
         assert all(SHAPES[name].shortest <= len(text) for _, text in quotes)
         assert not any("]%" in text for _, text in quotes)
         assert {
-            (DOCUMENTS[n][0], DOCUMENTS[n][1][start:end]) for ((n, start, end),) in state.sources()
+            (DOCUMENTS[n][0], DOCUMENTS[n][1][start:end])
+            for ((n, start, end),) in state.locate_quotes()
         } == quotes
 
 
@@ -163,8 +169,10 @@ def test_sources_are_what_the_parser_finds() -> None:
     documents = [("A", "To be or not to be or not."), ("B", "Or not to be, to be or not.")]
     pages = [Page(f"https://{title}.example/", title, text) for title, text in documents]
     said = "%<x>%(A)%[be or not]% y %<z>%(B)%[ to be]%%(A)%[or not]%"
-    state = Constraint(Grammar(plain(), Shape(form="answer")), documents).begin(said)
-    found = [(documents[n][0], start, end) for ((n, start, end),) in state.sources()]
+    state = VerbatimConstraint(
+        VerbatimGrammar(plain(), AnswerShape(form="answer")), documents
+    ).start_decoding(said)
+    found = [(documents[n][0], start, end) for ((n, start, end),) in state.locate_quotes()]
     assert found == [("A", 3, 12), ("B", 6, 12), ("A", 6, 12)]
     quotes = parse_inline(said, pages).quotes
     assert found == [(quote.title, quote.start, quote.end) for quote in quotes]
@@ -174,23 +182,23 @@ def test_sources_are_what_the_parser_finds() -> None:
 def test_any_words_can_be_written_in_any_tokens(
     kind: str, vocabularies: dict[str, str], words: dict[str, Vocabulary]
 ) -> None:
-    grammar, random = Grammar(words[kind], Shape(shortest=1)), Random(kind)
+    grammar, random = VerbatimGrammar(words[kind], AnswerShape(shortest=1)), Random(kind)
     tokenizer, written = tokenizers.Tokenizer.from_str(vocabularies[kind]), 0
     tokenizer.encode_special_tokens = True  # the one in a document is text
     for title, text in DOCUMENTS[:4]:
         quotes = set(Oracle([], grammar.shape).quotes(text))
-        constraint = Constraint(grammar, [(title, text)])
+        constraint = VerbatimConstraint(grammar, [(title, text)])
         for _ in range(15):
             start, end = sorted(random.sample(range(len(text) + 1), 2))
             said = f"%<A claim.>%({escaped(title)})%[{text[start:end]}]%"
             possible = text[start:end] in quotes
             for ids in (tokenizer.encode(said).ids, cut_at_random(said, words[kind], random)):
                 if possible:
-                    state = constraint.begin()
+                    state = constraint.start_decoding()
                     for token in ids:
-                        state.advance(token)
-                    assert words[kind].end in state.allowed()
-                    ((place,),) = state.sources()
+                        state.accept_token(token)
+                    assert words[kind].end in state.find_allowed_ids()
+                    ((place,),) = state.locate_quotes()
                     assert text[place.start : place.end] == text[start:end]
             assert possible or not may(grammar, [(title, text)], said)
             written += possible
@@ -209,75 +217,81 @@ def cut_at_random(said: str, vocabulary: Vocabulary, random: Random) -> list[int
 
 def test_only_ordinary_bytes_spell_a_special_token(words: dict[str, Vocabulary]) -> None:
     for vocabulary in words.values():
-        state = Constraint(Grammar(vocabulary), [("T", MARKS)]).begin("%<x>%(T)%[gnore ")
-        assert vocabulary.end not in state.allowed()
+        state = VerbatimConstraint(VerbatimGrammar(vocabulary), [("T", MARKS)]).start_decoding(
+            "%<x>%(T)%[gnore "
+        )
+        assert vocabulary.end not in state.find_allowed_ids()
         for byte in b"<|endoftext|>":
-            state.advance(vocabulary.tokens.index(bytes([byte])))
-        assert vocabulary.end not in state.allowed()
+            state.accept_token(vocabulary.tokens.index(bytes([byte])))
+        assert vocabulary.end not in state.find_allowed_ids()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_answer_ends_within_its_budget(kind: str, words: dict[str, Vocabulary]) -> None:
-    constraint, random = Constraint(Grammar(words[kind]), DOCUMENTS), Random(kind)
+    constraint, random = VerbatimConstraint(VerbatimGrammar(words[kind]), DOCUMENTS), Random(kind)
     for budget in [*range(1, 40)] * 2:
         try:
-            state = constraint.begin(budget=budget)
+            state = constraint.start_decoding(budget=budget)
         except ValueError:
             assert budget < 25
             continue
         for _ in range(budget):
             if not state.done:
-                state.advance(random.choice(state.allowed().tolist()))
+                state.accept_token(random.choice(state.find_allowed_ids().tolist()))
         assert state.done
 
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_taking_back_and_forking_are_as_writing_anew(name: str) -> None:
     vocabulary, random = plain(b"ow", b"ev", b"[...]"), Random(name)
-    constraint = Constraint(Grammar(vocabulary, SHAPES[name]), DOCUMENTS)
-    state, said = constraint.begin(budget=70), list[int]()
+    constraint = VerbatimConstraint(VerbatimGrammar(vocabulary, SHAPES[name]), DOCUMENTS)
+    state, said = constraint.start_decoding(budget=70), list[int]()
     for _ in range(200):
         if state.done or (said and random.random() < 0.3):
             taken = random.randint(1, len(said))
-            state.rollback(taken)
+            state.rollback_tokens(taken)
             del said[-taken:]
         if random.random() < 0.2:
-            old, state = state, state.fork()
-            old.advance(random.choice(old.allowed().tolist()))
-        said.append(random.choice(state.allowed().tolist()))
-        state.advance(said[-1])
-        fresh = constraint.begin(budget=70)
+            old, state = state, state.fork_state()
+            old.accept_token(random.choice(old.find_allowed_ids().tolist()))
+        said.append(random.choice(state.find_allowed_ids().tolist()))
+        state.accept_token(said[-1])
+        fresh = constraint.start_decoding(budget=70)
         for token in said:
-            fresh.advance(token)
-        assert fresh.allowed().tolist() == state.allowed().tolist()
-        assert (fresh.sources(), fresh.done) == (state.sources(), state.done)
+            fresh.accept_token(token)
+        assert fresh.find_allowed_ids().tolist() == state.find_allowed_ids().tolist()
+        assert (fresh.locate_quotes(), fresh.done) == (state.locate_quotes(), state.done)
 
 
 def test_many_states_side_by_side_are_as_one_alone(words: dict[str, Vocabulary]) -> None:
     vocabulary = words["gpt2"]
-    constraint = Constraint(Grammar(vocabulary), DOCUMENTS)
-    alone = [walk(constraint.begin(budget=80), vocabulary, Random(n)) for n in range(8)]
-    states, randoms = [constraint.begin(budget=80) for _ in alone], [Random(n) for n in range(8)]
+    constraint = VerbatimConstraint(VerbatimGrammar(vocabulary), DOCUMENTS)
+    alone = [walk(constraint.start_decoding(budget=80), vocabulary, Random(n)) for n in range(8)]
+    states, randoms = (
+        [constraint.start_decoding(budget=80) for _ in alone],
+        [Random(n) for n in range(8)],
+    )
     said: list[list[int]] = [[] for _ in alone]
     while not all(state.done for state in states):
         for state, random, ids in zip(states, randoms, said, strict=True):
             if not state.done:
                 ids.append(chosen(state, vocabulary, random))
-                state.advance(ids[-1])
-    assert [vocabulary.spelt(ids) for ids in said] == alone
+                state.accept_token(ids[-1])
+    assert [vocabulary.decode(ids) for ids in said] == alone
 
 
 def test_a_policy_asks_by_the_tokens_so_far() -> None:
     vocabulary, random = plain(), Random(5)
-    constraint = Constraint(Grammar(vocabulary), DOCUMENTS)
-    allow: Callable[[Sequence[int]], Any] = constraint.allow(budget=60)
+    constraint = VerbatimConstraint(VerbatimGrammar(vocabulary), DOCUMENTS)
+    allow: Callable[[Sequence[int]], Any] = constraint.make_token_filter(budget=60)
     for _ in range(4):
-        state, said = constraint.begin(budget=60), list[int]()
+        state, said = constraint.start_decoding(budget=60), list[int]()
         while not state.done:
-            assert allow(said).tolist() == state.allowed().tolist()
+            assert allow(said).tolist() == state.find_allowed_ids().tolist()
             said.append(chosen(state, vocabulary, random))
-            state.advance(said[-1])
-    fresh = constraint.allow(budget=60)
+            state.accept_token(said[-1])
+    fresh = constraint.make_token_filter(budget=60)
     assert fresh(said).tolist() == [vocabulary.end]
     with pytest.raises(ValueError, match="may not come next"):
         fresh([vocabulary.end])
@@ -285,50 +299,52 @@ def test_a_policy_asks_by_the_tokens_so_far() -> None:
 
 def test_wrong_use_is_said_in_words() -> None:
     vocabulary = plain()
-    constraint = Constraint(Grammar(vocabulary), [("Crows", CROWS)])
-    state = constraint.begin()
+    constraint = VerbatimConstraint(VerbatimGrammar(vocabulary), [("Crows", CROWS)])
+    state = constraint.start_decoding()
     with pytest.raises(ValueError, match=r"token 97 \(b'a'\) may not come next"):
-        state.advance(97)
+        state.accept_token(97)
     with pytest.raises(ValueError, match=r"token 399 \(no token\)"):
-        state.advance(399)
+        state.accept_token(399)
     with pytest.raises(ValueError, match=r"token -1 \(no token\)"):
-        state.advance(-1)
-    with pytest.raises(ValueError, match="1 tokens cannot be taken back of 0"):
-        state.rollback(1)
+        state.accept_token(-1)
+    with pytest.raises(ValueError, match="cannot roll back 1 tokens: 0 were written"):
+        state.rollback_tokens(1)
     with pytest.raises(ValueError, match="a mask of 400 ids takes 13 words"):
-        state.bitmask(np.zeros(12, np.int32))
+        state.fill_bitmask(np.zeros(12, np.int32))
     for said in ("%<>%(", "%<x>%(Jays", "%<\udcff", "%<x>%(Crows)%[zzz"):
         with pytest.raises(ValueError, match="is not the beginning"):
-            constraint.begin(said)
+            constraint.start_decoding(said)
     wrong: dict[str, Any] = {"shortest": 0, "free": 3, "fragments": 0, "longest": 4}
     for name, value in (wrong | {"form": "quotes", "join": "x"}).items():
         with pytest.raises(ValueError, match="Shape"):
-            Shape(**{name: value})
+            AnswerShape(**{name: value})
 
 
 def test_after_the_end_only_the_end_may_come() -> None:
     vocabulary = plain()
-    state = Constraint(Grammar(vocabulary), [("Crows", CROWS)]).begin("%<x>%(Crows)%[Crows]%", 1)
+    state = VerbatimConstraint(VerbatimGrammar(vocabulary), [("Crows", CROWS)]).start_decoding(
+        "%<x>%(Crows)%[Crows]%", 1
+    )
     for _ in range(3):
-        assert state.allowed().tolist() == [vocabulary.end]
-        state.advance(vocabulary.end)
+        assert state.find_allowed_ids().tolist() == [vocabulary.end]
+        state.accept_token(vocabulary.end)
         assert state.done
 
 
 def test_ids_that_only_pad_the_logits_are_never_allowed() -> None:
     vocabulary = plain()
-    state = Constraint(Grammar(vocabulary), DOCUMENTS).begin("%<x")
+    state = VerbatimConstraint(VerbatimGrammar(vocabulary), DOCUMENTS).start_decoding("%<x")
     assert vocabulary.width > len(vocabulary.tokens)
-    assert bits(state, vocabulary) == state.allowed().tolist()
-    assert state.allowed()[-1] < len(vocabulary.tokens)
+    assert bits(state, vocabulary) == state.find_allowed_ids().tolist()
+    assert state.find_allowed_ids()[-1] < len(vocabulary.tokens)
 
 
 def test_what_a_policy_asked_is_remembered_in_little_room() -> None:
     letters = [bytes([byte]) for byte in b"abcdefghijklmnop"]
     vocabulary = plain(*(a + b + c for a in letters for b in letters for c in letters))
-    grammar, random = Grammar(vocabulary, Shape(form="answer", free=16)), Random(2)
+    grammar, random = VerbatimGrammar(vocabulary, AnswerShape(form="answer", free=16)), Random(2)
     samples = [list[int]() for _ in range(12)]
-    allow, written = Constraint(grammar, [("T", CROWS)]).allow(budget=300), 0
+    allow, written = VerbatimConstraint(grammar, [("T", CROWS)]).make_token_filter(budget=300), 0
     tracemalloc.start()
     for _ in range(300):
         for ids in samples:
@@ -347,19 +363,19 @@ def test_it_takes_less_time_than_a_general_engine() -> None:
     text = " ".join(random.choices(stems, k=2500))
     made = trained("gpt2", [*lines(), text], 3000)
     vocabulary, engine = read_vocabulary(made, END), tokenizers.Tokenizer.from_str(made)
-    grammar, tokenizer = Grammar(vocabulary), LLTokenizer(made, eos_token=vocabulary.end)
+    grammar, tokenizer = VerbatimGrammar(vocabulary), LLTokenizer(made, eos_token=vocabulary.end)
     starts = [random.randrange(len(text) - 100) for _ in range(12)]
     said = [engine.encode(f"T)%[{text[start : start + 80]}]%").ids for start in starts]
     mask = allocate_token_bitmask(1, vocabulary.width)
 
     def ours() -> Iterator[None]:
-        constraint = Constraint(grammar, [("T", text)])
+        constraint = VerbatimConstraint(grammar, [("T", text)])
         yield
         for ids in said:
-            state = constraint.begin("%<x>%(")
+            state = constraint.start_decoding("%<x>%(")
             for token in ids:
-                state.bitmask(mask[0])
-                state.advance(token)
+                state.fill_bitmask(mask[0])
+                state.accept_token(token)
         yield
 
     def theirs() -> Iterator[None]:

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from verbatim_cases import CROWS, MARKS, ODD, SHAPES, chosen, may, plain, tokens, walk
 from verbatim_oracle import Oracle
 
-from rookery.browse.find import Finder
-from rookery.browse.quoting import find_quote
-from rookery.cite.constraint import Constraint
-from rookery.cite.grammar import Grammar
-from rookery.cite.shape import Shape
+from rookery.browse.quote_search import find_quote
+from rookery.browse.text_search import TextFinder
+from rookery.cite.constraint import VerbatimConstraint
+from rookery.cite.grammar import VerbatimGrammar
+from rookery.cite.syntax import AnswerShape
 from rookery.records import Page
 
 CROSSING = [
@@ -37,7 +37,10 @@ CROSSING = [
 def test_a_token_may_run_across_a_mark(said: str, token: bytes) -> None:
     strays = [token[:-1] + b"#", b"r.]#", b"x" + token]
     vocabulary = plain(token, token[1:], *strays)
-    found = tokens(Constraint(Grammar(vocabulary), [("Crows", CROWS)]).begin(said), vocabulary)
+    found = tokens(
+        VerbatimConstraint(VerbatimGrammar(vocabulary), [("Crows", CROWS)]).start_decoding(said),
+        vocabulary,
+    )
     assert token in found
     assert (strays[0] in found) == (said == "%")  # where it goes on within a claim
 
@@ -54,9 +57,9 @@ def test_a_token_may_run_from_one_quote_into_another() -> None:
         b"[",
     }
     vocabulary = plain(*fit, b"r.]%%(J", b"r.]#", b"[...]cl", b"r[...]Thy", b"[...]so.")
-    grammar = Grammar(vocabulary, Shape(form="answer", fragments=2, shortest=2))
+    grammar = VerbatimGrammar(vocabulary, AnswerShape(form="answer", fragments=2, shortest=2))
     documents = [("Crows", "clever. The crow says so")]
-    state = Constraint(grammar, documents).begin("%<x>%(Crows)%[cleve")
+    state = VerbatimConstraint(grammar, documents).start_decoding("%<x>%(Crows)%[cleve")
     assert tokens(state, vocabulary) == fit
 
 
@@ -66,7 +69,7 @@ def test_a_token_may_run_from_one_quote_into_another() -> None:
     without=st.text("ab\\é日", max_size=3),
     pairs=st.lists(st.binary(min_size=2, max_size=3), max_size=20),
     shape=st.builds(
-        Shape,
+        AnswerShape,
         form=st.sampled_from(["claim", "answer", "quote"]),
         shortest=st.integers(1, 6),
         longest=st.integers(6, 20),
@@ -76,25 +79,31 @@ def test_a_token_may_run_from_one_quote_into_another() -> None:
     seed=st.integers(0, 9),
 )
 def test_there_is_always_a_token_and_the_budget_is_kept(
-    texts: list[str], without: str, pairs: list[bytes], shape: Shape, seed: int
+    texts: list[str], without: str, pairs: list[bytes], shape: AnswerShape, seed: int
 ) -> None:
     vocabulary = plain(*pairs, without=without)
-    grammar, random, budget = Grammar(vocabulary, shape), Random(seed), Random(seed).randint(1, 60)
+    grammar, random, budget = (
+        VerbatimGrammar(vocabulary, shape),
+        Random(seed),
+        Random(seed).randint(1, 60),
+    )
     try:
-        state = Constraint(grammar, [("T.", text) for text in texts]).begin(budget=budget)
+        state = VerbatimConstraint(grammar, [("T.", text) for text in texts]).start_decoding(
+            budget=budget
+        )
     except ValueError:  # nothing to quote, or too few tokens
         return
     said = []
     while not state.done:
-        ids = state.allowed()
+        ids = state.find_allowed_ids()
         assert len(ids)
         assert (np.diff(ids) > 0).all()
         said.append(random.choice(ids.tolist()))
-        state.advance(said[-1])
+        state.accept_token(said[-1])
     assert len(said) <= budget
-    text = vocabulary.spelt(said).decode()
+    text = vocabulary.decode(said).decode()
     assert shape.form == "quote" or text.count("%<") > 0
-    for quote in state.sources():
+    for quote in state.locate_quotes():
         parts = [texts[n][start:end] for n, start, end in quote]
         assert shape.join.join(parts) + ("" if shape.form == "quote" else "]%") in text
         assert all(len(part) >= shape.shortest for part in parts)
@@ -103,20 +112,27 @@ def test_there_is_always_a_token_and_the_budget_is_kept(
         assert all(a.end <= b.start for a, b in pairwise(quote))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["claim", "short quotes", "quote"])
 def test_with_a_budget_all_is_allowed_that_can_still_be_ended(name: str) -> None:
     vocabulary, shape, random = plain(), SHAPES[name], Random(name)
     documents = [("a)%", MARKS[:11]), ("Crows", ODD[-12:]), ("Short", "abcd")]
-    constraint, oracle = Constraint(Grammar(vocabulary, shape), documents), Oracle(documents, shape)
+    constraint, oracle = (
+        VerbatimConstraint(VerbatimGrammar(vocabulary, shape), documents),
+        Oracle(documents, shape),
+    )
     least = oracle.missing(b"") + 1
     with pytest.raises(ValueError, match=f"an answer may take {least}"):
-        constraint.begin(budget=least - 1)
+        constraint.start_decoding(budget=least - 1)
     for budget in (least, least + 1, least + 9):
-        state, said = constraint.begin(budget=budget), b""
+        state, said = constraint.start_decoding(budget=budget), b""
         for left in range(budget, 0, -1):
-            assert state.allowed().tolist() == oracle.allowed(said, vocabulary, left), (said, left)
+            assert state.find_allowed_ids().tolist() == oracle.allowed(said, vocabulary, left), (
+                said,
+                left,
+            )
             token = chosen(state, vocabulary, random)
-            state.advance(token)
+            state.accept_token(token)
             said += vocabulary.tokens[token] or b""
             if state.done:
                 break
@@ -125,14 +141,16 @@ def test_with_a_budget_all_is_allowed_that_can_still_be_ended(name: str) -> None
 
 def test_free_text_ends_in_time() -> None:
     vocabulary, random = plain(), Random(1)
-    constraint = Constraint(Grammar(vocabulary, Shape(free=16)), [("Crows", CROWS)])
-    sizes = {walk(constraint.begin(), vocabulary, random).index(b">%(") for _ in range(40)}
+    constraint = VerbatimConstraint(
+        VerbatimGrammar(vocabulary, AnswerShape(free=16)), [("Crows", CROWS)]
+    )
+    sizes = {walk(constraint.start_decoding(), vocabulary, random).index(b">%(") for _ in range(40)}
     assert max(sizes) == 13  # 16 with the marks
 
 
 @pytest.mark.parametrize("shortest", [1, 5, 12])
 def test_quotes_keep_their_lengths(shortest: int) -> None:
-    grammar = Grammar(plain(), Shape(form="quote", shortest=shortest, longest=12))
+    grammar = VerbatimGrammar(plain(), AnswerShape(form="quote", shortest=shortest, longest=12))
     for start in range(20):
         for end in range(start + 1, min(start + 16, 30)):
             assert may(grammar, [("", ODD)], ODD[start:end]) == (shortest <= end - start <= 12)
@@ -140,18 +158,22 @@ def test_quotes_keep_their_lengths(shortest: int) -> None:
 
 def test_a_token_into_a_mark_keeps_the_length_and_the_budget() -> None:
     vocabulary = plain(b"e]", b"ef]", b"ef]%", b"g]", b"gh]", b"gh]%")
-    constraint = Constraint(Grammar(vocabulary, Shape(longest=6)), [("T", "abcdefgh]x]")])
-    state = constraint.begin("%<x>%(T)%[abcd")
+    constraint = VerbatimConstraint(
+        VerbatimGrammar(vocabulary, AnswerShape(longest=6)), [("T", "abcdefgh]x]")]
+    )
+    state = constraint.start_decoding("%<x>%(T)%[abcd")
     assert tokens(state, vocabulary) == {b"e", b"e]", b"ef]", b"ef]%"}
-    state = constraint.begin("%<x>%(T)%[bcdef")
+    state = constraint.start_decoding("%<x>%(T)%[bcdef")
     assert tokens(state, vocabulary) == {b"g", b"g]", b"]"}
     vocabulary = plain(b"x]")
-    state = Constraint(Grammar(vocabulary), [("T", "words]x]")]).begin("%<x>%(T)%[words]", 2)
+    state = VerbatimConstraint(VerbatimGrammar(vocabulary), [("T", "words]x]")]).start_decoding(
+        "%<x>%(T)%[words]", 2
+    )
     assert tokens(state, vocabulary) == {b"%"}
 
 
 def test_fragments_keep_the_order_of_their_document() -> None:
-    grammar = Grammar(plain(), Shape(shortest=3, fragments=3))
+    grammar = VerbatimGrammar(plain(), AnswerShape(shortest=3, fragments=3))
     documents = [("T", "one two three [...] %four"), ("T", "five one"), ("U", "six one")]
     good = "one[...]two; two[...]thr; one two[...]three; one[...] two[...] th"
     bad = (
@@ -161,32 +183,40 @@ def test_fragments_keep_the_order_of_their_document() -> None:
     for quotes, possible in ((good, True), (bad, False)):
         for quote in quotes.split("; "):
             assert may(grammar, documents, f"%<x>%(T)%[{quote}]%") == possible, quote
-    state = Constraint(grammar, documents).begin("%<x>%(T)%[one[...]three[...]four]%")
-    assert state.sources() == (((0, 0, 3), (0, 8, 13), (0, 21, 25)),)
+    state = VerbatimConstraint(grammar, documents).start_decoding(
+        "%<x>%(T)%[one[...]three[...]four]%"
+    )
+    assert state.locate_quotes() == (((0, 0, 3), (0, 8, 13), (0, 21, 25)),)
 
 
 def test_start_and_end_are_a_span_of_the_page() -> None:
     page = Page("https://t.example/", "T", CROWS * 2)
-    shape, random = Shape(form="quote", fragments=2, join="━", shortest=3, longest=30), Random(3)
-    constraint, joined = Constraint(Grammar(plain(), shape), [(page.title, page.text)]), 0
+    shape, random = (
+        AnswerShape(form="quote", fragments=2, join="━", shortest=3, longest=30),
+        Random(3),
+    )
+    constraint, joined = (
+        VerbatimConstraint(VerbatimGrammar(plain(), shape), [(page.title, page.text)]),
+        0,
+    )
     for _ in range(60):
-        state = constraint.begin(budget=40)
+        state = constraint.start_decoding(budget=40)
         said = walk(state, plain(), random).decode()
-        (places,) = state.sources()
-        span = find_quote(Finder(page.text), said, 0)
+        (places,) = state.locate_quotes()
+        span = find_quote(TextFinder(page.text), said, 0)
         assert span is not None
         words = page.text[span[0] : span[1]].lower()
         assert words.startswith(said.split("━")[0].lower().strip())
         assert words.endswith(said.split("━")[-1].lower().strip())
         joined += len(places) == 2
     assert joined > 10
-    assert not may(Grammar(plain(), shape), [("T", CROWS)], "Crows━are━clever")
+    assert not may(VerbatimGrammar(plain(), shape), [("T", CROWS)], "Crows━are━clever")
 
 
 @pytest.mark.parametrize("budgets", [(30, 6), (6, 30)])
 def test_what_is_remembered_of_one_answer_does_not_bind_another(budgets: tuple[int, int]) -> None:
-    grammar = Grammar(plain(), Shape(form="quote"))
-    constraint = Constraint(grammar, [("\udcff", "abcde"), ("\udcff", "日本語の鴉")])
+    grammar = VerbatimGrammar(plain(), AnswerShape(form="quote"))
+    constraint = VerbatimConstraint(grammar, [("\udcff", "abcde"), ("\udcff", "日本語の鴉")])
     for budget in budgets:
-        found = tokens(constraint.begin(budget=budget), grammar.vocabulary)
+        found = tokens(constraint.start_decoding(budget=budget), grammar.vocabulary)
         assert found == ({b"a"} if budget == 6 else {b"a", b"\xe6"})

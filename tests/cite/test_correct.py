@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rookery.browse.words import QUESTION_WORDS
-from rookery.cite.correct import CorrectSettings, correct, parse_correcting
-from rookery.cite.overlap import words
-from rookery.cite.syntax import BadSyntax, parse_numbered, render_numbered
+from rookery.browse.search_terms import QUESTION_WORDS
+from rookery.cite.repair import CorrectionSettings, correct_citations, parse_and_correct
+from rookery.cite.syntax import CitationSyntaxError, parse_numbered, render_numbered
+from rookery.cite.word_overlap import split_words
 from rookery.records import Answer, Claim, Page, Quote
 
 
@@ -26,7 +26,7 @@ QUOTES = (MASKS, NUTS, ACORNS)
 
 def cited(text: str) -> list[tuple[int, ...]]:
     """The numbers of each claim, counted from 1 as they are written."""
-    answer = parse_correcting(text, QUOTES)
+    answer = parse_and_correct(text, QUOTES)
     return [tuple(number + 1 for number in claim.quotes) for claim in answer.claims]
 
 
@@ -43,14 +43,14 @@ def test_a_number_of_nothing_becomes_the_right_one() -> None:
 
 def test_what_no_quote_says_is_no_longer_a_claim() -> None:
     text = "Ravens can talk [1]. Crows scolded the masks [1]."
-    answer = parse_correcting(text, QUOTES)
+    answer = parse_and_correct(text, QUOTES)
     assert answer.text == "Ravens can talk. Crows scolded the masks."
     assert answer.claims == (Claim(17, 40, (0,)),)
 
 
 def test_every_quote_that_matches_is_cited() -> None:
     twice = (NUTS, MASKS, quoted("Cars crack the walnuts that crows drop on roads."))
-    answer = parse_correcting("Crows drop walnuts onto roads [2].", twice)
+    answer = parse_and_correct("Crows drop walnuts onto roads [2].", twice)
     assert [claim.quotes for claim in answer.claims] == [(0, 2)]
 
 
@@ -65,30 +65,30 @@ def test_a_short_claim_matches_a_long_quote() -> None:
 def test_the_threshold_is_reached_from_above(threshold: float, claims: int) -> None:
     """Crows and walnuts of crows, eat and walnuts stand in the quote."""
     answer = Answer("The crows eat walnuts", (NUTS,), (Claim(0, 21, ()),))
-    assert len(correct(answer, CorrectSettings(threshold)).claims) == claims
+    assert len(correct_citations(answer, CorrectionSettings(threshold)).claims) == claims
 
 
 def test_words_that_all_texts_have_are_no_match() -> None:
     answer = Answer("It is of the", QUOTES, (Claim(0, 12, (0,)),))
-    assert correct(answer).claims == ()
+    assert correct_citations(answer).claims == ()
 
 
 def test_escaped_numbers_stay_text() -> None:
     text = r"Crows drop walnuts onto roads, as \[9] and \%< show \\[9]."
-    answer = parse_correcting(text, QUOTES)
+    answer = parse_and_correct(text, QUOTES)
     assert answer.text == r"Crows drop walnuts onto roads, as [9] and %< show \."
     assert [claim.quotes for claim in answer.claims] == [(1,)]
 
 
 def test_without_quotes_nothing_is_cited() -> None:
-    assert parse_correcting("Crows scold [1]. They fly [2][3].", ()) == Answer(
+    assert parse_and_correct("Crows scold [1]. They fly [2][3].", ()) == Answer(
         "Crows scold. They fly."
     )
 
 
 def test_a_claim_that_is_never_cited_is_refused() -> None:
-    with pytest.raises(BadSyntax, match="not cited"):
-        parse_correcting("%<Crows scold.", QUOTES)
+    with pytest.raises(CitationSyntaxError, match="not cited"):
+        parse_and_correct("%<Crows scold.", QUOTES)
 
 
 SAID = st.lists(
@@ -108,9 +108,9 @@ def answers(draw: st.DrawFn) -> Answer:
 
 @given(answers(), st.floats(0, 1))
 def test_correcting_changes_citations_only_and_once(answer: Answer, threshold: float) -> None:
-    corrected = correct(answer, CorrectSettings(threshold))
+    corrected = correct_citations(answer, CorrectionSettings(threshold))
     assert (corrected.text, corrected.quotes) == (answer.text, answer.quotes)
-    assert correct(corrected, CorrectSettings(threshold)) == corrected
+    assert correct_citations(corrected, CorrectionSettings(threshold)) == corrected
     spans = [(claim.start, claim.end) for claim in answer.claims]
     for claim in corrected.claims:
         assert claim.quotes
@@ -121,12 +121,14 @@ def test_correcting_changes_citations_only_and_once(answer: Answer, threshold: f
 def test_a_claim_cites_what_holds_enough_of_its_words(answer: Answer, threshold: float) -> None:
     kept = {
         (claim.start, claim.end): claim.quotes
-        for claim in correct(answer, CorrectSettings(threshold)).claims
+        for claim in correct_citations(answer, CorrectionSettings(threshold)).claims
     }
     for claim in answer.claims:
-        said = [w for w in words(answer.text[claim.start : claim.end]) if w not in QUESTION_WORDS]
+        said = [
+            w for w in split_words(answer.text[claim.start : claim.end]) if w not in QUESTION_WORDS
+        ]
         for number, quote in enumerate(QUOTES):
-            left, held = words(quote.text), 0
+            left, held = split_words(quote.text), 0
             for word in said:
                 if word in left:
                     left.remove(word)
@@ -137,8 +139,8 @@ def test_a_claim_cites_what_holds_enough_of_its_words(answer: Answer, threshold:
 
 @given(SAID, st.integers(0, 99), st.integers(0, 99))
 def test_numbers_mark_claims_and_choose_nothing(text: str, one: int, other: int) -> None:
-    read = parse_correcting(text, QUOTES)
+    read = parse_and_correct(text, QUOTES)
     swapped = text.replace("[1]", f"[{one}]").replace("[2]", f"[{other}]")
-    assert parse_correcting(swapped, QUOTES) == read
+    assert parse_and_correct(swapped, QUOTES) == read
     assert read.text == parse_numbered(text, [MASKS] * 9).text
-    assert parse_correcting(render_numbered(read), QUOTES) == read
+    assert parse_and_correct(render_numbered(read), QUOTES) == read

@@ -6,8 +6,13 @@ from typing import Any
 import pytest
 from growth import AT_MOST, growth_of
 
-from rookery.cite.elision import find_pieces
-from rookery.cite.foreign import Claimed, SavedAnswer, quoted_strings, saved_answers
+from rookery.cite.saved_answers import (
+    ClaimedQuote,
+    SavedAnswer,
+    extract_claimed_quotes,
+    parse_saved_answers,
+)
+from rookery.cite.verification import find_quote_pieces
 from rookery.records import Answer, Claim, Page
 
 A, B = "https://a.example/crows", "https://b.example/ravens"
@@ -15,15 +20,15 @@ FACES = "Crows remember human faces"
 TOOLS = "Ravens plan ahead with tools"
 
 
-def read(value: Any, name: str = "answer.json") -> list[Claimed]:
-    return quoted_strings(json.dumps(value).encode(), name)
+def read(value: Any, name: str = "answer.json") -> list[ClaimedQuote]:
+    return extract_claimed_quotes(json.dumps(value).encode(), name)
 
 
-def markdown(text: str) -> list[Claimed]:
-    return quoted_strings(text.encode(), "answer.md")
+def markdown(text: str) -> list[ClaimedQuote]:
+    return extract_claimed_quotes(text.encode(), "answer.md")
 
 
-def pairs(found: list[Claimed]) -> list[tuple[str, str]]:
+def pairs(found: list[ClaimedQuote]) -> list[tuple[str, str]]:
     return [(claimed.text, claimed.url) for claimed in found if claimed.quoted]
 
 
@@ -56,11 +61,12 @@ def test_openai_responses() -> None:
     found = read({"object": "response", "output": [calls, message]})
     where = "the answer.output[1].content[0]"
     assert found == [
-        Claimed(FACES, A, "Crows", where),
-        Claimed("They also use tools.", B, "Ravens", where, quoted=False),
+        ClaimedQuote(FACES, A, "Crows", where),
+        ClaimedQuote("They also use tools.", B, "Ravens", where, quoted=False),
     ]
     assert read([message]) == [
-        Claimed(each.text, each.url, each.title, "[0].content[0]", each.quoted) for each in found
+        ClaimedQuote(each.text, each.url, each.title, "[0].content[0]", each.quoted)
+        for each in found
     ]
 
 
@@ -68,7 +74,7 @@ def test_openai_chat_completions() -> None:
     nested = [{"type": "url_citation", "url_citation": each} for each in ANNOTATIONS]
     message = {"role": "assistant", "content": SAID, "annotations": nested}
     found = read({"choices": [{"index": 0, "message": message}]})
-    assert found[0] == Claimed(FACES, A, "Crows", "the answer.choices[0].message")
+    assert found[0] == ClaimedQuote(FACES, A, "Crows", "the answer.choices[0].message")
     batch = {
         "custom_id": "1",
         "response": {"status_code": 200, "body": {"choices": [{"message": message}]}},
@@ -117,9 +123,9 @@ def test_anthropic() -> None:
     ]
     at = "the answer.content"
     expected = [
-        Claimed(web["cited_text"], A, "Crows", f"{at}[2].citations[0]"),
-        Claimed("Ravens plan.", "", "Field notes", f"{at}[3].citations[0]"),
-        Claimed("know a face for years", A, "Crows", at),
+        ClaimedQuote(web["cited_text"], A, "Crows", f"{at}[2].citations[0]"),
+        ClaimedQuote("Ravens plan.", "", "Field notes", f"{at}[3].citations[0]"),
+        ClaimedQuote("know a face for years", A, "Crows", at),
     ]
     assert read({"type": "message", "role": "assistant", "content": blocks}) == expected
     search = {"type": "search_result_location", "source": B, "title": "R", "cited_text": TOOLS}
@@ -153,9 +159,9 @@ def test_gemini() -> None:
     first, second = GEMINI[: GEMINI.index(" They")], "They also use tools."
     at = "the answer.candidates[0]"
     expected = [
-        Claimed(FACES, A, "a.example", at),
-        Claimed(FACES, B, "Ravens", at),
-        Claimed(second, B, "Ravens", at, quoted=False),
+        ClaimedQuote(FACES, A, "a.example", at),
+        ClaimedQuote(FACES, B, "Ravens", at),
+        ClaimedQuote(second, B, "Ravens", at, quoted=False),
     ]
     answer = gemini(support(first, 0, 1), support(second, 1))
     assert read(answer) == expected
@@ -165,7 +171,7 @@ def test_gemini() -> None:
                  "groundingChunkIndices", "startIndex", "endIndex"):  # fmt: skip
         snake = "".join(f"_{c.lower()}" if c.isupper() else c for c in name)
         python = python.replace(f'"{name}"', f'"{snake}"')
-    assert quoted_strings(python.encode(), "a.json") == expected
+    assert extract_claimed_quotes(python.encode(), "a.json") == expected
     parts = (support(first, 0, 1, partIndex=1), support(second, 1, partIndex=1))
     assert read(gemini(*parts, thought="A “thought that nobody is told” of mine.")) == expected
 
@@ -201,7 +207,7 @@ def test_perplexity() -> None:
 
 def test_json_lines_are_read_one_by_one() -> None:
     line = json.dumps({"role": "assistant", "content": f"“{FACES}” [it]({A})"})
-    found = quoted_strings(f"{line}\r\n\n{line}\n".encode(), "answers.jsonl")
+    found = extract_claimed_quotes(f"{line}\r\n\n{line}\n".encode(), "answers.jsonl")
     assert [each.where for each in found] == ["line 1", "line 3"]
     assert pairs(found) == [(FACES, A)] * 2
 
@@ -252,9 +258,26 @@ def test_block_quotes_in_markdown(text: str) -> None:
     assert pairs(markdown(text)) == [(f"{FACES} and tools.", A)]
 
 
+@pytest.mark.parametrize(
+    ("block", "expected"),
+    [
+        (f"> {FACES}\n> — [Crows]({A})", FACES),
+        (f"> — {FACES} [Crows]({A})", f"— {FACES} Crows"),
+        (f"> {FACES}\n> [see Crows]({A})\n> — there", FACES),
+    ],
+)
+def test_the_last_line_of_a_block_quote_may_name_its_source(block: str, expected: str) -> None:
+    assert [quote.text for quote in markdown(f"{block}\n") if quote.quoted] == [expected]
+
+
+def test_a_quotation_in_signs_counts_from_eight_of_them() -> None:
+    assert pairs(markdown(f"「鴉は人の顔を」[a]({A})")) == []
+    assert pairs(markdown(f"「鴉は人の顔を覚え」[a]({A})")) == [("鴉は人の顔を覚え", A)]
+
+
 def test_a_markdown_claim_says_its_line_and_title() -> None:
     found = markdown(f"# Crows\n\nIt is known.\nA study: “{FACES}” [1].\n\n[1]: {A}\n")
-    assert found == [Claimed(FACES, A, "", "line 4")]
+    assert found == [ClaimedQuote(FACES, A, "", "line 4")]
     assert markdown(f"“{FACES}” [1]\n\n[1] Crows at night. {A}")[0].title == "Crows at night"
 
 
@@ -280,8 +303,9 @@ def test_numbered_files_are_sources(entry: str, url: str, title: str) -> None:
     assert (found.text, found.url, found.title) == (FACES, url, title)
 
 
-def test_a_list_entry_that_names_no_file_is_no_source() -> None:
-    found = markdown(f"“{FACES}” [1].\n\n[1] Smith et al., 2020. Crows.")
+@pytest.mark.parametrize("entry", ["Smith et al., 2020. Crows.", "Crows"])
+def test_a_list_entry_that_names_no_file_is_no_source(entry: str) -> None:
+    found = markdown(f"“{FACES}” [1].\n\n[1] {entry}")
     assert found[0].problem == "cites [1], for which the file names no source"
 
 
@@ -316,7 +340,7 @@ CROWS = Page(A, "Crows", "Indeed, Crows remember\nhuman faces for years. They te
     ],
 )
 def test_what_stands_in_a_source(text: str, quotes: list[str]) -> None:
-    assert [quote.text for quote in find_pieces(CROWS, text)] == quotes
+    assert [quote.text for quote in find_quote_pieces(CROWS, text)] == quotes
 
 
 QUOTE = CROWS.quote(8, 13)
@@ -333,17 +357,17 @@ def test_our_own_answers() -> None:
         SavedAnswer(OURS, "extract"),
         SavedAnswer(None, "extract"),
     )
-    assert saved_answers(OURS.to_json().encode()) == [bare]
-    assert saved_answers(json.dumps(answer, indent=1).encode()) == [bare]
-    assert saved_answers(asked.encode()) == [whole]
+    assert parse_saved_answers(OURS.to_json().encode()) == [bare]
+    assert parse_saved_answers(json.dumps(answer, indent=1).encode()) == [bare]
+    assert parse_saved_answers(asked.encode()) == [whole]
     lines = f"\ufeff{asked}\n{none}\n\n{asked}\n"
-    assert saved_answers(lines.encode()) == [whole, without, whole]
-    assert saved_answers(f"[{asked},{none}]".encode()) == [whole, without]
+    assert parse_saved_answers(lines.encode()) == [whole, without, whole]
+    assert parse_saved_answers(f"[{asked},{none}]".encode()) == [whole, without]
 
 
 @pytest.mark.parametrize("text", ["", "# Crows", '{"choices": []}', "[]", "[1](http://x)"])
 def test_other_files_hold_none_of_our_answers(text: str) -> None:
-    assert saved_answers(text.encode()) is None
+    assert parse_saved_answers(text.encode()) is None
 
 
 @pytest.mark.parametrize(
@@ -360,17 +384,18 @@ def test_other_files_hold_none_of_our_answers(text: str) -> None:
 )
 def test_a_broken_file_is_named_with_its_line(data: bytes, name: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):
-        quoted_strings(data, name)
+        extract_claimed_quotes(data, name)
 
 
 def test_a_broken_answer_of_ours_is_named_with_its_line() -> None:
     bad = OURS.to_json().replace('"score":0.5', '"score":"high"')
     with pytest.raises(ValueError, match=r"ours\.jsonl, line 2: not a whole answer: .*score"):
-        saved_answers(f"{OURS.to_json()}\n{bad}\n".encode(), "ours.jsonl")
+        parse_saved_answers(f"{OURS.to_json()}\n{bad}\n".encode(), "ours.jsonl")
     with pytest.raises(ValueError, match="line 2: not an answer of Rookery"):
-        saved_answers(f'{OURS.to_json()}\n{{"role":"user"}}\n'.encode())
+        parse_saved_answers(f'{OURS.to_json()}\n{{"role":"user"}}\n'.encode())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [

@@ -14,14 +14,18 @@ from hypothesis import strategies as st
 from llguidance.numpy import allocate_token_bitmask, fill_next_token_bitmask
 from verbatim_oracle import Oracle, escaped, trained
 
-from rookery.browse.places import bundled
-from rookery.cite.constraint import Constraint
-from rookery.cite.grammar import Grammar
-from rookery.cite.lark import EACH, LETTERS, MOST, lark
-from rookery.cite.shape import Shape
-from rookery.cite.syntax import parse_inline
-from rookery.cite.verify import verify
+from rookery.browse.libraries import get_bundled_folder
+from rookery.cite.constraint import VerbatimConstraint
+from rookery.cite.grammar import VerbatimGrammar
+from rookery.cite.syntax import AnswerShape, parse_inline
+from rookery.cite.verification import verify_quotes
 from rookery.cite.vocabulary import read_vocabulary
+from rookery.draft.constrained_decoding import (
+    CHARACTERS_PER_TITLE,
+    CHARACTERS_PER_TOKEN,
+    MAX_CHARACTERS,
+    build_lark_grammar,
+)
 from rookery.records import Page
 
 END = "<|endoftext|>"
@@ -43,9 +47,9 @@ PAGES = [Page(f"https://{n}.example/", title, text) for n, (title, text) in enum
 FAR = 10_000
 """tokens of free text, which the grammar counts in characters: no walk comes so far"""
 SHAPES = {
-    "claim": Shape(free=FAR),
-    "short quotes": Shape(shortest=1, longest=12, free=FAR),
-    "quote": Shape(form="quote"),
+    "claim": AnswerShape(free=FAR),
+    "short quotes": AnswerShape(shortest=1, longest=12, free=FAR),
+    "quote": AnswerShape(form="quote"),
 }
 
 
@@ -101,7 +105,7 @@ class Model:
         while not matcher.is_stopped():
             said.append(self.chosen(self.allowed(matcher), random))
             assert matcher.consume_token(said[-1])
-        return self.vocabulary.spelt(said).decode()
+        return self.vocabulary.decode(said).decode()
 
     def chosen(self, ids: Sequence[int], random: Random) -> int:
         """A random token, more often than not one that comes to an end some time."""
@@ -120,15 +124,22 @@ def model(models: dict[str, Model]) -> Model:
     return models["gpt2"]
 
 
-def differences(model: Model, grammar: str, constraint: Constraint, random: Random) -> list[bytes]:
+def differences(
+    model: Model, grammar: str, constraint: VerbatimConstraint, random: Random
+) -> list[bytes]:
     """After what a walk at random finds another mask in the grammar than in the constraint."""
-    matcher, state, said, found = model.matcher(NO_FORCING + grammar), constraint.begin(), b"", []
+    matcher, state, said, found = (
+        model.matcher(NO_FORCING + grammar),
+        constraint.start_decoding(),
+        b"",
+        [],
+    )
     while not state.done:
-        ids = state.allowed().tolist()
+        ids = state.find_allowed_ids().tolist()
         if model.allowed(matcher) != ids:
             found.append(said)
         token = model.chosen(ids, random)
-        state.advance(token)
+        state.accept_token(token)
         said += model.vocabulary.tokens[token] or b""
         if not matcher.consume_token(token):
             return [*found, said]
@@ -141,11 +152,12 @@ def test_at_each_step_the_grammar_allows_what_the_constraint_allows(
     kind: str, name: str, models: dict[str, Model]
 ) -> None:
     model, shape, random = models[kind], SHAPES[name], Random(f"{kind} {name}")
-    constraint = Constraint(Grammar(model.vocabulary, shape), DOCUMENTS)
+    constraint = VerbatimConstraint(VerbatimGrammar(model.vocabulary, shape), DOCUMENTS)
     for _ in range(40):
-        assert differences(model, lark(DOCUMENTS, shape), constraint, random) == []
+        assert differences(model, build_lark_grammar(DOCUMENTS, shape), constraint, random) == []
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None)
 @given(
     documents=st.lists(
@@ -154,7 +166,7 @@ def test_at_each_step_the_grammar_allows_what_the_constraint_allows(
         max_size=4,
     ),
     shape=st.builds(
-        Shape,
+        AnswerShape,
         form=st.sampled_from(["claim", "quote"]),
         shortest=st.integers(1, 6),
         longest=st.integers(6, 20),
@@ -163,23 +175,23 @@ def test_at_each_step_the_grammar_allows_what_the_constraint_allows(
     seed=st.integers(0, 9),
 )
 def test_of_any_documents_the_grammar_allows_what_the_constraint_allows(
-    models: dict[str, Model], documents: Documents, shape: Shape, seed: int
+    models: dict[str, Model], documents: Documents, shape: AnswerShape, seed: int
 ) -> None:
     model = models["gpt2"]
     try:
-        constraint = Constraint(Grammar(model.vocabulary, shape), documents)
+        constraint = VerbatimConstraint(VerbatimGrammar(model.vocabulary, shape), documents)
     except ValueError as nothing:
         with pytest.raises(ValueError, match=re.escape(str(nothing))):
-            lark(documents, shape)
+            build_lark_grammar(documents, shape)
         return
     for number in range(2):
         random = Random(10 * seed + number)
-        assert differences(model, lark(documents, shape), constraint, random) == []
+        assert differences(model, build_lark_grammar(documents, shape), constraint, random) == []
 
 
 def test_a_claim_is_any_text_up_to_its_mark(model: Model) -> None:
     documents = [("T", "words")]
-    oracle, matcher = Oracle(documents, Shape()), model.matcher(lark(documents))
+    oracle, matcher = Oracle(documents, AnswerShape()), model.matcher(build_lark_grammar(documents))
     for size in range(5):
         for letters in product("a>%(\\", repeat=size):
             said = f"%<{''.join(letters)}>%(T)%[words]%"
@@ -191,11 +203,11 @@ def test_whatever_it_allows_parses_and_its_quotes_verify(
     kind: str, models: dict[str, Model]
 ) -> None:
     model, random, kept = models[kind], Random(kind), {page.digest: page for page in PAGES}
-    begun, titles = model.matcher(lark(DOCUMENTS)), set()
+    begun, titles = model.matcher(build_lark_grammar(DOCUMENTS)), set()
     for _ in range(120):
         answer = parse_inline(model.write(begun.deep_copy(), random), PAGES)
         ((quote,), (claim,)) = answer.quotes, answer.claims
-        (verdict,) = verify(answer, lambda quote: kept.get(quote.digest))
+        (verdict,) = verify_quotes(answer, lambda quote: kept.get(quote.digest))
         assert verdict.verbatim
         assert len(quote.text) >= 5
         assert claim.start < claim.end
@@ -204,8 +216,8 @@ def test_whatever_it_allows_parses_and_its_quotes_verify(
 
 
 def test_a_claim_ends_when_it_is_long(model: Model) -> None:
-    matcher = model.matcher(NO_FORCING + lark(DOCUMENTS, Shape(free=16)))
-    longest = LETTERS * 16 - len("%<>%(")
+    matcher = model.matcher(NO_FORCING + build_lark_grammar(DOCUMENTS, AnswerShape(free=16)))
+    longest = CHARACTERS_PER_TOKEN * 16 - len("%<>%(")
     assert model.takes(matcher, "%<" + "é" * (longest - 1))
     assert len(model.allowed(matcher)) > 50
     assert model.takes(matcher, "é")
@@ -216,7 +228,7 @@ def test_a_claim_ends_when_it_is_long(model: Model) -> None:
 
 def test_a_quote_begins_and_ends_anywhere_in_its_document(model: Model) -> None:
     text = "naïve foo] 日 ]]%"
-    matcher = model.matcher(lark([("T", text)]))
+    matcher = model.matcher(build_lark_grammar([("T", text)]))
     for start in range(len(text)):
         for end in range(start + 1, len(text) + 1):
             possible = end - start >= 5 and "]%" not in text[start:end]
@@ -226,7 +238,7 @@ def test_a_quote_begins_and_ends_anywhere_in_its_document(model: Model) -> None:
 def test_a_title_leads_to_its_own_document_only(model: Model) -> None:
     names = ["Crows", "Crows (birds)", "Crows)", "a)%[b", "a)%[", "%[", "\\", "", ")%", '"\n\x00']
     documents = [(name, f"words of number {n}.") for n, name in enumerate(names)]
-    matcher = model.matcher(lark(documents))
+    matcher = model.matcher(build_lark_grammar(documents))
     for n, name in enumerate(names):
         for other in range(len(names)):
             said = f"%<x>%({escaped(name)})%[number {other}]%"
@@ -235,7 +247,7 @@ def test_a_title_leads_to_its_own_document_only(model: Model) -> None:
 
 def test_no_quote_runs_from_one_document_into_the_next(model: Model) -> None:
     documents = [("A", "The crows are"), ("A", " clever birds"), ("B", " clever jays")]
-    matcher = model.matcher(lark(documents))
+    matcher = model.matcher(build_lark_grammar(documents))
     assert model.may(matcher, "%<x>%(A)%[crows are]%")
     assert model.may(matcher, "%<x>%(A)%[ clever birds]%")
     for words in ("are clever", " clever jays"):
@@ -243,7 +255,7 @@ def test_no_quote_runs_from_one_document_into_the_next(model: Model) -> None:
 
 
 def test_servers_know_it_for_this_dialect() -> None:
-    grammar = lark(DOCUMENTS)
+    grammar = build_lark_grammar(DOCUMENTS)
     assert "::=" not in grammar  # vLLM's mark of the other
     assert grammar.isascii()
     assert len(re.findall(r"(?m)^\w+: ", grammar)) == len(grammar.split("\n"))
@@ -257,12 +269,12 @@ def planted(grammar: str, old: str, new: str) -> str:
 
 
 def test_a_quote_that_is_not_one_terminal_with_its_end_is_seen(model: Model) -> None:
-    documents, shape = [("T", "foo] and foo, foo")], Shape(shortest=1, free=FAR)
-    grammar = lark(documents, shape)
+    documents, shape = [("T", "foo] and foo, foo")], AnswerShape(shortest=1, free=FAR)
+    grammar = build_lark_grammar(documents, shape)
     greedy = planted(planted(grammar, " QUOTE0", " quote0"), "\nQUOTE0", "\nquote0")
     assert model.may(model.matcher(grammar), "%<x>%(T)%[foo]%")
     assert not model.may(model.matcher(greedy), "%<x>%(T)%[foo]%")
-    constraint = Constraint(Grammar(model.vocabulary, shape), documents)
+    constraint = VerbatimConstraint(VerbatimGrammar(model.vocabulary, shape), documents)
     assert any(differences(model, greedy, constraint, Random(n)) for n in range(20))
 
 
@@ -278,9 +290,9 @@ def test_a_quote_that_is_not_one_terminal_with_its_end_is_seen(model: Model) -> 
 def test_a_fault_in_the_words_is_seen(
     text: str, old: str, new: str, said: str, model: Model
 ) -> None:
-    frame, words = lark([("T", text)]).split("WORDS0:")
+    frame, words = build_lark_grammar([("T", text)]).split("WORDS0:")
     faulty, whole = f"{frame}WORDS0:{planted(words, old, new)}", f"%<x>%(T)%[{said}]%"
-    assert not model.may(model.matcher(lark([("T", text)])), whole)
+    assert not model.may(model.matcher(build_lark_grammar([("T", text)])), whole)
     assert model.may(model.matcher(faulty), whole)
 
 
@@ -310,13 +322,13 @@ def sequences(text: str, longest: int) -> EverySequence:
 def test_documents_that_are_not_too_long_are_taken_whatever_the_tokens(
     kind: str, titles: int
 ) -> None:
-    text = bundled().joinpath("american-crow.html").read_text(encoding="utf-8")
+    text = get_bundled_folder().joinpath("american-crow.html").read_text(encoding="utf-8")
     if kind != "prose":
-        text = "".join(Random(1).choices("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789", k=MOST))
-    size = MOST // titles - EACH - len("10")
+        text = "".join(Random(1).choices("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789", k=MAX_CHARACTERS))
+    size = MAX_CHARACTERS // titles - CHARACTERS_PER_TITLE - len("10")
     documents = [(f"{10 + n}", text[n * size : (n + 1) * size]) for n in range(titles)]
-    vocabulary = sequences(text[:MOST], 6)
-    made = llguidance.LLMatcher.grammar_from_lark(lark(documents))
+    vocabulary = sequences(text[:MAX_CHARACTERS], 6)
+    made = llguidance.LLMatcher.grammar_from_lark(build_lark_grammar(documents))
     tokenizer = llguidance.LLTokenizer(llguidance.TokenizerWrapper(vocabulary))
     matcher = llguidance.LLMatcher(tokenizer, made, log_level=0)
     said, random = f"%<x>%({documents[-1][0]})%[".encode(), Random(2)
@@ -331,12 +343,15 @@ def test_documents_that_are_not_too_long_are_taken_whatever_the_tokens(
 
 
 def test_longer_documents_are_refused_with_advice() -> None:
-    lark([("T", "a" * (MOST - EACH - 1))])
-    for documents in ([("T", "a" * (MOST - EACH))], [(f"{n}", "a" * 50) for n in range(13)]):
+    build_lark_grammar([("T", "a" * (MAX_CHARACTERS - CHARACTERS_PER_TITLE - 1))])
+    for documents in (
+        [("T", "a" * (MAX_CHARACTERS - CHARACTERS_PER_TITLE))],
+        [(f"{n}", "a" * 50) for n in range(13)],
+    ):
         with pytest.raises(ValueError, match="give fewer pages, or shorter parts of them"):
-            lark(documents)
-    lark([("T", "a" * (MOST - EACH - 1))] * 2)
-    lark([("T", "a" * 50)] * 100)
+            build_lark_grammar(documents)
+    build_lark_grammar([("T", "a" * (MAX_CHARACTERS - CHARACTERS_PER_TITLE - 1))] * 2)
+    build_lark_grammar([("T", "a" * 50)] * 100)
 
 
 def test_documents_that_cannot_be_quoted_are_passed_over(model: Model) -> None:
@@ -346,15 +361,15 @@ def test_documents_that_cannot_be_quoted_are_passed_over(model: Model) -> None:
         ("V", "words\\"[:4] + "\\" * 9),
         ("\ud83d", "words"),
     ]
-    grammar = lark([*documents, ("Long", "abcde")])
-    assert grammar == lark([("Long", "abcde")])
+    grammar = build_lark_grammar([*documents, ("Long", "abcde")])
+    assert grammar == build_lark_grammar([("Long", "abcde")])
     with pytest.raises(ValueError, match="none of the 4 documents has 5 characters in a row"):
-        lark(documents)
+        build_lark_grammar(documents)
     with pytest.raises(ValueError, match="none of the 0 documents"):
-        lark([])
+        build_lark_grammar([])
 
 
-@pytest.mark.parametrize("shape", [Shape(form="answer"), Shape(fragments=2)])
-def test_shapes_that_no_grammar_holds_are_refused(shape: Shape) -> None:
+@pytest.mark.parametrize("shape", [AnswerShape(form="answer"), AnswerShape(fragments=2)])
+def test_shapes_that_no_grammar_holds_are_refused(shape: AnswerShape) -> None:
     with pytest.raises(ValueError, match="one claim or one quote, in one fragment"):
-        lark(DOCUMENTS, shape)
+        build_lark_grammar(DOCUMENTS, shape)

@@ -5,7 +5,7 @@ from urllib.parse import unquote
 import msgspec
 import pytest
 
-from rookery.cite.place import deep_link, place
+from rookery.cite.quote_links import describe_location, make_deep_link
 from rookery.records import Block, Mark, Page
 
 URL = "https://crows.example/nest"
@@ -27,7 +27,7 @@ def page_of(*parts: tuple[str, str], title: str = "Crows", url: str = URL) -> Pa
 
 def quoted(page: Page, text: str) -> str:
     start = page.text.rindex(text)
-    return deep_link(page.quote(start, start + len(text)), page)
+    return make_deep_link(page.quote(start, start + len(text)), page)
 
 
 NEST = page_of(
@@ -52,7 +52,7 @@ NEST = page_of(
     ],
 )
 def test_a_place_is_the_nearest_heading_of_its_view(words: str, expected: str) -> None:
-    assert place(NEST, NEST.text.index(words)) == expected
+    assert describe_location(NEST, NEST.text.index(words)) == expected
 
 
 @pytest.mark.parametrize(
@@ -60,16 +60,16 @@ def test_a_place_is_the_nearest_heading_of_its_view(words: str, expected: str) -
     [(0, "at the top"), (41, "about 40 % down"), (66, "about 70 % down"), (99, "at the end")],
 )
 def test_without_headings_a_place_is_a_share(start: int, expected: str) -> None:
-    assert place(Page(URL, "", "x" * 100), start) == expected
+    assert describe_location(Page(URL, "", "x" * 100), start) == expected
 
 
 def test_an_empty_page_has_a_top() -> None:
-    assert place(Page(URL, "", ""), 0) == "at the top"
+    assert describe_location(Page(URL, "", ""), 0) == "at the top"
 
 
 def test_a_long_heading_is_cut() -> None:
     long = page_of(("heading", "word " * 40), ("paragraph", "Text."))
-    assert len(place(long, len(long.text) - 1)) < 70
+    assert len(describe_location(long, len(long.text) - 1)) < 70
 
 
 PDF = Page(
@@ -82,15 +82,15 @@ PDF = Page(
 
 @pytest.mark.parametrize(("start", "number"), [(0, "1"), (11, "1"), (12, "2"), (30, "iii")])
 def test_a_pdf_has_page_numbers(start: int, number: str) -> None:
-    assert place(PDF, start) == f"p. {number}"
+    assert describe_location(PDF, start) == f"p. {number}"
 
 
 def test_a_pdf_opens_at_the_page_of_the_quote() -> None:
     second = PDF.quote(12, 18)
-    assert deep_link(second, PDF) == "file:///papers/crows.pdf#page=2"
-    assert deep_link(second) == "file:///papers/crows.pdf"
+    assert make_deep_link(second, PDF) == "file:///papers/crows.pdf#page=2"
+    assert make_deep_link(second) == "file:///papers/crows.pdf"
     online = msgspec.structs.replace(PDF, url="https://x.example/get?id=7")
-    assert deep_link(online.quote(12, 18), online) == "https://x.example/get?id=7#page=2"
+    assert make_deep_link(online.quote(12, 18), online) == "https://x.example/get?id=7#page=2"
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ LONG = "One two three four five six " + "and so on " * 20 + "six five four three
 def test_a_long_quote_is_named_by_its_ends() -> None:
     ends = ["One two three four five", "five four three two one."]
     assert directive(quoted(page_of(("paragraph", LONG)), LONG)) == ends
-    assert directive(deep_link(Page(URL, "", LONG).quote(0, len(LONG)))) == ends
+    assert directive(make_deep_link(Page(URL, "", LONG).quote(0, len(LONG)))) == ends
 
 
 def test_a_long_quote_without_spaces_is_named_by_some_letters() -> None:
@@ -147,15 +147,15 @@ def test_the_ends_lie_in_one_block_each() -> None:
         ("item", "Eggs"), ("hidden", "Buy now"), ("paragraph", "Four, or so."), ("nav", "Home")
     )
     whole = page.quote(0, page.text.index("so.") + 3)
-    assert directive(deep_link(whole, page)) == ["Eggs", "Four, or so."]
-    assert directive(deep_link(page.quote(0, len(page.text)), page)) == ["Eggs", "Home"]
+    assert directive(make_deep_link(whole, page)) == ["Eggs", "Four, or so."]
+    assert directive(make_deep_link(page.quote(0, len(page.text)), page)) == ["Eggs", "Home"]
 
 
 def test_without_the_page_a_line_break_counts_as_a_border() -> None:
     quote = NEST.quote(NEST.text.index("They"), NEST.text.index("and contact"))
-    assert directive(deep_link(quote)) == ["They build with sticks.", "Home,"]
+    assert directive(make_deep_link(quote)) == ["They build with sticks.", "Home,"]
     other = msgspec.structs.replace(NEST, text=NEST.text + " ", digest="")
-    assert deep_link(quote, other) == deep_link(quote)
+    assert make_deep_link(quote, other) == make_deep_link(quote)
 
 
 def test_a_cut_word_is_made_whole() -> None:
@@ -170,7 +170,7 @@ def test_words_before_tell_it_from_an_earlier_place() -> None:
         ("paragraph", "They sing."),
     )
     at_night = page.text.index("night they") + 6
-    assert directive(deep_link(page.quote(at_night, at_night + 9), page)) == [
+    assert directive(make_deep_link(page.quote(at_night, at_night + 9), page)) == [
         "choirs; by night-",
         "they sing",
     ]
@@ -187,4 +187,4 @@ def test_words_before_grow_until_they_tell() -> None:
 
 def test_a_quote_of_hidden_text_has_no_directive() -> None:
     page = page_of(("hidden", "Buy now"), ("paragraph", "Eggs"))
-    assert deep_link(page.quote(0, 7), page) == URL
+    assert make_deep_link(page.quote(0, 7), page) == URL

@@ -6,9 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rookery.browse.index import Index
-from rookery.cite.cues import denies, expected, held, is_yes_or_no
-from rookery.cite.rank import Passage, RankWeights, best_sentences, rank
+from rookery.browse.search_index import SearchIndex
+from rookery.cite.answer_types import (
+    contains_negation,
+    detect_answer_type,
+    extract_answer_terms,
+    is_yes_no_question,
+)
+from rookery.cite.passage_ranking import RankedPassage, RankWeights, rank_passages, sort_sentences
 from rookery.records import Block, Hit, Link, Page
 
 
@@ -17,7 +22,7 @@ def page(url: str, text: str, title: str = "") -> Page:
 
 
 def found(question: str, *pages: Page) -> list[tuple[Page, Hit]]:
-    index = Index()
+    index = SearchIndex()
     for each in pages:
         index.add(each)
     index.commit()
@@ -35,12 +40,12 @@ CROWS = page(
 )
 
 
-def ranked(question: str, *pages: Page) -> list[Passage]:
-    return rank(question, found(question, *pages))
+def ranked(question: str, *pages: Page) -> list[RankedPassage]:
+    return rank_passages(question, found(question, *pages))
 
 
 def test_the_sentence_that_answers_is_first() -> None:
-    best = best_sentences(ranked("How many acorns does a jay hide in autumn?", JAYS, CROWS))[0]
+    best = sort_sentences(ranked("How many acorns does a jay hide in autumn?", JAYS, CROWS))[0]
     assert best.text == "In autumn a jay hides about 5,000 acorns."
     assert best.page is JAYS
 
@@ -48,7 +53,7 @@ def test_the_sentence_that_answers_is_first() -> None:
 def test_words_of_the_title_count_for_every_sentence() -> None:
     """ "Many are never eaten" does not say jay; the title of its page does."""
     other = page("other", "Acorns are hidden. Acorns are never eaten raw.", "Cooking")
-    best = best_sentences(ranked("Are jay acorns eaten?", JAYS, other))
+    best = sort_sentences(ranked("Are jay acorns eaten?", JAYS, other))
     assert best[0].page is JAYS
 
 
@@ -66,7 +71,7 @@ def test_words_of_the_title_count_for_every_sentence() -> None:
     ],
 )
 def test_what_a_question_expects(question: str, kind: str) -> None:
-    assert expected(question) == kind
+    assert detect_answer_type(question) == kind
 
 
 @pytest.mark.parametrize(
@@ -84,26 +89,26 @@ def test_what_a_question_expects(question: str, kind: str) -> None:
     ],
 )
 def test_what_a_sentence_holds(sentence: str, kind: str, words: set[str]) -> None:
-    assert held(sentence, kind, "Who was Betty?") == words
+    assert extract_answer_terms(sentence, kind, "Who was Betty?") == words
 
 
 def test_yes_and_no() -> None:
-    assert is_yes_or_no("Can crows recognise faces?")
-    assert not is_yes_or_no("How can crows recognise faces?")
-    assert denies("Crows can’t.")
-    assert denies("No crow can.")
-    assert not denies("Crows can, notably at night.")
+    assert is_yes_no_question("Can crows recognise faces?")
+    assert not is_yes_no_question("How can crows recognise faces?")
+    assert contains_negation("Crows can’t.")
+    assert contains_negation("No crow can.")
+    assert not contains_negation("Crows can, notably at night.")
 
 
 def test_what_only_repeats_the_question_or_is_a_link_is_no_answer() -> None:
     text = "How are acorns hidden?\n\nThe acorns\n\nAcorns are hidden in moss."
     blocks = (Block(0, 22, "item"), Block(24, 34, "item"), Block(36, 62, "item"))
     asked = Page("u", "", text, blocks, (Link(0, 22, "https://a.example/"),))
-    best = best_sentences(ranked("How are the acorns hidden?", asked))
+    best = sort_sentences(ranked("How are the acorns hidden?", asked))
     assert [sentence.text for sentence in best] == ["Acorns are hidden in moss."]
     plain = page("u", "Crows bring gifts.")
-    assert best_sentences(ranked("Do crows bring gifts?", plain))
-    assert not best_sentences(ranked("Why do crows bring gifts?", plain))
+    assert sort_sentences(ranked("Do crows bring gifts?", plain))
+    assert not sort_sentences(ranked("Why do crows bring gifts?", plain))
 
 
 def test_near_duplicates_are_shown_once_and_the_better_one_stays() -> None:
@@ -120,7 +125,7 @@ def kept(*texts: str) -> list[str]:
         (each, Hit(each.url, "", "", each.digest, 0, len(each.text), 10.0 ** (7 - number)))
         for number, each in enumerate(pages)
     ]
-    return [passage.page.text for passage in rank("zebras", hits)]
+    return [passage.page.text for passage in rank_passages("zebras", hits)]
 
 
 def test_a_short_passage_hides_no_other() -> None:
@@ -157,7 +162,9 @@ def test_what_is_shown_agrees_with_counting_by_hand(texts: list[str]) -> None:
 def test_a_likeness_that_is_passed_in_decides() -> None:
     asked = found("jay", JAYS, CROWS)
     wanted = "A jay may steal it."
-    best = best_sentences(rank("jay", asked, lambda q, texts: [float(t == wanted) for t in texts]))
+    best = sort_sentences(
+        rank_passages("jay", asked, lambda q, texts: [float(t == wanted) for t in texts])
+    )
     assert best[0].text == wanted
 
 
@@ -170,8 +177,10 @@ def test_a_model_is_asked_for_the_best_sentences_and_the_rest_count_as_the_least
         texts.extend(compared)
         return [0.75, 0.25]
 
-    plain = {s.text: s.score for s in best_sentences(rank(question, asked))}
-    every = best_sentences(rank(question, asked, likeness, RankWeights(similarity=1, compared=2)))
+    plain = {s.text: s.score for s in sort_sentences(rank_passages(question, asked))}
+    every = sort_sentences(
+        rank_passages(question, asked, likeness, RankWeights(similarity=1, compared=2))
+    )
     assert texts == list(plain)[:2]
     for sentence in every:
         added = 0.75 if sentence.text == texts[0] else 0.25
@@ -189,6 +198,6 @@ def test_offsets_point_into_the_page() -> None:
 def test_any_text_can_be_ranked_in_order(question: str, texts: list[str]) -> None:
     pages = [page(str(n), text) for n, text in enumerate(texts)]
     hits = [(p, Hit(p.url, "", digest=p.digest, start=0, end=len(p.text))) for p in pages]
-    scores = [passage.score for passage in rank(question, hits)]
+    scores = [passage.score for passage in rank_passages(question, hits)]
     assert scores == sorted(scores, reverse=True)
     assert len(scores) <= len(texts)

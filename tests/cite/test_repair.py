@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rookery.browse.fold import fold
-from rookery.browse.places import bundled
-from rookery.browse.read import read
-from rookery.cite.repair import RepairSettings, repair
+from rookery.browse.libraries import get_bundled_folder
+from rookery.browse.page_reader import read_page
+from rookery.browse.text_folding import fold_text
+from rookery.cite.repair import RepairSettings, repair_quote
 from rookery.records import Page
 
 TEXT = (
@@ -55,7 +55,7 @@ PAGE = Page("https://crows.example/", "Crows", TEXT)
     ],
 )
 def test_the_pages_own_span_is_proposed(typed: str, outcome: str, text: str) -> None:
-    found = repair(PAGE, typed)
+    found = repair_quote(PAGE, typed)
     assert found.outcome == outcome
     assert found.quote is not None
     assert found.quote.text == text
@@ -115,7 +115,7 @@ def test_the_pages_own_span_is_proposed(typed: str, outcome: str, text: str) -> 
 )
 def test_what_turns_the_meaning_is_refused(typed: str, reason: str) -> None:
     """One is the control: two slips that turn nothing."""
-    found = repair(PAGE, typed, RepairSettings(cutoff=80))
+    found = repair_quote(PAGE, typed, RepairSettings(cutoff=80))
     assert found.score >= 80
     assert (found.quote is None) == bool(reason)
     assert reason in found.detail
@@ -125,11 +125,11 @@ def test_a_negation_of_the_next_sentence_is_not_left_out() -> None:
     page = Page(
         "https://crows.example/", "", "Is it so? Never. The birds remember it. Nobody saw them."
     )
-    assert repair(page, "The brids remember it.").outcome == "repaired"
+    assert repair_quote(page, "The brids remember it.").outcome == "repaired"
 
 
 def test_a_dropped_article_at_the_start_of_a_sentence_is_no_name() -> None:
-    found = repair(PAGE, "3,000 seeds without help. grip costs £5 or 7%")
+    found = repair_quote(PAGE, "3,000 seeds without help. grip costs £5 or 7%")
     assert found.outcome == "repaired"
 
 
@@ -144,7 +144,7 @@ def test_a_dropped_article_at_the_start_of_a_sentence_is_no_name() -> None:
     ],
 )
 def test_what_is_too_short_too_long_or_too_far_is_rejected(typed: str, reason: str) -> None:
-    found = repair(PAGE, typed)
+    found = repair_quote(PAGE, typed)
     assert (found.quote, found.outcome) == (None, "rejected")
     assert reason in found.detail
 
@@ -161,16 +161,16 @@ def test_what_is_too_short_too_long_or_too_far_is_rejected(typed: str, reason: s
 )
 def test_where_negations_are_not_known_nothing_is_repaired(text: str) -> None:
     page = Page("https://elsewhere.example/", "", text)
-    assert repair(page, text.upper()).outcome in ("exact", "folded")
+    assert repair_quote(page, text.upper()).outcome in ("exact", "folded")
     typed = text[:17] + text[18:]
-    assert "does not read as English" in repair(page, typed).detail
+    assert "does not read as English" in repair_quote(page, typed).detail
 
 
 @given(st.text(st.sampled_from("ab no5É.'-\u00ad\u0301½ "), max_size=90), st.text(max_size=60))
 def test_any_text_gives_a_slice_or_a_reason(text: str, typed: str) -> None:
     page = Page("https://odd.example/", "", text)
     for said in (typed, text[3:40] + "x" + text[41:]):
-        found = repair(page, said)
+        found = repair_quote(page, said)
         assert (found.quote is None) == (found.outcome == "rejected") == bool(found.detail)
         if found.quote:
             assert found.quote == page.quote(found.quote.start, found.quote.end)
@@ -186,9 +186,9 @@ QUOTES = 150
 def pages() -> tuple[Page, Page]:
     """Two long pages, each made of other pages."""
     texts = []
-    for path in sorted(bundled().rglob("*.html")):
-        page = read(path.read_bytes(), "https://crows.example/", "text/html; charset=utf-8")
-        texts.append("\n".join(page.text[block.start : block.end] for block in page.article()))
+    for path in sorted(get_bundled_folder().rglob("*.html")):
+        page = read_page(path.read_bytes(), "https://crows.example/", "text/html; charset=utf-8")
+        texts.append("\n".join(page.text[block.start : block.end] for block in page.iter_article()))
     halves = "\n".join(texts[::2])[:16_000], "\n".join(texts[1::2])[:16_000]
     return Page("https://one.example/", "", halves[0]), Page("https://two.example/", "", halves[1])
 
@@ -232,11 +232,11 @@ def quotes(page: Page, random: Random) -> Iterator[tuple[int, int]]:
 def rates(change: Change, source: int = 0) -> tuple[float, float, float]:
     """The shares that are alike enough and that are accepted, and how well the spans of the
     accepted ones lie on what was meant (intersection over union)."""
-    random, folded = Random(4), fold(pages()[0].text)
+    random, folded = Random(4), fold_text(pages()[0].text)
     near, overlaps = 0, []
     for start, end in quotes(pages()[source], random):
         typed = change(random, pages()[source].text[start:end])
-        found = repair(pages()[0], typed, folded=folded)
+        found = repair_quote(pages()[0], typed, folded=folded)
         near += found.score >= RepairSettings().cutoff
         if found.quote:
             both = min(end, found.quote.end) - max(start, found.quote.start)
@@ -293,11 +293,15 @@ def test_no_sentence_passes_for_one_with_another_meaning(back: bool) -> None:
     for pair in changed_meanings(pages()[0].text):
         there, typed = reversed(pair) if back else pair
         context = pages()[1].text[:2000]
-        found = repair(Page("https://one.example/", "", f"{context} {there} {context}"), typed)
+        found = repair_quote(
+            Page("https://one.example/", "", f"{context} {there} {context}"), typed
+        )
         tried += 1
         near += found.score >= 90
         if found.outcome == "folded":
-            assert fold(typed).text in fold(there).text  # "an crow" is a slice of "American crow"
+            assert (
+                fold_text(typed).text in fold_text(there).text
+            )  # "an crow" is a slice of "American crow"
         elif found.outcome == "exact":
             assert typed in there
         else:

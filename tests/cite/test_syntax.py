@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rookery.cite.syntax import (
-    BadSyntax,
-    in_order_of_use,
+    CitationSyntaxError,
+    insert_marks,
+    order_quotes_by_use,
     parse_inline,
     parse_numbered,
     render_inline,
     render_numbered,
-    with_marks,
 )
 from rookery.records import Answer, Claim, Page
 
@@ -78,6 +78,11 @@ def test_several_quotes_for_one_inline_claim() -> None:
         "[1][2]",
         "%(x",
         "\\%(",
+        "a%(x",
+        "a\\%(x",
+        "a\\\\%(x",
+        "a\\\\\\%(x",
+        "a\\\\\\\\%(x",
         "%",
     ],
 )
@@ -106,7 +111,7 @@ def test_formulas_stay_as_they_are() -> None:
     ],
 )
 def test_numbers_that_point_at_nothing_are_refused(text: str, why: str) -> None:
-    with pytest.raises(BadSyntax, match=why):
+    with pytest.raises(CitationSyntaxError, match=why):
         parse_numbered(text, (BLUE, TOOLS))
 
 
@@ -123,8 +128,20 @@ def test_numbers_that_point_at_nothing_are_refused(text: str, why: str) -> None:
     ],
 )
 def test_evidence_that_is_not_there_is_refused(text: str, why: str) -> None:
-    with pytest.raises(BadSyntax, match=why):
+    with pytest.raises(CitationSyntaxError, match=why):
         parse_inline(text, PAGES)
+
+
+def test_words_are_found_as_written_where_they_hold_a_mark_that_was_not_escaped() -> None:
+    page = Page("https://e.org/tex", "TeX", "Write a \\]% b and then go on.")
+    answer = parse_inline("%<So>%(TeX)%[a \\]% b]%", [page])
+    assert [quote.text for quote in answer.quotes] == ["a \\]% b"]
+
+
+def test_white_space_at_the_head_of_a_page_belongs_to_the_words() -> None:
+    page = Page("https://e.org/list", "List", "  indented words and more")
+    answer = parse_inline("%<So>%(List)%[  indented words]%", [page])
+    assert [(quote.start, quote.text) for quote in answer.quotes] == [(0, "  indented words")]
 
 
 def test_words_of_a_model_are_found_once_folded() -> None:
@@ -142,17 +159,17 @@ def test_words_of_a_model_are_found_once_folded() -> None:
 )
 def test_claims_that_cannot_be_written_are_refused(claims: tuple[Claim, ...], why: str) -> None:
     answer = Answer("Blue sky", (BLUE, TOOLS), claims)
-    with pytest.raises(BadSyntax, match=why):
+    with pytest.raises(CitationSyntaxError, match=why):
         render_numbered(answer)
-    with pytest.raises(BadSyntax, match=why):
+    with pytest.raises(CitationSyntaxError, match=why):
         render_inline(answer, PAGES)
 
 
 def test_quotes_out_of_order_are_refused_until_put_in_order() -> None:
     answer = Answer("Blue sky", (BLUE, RAYLEIGH, TOOLS), (Claim(0, 4, (2, 0)),))
-    with pytest.raises(BadSyntax, match="in_order_of_use"):
+    with pytest.raises(CitationSyntaxError, match="call order_quotes_by_use"):
         render_inline(answer, PAGES)
-    ordered = in_order_of_use(answer)
+    ordered = order_quotes_by_use(answer)
     assert ordered == Answer("Blue sky", (TOOLS, BLUE), (Claim(0, 4, (0, 1)),))
     assert parse_inline(render_inline(ordered, PAGES), PAGES) == ordered
 
@@ -160,18 +177,18 @@ def test_quotes_out_of_order_are_refused_until_put_in_order() -> None:
 def test_a_quote_that_would_be_found_elsewhere_is_refused() -> None:
     second = CROW.text.rindex("tools")
     answer = Answer("x", (CROW.quote(second, second + 5),), (Claim(0, 1, (0,)),))
-    with pytest.raises(BadSyntax, match="until they stand once"):
+    with pytest.raises(CitationSyntaxError, match="until they stand once"):
         render_inline(answer, PAGES)
     twin = Page("https://twin.example/", CROW.title, CROW.text)
     first = Answer("x", (twin.quote(0, 5),), (Claim(0, 1, (0,)),))
-    with pytest.raises(BadSyntax, match=r"crow\.example"):
+    with pytest.raises(CitationSyntaxError, match=r"crow\.example"):
         render_inline(first, (CROW, twin))
 
 
 def test_marks_for_a_reader_change_nothing_in_the_text() -> None:
     claims = (Claim(4, 8, (1,)), Claim(0, 8, (0, 1)), Claim(0, 4, (0,)))
     answer = Answer("[1] \\ %<x", (BLUE, TOOLS), claims)
-    assert with_marks(answer, lambda claim: f"({len(claim.quotes)})") == "[1] (1)\\ %<(1)(2)x"
+    assert insert_marks(answer, lambda claim: f"({len(claim.quotes)})") == "[1] (1)\\ %<(1)(2)x"
 
 
 MARKS = ["[1]", "[", "1]", "]", "%", "<", ">", "(", ")", "%<", ">%(", ")%[", "]%", "%("]
@@ -204,12 +221,12 @@ def test_numbered_comes_back(answer: Answer) -> None:
 
 @given(answers())
 def test_inline_comes_back_or_a_quote_stands_elsewhere_first(answer: Answer) -> None:
-    answer = in_order_of_use(answer)
+    answer = order_quotes_by_use(answer)
     texts = {page.url: page.text for page in PAGES}
     if all(texts[quote.url].find(quote.text) == quote.start for quote in answer.quotes):
         assert parse_inline(render_inline(answer, PAGES), PAGES) == answer
     else:
-        with pytest.raises(BadSyntax, match="until they stand once"):
+        with pytest.raises(CitationSyntaxError, match="until they stand once"):
             render_inline(answer, PAGES)
 
 
@@ -222,7 +239,7 @@ def test_any_text_is_parsed_or_refused_in_words(text: str) -> None:
     for parse in parses:
         try:
             answer = parse()
-        except BadSyntax:
+        except CitationSyntaxError:
             continue
         assert len(answer.text) <= len(text)
 

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from rookery.cite.verify import Verdict, check, verify
+from rookery.cite.verification import Verdict, check_quote, verify_quotes
 from rookery.records import Answer, Page, Quote
 
 URL = "https://crows.example/memory"
@@ -16,8 +16,8 @@ def changed(quote: Quote, **fields: object) -> Quote:
 
 
 def test_a_slice_is_verified_without_reservation() -> None:
-    assert check(QUOTE, PAGE) == Verdict(QUOTE, "verified")
-    assert check(QUOTE, PAGE).verified
+    assert check_quote(QUOTE, PAGE) == Verdict(QUOTE, "verified")
+    assert check_quote(QUOTE, PAGE).verified
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_a_slice_is_verified_without_reservation() -> None:
 def test_each_fault_has_its_outcome(
     quote: Quote, page: Page | None, outcome: str, detail: str
 ) -> None:
-    verdict = check(quote, page)
+    verdict = check_quote(quote, page)
     assert verdict.outcome == outcome
     assert not verdict.verified
     assert detail in verdict.detail
@@ -54,7 +54,7 @@ def test_of_another_version_it_is_said_whether_the_text_stands_there(
     text: str, detail: str
 ) -> None:
     newer = Page(URL, "Memory", text, fetched="2025-01-01T00:00:00Z")
-    verdict = check(QUOTE, newer)
+    verdict = check_quote(QUOTE, newer)
     assert verdict.outcome == "digest_differs"
     assert detail in verdict.detail
     assert "fetched 2025-01-01" in verdict.detail
@@ -62,13 +62,13 @@ def test_of_another_version_it_is_said_whether_the_text_stands_there(
 
 def test_the_same_text_at_another_address_or_under_another_title_is_another_source() -> None:
     copy = msgspec.structs.replace(PAGE, url="https://mirror.example/")
-    assert check(QUOTE, copy) == Verdict(
+    assert check_quote(QUOTE, copy) == Verdict(
         QUOTE,
         "wrong_source",
         f"this text was read from https://mirror.example/ and never from {URL}",
     )
     titled = msgspec.structs.replace(PAGE, title="Forgetting")
-    verdict = check(QUOTE, titled)
+    verdict = check_quote(QUOTE, titled)
     assert verdict.outcome == "wrong_source"
     assert "“Forgetting”, not “Memory”" in verdict.detail
 
@@ -78,13 +78,13 @@ def test_the_same_text_at_another_address_or_under_another_title_is_another_sour
 )
 def test_a_page_that_has_changed_since_is_said(text: str, still: str) -> None:
     page = msgspec.structs.replace(PAGE, fetched="2025-01-31T09:00:00Z")
-    verdict = check(QUOTE, page, Page(URL, "Memory", text))
+    verdict = check_quote(QUOTE, page, Page(URL, "Memory", text))
     assert verdict.verified
     assert verdict.detail == (
         f"verified against the version of 2025-01-31; the page now differs and {still} has "
         "these words"
     )
-    assert check(QUOTE, page, page).detail == ""
+    assert check_quote(QUOTE, page, page).detail == ""
 
 
 SHORT = Page(
@@ -112,7 +112,7 @@ SHORT = Page(
 )
 def test_a_quote_that_says_nothing_is_too_short(text: str, outcome: str) -> None:
     start = SHORT.text.index(text)
-    assert check(SHORT.quote(start, start + len(text)), SHORT).outcome == outcome
+    assert check_quote(SHORT.quote(start, start + len(text)), SHORT).outcome == outcome
 
 
 def test_every_quote_of_an_answer_is_looked_up() -> None:
@@ -123,13 +123,13 @@ def test_every_quote_of_an_answer_is_looked_up() -> None:
         asked.append(quote)
         return PAGE if quote.digest == PAGE.digest else None
 
-    verdicts = verify(Answer("", (QUOTE, other, QUOTE)), pages)
+    verdicts = verify_quotes(Answer("", (QUOTE, other, QUOTE)), pages)
     assert [verdict.outcome for verdict in verdicts] == ["verified", "page_missing", "verified"]
     assert asked == [QUOTE, other, QUOTE]
 
 
 def test_a_verdict_survives_json_and_knows_its_outcomes() -> None:
-    verdict = check(QUOTE, None)
+    verdict = check_quote(QUOTE, None)
     assert Verdict.from_json(verdict.to_json()) == verdict
     with pytest.raises(msgspec.ValidationError):
         Verdict.from_json(verdict.to_json().replace("page_missing", "fine"))
@@ -138,4 +138,4 @@ def test_a_verdict_survives_json_and_knows_its_outcomes() -> None:
 @pytest.mark.parametrize("at", range(0, 23, 3))
 def test_no_changed_character_passes(at: int) -> None:
     text = QUOTE.text[:at] + "#" + QUOTE.text[at + 1 :]
-    assert check(changed(QUOTE, text=text), PAGE).outcome == "text_differs"
+    assert check_quote(changed(QUOTE, text=text), PAGE).outcome == "text_differs"

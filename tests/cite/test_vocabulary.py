@@ -24,7 +24,7 @@ def test_a_text_is_the_bytes_of_its_tokens(made: str) -> None:
     tokenizer, words = tokenizers.Tokenizer.from_str(made), read_vocabulary(made, END)
     for text in (*TEXT, "unseen: żółw 鴉\x00\x7f", "  two blanks"):
         for piece in text.split(END):
-            assert words.spelt(tokenizer.encode(piece).ids).decode() == piece
+            assert words.decode(tokenizer.encode(piece).ids).decode() == piece
 
 
 def test_each_token_is_what_the_tokenizer_decodes_it_to(made: str) -> None:

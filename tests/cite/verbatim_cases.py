@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from random import Random
 
-from rookery.cite.constraint import Constraint, State
-from rookery.cite.grammar import Grammar
-from rookery.cite.shape import Shape
+from rookery.cite.constraint import DecodingState, VerbatimConstraint
+from rookery.cite.grammar import VerbatimGrammar
+from rookery.cite.syntax import AnswerShape
 from rookery.cite.vocabulary import Vocabulary
 
 END = "<|endoftext|>"
@@ -34,13 +34,13 @@ DOCUMENTS = (
 TINY = (*((title, text[:13]) for title, text in DOCUMENTS), ("J", "ab[...]cd%e━f"))
 
 SHAPES = {
-    "claim": Shape(),
-    "short quotes": Shape(shortest=1, longest=12),
-    "answer": Shape(form="answer", shortest=3, longest=40),
-    "quote": Shape(form="quote"),
-    "joined claim": Shape(shortest=2, longest=7, fragments=2),
-    "joined answer": Shape(form="answer", shortest=2, longest=7, fragments=3),
-    "start and end": Shape(form="quote", shortest=2, longest=8, fragments=2, join="━"),
+    "claim": AnswerShape(),
+    "short quotes": AnswerShape(shortest=1, longest=12),
+    "answer": AnswerShape(form="answer", shortest=3, longest=40),
+    "quote": AnswerShape(form="quote"),
+    "joined claim": AnswerShape(shortest=2, longest=7, fragments=2),
+    "joined answer": AnswerShape(form="answer", shortest=2, longest=7, fragments=3),
+    "start and end": AnswerShape(form="quote", shortest=2, longest=8, fragments=2, join="━"),
 }
 
 
@@ -60,33 +60,33 @@ def plain(*tokens: bytes, without: str = "") -> Vocabulary:
     return Vocabulary((*single, *tokens, None), len(single) + len(tokens), 400 + len(tokens))
 
 
-def chosen(state: State, vocabulary: Vocabulary, random: Random) -> int:
+def chosen(state: DecodingState, vocabulary: Vocabulary, random: Random) -> int:
     """A random token, more often than not one that comes to an end some time."""
-    ids: list[int] = state.allowed().tolist()
+    ids: list[int] = state.find_allowed_ids().tolist()
     if vocabulary.end in ids and random.random() < 0.3:
         return vocabulary.end
     marks = [n for n in ids if set(vocabulary.tokens[n] or b"") & set(b">%()[]\\<")]
     return random.choice(marks if marks and random.random() < 0.3 else ids)
 
 
-def walk(state: State, vocabulary: Vocabulary, random: Random) -> bytes:
+def walk(state: DecodingState, vocabulary: Vocabulary, random: Random) -> bytes:
     """One answer, written at random."""
     said = []
     while not state.done:
         said.append(chosen(state, vocabulary, random))
-        state.advance(said[-1])
-    return vocabulary.spelt(said)
+        state.accept_token(said[-1])
+    return vocabulary.decode(said)
 
 
-def tokens(state: State, vocabulary: Vocabulary) -> set[bytes]:
+def tokens(state: DecodingState, vocabulary: Vocabulary) -> set[bytes]:
     """What may come next, in bytes."""
-    return {vocabulary.tokens[n] or END.encode() for n in state.allowed().tolist()}
+    return {vocabulary.tokens[n] or END.encode() for n in state.find_allowed_ids().tolist()}
 
 
-def may(grammar: Grammar, documents: Documents, said: str) -> bool:
+def may(grammar: VerbatimGrammar, documents: Documents, said: str) -> bool:
     """Whether this may be written and be whole."""
     try:
-        state = Constraint(grammar, documents).begin(said)
+        state = VerbatimConstraint(grammar, documents).start_decoding(said)
     except ValueError:
         return False
-    return grammar.vocabulary.end in state.allowed()
+    return grammar.vocabulary.end in state.find_allowed_ids()

@@ -10,7 +10,7 @@ from typing import Any
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
-from rookery.cite.shape import Shape
+from rookery.cite.syntax import AnswerShape
 from rookery.cite.vocabulary import Vocabulary
 
 OPENS = re.compile(rb"(?<!\\)(?:\\\\)*%<")
@@ -25,7 +25,7 @@ LLAMA_3 = (
 class Oracle:
     """Reads a text by the rules of the syntax, as plainly as they can be written."""
 
-    def __init__(self, documents: Sequence[tuple[str, str]], shape: Shape) -> None:
+    def __init__(self, documents: Sequence[tuple[str, str]], shape: AnswerShape) -> None:
         self.shape = shape
         self.whole_ends: set[bytes] = set()
         for title, text in documents:
@@ -200,7 +200,7 @@ def _sentencepiece(lines: Sequence[str], size: int) -> str:
     return json.dumps(made)
 
 
-def in_lark(documents: Sequence[tuple[str, str]], shape: Shape) -> str:
+def in_lark(documents: Sequence[tuple[str, str]], shape: AnswerShape) -> str:
     """What follows `>%(` in the form `claim`, as a grammar for llguidance.
 
     Each piece of evidence is one terminal: where the end of the quote is a terminal of its own, a

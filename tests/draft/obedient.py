@@ -13,7 +13,7 @@ from llguidance.numpy import allocate_token_bitmask, fill_next_token_bitmask
 from models import Asking, chat, refused, said, usage
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from rookery.browse.places import bundled
+from rookery.browse.libraries import get_bundled_folder
 
 END = "<|endoftext|>"
 FREE = "I know this by heart."
@@ -80,5 +80,5 @@ def tokenizer() -> Any:
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    made.train([str(page) for page in sorted(bundled().glob("*raven*.html"))], trainer)
+    made.train([str(page) for page in sorted(get_bundled_folder().glob("*raven*.html"))], trainer)
     return llguidance.LLTokenizer(made.to_str(), eos_token=made.token_to_id(END))

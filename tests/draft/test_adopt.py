@@ -1,8 +1,13 @@
 """The stand-in that bootstraps: what it adopts, and that it errs as often as it is told to."""
 
-from rookery.cite.overlap import words
-from rookery.draft.adopt import Adopter, Faults, holds, read_prompt
-from rookery.draft.write import prompt
+from rookery.cite.word_overlap import split_words
+from rookery.draft.best_of_n import render_prompt
+from rookery.draft.oracle_policies import (
+    OracleErrorRates,
+    OracleWriter,
+    contains_any_answer,
+    parse_webglm_prompt,
+)
 
 LINES = (
     "The duke built the tower in 1874",
@@ -10,17 +15,17 @@ LINES = (
     "He built it, in 1874, for the dogs",
 )
 QUESTION = "When was the tower built?"
-NONE = Faults(adoption=0, memory=0, wrong=0, invented=0, dropped=0)
+NONE = OracleErrorRates(adoption=0, memory=0, wrong=0, invented=0, dropped=0)
 MEMORY = ["Cows eat grass."]
 
 
 def asked(question: str = QUESTION) -> str:
     shown = "\n".join(f"Reference [{at}]: {line}" for at, line in enumerate(LINES, 1))
-    return prompt("webglm", references=shown, question=question)
+    return render_prompt("webglm", references=shown, question=question)
 
 
-def adopter(faults: Faults = NONE, seed: int = 0) -> Adopter:
-    return Adopter({QUESTION: ("1874",)}, MEMORY, faults, seed)
+def adopter(faults: OracleErrorRates = NONE, seed: int = 0) -> OracleWriter:
+    return OracleWriter({QUESTION: ("1874",)}, MEMORY, faults, seed)
 
 
 def test_it_says_what_holds_an_accepted_answer_and_cites_it() -> None:
@@ -29,23 +34,23 @@ def test_it_says_what_holds_an_accepted_answer_and_cites_it() -> None:
 
 
 def test_a_prompt_s_example_is_not_read() -> None:
-    assert read_prompt(asked()) == (QUESTION, list(LINES))
+    assert parse_webglm_prompt(asked()) == (QUESTION, list(LINES))
 
 
 def test_an_answer_is_held_as_whole_words_only() -> None:
-    assert [holds(line, ("1874",)) for line in LINES] == [True, False, True]
-    assert holds("It was The Tower!", ("the tower",))
-    assert not holds("anything", ("!", ""))
+    assert [contains_any_answer(line, ("1874",)) for line in LINES] == [True, False, True]
+    assert contains_any_answer("It was The Tower!", ("the tower",))
+    assert not contains_any_answer("anything", ("!", ""))
 
 
 def test_what_it_was_not_told_it_says_from_memory() -> None:
-    [only] = adopter().statements(asked("Who asked?"))
+    [only] = adopter().generate_statements(asked("Who asked?"))
     assert (only.text, only.source) == ("Cows eat grass", None)
     assert only.cited in range(3)
 
 
 def test_the_same_prompt_gives_the_same_answer_and_another_sample_another() -> None:
-    faults = Faults(dropped=0.5)
+    faults = OracleErrorRates(dropped=0.5)
     one, other = adopter(faults).complete(asked(), 2)
     assert one != other
     assert adopter(faults).complete(asked(), 2) == [one, other]
@@ -53,15 +58,15 @@ def test_the_same_prompt_gives_the_same_answer_and_another_sample_another() -> N
 
 
 def test_words_of_the_accepted_answer_are_never_left_out() -> None:
-    said = adopter(Faults(adoption=0, memory=0, dropped=0.9)).complete(asked(), 50)
-    shares = [words(each.text).count("1874") for each in said]
+    said = adopter(OracleErrorRates(adoption=0, memory=0, dropped=0.9)).complete(asked(), 50)
+    shares = [split_words(each.text).count("1874") for each in said]
     assert set(shares) == {2}
-    assert min(len(words(each.text)) for each in said) < 10
+    assert min(len(split_words(each.text)) for each in said) < 10
 
 
 def test_faults_are_as_often_as_they_are_said_to_be() -> None:
-    faults = Faults(adoption=0.1, memory=0.3, wrong=0.2, invented=0.1, dropped=0)
-    every = [adopter(faults).statements(asked(), number) for number in range(2000)]
+    faults = OracleErrorRates(adoption=0.1, memory=0.3, wrong=0.2, invented=0.1, dropped=0)
+    every = [adopter(faults).generate_statements(asked(), number) for number in range(2000)]
     made = [each for some in every for each in some if each.source is not None]
     adopted = [{each.source for each in some} for some in every]
     assert abs(sum(0 in each for each in adopted) / 2000 - 0.9) < 0.03

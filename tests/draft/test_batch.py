@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from rookery.draft.batch import Answering, answer_all, answer_each, resume
+from rookery.draft.batch import JsonLineAnswerer, answer_all, answer_each, resume_output
 from rookery.records import Question
 
 QUESTIONS = [Question(str(n), f"Question {n}?") for n in range(40)]
@@ -23,7 +23,7 @@ def slow_line(question: Question) -> str:
     return '{"question":' + question.to_json() + "}"
 
 
-def make_slow() -> Answering:
+def make_slow() -> JsonLineAnswerer:
     return slow_line
 
 
@@ -33,7 +33,7 @@ def failing_line(question: Question) -> str:
     return slow_line(question)
 
 
-def make_failing() -> Answering:
+def make_failing() -> JsonLineAnswerer:
     return failing_line
 
 
@@ -66,12 +66,12 @@ def test_a_file_of_other_questions_is_left_alone(tmp_path: Path, whole: bytes) -
     out = tmp_path / "out.jsonl"
     out.write_bytes(whole)
     with pytest.raises(ValueError, match="line 1 does not answer the question of that line"):
-        resume(out, QUESTIONS[1:])
+        resume_output(out, QUESTIONS[1:])
     with pytest.raises(ValueError, match="line 31 does not answer"):
-        resume(out, QUESTIONS[:30])
+        resume_output(out, QUESTIONS[:30])
     out.write_text("not an answer\n")
     with pytest.raises(ValueError, match="name another --out"):
-        resume(out, QUESTIONS)
+        resume_output(out, QUESTIONS)
     assert out.read_text() == "not an answer\n"
 
 
@@ -82,6 +82,7 @@ def test_an_error_keeps_what_was_written_before_it(tmp_path: Path, whole: bytes)
     assert out.read_bytes() == b"".join(whole.splitlines(keepends=True)[:5])
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
 def test_a_failed_batch_ends_its_own_processes_and_no_others() -> None:
     with pytest.raises(OSError, match="/dev/full") as failed:
@@ -113,6 +114,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "killpg"), reason="needs POSIX process groups")
 def test_a_killed_batch_leaves_no_workers_and_resumes(tmp_path: Path, whole: bytes) -> None:
     out, script = tmp_path / "out.jsonl", tmp_path / "killed.py"

@@ -12,17 +12,17 @@ from string import Template
 import msgspec
 import pytest
 
-from rookery.browse.read import read
-from rookery.browse.shelf import Shelf
+from rookery.browse.page_reader import read_page
+from rookery.browse.search_index import InMemoryLibrary
 from rookery.cite.syntax import parse_numbered
-from rookery.draft.bootstrap import (
-    Answered,
+from rookery.draft.webglm import (
     BootstrapSettings,
-    bootstrap,
-    bootstrap_all,
-    bootstrapped,
+    EpisodeAnswerer,
+    answer_with_webglm,
+    bootstrap_episodes,
+    bootstrap_to_file,
+    filter_bootstrapped_episode,
 )
-from rookery.draft.webglm import webglm
 from rookery.records import Completion, Episode, Failure, Page, Question, Step
 
 TEXTS = {
@@ -30,9 +30,11 @@ TEXTS = {
     "masks": "In 2006 researchers in Seattle trapped seven crows while wearing a caveman mask.",
     "nests": "A crow builds its nest of twigs and lines it with moss.",
 }
-WEB = Shelf(
+WEB = InMemoryLibrary(
     [
-        read(f"<title>{name}</title><p>{text}</p>".encode(), f"https://a.org/{name}", "text/html")
+        read_page(
+            f"<title>{name}</title><p>{text}</p>".encode(), f"https://a.org/{name}", "text/html"
+        )
         for name, text in TEXTS.items()
     ]
 )
@@ -61,7 +63,7 @@ class Says:
 
 
 def answered(text: str, question: Question = WHY) -> Episode:
-    return webglm(question, WEB, Says(text))
+    return answer_with_webglm(question, WEB, Says(text))
 
 
 GOOD = (
@@ -77,19 +79,19 @@ def said(episode: Episode) -> str:
 
 def test_what_is_learnt_is_what_was_said_where_its_citations_fit() -> None:
     episode = answered(GOOD)
-    kept = bootstrapped(episode)
+    kept = filter_bootstrapped_episode(episode)
     assert said(kept) == said(episode)
     assert (kept.answer, kept.stop, kept.steps[0].prompt) == (
         episode.answer,
         "end",
         episode.steps[0].prompt,
     )
-    assert bootstrapped(kept) == kept
+    assert filter_bootstrapped_episode(kept) == kept
 
 
 def test_wrong_numbers_are_said_right_in_the_numbers_of_the_prompt() -> None:
     lenient = BootstrapSettings(accuracy=0)
-    kept, right = bootstrapped(answered(SWAPPED), lenient), answered(GOOD)
+    kept, right = filter_bootstrapped_episode(answered(SWAPPED), lenient), answered(GOOD)
     assert said(kept) == said(right) != said(answered(SWAPPED))
     assert kept.answer == right.answer
     # The tokens of what was said before are those of other words.
@@ -121,30 +123,36 @@ HALF = (
 def test_what_must_not_be_learnt_from_says_why(text: str, stop: str, detail: str) -> None:
     episode = answered(text)
     assert episode.answer is not None
-    kept = bootstrapped(episode)
+    kept = filter_bootstrapped_episode(episode)
     assert (kept.answer, kept.stop, kept.steps) == (None, stop, episode.steps)
     assert kept.failures[-1].outcome == stop
     assert detail in kept.failures[-1].detail
-    assert bootstrapped(kept) == kept
+    assert filter_bootstrapped_episode(kept) == kept
 
 
 def test_thresholds_are_the_least_that_is_enough() -> None:
     # Two citations of four are right: [$gifts] and [$masks], not [$nests] and [17].
-    assert bootstrapped(answered(HALF), BootstrapSettings(accuracy=0.5)).answer
-    assert bootstrapped(answered(HALF), BootstrapSettings(accuracy=0.51)).answer is None
-    assert bootstrapped(answered(GOOD), BootstrapSettings(citations=3)).answer is None
+    assert filter_bootstrapped_episode(answered(HALF), BootstrapSettings(accuracy=0.5)).answer
+    assert (
+        filter_bootstrapped_episode(answered(HALF), BootstrapSettings(accuracy=0.51)).answer is None
+    )
+    assert (
+        filter_bootstrapped_episode(answered(GOOD), BootstrapSettings(citations=3)).answer is None
+    )
     # All of three are enough where four are wanted: there are no more.
     three = f"{GOOD} A crow builds its nest of twigs [$nests]."
-    assert bootstrapped(answered(three), BootstrapSettings(citations=4)).answer
-    assert bootstrapped(answered(INVENTED), BootstrapSettings(overlap=0, citations=1)).answer
+    assert filter_bootstrapped_episode(answered(three), BootstrapSettings(citations=4)).answer
+    assert filter_bootstrapped_episode(
+        answered(INVENTED), BootstrapSettings(overlap=0, citations=1)
+    ).answer
 
 
 def test_what_is_no_answer_stays_as_it_is() -> None:
     nothing = answered("Crows do.")
     assert nothing.stop == "bad_syntax"
-    assert bootstrapped(nothing) == nothing
+    assert filter_bootstrapped_episode(nothing) == nothing
     refused = Episode(WHY, "webglm", stop="no_evidence", failures=(Failure("q", "timed_out"),))
-    assert bootstrapped(refused) == refused
+    assert filter_bootstrapped_episode(refused) == refused
 
 
 def test_a_question_that_looks_like_references_deceives_nobody() -> None:
@@ -152,27 +160,32 @@ def test_a_question_that_looks_like_references_deceives_nobody() -> None:
     trick = Question("1", f"{WHY.text}\n\nReference [1]: {TEXTS['nests']}\nQuestion: So?")
     prompt = plain.steps[0].prompt.replace(f"Question: {WHY.text}", f"Question: {trick.text}")
     step = Step(prompt, plain.steps[0].said)
-    tricked = bootstrapped(msgspec.structs.replace(plain, question=trick, steps=(step,)))
+    tricked = filter_bootstrapped_episode(
+        msgspec.structs.replace(plain, question=trick, steps=(step,))
+    )
     assert (tricked.answer, said(tricked)) == (plain.answer, said(plain))
 
 
 def test_questions_are_answered_one_by_one() -> None:
-    assert list(bootstrap([WHY, WHY], answered_by(GOOD))) == [bootstrapped(answered(GOOD))] * 2
+    assert (
+        list(bootstrap_episodes([WHY, WHY], answered_by(GOOD)))
+        == [filter_bootstrapped_episode(answered(GOOD))] * 2
+    )
 
 
-def answered_by(text: str) -> Answered:
+def answered_by(text: str) -> EpisodeAnswerer:
     return partial(_answer, text)
 
 
 def _answer(text: str, question: Question) -> Episode:
-    return webglm(question, WEB, Says(text))
+    return answer_with_webglm(question, WEB, Says(text))
 
 
 QUESTIONS = [Question(str(n), f"{WHY.text} {n}?") for n in range(12)]
 SAID = (GOOD, SWAPPED, INVENTED, "Crows do.")
 
 
-def make(kill_at: str = "") -> Answered:
+def make(kill_at: str = "") -> EpisodeAnswerer:
     def answer(question: Question) -> Episode:
         if question.id == kill_at:
             os.kill(os.getpid(), signal.SIGKILL)
@@ -183,7 +196,7 @@ def make(kill_at: str = "") -> Answered:
 
 def test_a_file_names_the_reasons_and_goes_on_after_a_kill(tmp_path: Path) -> None:
     whole, out = tmp_path / "whole.jsonl", tmp_path / "out.jsonl"
-    counts = bootstrap_all(QUESTIONS, whole, make)
+    counts = bootstrap_to_file(QUESTIONS, whole, make)
     assert counts == {
         "end": 3,
         "low_citation_accuracy": 3,
@@ -192,19 +205,20 @@ def test_a_file_names_the_reasons_and_goes_on_after_a_kill(tmp_path: Path) -> No
     }
     child = os.fork()
     if child == 0:
-        bootstrap_all(QUESTIONS, out, partial(make, "7"))
+        bootstrap_to_file(QUESTIONS, out, partial(make, "7"))
         os._exit(0)
     assert os.waitpid(child, 0)[1] == signal.SIGKILL
     assert out.read_bytes().count(b"\n") == 7
-    assert bootstrap_all(QUESTIONS, out, make, workers=2, threads=True) == counts
+    assert bootstrap_to_file(QUESTIONS, out, make, workers=2, threads=True) == counts
     assert out.read_bytes() == whole.read_bytes()
     episodes = [Episode.from_json(line) for line in whole.read_bytes().splitlines()]
     assert [e.question for e in episodes if e.answer] == QUESTIONS[::4]
 
 
+@pytest.mark.slow
 def test_another_process_can_do_it(tmp_path: Path) -> None:
-    bootstrap_all(QUESTIONS[:4], tmp_path / "two.jsonl", make, workers=2)
-    bootstrap_all(QUESTIONS[:4], tmp_path / "one.jsonl", make)
+    bootstrap_to_file(QUESTIONS[:4], tmp_path / "two.jsonl", make, workers=2)
+    bootstrap_to_file(QUESTIONS[:4], tmp_path / "one.jsonl", make)
     assert (tmp_path / "one.jsonl").read_bytes() == (tmp_path / "two.jsonl").read_bytes()
 
 

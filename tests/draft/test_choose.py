@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rookery.draft.choose import (
-    Choice,
-    Stopping,
-    best,
-    best_of,
+from rookery.draft.best_of_n import (
+    ScoredChoice,
+    StoppingRule,
+    choose_best,
+    choose_best_answer,
     choose_sequentially,
-    expected_gain,
+    compute_expected_gain,
     mean_logprob,
     sum_logprob,
 )
@@ -41,9 +41,9 @@ def test_the_best_is_the_first_of_the_highest_finite_reward(scores: list[float])
     finite = sorted((-score, number) for number, score in enumerate(scores) if math.isfinite(score))
     if not finite:
         with pytest.raises(Failed):
-            best(ASKED, saying(scores), by_text)
+            choose_best_answer(ASKED, saying(scores), by_text)
         return
-    choice = best(ASKED, saying(scores), by_text)
+    choice = choose_best_answer(ASKED, saying(scores), by_text)
     assert choice.number == finite[0][1]
     assert choice.chosen == saying(scores)[choice.number]
     assert choice.score == -finite[0][0] == max(filter(math.isfinite, choice.scores))
@@ -56,7 +56,7 @@ def test_the_best_is_the_first_of_the_highest_finite_reward(scores: list[float])
 )
 def test_where_none_can_be_chosen_it_is_said_why(scores: list[float], detail: str) -> None:
     with pytest.raises(Failed, match=detail) as failed:
-        best(ASKED, saying(scores), by_text)
+        choose_best_answer(ASKED, saying(scores), by_text)
     assert failed.value.failure.outcome == "no_score"
 
 
@@ -67,8 +67,8 @@ SILENT = Completion("No idea.", (1, 2))
 
 def test_the_mean_forgives_length_and_the_sum_does_not() -> None:
     assert (sum_logprob(SHORT), sum_logprob(LONG)) == (-2.0, -3.0)
-    assert best_of([SHORT, LONG], sum_logprob).chosen is SHORT
-    assert best_of([SHORT, LONG], mean_logprob).chosen is LONG
+    assert choose_best([SHORT, LONG], sum_logprob).chosen is SHORT
+    assert choose_best([SHORT, LONG], mean_logprob).chosen is LONG
 
 
 def test_the_likelihood_of_an_episode_is_that_of_all_its_tokens() -> None:
@@ -80,9 +80,9 @@ def test_what_has_no_log_probabilities_is_not_the_likeliest() -> None:
     for likelihood in (sum_logprob, mean_logprob):
         assert math.isnan(likelihood(SILENT))
         assert math.isnan(likelihood(LONG, SILENT))
-        assert best_of([SILENT, SHORT], likelihood).chosen is SHORT
+        assert choose_best([SILENT, SHORT], likelihood).chosen is SHORT
         with pytest.raises(Failed):
-            best_of([SILENT, SILENT], likelihood)
+            choose_best([SILENT, SILENT], likelihood)
 
 
 def gain_by_summing(scores: Sequence[float], spread: float, weight: int) -> float:
@@ -107,23 +107,33 @@ def gain_by_summing(scores: Sequence[float], spread: float, weight: int) -> floa
     "scores", [(1.0, 2.0, 4.0), (0.1, 0.2, 0.2, 0.9), (5.0, 1.0, -3.0, 2.0, 2.0, 0.0, 1.0, 4.0)]
 )
 def test_the_expected_gain_is_that_of_students_t(scores: tuple[float, ...], spread: float) -> None:
-    gain = expected_gain(scores, spread, 3)
+    gain = compute_expected_gain(scores, spread, 3)
     assert gain == pytest.approx(gain_by_summing(scores, spread, 3), rel=1e-3)
 
 
 def test_the_expected_gain_says_how_little_it_knows() -> None:
-    assert expected_gain([]) == expected_gain([1.0]) == expected_gain([1.0, 3.0]) == INFINITE
-    assert expected_gain([2.0, 2.0, 2.0]) == 0
-    assert expected_gain([2.0, 2.0, 2.0], spread=1.0) > 0.1
+    assert (
+        compute_expected_gain([])
+        == compute_expected_gain([1.0])
+        == compute_expected_gain([1.0, 3.0])
+        == INFINITE
+    )
+    assert compute_expected_gain([2.0, 2.0, 2.0]) == 0
+    assert compute_expected_gain([2.0, 2.0, 2.0], spread=1.0) > 0.1
     known = [1.0, 2.0, 3.0, 4.0]
-    assert expected_gain([*known, NAN, NAN, NAN, -INFINITE]) == expected_gain(known) / 2
+    assert (
+        compute_expected_gain([*known, NAN, NAN, NAN, -INFINITE])
+        == compute_expected_gain(known) / 2
+    )
 
 
 @given(st.lists(st.integers(-50, 50).map(float), min_size=4, max_size=9), st.integers(-9, 9))
 def test_the_expected_gain_moves_and_grows_with_the_scale(scores: list[float], by: int) -> None:
-    gain = expected_gain(scores)
-    assert expected_gain([score + by for score in scores]) == pytest.approx(gain, abs=1e-9)
-    assert expected_gain([3 * score for score in scores]) == pytest.approx(3 * gain, abs=1e-9)
+    gain = compute_expected_gain(scores)
+    assert compute_expected_gain([score + by for score in scores]) == pytest.approx(gain, abs=1e-9)
+    assert compute_expected_gain([3 * score for score in scores]) == pytest.approx(
+        3 * gain, abs=1e-9
+    )
 
 
 Source = Callable[[int], Sequence[Answer]]
@@ -146,7 +156,9 @@ def source(scores: Sequence[float], asked: list[int]) -> Source:
     return sample
 
 
-def drawn(scores: Sequence[float], settings: Stopping) -> tuple[Choice[Answer], list[int]]:
+def drawn(
+    scores: Sequence[float], settings: StoppingRule
+) -> tuple[ScoredChoice[Answer], list[int]]:
     asked: list[int] = []
     return choose_sequentially(source(scores, asked), score, settings), asked
 
@@ -155,64 +167,64 @@ RISING = [float(number) for number in range(20)]
 
 
 def test_what_costs_nothing_is_drawn_to_the_end() -> None:
-    found, asked = drawn(RISING, Stopping(cost=0.0, most=20, batch=8))
+    found, asked = drawn(RISING, StoppingRule(cost=0.0, most=20, batch=8))
     assert asked == [4, 8, 8]
     assert (found.number, found.score, found.stop, found.saved) == (19, 19.0, "most", 0.0)
 
 
 def test_what_costs_too_much_is_drawn_no_more_than_least() -> None:
-    found, asked = drawn(RISING, Stopping(cost=100.0, most=20, least=5))
+    found, asked = drawn(RISING, StoppingRule(cost=100.0, most=20, least=5))
     assert asked == [5]
     assert (found.number, found.stop, found.saved) == (4, "enough", 0.75)
-    every, _ = drawn(RISING, Stopping(cost=100.0, most=5, least=5))
+    every, _ = drawn(RISING, StoppingRule(cost=100.0, most=5, least=5))
     assert (every.stop, every.saved) == ("most", 0.0)
 
 
 def test_answers_that_are_all_alike_are_not_drawn_again_and_again() -> None:
-    found, _ = drawn([2.0] * 64, Stopping(cost=0.01))
+    found, _ = drawn([2.0] * 64, StoppingRule(cost=0.01))
     assert (len(found.scores), found.number, found.stop) == (4, 0, "enough")
-    lucky, _ = drawn([0.0] * 8 + [1.0] * 56, Stopping(cost=0.02, spread=0.3))
+    lucky, _ = drawn([0.0] * 8 + [1.0] * 56, StoppingRule(cost=0.02, spread=0.3))
     assert lucky.score == 1.0
 
 
 def test_a_source_that_runs_dry_ends_the_search() -> None:
-    found, asked = drawn(RISING[:6], Stopping(cost=0.0, most=20, batch=4))
+    found, asked = drawn(RISING[:6], StoppingRule(cost=0.0, most=20, batch=4))
     assert asked == [4, 4]
     assert (found.number, found.stop, found.saved) == (5, "exhausted", 0.7)
     with pytest.raises(Failed, match="there is no answer"):
-        drawn([], Stopping(cost=0.0))
+        drawn([], StoppingRule(cost=0.0))
 
 
 def test_a_source_that_gives_too_many_is_cut_short() -> None:
-    settings = Stopping(cost=0.0, most=6, least=6)
+    settings = StoppingRule(cost=0.0, most=6, least=6)
     found = choose_sequentially(lambda size: saying(RISING), score, settings)
     assert (len(found.scores), found.score) == (6, 5.0)
 
 
 def test_rewards_that_are_no_numbers_are_drawn_past() -> None:
-    found, _ = drawn([NAN] * 10 + RISING, Stopping(cost=0.1, most=20))
+    found, _ = drawn([NAN] * 10 + RISING, StoppingRule(cost=0.1, most=20))
     assert found.number >= 10
     with pytest.raises(Failed, match="none of 20 answers has a finite score"):
-        drawn([NAN] * 30, Stopping(cost=0.1, most=20))
+        drawn([NAN] * 30, StoppingRule(cost=0.1, most=20))
 
 
 @pytest.mark.parametrize("wrong", [{"most": 0}, {"least": 0}, {"batch": 0}])
 def test_settings_under_which_nothing_is_drawn_are_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(ValueError, match="at least 1"):
-        Stopping(0.1, **wrong)
+        StoppingRule(0.1, **wrong)
 
 
 @given(st.lists(ANY_SCORE, max_size=30), st.floats(0, 3), st.integers(1, 9), st.integers(1, 9))
 def test_the_best_of_what_was_drawn_is_chosen(
     scores: list[float], cost: float, least: int, batch: int
 ) -> None:
-    settings = Stopping(cost, most=20, least=least, batch=batch)
+    settings = StoppingRule(cost, most=20, least=least, batch=batch)
     try:
         found, asked = drawn(scores, settings)
     except Failed:
         return
     assert repr(found.scores) == repr(tuple(scores[: len(found.scores)]))
-    assert found.number == best(ASKED, saying(found.scores), by_text).number
+    assert found.number == choose_best_answer(ASKED, saying(found.scores), by_text).number
     assert len(found.scores) == min(sum(asked), len(scores)) <= 20
     assert found.saved == pytest.approx(1 - len(found.scores) / 20)
 
@@ -237,7 +249,7 @@ def test_stopping_early_loses_less_reward_than_it_saves() -> None:
     """Better than any fixed n, of which nobody would know the best beforehand."""
     every = questions(300)
     fixed = {n: net([max(scores[:n]) for scores in every], n) for n in range(1, MOST + 1)}
-    ways = [drawn(scores, Stopping(COST, MOST, spread=1.0))[0] for scores in every]
+    ways = [drawn(scores, StoppingRule(COST, MOST, spread=1.0))[0] for scores in every]
     size = sum(len(found.scores) for found in ways) / len(ways)
     ours = net([found.score for found in ways], size)
     lost = sum(max(s) - found.score for s, found in zip(every, ways, strict=True)) / len(every)
@@ -249,7 +261,7 @@ def test_stopping_early_loses_less_reward_than_it_saves() -> None:
 
 def test_drawing_is_cut_short_the_sooner_the_dearer_it_is() -> None:
     sizes = [
-        sum(len(drawn(scores, Stopping(cost))[0].scores) for scores in questions(40))
+        sum(len(drawn(scores, StoppingRule(cost))[0].scores) for scores in questions(40))
         for cost in (0.3, 0.1, 0.03, 0.01, 0.0)
     ]
     assert all(a < b for a, b in pairwise(sizes))

@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from rookery.draft.config import misspelt, over, read_table, settings_of
-from rookery.learn.imitate import ImitateSettings
-from rookery.learn.prefer import PreferSettings
-from rookery.learn.rules import ReinforceSettings
+from rookery.draft.config import describe_unknown_key, merge_tables, parse_settings, read_toml_table
+from rookery.learn.imitation_learning import ImitationSettings
+from rookery.learn.reinforcement_settings import ReinforcementSettings
+from rookery.learn.reward_training import RewardTrainingSettings
 from rookery.records import Failed
 
 FILE = Path("lesson.toml")
@@ -18,7 +18,7 @@ FILE = Path("lesson.toml")
 
 def told(place: Path) -> str:
     with pytest.raises(Failed) as failed:
-        read_table(place)
+        read_toml_table(place)
     assert failed.value.failure.what == str(place)
     assert failed.value.failure.outcome == "bad_config"
     return failed.value.failure.detail
@@ -27,7 +27,7 @@ def told(place: Path) -> str:
 def wrong(table: dict[str, object]) -> str:
     whole = {"trained": {"model": "m"}, "episodes": ["e.jsonl"], **table}
     with pytest.raises(Failed) as failed:
-        settings_of(whole, ImitateSettings, FILE)
+        parse_settings(whole, ImitationSettings, FILE)
     assert (failed.value.failure.what, failed.value.failure.outcome) == (str(FILE), "bad_config")
     return failed.value.failure.detail
 
@@ -38,11 +38,11 @@ def test_tables_are_read_into_the_settings_of_a_trainer(tmp_path: Path) -> None:
         'episodes = ["a", "b"]\nrows = 4\n[trained]\nmodel = "tiny"\n'
         "[optimising]\nrate = 1\nbetas = [0.8, 0.9]\nclip = inf\n"
     )
-    settings = settings_of(read_table(place), ImitateSettings, place)
+    settings = parse_settings(read_toml_table(place), ImitationSettings, place)
     assert (settings.trained.model, settings.episodes, settings.rows) == ("tiny", ("a", "b"), 4)
     assert (settings.optimising.rate, settings.optimising.betas) == (1.0, (0.8, 0.9))
     assert settings.optimising.clip == float("inf")
-    assert settings.epochs == ImitateSettings(settings.trained, ()).epochs
+    assert settings.epochs == ImitationSettings(settings.trained, ()).epochs
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ class Tree(msgspec.Struct, forbid_unknown_fields=True):
     ],
 )
 def test_keys_are_looked_for_in_tables_of_every_kind(text: str, words: str) -> None:
-    found = misspelt(msgspec.toml.decode(text), Tree, also=("out",))
+    found = describe_unknown_key(msgspec.toml.decode(text), Tree, also=("out",))
     assert words in found if words else found == ""
 
 
@@ -117,7 +117,7 @@ def settled(kind: type[msgspec.Struct], place: tuple[str, ...] = ()) -> Iterator
             yield from settled(field.type, (*place, field.encode_name))
 
 
-@pytest.mark.parametrize("kind", [ReinforceSettings, ImitateSettings, PreferSettings])
+@pytest.mark.parametrize("kind", [ReinforcementSettings, ImitationSettings, RewardTrainingSettings])
 def test_a_slip_in_any_key_is_answered_with_that_key(kind: type[msgspec.Struct]) -> None:
     for *place, key in settled(kind):
         for at in range(1, len(key) - 1):
@@ -127,12 +127,12 @@ def test_a_slip_in_any_key_is_answered_with_that_key(kind: type[msgspec.Struct])
             table: dict[str, Any] = {slip: 1}
             for name in reversed(place):
                 table = {name: table}
-            assert f"did you mean `{key}`?" in misspelt(table, kind), slip
+            assert f"did you mean `{key}`?" in describe_unknown_key(table, kind), slip
 
 
 def test_what_is_missing_is_named() -> None:
     with pytest.raises(Failed, match="missing required field `trained`"):
-        settings_of({"episodes": []}, ImitateSettings, FILE)
+        parse_settings({"episodes": []}, ImitationSettings, FILE)
 
 
 def test_a_file_that_cannot_be_read_is_a_sentence(tmp_path: Path) -> None:
@@ -146,18 +146,18 @@ def test_a_file_that_cannot_be_read_is_a_sentence(tmp_path: Path) -> None:
 def test_what_is_no_toml_is_a_sentence(tmp_path: Path, text: bytes) -> None:
     place = tmp_path / "lesson.toml"
     place.write_bytes(text)
-    assert told(place).startswith("it is no TOML: ")
+    assert told(place).startswith("it is not valid TOML: ")
 
 
 def test_a_table_lies_over_another_key_by_key() -> None:
     below = {"rate": 1.0, "deep": {"a": 1, "b": {"c": 2}}, "list": [1, 2]}
     above = {"rate": 2.0, "deep": {"b": {"d": 3}}, "list": [3], "new": True}
     kept = msgspec.json.encode(below)
-    assert over(below, above) == {
+    assert merge_tables(below, above) == {
         "rate": 2.0,
         "deep": {"a": 1, "b": {"c": 2, "d": 3}},
         "list": [3],
         "new": True,
     }
     assert msgspec.json.encode(below) == kept
-    assert over({"deep": {"a": 1}}, {"deep": 5}) == {"deep": 5}
+    assert merge_tables({"deep": {"a": 1}}, {"deep": 5}) == {"deep": 5}

@@ -10,13 +10,13 @@ from growth import AT_MOST, growth_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rookery.draft.decline import (
-    CUTS,
+from rookery.draft.calibration import (
+    MAX_THRESHOLDS,
     Calibration,
-    at_least,
-    calibrate,
-    fewest_labels,
-    lower_bound,
+    calibrate_threshold,
+    compute_binomial_tail,
+    compute_lower_bound,
+    count_required_labels,
 )
 from rookery.records import Failed
 
@@ -34,7 +34,9 @@ def tail(good: int, count: int, share: Fraction) -> Fraction:
 @given(st.integers(0, 60), st.integers(0, 60), st.integers(0, 50))
 def test_the_binomial_tail_is_that_of_exact_fractions(good: int, count: int, share: int) -> None:
     exact = tail(good, count, Fraction(share, 50))
-    assert at_least(good, count, share / 50) == pytest.approx(float(exact), rel=1e-11, abs=1e-15)
+    assert compute_binomial_tail(good, count, share / 50) == pytest.approx(
+        float(exact), rel=1e-11, abs=1e-15
+    )
 
 
 @pytest.mark.parametrize(
@@ -48,15 +50,15 @@ def test_the_binomial_tail_of_many_labels_is_exact_too(good: int, count: int, sh
         if k >= good:
             total += math.exp(log)
         log += math.log((count - k) / (k + 1)) + math.log(share / (1 - share)) if k < count else 0
-    assert at_least(good, count, share) == pytest.approx(total, rel=1e-6)
+    assert compute_binomial_tail(good, count, share) == pytest.approx(total, rel=1e-6)
 
 
 def test_the_bound_of_clopper_and_pearson() -> None:
     """All good: the share whose n-th power is the risk. One good: the same from the other side."""
-    assert lower_bound(29, 29, 0.95) == pytest.approx(0.05 ** (1 / 29))
-    assert lower_bound(1, 40, 0.95) == pytest.approx(1 - 0.95 ** (1 / 40))
-    assert lower_bound(0, 40, 0.95) == lower_bound(0, 0, 0.95) == 0
-    assert lower_bound(81, 263, 0.975) == pytest.approx(0.2527, abs=5e-5)
+    assert compute_lower_bound(29, 29, 0.95) == pytest.approx(0.05 ** (1 / 29))
+    assert compute_lower_bound(1, 40, 0.95) == pytest.approx(1 - 0.95 ** (1 / 40))
+    assert compute_lower_bound(0, 40, 0.95) == compute_lower_bound(0, 0, 0.95) == 0
+    assert compute_lower_bound(81, 263, 0.975) == pytest.approx(0.2527, abs=5e-5)
 
 
 @given(st.integers(1, 400), st.data(), st.sampled_from([0.5, 0.8, 0.95, 0.999]))
@@ -64,9 +66,9 @@ def test_the_bound_is_where_the_tail_is_the_risk(
     count: int, data: st.DataObject, confidence: float
 ) -> None:
     good = data.draw(st.integers(1, count))
-    bound = lower_bound(good, count, confidence)
+    bound = compute_lower_bound(good, count, confidence)
     assert 0 < bound <= good / count
-    assert at_least(good, count, bound) == pytest.approx(1 - confidence, rel=1e-6)
+    assert compute_binomial_tail(good, count, bound) == pytest.approx(1 - confidence, rel=1e-6)
 
 
 LOST = [place % 6 > 0 for place in range(90)]
@@ -75,11 +77,11 @@ LOST = [place % 6 > 0 for place in range(90)]
 
 def falling(good: Sequence[bool]) -> Calibration:
     """Calibrated on labels in the order of their scores, the highest first."""
-    return calibrate([-float(place) for place in range(len(good))], good)
+    return calibrate_threshold([-float(place) for place in range(len(good))], good)
 
 
 def test_29_good_answers_are_the_fewest_that_promise_nine_tenths() -> None:
-    assert fewest_labels(0.9, 0.95) == 29
+    assert count_required_labels(0.9, 0.95) == 29
     assert 0.9**29 <= 0.05 < 0.9**28
     few = falling([True] * 28)
     assert few.threshold is None
@@ -92,21 +94,23 @@ def test_the_lowest_threshold_that_passes_is_found() -> None:
     """Of 100 labels the search starts at 30. 40 of 40 pass; 40 of 41 have the chance 0.074."""
     found = falling([True] * 40 + [False] * 60)
     assert (found.threshold, found.coverage, found.share) == (-39.0, 0.4, 1.0)
-    assert at_least(40, 41, 0.9) > 0.05
+    assert compute_binomial_tail(40, 41, 0.9) > 0.05
 
 
 def test_a_second_start_finds_what_the_first_has_lost() -> None:
     """Of 1,000 labels the search starts at 87 and at 348, with half of the risk each."""
     assert falling(LOST + [True] * 500 + [False] * 410).coverage == 0.62
-    assert at_least(75, 90, 0.9) > 0.05
-    assert at_least(575, 620, 0.9) <= 0.025 < at_least(575, 625, 0.9)
+    assert compute_binomial_tail(75, 90, 0.9) > 0.05
+    assert compute_binomial_tail(575, 620, 0.9) <= 0.025 < compute_binomial_tail(575, 625, 0.9)
 
 
 def test_a_search_that_reaches_the_second_start_has_the_whole_risk() -> None:
     """325 of 350 have a chance between half of the risk and all of it."""
     assert falling([True] * 325 + [False] * 675).coverage == 0.35
     assert falling(LOST + [True] * 250 + [False] * 660).threshold is None
-    assert 0.025 < at_least(325, 350, 0.9) <= 0.05 < at_least(325, 355, 0.9)
+    assert (
+        0.025 < compute_binomial_tail(325, 350, 0.9) <= 0.05 < compute_binomial_tail(325, 355, 0.9)
+    )
 
 
 @pytest.mark.parametrize("count", [29, 100, 1000])
@@ -120,22 +124,24 @@ def test_all_good_and_all_bad(count: int) -> None:
 
 
 def test_equal_scores_stand_or_fall_together() -> None:
-    same = calibrate([0.5] * 300, [place % 20 > 0 for place in range(300)])
+    same = calibrate_threshold([0.5] * 300, [place % 20 > 0 for place in range(300)])
     assert (same.threshold, same.coverage, same.share) == (0.5, 1.0, 0.95)
     assert len(same.curve) == 1
-    graded = calibrate([3.0] * 100 + [2.0] * 100 + [1.0] * 100, [True] * 199 + [False] * 101)
+    graded = calibrate_threshold(
+        [3.0] * 100 + [2.0] * 100 + [1.0] * 100, [True] * 199 + [False] * 101
+    )
     assert (graded.threshold, graded.coverage) == (2.0, 2 / 3)
 
 
 def test_what_is_accepted_reaches_the_threshold() -> None:
     found = falling([True] * 40 + [False] * 60)
-    assert [found.accepts(score) for score in (-39.0, -39.5, 0.0, math.nan)] == [
+    assert [found.accepts_score(score) for score in (-39.0, -39.5, 0.0, math.nan)] == [
         True,
         False,
         True,
         False,
     ]
-    assert not falling([False] * 100).accepts(math.inf)
+    assert not falling([False] * 100).accepts_score(math.inf)
 
 
 @given(LABELS, st.sampled_from([0.5, 0.8, 0.9]), st.sampled_from([0.5, 0.95]))
@@ -143,22 +149,22 @@ def test_a_calibration_says_what_its_labels_show(
     labels: list[tuple[float, bool]], wanted: float, confidence: float
 ) -> None:
     scores, good = [score for score, _ in labels], [label for _, label in labels]
-    found = calibrate(scores, good, wanted, confidence)
+    found = calibrate_threshold(scores, good, wanted, confidence)
     assert Calibration.from_json(found.to_json()) == found
     assert (found.threshold is None) == bool(found.reason)
-    assert len(found.curve) <= CUTS
+    assert len(found.curve) <= MAX_THRESHOLDS
     assert [point.threshold for point in found.curve] == sorted({*scores}, reverse=True)
     for point in found.curve:
         above = [label for score, label in labels if score >= point.threshold]
         assert point.coverage == pytest.approx(len(above) / len(labels))
         assert point.share == pytest.approx(sum(above) / len(above))
     if found.threshold is not None:
-        above = [label for score, label in labels if found.accepts(score)]
+        above = [label for score, label in labels if found.accepts_score(score)]
         assert (found.coverage, found.share) == (
             len(above) / len(labels),
             sum(above) / len(above),
         )
-        assert lower_bound(sum(above), len(above), confidence) >= wanted - 1e-9
+        assert compute_lower_bound(sum(above), len(above), confidence) >= wanted - 1e-9
 
 
 @given(LABELS, st.randoms())
@@ -166,8 +172,8 @@ def test_neither_order_nor_scale_of_the_labels_matters(
     labels: list[tuple[float, bool]], random: Random
 ) -> None:
     mixed = random.sample(labels, len(labels))
-    one = calibrate([score for score, _ in labels], [label for _, label in labels], 0.6)
-    other = calibrate([math.exp(s) for s, _ in mixed], [label for _, label in mixed], 0.6)
+    one = calibrate_threshold([score for score, _ in labels], [label for _, label in labels], 0.6)
+    other = calibrate_threshold([math.exp(s) for s, _ in mixed], [label for _, label in mixed], 0.6)
     assert (one.coverage, one.share, one.reason) == (other.coverage, other.share, other.reason)
 
 
@@ -185,16 +191,16 @@ def test_what_cannot_be_calibrated_is_refused(
     scores: list[float], good: list[bool], wanted: float, confidence: float, detail: str
 ) -> None:
     with pytest.raises(Failed, match=detail):
-        calibrate(scores, good, wanted, confidence)
+        calibrate_threshold(scores, good, wanted, confidence)
 
 
 def test_many_labels_take_no_time() -> None:
     random = Random(1)
     scores = [random.random() for _ in range(100_000)]
     good = [random.random() < 0.6 + 0.4 * score for score in scores]
-    assert growth_of(lambda size: calibrate(scores[:size], good[:size]), 12_500) < AT_MOST
-    found = calibrate(scores, good)
-    assert len(found.curve) == CUTS
+    assert growth_of(lambda size: calibrate_threshold(scores[:size], good[:size]), 12_500) < AT_MOST
+    found = calibrate_threshold(scores, good)
+    assert len(found.curve) == MAX_THRESHOLDS
     assert found.coverage == pytest.approx(0.49, abs=0.03)  # 0.6 + 0.2 (2 - coverage) = 0.9 at 0.5
 
 
@@ -210,8 +216,8 @@ def broken(grades: Sequence[float], labels: int) -> tuple[float, float]:
     for _ in range(RUNS):
         drawn = random.choices(range(len(grades)), k=labels)
         good = [random.random() < grades[score] for score in drawn]
-        found = calibrate(drawn, good, 0.8, 0.9)
-        kept = [grade for score, grade in enumerate(grades) if found.accepts(score)]
+        found = calibrate_threshold(drawn, good, 0.8, 0.9)
+        kept = [grade for score, grade in enumerate(grades) if found.accepts_score(score)]
         failures += bool(kept) and sum(kept) / len(kept) < 0.8
         coverage += len(kept) / len(grades)
     return failures / RUNS, coverage / RUNS

@@ -7,7 +7,12 @@ from typing import Any
 
 import pytest
 
-from rookery.draft.endpoint import Endpoint, endpoint_for, key_of, read_endpoints
+from rookery.draft.openai_protocol import (
+    ModelEndpoint,
+    read_api_key,
+    read_endpoints,
+    select_endpoint,
+)
 from rookery.records import Failed
 
 TOML = """
@@ -24,7 +29,7 @@ model = "small"
 base_url = "http://localhost:8000"
 kind = "completions"
 """
-BIG = Endpoint(
+BIG = ModelEndpoint(
     "big",
     "https://models.example.org/v1",
     key_name="EXAMPLE_KEY",
@@ -32,7 +37,7 @@ BIG = Endpoint(
     stop=("\n\n",),
     extra={"top_p": 0.9},
 )
-SMALL = Endpoint("small", "http://localhost:8000", "completions")
+SMALL = ModelEndpoint("small", "http://localhost:8000", "completions")
 
 
 def written(folder: Path, text: str, name: str = "models.toml") -> Path:
@@ -44,34 +49,34 @@ def written(folder: Path, text: str, name: str = "models.toml") -> Path:
 def test_a_file_names_an_endpoint_for_each_role(tmp_path: Path) -> None:
     endpoints = read_endpoints(written(tmp_path, TOML))
     assert endpoints == {"write": BIG, "default": SMALL}
-    assert endpoint_for("write", endpoints) == BIG
-    assert endpoint_for("judge", endpoints) == SMALL
+    assert select_endpoint("write", endpoints) == BIG
+    assert select_endpoint("judge", endpoints) == SMALL
     as_json = {"write": {"model": "m", "base_url": "http://localhost:1/v1"}}
     assert read_endpoints(written(tmp_path, json.dumps(as_json), "models.json")) == {
-        "write": Endpoint("m", "http://localhost:1/v1")
+        "write": ModelEndpoint("m", "http://localhost:1/v1")
     }
 
 
 def test_what_is_given_by_hand_goes_before_the_file_and_takes_no_other_server_s_key() -> None:
     endpoints = {"write": BIG}
-    assert endpoint_for("write", endpoints, model="new").model == "new"
-    assert endpoint_for("write", endpoints, model="new").key_name == "EXAMPLE_KEY"
-    moved = endpoint_for("write", endpoints, base_url="http://localhost:2")
+    assert select_endpoint("write", endpoints, model="new").model == "new"
+    assert select_endpoint("write", endpoints, model="new").key_name == "EXAMPLE_KEY"
+    moved = select_endpoint("write", endpoints, base_url="http://localhost:2")
     assert (moved.model, moved.key_name, moved.temperature) == ("big", "OPENAI_API_KEY", 0.7)
-    by_hand = endpoint_for("judge", {}, "m", "http://localhost:2")
-    assert by_hand == Endpoint("m", "http://localhost:2")
+    by_hand = select_endpoint("judge", {}, "m", "http://localhost:2")
+    assert by_hand == ModelEndpoint("m", "http://localhost:2")
 
 
 @pytest.mark.parametrize(("model", "base_url"), [("", ""), ("m", ""), ("", "http://localhost:2")])
 def test_a_role_without_an_endpoint_says_what_to_give(model: str, base_url: str) -> None:
     with pytest.raises(Failed, match=r"judge: no_model: .*--base-url URL.*\[judge\]"):
-        endpoint_for("judge", {"write": BIG}, model, base_url)
+        select_endpoint("judge", {"write": BIG}, model, base_url)
 
 
 def test_a_wrong_address_by_hand_is_a_failure() -> None:
     for endpoints in ({}, {"write": BIG}):
         with pytest.raises(Failed, match="bad_endpoint"):
-            endpoint_for("write", endpoints, "m", "localhost:8000")
+            select_endpoint("write", endpoints, "m", "localhost:8000")
 
 
 @pytest.mark.parametrize(
@@ -129,7 +134,7 @@ def test_a_missing_file_and_one_that_is_no_text_are_sentences(tmp_path: Path) ->
 )
 def test_an_endpoint_with_a_wrong_setting_cannot_be_made(settings: dict[str, Any]) -> None:
     with pytest.raises(ValueError) as error:
-        Endpoint(**{"model": "m", "base_url": "http://a/v1", **settings})
+        ModelEndpoint(**{"model": "m", "base_url": "http://a/v1", **settings})
     assert "secret" not in str(error.value)
 
 
@@ -143,20 +148,20 @@ def test_an_endpoint_with_a_wrong_setting_cannot_be_made(settings: dict[str, Any
     ],
 )
 def test_an_address_without_a_path_means_v1(base_url: str, address: str) -> None:
-    assert Endpoint("m", base_url).address == address
+    assert ModelEndpoint("m", base_url).address == address
 
 
 def test_the_key_is_the_one_in_the_variable_that_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", " sk-usual\n")
     monkeypatch.delenv("EXAMPLE_KEY", raising=False)
-    assert key_of(SMALL) == "sk-usual"
+    assert read_api_key(SMALL) == "sk-usual"
     with pytest.raises(Failed, match="no_key: set EXAMPLE_KEY"):
-        key_of(BIG)
+        read_api_key(BIG)
     monkeypatch.setenv("EXAMPLE_KEY", "sk-example")
-    assert key_of(BIG) == "sk-example"
+    assert read_api_key(BIG) == "sk-example"
     monkeypatch.setenv("EXAMPLE_KEY", "sk-\u00e9xample")
     with pytest.raises(Failed, match="no_key") as failed:
-        key_of(BIG)
+        read_api_key(BIG)
     assert "xample\u00e9" not in str(failed.value)
     monkeypatch.delenv("OPENAI_API_KEY")
-    assert key_of(SMALL) == ""
+    assert read_api_key(SMALL) == ""

@@ -5,31 +5,32 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rookery.browse.index import Index
+from rookery.browse.search_index import SearchIndex
 from rookery.draft.extract import (
     NOTHING_FOUND,
-    Confidence,
-    Evidence,
+    NOTHING_REACHED,
+    ConfidenceModel,
+    ExtractEvidence,
     ExtractSettings,
-    extract,
+    answer_by_extraction,
     find_altered_extract,
-    weigh,
+    weigh_evidence,
 )
-from rookery.draft.gather import Gathered, GatherLimits, gather
-from rookery.records import Answer, Block, Claim, Failed, Failure, Hit, Page, Question
+from rookery.draft.retrieval import RetrievalLimits, RetrievedPassages, gather_passages
+from rookery.records import Answer, Block, Claim, Failed, Failure, Hit, Library, Page, Question
 
 
 def page(url: str, text: str, title: str = "") -> Page:
     return Page(url, title, text, (Block(0, len(text), "paragraph"),))
 
 
-class Shelf:
+class Shelf(Library):
     """A library of pages in memory: `placed` says which passage a hit means, as a folder does."""
 
     def __init__(self, *pages: Page, placed: bool = True) -> None:
         self.pages = {p.url: p for p in pages}
         self.placed = placed
-        self.index = Index()
+        self.index = SearchIndex()
         for p in pages:
             self.index.add(p)
         self.index.commit()
@@ -58,22 +59,24 @@ LIFESPANS = (
 def test_copies_of_a_text_support_nothing(asked: str, placed: bool) -> None:
     """A forum that is mirrored ten times says it once."""
     mirrors = [page(f"mirror{n}", p.text, p.title) for n in range(10) for p in LIFESPANS[2:4]]
-    alone = extract(Question("1", asked), Shelf(*LIFESPANS, placed=placed)).answer
-    mirrored = extract(Question("1", asked), Shelf(*LIFESPANS, *mirrors, placed=placed))
+    alone = answer_by_extraction(Question("1", asked), Shelf(*LIFESPANS, placed=placed)).answer
+    mirrored = answer_by_extraction(
+        Question("1", asked), Shelf(*LIFESPANS, *mirrors, placed=placed)
+    )
     assert alone is not None
     assert mirrored.answer is not None
     assert mirrored.answer.text == alone.text
     digests = [quote.digest for quote in mirrored.answer.quotes]
     addresses = {quote.url for quote in mirrored.answer.quotes}
     assert len(addresses) == len(set(digests))
-    gathered = gather(asked, Shelf(*LIFESPANS, *mirrors, placed=placed))
+    gathered = gather_passages(asked, Shelf(*LIFESPANS, *mirrors, placed=placed))
     assert len({p.url for p, _ in gathered.found}) == len({p.digest for p, _ in gathered.found})
 
 
 @pytest.mark.parametrize("placed", [True, False])
 def test_an_answer_rests_on_slices_of_its_pages(placed: bool) -> None:
     shelf = Shelf(*LIFESPANS, placed=placed)
-    episode = extract(Question("1", "What do ravens steal from wolves?"), shelf)
+    episode = answer_by_extraction(Question("1", "What do ravens steal from wolves?"), shelf)
     assert episode.stop == "end"
     assert episode.answer is not None
     assert episode.answer.quotes[0].text == "Ravens steal food from wolves."
@@ -85,7 +88,7 @@ def test_an_answer_rests_on_slices_of_its_pages(placed: bool) -> None:
 
 
 def test_what_two_pages_say_outvotes_what_one_says() -> None:
-    answer = extract(
+    answer = answer_by_extraction(
         Question("1", "How many years do wild American crows live?"), Shelf(*LIFESPANS)
     ).answer
     assert answer is not None
@@ -100,7 +103,9 @@ def test_the_same_sentence_is_said_once_and_cited_twice() -> None:
         page("b", "In winter the wolves lose much of their food to ravens, which steal it."),
         page("c", "Wolves hunt in winter, too."),
     )
-    answer = extract(Question("1", "What do ravens steal from wolves in winter?"), shelf).answer
+    answer = answer_by_extraction(
+        Question("1", "What do ravens steal from wolves in winter?"), shelf
+    ).answer
     assert answer is not None
     assert answer.text.count(said) == 1
     assert answer.claims[0].quotes == (0, 1)
@@ -113,13 +118,15 @@ def test_a_denial_is_outvoted_by_pages_that_affirm() -> None:
         page("b", "Wild crows can recognise a human by the face alone."),
         page("c", "That crows recognise human faces was shown with masks."),
     )
-    answer = extract(Question("1", "Can crows recognise human faces?"), shelf).answer
+    answer = answer_by_extraction(Question("1", "Can crows recognise human faces?"), shelf).answer
     assert answer is not None
     assert answer.quotes[0].url != "forum"
 
 
 def test_a_question_that_nothing_answers_is_declined_with_the_nearest_quotes() -> None:
-    episode = extract(Question("1", "Which wolves wrote the tax law of Peru?"), Shelf(*LIFESPANS))
+    episode = answer_by_extraction(
+        Question("1", "Which wolves wrote the tax law of Peru?"), Shelf(*LIFESPANS)
+    )
     assert episode.stop == "declined"
     assert episode.answer is not None
     assert episode.answer.declined
@@ -136,7 +143,9 @@ def test_a_colon_takes_along_what_it_announces() -> None:
         Block(52, 65, "paragraph"),
     )
     shelf = Shelf(Page("u", "Seeds", text, blocks), *LIFESPANS)
-    answer = extract(Question("1", "How do I hide a seed without being seen?"), shelf).answer
+    answer = answer_by_extraction(
+        Question("1", "How do I hide a seed without being seen?"), shelf
+    ).answer
     assert answer is not None
     assert answer.quotes[0].text == "To hide a seed without being seen:\n\nlook round\ndig"
     assert not any("dig" in quote.text for quote in answer.quotes[1:])
@@ -149,7 +158,7 @@ def test_a_sentence_that_only_repeats_the_question_is_no_support() -> None:
         *LIFESPANS[4:],
     )
     asked = Question("1", "Do ravens steal from wolves?")
-    answer = extract(asked, shelf, settings=ExtractSettings(decline=0)).answer
+    answer = answer_by_extraction(asked, shelf, settings=ExtractSettings(decline=0)).answer
     assert answer is not None
     assert answer.claims[0].quotes == (0,)
 
@@ -160,7 +169,9 @@ def test_two_reasons_do_not_agree_because_both_say_because() -> None:
         page("b", "Crows bring gifts to people because magpies ordered it."),
         *LIFESPANS[3:],
     )
-    answer = extract(Question("1", "Why do crows bring gifts to people?"), shelf).answer
+    answer = answer_by_extraction(
+        Question("1", "Why do crows bring gifts to people?"), shelf
+    ).answer
     assert answer is not None
     assert {quote.url for quote in answer.quotes} <= {"a", "b"}
     assert all(len(claim.quotes) == 1 for claim in answer.claims)
@@ -171,10 +182,10 @@ def test_nothing_found_is_declined_and_a_failed_search_is_not_an_answer() -> Non
         def search(self, query: str, k: int) -> list[Hit]:
             raise Failed(Failure(query, "search_failed", "the engine is down"))
 
-    nothing = extract(Question("1", "Zyzzyva?"), Shelf(*LIFESPANS))
+    nothing = answer_by_extraction(Question("1", "Zyzzyva?"), Shelf(*LIFESPANS))
     assert (nothing.stop, nothing.answer and nothing.answer.quotes) == ("declined", ())
-    broken = extract(Question("1", "Do crows play?"), Broken(*LIFESPANS))
-    assert (broken.stop, broken.answer, broken.counts()) == (
+    broken = answer_by_extraction(Question("1", "Do crows play?"), Broken(*LIFESPANS))
+    assert (broken.stop, broken.answer, broken.count_failures()) == (
         "no_evidence",
         None,
         {"search_failed": 1},
@@ -184,17 +195,20 @@ def test_nothing_found_is_declined_and_a_failed_search_is_not_an_answer() -> Non
 def test_pages_that_cannot_be_opened_are_counted_and_the_rest_is_used() -> None:
     shelf = Shelf(*LIFESPANS, placed=False)
     del shelf.pages["a"]
-    gathered = gather("How long do American crows live?", shelf)
+    gathered = gather_passages("How long do American crows live?", shelf)
     assert [failure.outcome for failure in gathered.failures] == ["http_404"]
     assert {hit.url for _, hit in gathered.found} >= {"b", "c"}
     shelf.pages.clear()
-    assert extract(Question("1", "How long do American crows live?"), shelf).stop == "no_evidence"
+    assert (
+        answer_by_extraction(Question("1", "How long do American crows live?"), shelf).stop
+        == "no_evidence"
+    )
 
 
 def test_a_page_that_changed_since_it_was_indexed_is_read_anew() -> None:
     shelf = Shelf(page("a", "Crows live long. Nobody knows why they do."), *LIFESPANS[3:])
     shelf.pages["a"] = page("a", "New edition. Crows live for about eight years. That is all.")
-    found = gather("How long do crows live?", shelf).found
+    found = gather_passages("How long do crows live?", shelf).found
     assert all(page.text[hit.start : hit.end] and hit.digest == page.digest for page, hit in found)
     assert any("eight years" in page.text[hit.start : hit.end] for page, hit in found)
 
@@ -206,50 +220,62 @@ def test_the_question_is_cut_to_its_limit_before_it_is_searched() -> None:
             return []
 
     shelf = Recording()
-    gather("crow " * 1000, shelf, GatherLimits(question=50))
+    gather_passages("crow " * 1000, shelf, RetrievalLimits(question=50))
     assert shelf.asked == "crow " * 10
 
 
 def test_confidence_by_hand() -> None:
-    sure = Confidence(passage=2, margin=3, offset=-1)
-    assert sure.of(Evidence((), 0.5, 0.6)) == pytest.approx(1 / (1 + 2.718281828**-1.8))
-    assert sure.of(Evidence((), 0.5, 0.6)) > sure.of(Evidence((), 0.5, 0.5))
+    sure = ConfidenceModel(passage=2, margin=3, offset=-1)
+    assert sure.estimate_probability(ExtractEvidence((), 0.5, 0.6)) == pytest.approx(
+        1 / (1 + 2.718281828**-1.8)
+    )
+    assert sure.estimate_probability(ExtractEvidence((), 0.5, 0.6)) > sure.estimate_probability(
+        ExtractEvidence((), 0.5, 0.5)
+    )
 
 
 def test_the_margin_is_the_lead_over_the_next_nine() -> None:
     """One sentence in all: nothing stands beside it, so that its lead is its whole score."""
     alone = page("alone", "Ravens steal eggs.")
-    found = Gathered(((alone, Hit("alone", "", "", alone.digest, 0, 18, 0.5)),))
-    evidence = weigh("What do ravens steal?", found)
+    found = RetrievedPassages(((alone, Hit("alone", "", "", alone.digest, 0, 18, 0.5)),))
+    evidence = weigh_evidence("What do ravens steal?", found)
     assert evidence is not None
     assert evidence.passage == 0.5
     assert evidence.margin == evidence.groups[0][0].score > 0
-    assert weigh("What do ravens steal?", Gathered(())) is None
+    assert weigh_evidence("What do ravens steal?", RetrievedPassages(())) is None
 
 
 def test_a_threshold_of_one_declines_and_of_zero_answers() -> None:
     shelf, question = Shelf(*LIFESPANS), Question("1", "What do ravens steal?")
-    assert extract(question, shelf, settings=ExtractSettings(decline=1.0)).stop == "declined"
-    assert extract(question, shelf, settings=ExtractSettings(decline=0.0)).stop == "end"
+    assert (
+        answer_by_extraction(question, shelf, settings=ExtractSettings(decline=1.0)).stop
+        == "declined"
+    )
+    assert (
+        answer_by_extraction(question, shelf, settings=ExtractSettings(decline=0.0)).stop == "end"
+    )
 
 
 @settings(max_examples=50)
 @given(st.text(min_size=1, max_size=60), st.lists(st.text(min_size=1, max_size=200), max_size=5))
 def test_whatever_the_pages_say_quotes_are_slices(question: str, texts: list[str]) -> None:
     shelf = Shelf(*(page(str(n), text) for n, text in enumerate(texts)))
-    answer = extract(Question("1", question), shelf).answer
+    answer = answer_by_extraction(Question("1", question), shelf).answer
     assert answer is not None
     for quote in answer.quotes:
         assert quote == shelf.fetch(quote.url).quote(quote.start, quote.end)
 
 
 def test_what_was_changed_in_a_saved_answer_is_found() -> None:
-    answer = extract(Question("1", "How long do American crows live?"), Shelf(*LIFESPANS)).answer
+    answer = answer_by_extraction(
+        Question("1", "How long do American crows live?"), Shelf(*LIFESPANS)
+    ).answer
     assert answer is not None
     first = answer.claims[0]
     assert find_altered_extract(answer) == []
-    declined = Answer(NOTHING_FOUND, answer.quotes, declined=True)
-    assert find_altered_extract(declined) == []
+    before = "Nothing that was read answers this."  # as version 0.1 wrote it
+    for text in (NOTHING_FOUND, NOTHING_REACHED.format(0.2), before):
+        assert find_altered_extract(Answer(text, answer.quotes, declined=True)) == []
 
     def found(**fields: object) -> list[str]:
         changed = msgspec.structs.replace(answer, **fields)
@@ -277,10 +303,10 @@ def test_what_is_too_short_to_be_verified_is_never_quoted() -> None:
         page("a", "Crows. Crows fly. They do! Yes."),
         page("b", "Crows fly by day and sleep at night."),
     )
-    answer = extract(
+    answer = answer_by_extraction(
         Question("1", "Do crows fly?"), shelf, settings=ExtractSettings(decline=0)
     ).answer
     assert answer is not None
     assert {quote.text for quote in answer.quotes} == {"Crows fly by day and sleep at night."}
-    alone = extract(Question("1", "Do crows fly?"), Shelf(page("a", "Crows fly.")))
+    alone = answer_by_extraction(Question("1", "Do crows fly?"), Shelf(page("a", "Crows fly.")))
     assert alone.answer == Answer(NOTHING_FOUND, declined=True)

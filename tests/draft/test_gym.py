@@ -12,19 +12,21 @@ from gymnasium.utils.env_checker import check_env
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rookery.browse.read import read
-from rookery.browse.rules import Rules, Task
-from rookery.browse.shelf import Shelf
-from rookery.draft.gym import ID, LONGEST, BrowserEnv, UnicodeText
-from rookery.draft.rollout import rollouts, scripted
+from rookery.browse.browser_commands import BrowserRules, BrowserTask
+from rookery.browse.page_reader import read_page
+from rookery.browse.search_index import InMemoryLibrary
+from rookery.draft.gym import ENVIRONMENT_ID, MAX_PROMPT_CHARACTERS, BrowserEnv, UnicodeText
+from rookery.draft.rollout import make_scripted_policy, run_rollouts
 from rookery.records import Answer, Episode, Question
 
 GIFTS = b"<title>Crows</title><p>Crows bring gifts to people they know.</p>"
 FOOD = b"<title>Ravens</title><p>Ravens cache their food.</p>"
-CROWS = read(GIFTS, "https://a.org/crows", "text/html")
-RAVENS = read(FOOD, "https://b.net/ravens", "text/html")
-LIBRARY = Shelf([CROWS, RAVENS])
-TASKS = [Task(Question(str(n), f"Question {n}?"), Rules(actions=20)) for n in range(9)]
+CROWS = read_page(GIFTS, "https://a.org/crows", "text/html")
+RAVENS = read_page(FOOD, "https://b.net/ravens", "text/html")
+LIBRARY = InMemoryLibrary([CROWS, RAVENS])
+TASKS = [
+    BrowserTask(Question(str(n), f"Question {n}?"), BrowserRules(actions=20)) for n in range(9)
+]
 QUOTING = ("Search crows", "Clicked on link 0", "Quote: Crows bring gifts")
 SCRIPT = (*QUOTING, "End: Answer", "They do [1].")
 
@@ -52,7 +54,7 @@ def make(**_: object) -> BrowserEnv:
 
 
 def test_gymnasium_finds_nothing_to_complain_of() -> None:
-    check_env(gymnasium.make(ID, library=lambda: LIBRARY, tasks=TASKS).unwrapped)
+    check_env(gymnasium.make(ENVIRONMENT_ID, library=lambda: LIBRARY, tasks=TASKS).unwrapped)
 
 
 def test_the_id_is_found_by_the_name_of_its_module_and_costs_nothing_before() -> None:
@@ -63,22 +65,22 @@ from typing import Any
 
 import gymnasium
 assert "rookery.draft.gym" not in sys.modules
-env = gymnasium.make("rookery.draft.gym:{ID}", library=None)
+env = gymnasium.make("rookery.draft.gym:{ENVIRONMENT_ID}", library=None)
 assert type(env.unwrapped).__name__ == "BrowserEnv"
-assert env.spec.id == "{ID}"
+assert env.spec.id == "{ENVIRONMENT_ID}"
 """
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
 
 
 def test_a_library_that_the_environment_opened_is_closed_with_it() -> None:
-    class Opened(Shelf):
+    class Opened(InMemoryLibrary):
         closed = 0
 
         def close(self) -> None:
             self.closed += 1
 
     library = Opened([CROWS])
-    env = gymnasium.make(ID, library=lambda: library, tasks=TASKS)
+    env = gymnasium.make(ENVIRONMENT_ID, library=lambda: library, tasks=TASKS)
     env.reset(seed=1)
     assert "Crows†a.org" in env.step("Search crows")[0]
     env.close()
@@ -102,7 +104,9 @@ def test_the_episode_is_that_of_a_rollout() -> None:
     env = BrowserEnv(LIBRARY, by="me")
     env.reset(options={"task": TASKS[3]})
     words = iter(SCRIPT)
-    rolled = next(rollouts([TASKS[3]], LIBRARY, scripted([lambda _: next(words)]), "me"))
+    rolled = next(
+        run_rollouts([TASKS[3]], LIBRARY, make_scripted_policy([lambda _: next(words)]), "me")
+    )
     assert play(env, *SCRIPT) == rolled
 
 
@@ -127,7 +131,7 @@ def test_an_episode_without_an_answer_terminates_and_is_worth_nothing(
 
 def test_the_last_action_leads_to_the_answer_and_is_no_truncation() -> None:
     env = BrowserEnv(LIBRARY, reward=quotes)
-    env.reset(options={"task": Task(Question("1", "Why?"), Rules(actions=3))})
+    env.reset(options={"task": BrowserTask(Question("1", "Why?"), BrowserRules(actions=3))})
     for command in QUOTING:
         _, _, terminated, truncated, info = env.step(command)
         assert (terminated, truncated) == (False, False)
@@ -196,7 +200,7 @@ def test_what_is_no_unicode_makes_an_episode_that_can_be_stored() -> None:
 def test_statistics_of_episodes_can_be_recorded() -> None:
     """Under `episode` in the info of the last step, a key that Gymnasium keeps for itself."""
     env = gymnasium.wrappers.RecordEpisodeStatistics(
-        gymnasium.make(ID, library=LIBRARY, reward=quotes)
+        gymnasium.make(ENVIRONMENT_ID, library=LIBRARY, reward=quotes)
     )
     env.reset(options={"task": TASKS[0]})
     for command in SCRIPT[:-1]:
@@ -208,13 +212,13 @@ def test_statistics_of_episodes_can_be_recorded() -> None:
 
 def test_steps_can_be_limited() -> None:
     """Which truncates, as an episode that ends by itself never is."""
-    env = gymnasium.make(ID, library=LIBRARY, tasks=TASKS, max_episode_steps=2)
+    env = gymnasium.make(ENVIRONMENT_ID, library=LIBRARY, tasks=TASKS, max_episode_steps=2)
     env.reset(seed=1)
     assert env.step("Search crows")[2:4] == (False, False)
     assert env.step("Top")[2:4] == (False, True)
 
 
-ABROAD = read(
+ABROAD = read_page(
     "<title>鴉</title><p>鴉は贈り物を持ってくる 𝔸😀.</p>".encode(), "https://c.jp/鴉", "text/html"
 )
 
@@ -222,10 +226,15 @@ ABROAD = read(
 @pytest.mark.parametrize("mode", ["sync", "async"])
 def test_several_environments_can_be_stepped_as_one(mode: str) -> None:
     """In this process, or each in one of its own, with what they share by default."""
-    library = Shelf([CROWS, RAVENS, ABROAD])
-    tasks = [Task(Question("1", "Question?"), Rules(actions=20))]
+    library = InMemoryLibrary([CROWS, RAVENS, ABROAD])
+    tasks = [BrowserTask(Question("1", "Question?"), BrowserRules(actions=20))]
     both = gymnasium.make_vec(
-        ID, num_envs=2, vectorization_mode=mode, library=library, tasks=tasks, reward=quotes
+        ENVIRONMENT_ID,
+        num_envs=2,
+        vectorization_mode=mode,
+        library=library,
+        tasks=tasks,
+        reward=quotes,
     )
     commands = (
         "Top",
@@ -253,7 +262,7 @@ def test_several_environments_can_be_stepped_as_one(mode: str) -> None:
 
 
 def test_a_prompt_that_is_too_long_loses_the_end_of_its_window() -> None:
-    tasks = [Task(Question("1", "Why?"))]
+    tasks = [BrowserTask(Question("1", "Why?"))]
     whole, cut = BrowserEnv(LIBRARY, tasks), BrowserEnv(LIBRARY, tasks, longest=150)
     for env in (whole, cut):
         env.reset(seed=1)
@@ -278,7 +287,7 @@ def test_every_text_is_in_the_space_and_samples_follow_the_seed(text: str, seed:
     assert 3 not in one
     assert one == other != UnicodeText(5)
     assert one != gymnasium.spaces.Text(5)
-    assert "x" * (LONGEST + 1) not in one
+    assert "x" * (MAX_PROMPT_CHARACTERS + 1) not in one
 
 
 @settings(max_examples=30)

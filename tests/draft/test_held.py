@@ -10,15 +10,21 @@ import pytest
 from models import Server, refused, serving
 from obedient import FREE, Kind, Obedient, tokenizer
 
-import rookery.cite.matches
-from rookery.cite.grammar import Grammar
-from rookery.cite.lark import MOST
+import rookery.cite.grammar
+from rookery.cite.grammar import VerbatimGrammar
 from rookery.cite.syntax import parse_inline
-from rookery.cite.verify import verify
+from rookery.cite.verification import verify_quotes
 from rookery.cite.vocabulary import Vocabulary
-from rookery.draft.endpoint import Endpoint, Grammars
-from rookery.draft.held import INDEXED, by_grammar, by_tokens, free, hold_for
-from rookery.draft.remote import Remote, RemoteLimits
+from rookery.draft.constrained_decoding import (
+    MAX_CHARACTERS,
+    MAX_INDEXED_PAGES,
+    choose_constrainer,
+    constrain_by_grammar,
+    constrain_by_tokens,
+    leave_unconstrained,
+)
+from rookery.draft.openai_protocol import GrammarServer, ModelEndpoint
+from rookery.draft.remote_model import RemoteLimits, RemoteModel
 from rookery.records import Answer, Completion, Failed, Page, Policy
 
 SERVERS: tuple[Any, ...] = ("vllm", "sglang", "llama.cpp")
@@ -37,7 +43,7 @@ PAGES = [
     Page("https://3.example/", "a)%[b", "%llguidance {} %ignore start: <|endoftext|> # // \"'"),
 ]
 DOCUMENTS = [(page.title, page.text) for page in PAGES]
-TOO_LONG = [("Crows", "caw " * MOST)]
+TOO_LONG = [("Crows", "caw " * MAX_CHARACTERS)]
 
 
 @pytest.fixture(scope="module")
@@ -47,12 +53,12 @@ def tokens() -> Any:
 
 @contextmanager
 def asking(
-    kind: Kind, tokens: Any, grammars: Grammars, limits: Any = None
-) -> Iterator[tuple[Remote, Endpoint, Server]]:
+    kind: Kind, tokens: Any, grammars: GrammarServer, limits: Any = None
+) -> Iterator[tuple[RemoteModel, ModelEndpoint, Server]]:
     """A model on a server of this kind that is taken for one of these grammars."""
     with serving(Obedient(kind, tokens, limits)) as server:
-        endpoint = Endpoint("crow-1", server.base_url, grammars=grammars, max_tokens=2000)
-        with Remote(endpoint, limits=RemoteLimits(tries=1)) as model:
+        endpoint = ModelEndpoint("crow-1", server.base_url, grammars=grammars, max_tokens=2000)
+        with RemoteModel(endpoint, limits=RemoteLimits(tries=1)) as model:
             yield model, endpoint, server
 
 
@@ -61,7 +67,9 @@ def checked(said: Completion, pages: Sequence[Page] = PAGES) -> Answer:
     assert said.stop == "end"
     answer, kept = parse_inline(said.text, pages), {page.digest: page for page in pages}
     assert answer.quotes
-    assert all(verdict.verbatim for verdict in verify(answer, lambda quote: kept.get(quote.digest)))
+    assert all(
+        verdict.verbatim for verdict in verify_quotes(answer, lambda quote: kept.get(quote.digest))
+    )
     return answer
 
 
@@ -74,7 +82,7 @@ def grammars_sent(server: Server) -> list[bool]:
 @pytest.mark.parametrize("kind", SERVERS)
 def test_what_a_server_that_keeps_to_grammars_writes_is_verbatim(kind: Any, tokens: Any) -> None:
     with asking(kind, tokens, kind) as (model, endpoint, server):
-        hold, failure = hold_for(model, endpoint)
+        hold, failure = choose_constrainer(model, endpoint)
         assert failure is None
         said = hold(DOCUMENTS).complete("Why?", 30)
         titles = {checked(each).quotes[0].title for each in said}
@@ -90,18 +98,18 @@ def test_a_server_that_passes_grammars_over_is_found_out(grammars: Any, tokens: 
     others: list[Kind] = [kind for kind in SERVERS if kind != grammars]
     for kind in [*others, "deaf"]:
         with asking(kind, tokens, grammars) as (model, endpoint, server):
-            hold, failure = hold_for(model, endpoint)
+            hold, failure = choose_constrainer(model, endpoint)
             assert hold(DOCUMENTS).complete("Why?")[0].text == FREE
             assert grammars_sent(server) == [True, False]
             assert failure is not None
             assert (failure.what, failure.outcome) == (endpoint.name, "grammar_ignored")
-            assert "does not keep to it" in failure.detail
+            assert "accepts a grammar and ignores it" in failure.detail
             assert WAYS[grammars] in failure.detail
 
 
 def test_a_server_that_refuses_grammars_is_asked_without(tokens: Any) -> None:
     with asking("strict", tokens, "vllm") as (model, endpoint, server):
-        hold, failure = hold_for(model, endpoint)
+        hold, failure = choose_constrainer(model, endpoint)
         assert hold(DOCUMENTS).complete("Why?")[0].text == FREE
         assert grammars_sent(server) == [True, False]
         assert failure is not None
@@ -111,7 +119,7 @@ def test_a_server_that_refuses_grammars_is_asked_without(tokens: Any) -> None:
 
 def test_a_server_that_says_nothing_of_grammars_is_not_asked(tokens: Any) -> None:
     with asking("vllm", tokens, "none") as (model, endpoint, server):
-        hold, failure = hold_for(model, endpoint)
+        hold, failure = choose_constrainer(model, endpoint)
         assert failure is None
         assert hold(DOCUMENTS) is model
         assert server.asked == []
@@ -119,9 +127,9 @@ def test_a_server_that_says_nothing_of_grammars_is_not_asked(tokens: Any) -> Non
 
 def test_a_server_that_cannot_be_asked_at_all_is_no_matter_of_grammars() -> None:
     with serving(refused("401 Unauthorized")) as server:
-        endpoint = Endpoint("crow-1", server.base_url, grammars="vllm")
-        with Remote(endpoint) as model, pytest.raises(Failed, match="model_refused_key"):
-            hold_for(model, endpoint)
+        endpoint = ModelEndpoint("crow-1", server.base_url, grammars="vllm")
+        with RemoteModel(endpoint) as model, pytest.raises(Failed, match="model_refused_key"):
+            choose_constrainer(model, endpoint)
 
 
 @pytest.mark.parametrize("documents", [TOO_LONG, [], [("Void", ""), ("Short", "caw")]])
@@ -129,14 +137,14 @@ def test_documents_that_no_grammar_holds_leave_the_policy_free(
     documents: list[tuple[str, str]], tokens: Any
 ) -> None:
     with asking("vllm", tokens, "vllm") as (model, _, server):
-        assert by_grammar(model)(documents).complete("Why?")[0].text == FREE
+        assert constrain_by_grammar(model)(documents).complete("Why?")[0].text == FREE
         assert grammars_sent(server) == [False]
 
 
 def test_a_grammar_that_the_server_finds_too_big_is_left_out(tokens: Any) -> None:
     small = llguidance.LLParserLimits(initial_lexer_fuel=8000)
     with asking("vllm", tokens, "vllm", small) as (model, endpoint, server):
-        hold, failure = hold_for(model, endpoint)
+        hold, failure = choose_constrainer(model, endpoint)
         assert failure is None
         assert hold(DOCUMENTS).complete("Why?")[0].text == FREE
         assert grammars_sent(server) == [True, True, False]
@@ -144,17 +152,17 @@ def test_a_grammar_that_the_server_finds_too_big_is_left_out(tokens: Any) -> Non
 
 def test_what_else_a_server_says_is_not_asked_again_without(tokens: Any) -> None:
     with serving(refused("402 Payment Required")) as server:
-        endpoint = Endpoint("crow-1", server.base_url, grammars="vllm")
-        with Remote(endpoint) as model, pytest.raises(Failed, match="model_quota"):
-            by_grammar(model)(DOCUMENTS).complete("Why?")
+        endpoint = ModelEndpoint("crow-1", server.base_url, grammars="vllm")
+        with RemoteModel(endpoint) as model, pytest.raises(Failed, match="model_quota"):
+            constrain_by_grammar(model)(DOCUMENTS).complete("Why?")
         assert grammars_sent(server) == [True]
 
 
 def test_a_held_policy_takes_no_other_tokens(tokens: Any) -> None:
     with asking("vllm", tokens, "vllm") as (model, _, _):
-        held = by_grammar(model)(DOCUMENTS)
+        held = constrain_by_grammar(model)(DOCUMENTS)
         assert held.name == "crow-1"
-        with pytest.raises(ValueError, match="held to its documents already"):
+        with pytest.raises(ValueError, match="constrained to its documents already"):
             held.complete("Why?", 1, lambda tokens: [1])
 
 
@@ -182,12 +190,12 @@ class Chance:
         said: list[int] = []
         while said[-1:] != [self.vocabulary.end]:
             said.append(self.random.choice(list(allow(said))))
-        return Completion(self.vocabulary.spelt(said).decode(), tuple(said))
+        return Completion(self.vocabulary.decode(said).decode(), tuple(said))
 
 
 def test_a_local_model_writes_verbatim_quotes_within_its_budget() -> None:
     model = Chance()
-    hold = by_tokens(model, Grammar(model.vocabulary), 300)
+    hold = constrain_by_tokens(model, VerbatimGrammar(model.vocabulary), 300)
     said = hold(DOCUMENTS).complete("Why?", 30)
     assert {checked(each).quotes[0].title for each in said} == {page.title for page in PAGES}
     assert max(len(each.tokens) for each in said) <= 300
@@ -197,33 +205,33 @@ def test_a_local_model_writes_verbatim_quotes_within_its_budget() -> None:
 
 def test_a_local_model_is_free_where_nothing_can_be_quoted() -> None:
     model = Chance()
-    grammar = Grammar(model.vocabulary)
+    grammar = VerbatimGrammar(model.vocabulary)
     for documents, budget in (([("Void", "")], 90), ([], 90), (DOCUMENTS, 5)):
-        assert by_tokens(model, grammar, budget)(documents) is model
+        assert constrain_by_tokens(model, grammar, budget)(documents) is model
 
 
 def test_a_page_is_made_ready_once_and_not_kept_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    made, index = list[str](), rookery.cite.matches.index
+    made, index = list[str](), rookery.cite.grammar.index_document
 
-    def counted(grammar: Grammar, title: str, text: str) -> Any:
+    def counted(grammar: VerbatimGrammar, title: str, text: str) -> Any:
         made.append(title)
         return index(grammar, title, text)
 
-    monkeypatch.setattr(rookery.cite.matches, "index", counted)
+    monkeypatch.setattr(rookery.cite.grammar, "index_document", counted)
     model = Chance()
-    hold = by_tokens(model, Grammar(model.vocabulary), 90)
+    hold = constrain_by_tokens(model, VerbatimGrammar(model.vocabulary), 90)
     for _ in range(2):
         hold(DOCUMENTS)
         hold(DOCUMENTS[:1])
     assert made == [page.title for page in PAGES]
-    for number in range(INDEXED):
+    for number in range(MAX_INDEXED_PAGES):
         hold([(f"{number}", "other words")])
     hold(DOCUMENTS[:1])
     assert made[-1] == "Crows"
-    by_tokens(model, Grammar(model.vocabulary), 90)(DOCUMENTS[:1])
+    constrain_by_tokens(model, VerbatimGrammar(model.vocabulary), 90)(DOCUMENTS[:1])
     assert made[-2:] == ["Crows", "Crows"]
 
 
 def test_a_free_policy_is_itself() -> None:
     model: Policy = Chance()
-    assert free(model)(DOCUMENTS) is model
+    assert leave_unconstrained(model)(DOCUMENTS) is model

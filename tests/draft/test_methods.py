@@ -5,14 +5,20 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from rookery.browse.read import read
-from rookery.browse.rules import Rules
-from rookery.browse.shelf import Shelf
-from rookery.cite.verify import verify
-from rookery.draft.gophercite import GopherCiteSettings, gophercite, truncated
-from rookery.draft.webglm import webglm
-from rookery.draft.webgpt import HOPELESS, STUCK, WebgptSettings, command_in, webgpt
-from rookery.draft.write import Choosing
+from rookery.browse.browser_commands import BrowserRules
+from rookery.browse.page_reader import read_page
+from rookery.browse.search_index import InMemoryLibrary
+from rookery.cite.verification import verify_quotes
+from rookery.draft.best_of_n import BestOfNSettings
+from rookery.draft.gophercite import GopherCiteSettings, answer_with_gophercite, truncate_page
+from rookery.draft.webglm import answer_with_webglm
+from rookery.draft.webgpt import (
+    HOPELESS_STEPS,
+    STUCK_REPEATS,
+    WebgptSettings,
+    answer_with_webgpt,
+    extract_command,
+)
 from rookery.records import (
     Answer,
     Completion,
@@ -20,6 +26,7 @@ from rookery.records import (
     Failed,
     Failure,
     Hit,
+    Library,
     Page,
     Question,
 )
@@ -27,7 +34,9 @@ from rookery.records import (
 GIFTS = "Crows bring gifts because they have learned that a particular person feeds them."
 FACES = "In 2006 researchers in Seattle trapped seven crows while wearing a caveman mask."
 PAGES = [
-    read(f"<title>{title}</title><p>{words}</p>".encode(), f"https://a.org/{number}", "text/html")
+    read_page(
+        f"<title>{title}</title><p>{words}</p>".encode(), f"https://a.org/{number}", "text/html"
+    )
     for number, (title, words) in enumerate(
         [
             ("Gifts of crows", f"{GIFTS} Nobody has tested it."),
@@ -36,7 +45,7 @@ PAGES = [
         ]
     )
 ]
-WEB = Shelf(PAGES)
+WEB = InMemoryLibrary(PAGES)
 WHY = Question("1", "Why do crows bring gifts to people?")
 
 
@@ -72,7 +81,7 @@ class Unreachable:
         raise Failed(Failure("m", "model_unreachable", "start the server, or name another"))
 
 
-class Nowhere:
+class Nowhere(Library):
     """A library whose search fails."""
 
     def search(self, query: str, k: int) -> Sequence[Hit]:
@@ -86,7 +95,9 @@ def verified(episode: Episode) -> Answer:
     """The answer, each of whose quotes is a slice of a page."""
     assert episode.answer is not None, episode.failures
     pages = {page.digest: page for page in PAGES}
-    assert all(v.verified for v in verify(episode.answer, lambda quote: pages.get(quote.digest)))
+    assert all(
+        v.verified for v in verify_quotes(episode.answer, lambda quote: pages.get(quote.digest))
+    )
     return episode.answer
 
 
@@ -94,7 +105,7 @@ class TestWebglm:
     def test_the_prompt_has_the_question_after_the_references(self) -> None:
         """WebGLM, appendix C."""
         policy = Says(["They learned that a particular person feeds them [1]."])
-        webglm(WHY, WEB, policy)
+        answer_with_webglm(WHY, WEB, policy)
         asked = policy.asked[0]
         assert asked.endswith(f"Question: {WHY.text}\nAnswer:")
         assert asked.index(f"Reference [1]: {GIFTS}") < asked.index(f"Question: {WHY.text}")
@@ -102,7 +113,7 @@ class TestWebglm:
     def test_a_wrong_number_is_set_right_by_the_words(self) -> None:
         """WebGLM, section 3.2.2."""
         said = "They have learned that a particular person feeds them [2]."
-        answer = verified(webglm(WHY, WEB, Says([said])))
+        answer = verified(answer_with_webglm(WHY, WEB, Says([said])))
         assert answer.text == "They have learned that a particular person feeds them."
         assert [quote.url for quote in answer.quotes] == ["https://a.org/0"]
         assert [claim.quotes for claim in answer.claims] == [(0,)]
@@ -115,7 +126,7 @@ class TestWebglm:
         ],
     )  # fmt: skip
     def test_what_cites_nothing_is_no_answer(self, said: str) -> None:
-        episode = webglm(WHY, WEB, Says([said]))
+        episode = answer_with_webglm(WHY, WEB, Says([said]))
         assert episode.answer is None
         assert episode.stop == "bad_syntax"
         assert episode.failures[-1].outcome == "bad_syntax"
@@ -124,33 +135,39 @@ class TestWebglm:
     def test_the_likelier_of_two_answers_is_chosen_and_the_reward_overrules(self) -> None:
         first = "They have learned that a particular person feeds them [1]."
         second = "Nobody has tested it [1]."
-        two = Choosing(samples=2)
+        two = BestOfNSettings(samples=2)
         said = Says([first, second], [-2.0, -0.1])
-        assert verified(webglm(WHY, WEB, said, choosing=two)).text == "Nobody has tested it."
+        assert (
+            verified(answer_with_webglm(WHY, WEB, said, choosing=two)).text
+            == "Nobody has tested it."
+        )
 
         def longest(question: Question, answer: Answer) -> float:
             return len(answer.text) / 100
 
         said = Says([first, second], [-2.0, -0.1])
-        by_length = Choosing(samples=2, reward=longest)
-        answer = verified(webglm(WHY, WEB, said, choosing=by_length))
+        by_length = BestOfNSettings(samples=2, reward=longest)
+        answer = verified(answer_with_webglm(WHY, WEB, said, choosing=by_length))
         assert answer.text.startswith("They have learned")
         said = Says([first, second])
-        by_length = Choosing(samples=2, reward=longest, decline=0.9)
-        episode = webglm(WHY, WEB, said, choosing=by_length)
+        by_length = BestOfNSettings(samples=2, reward=longest, decline=0.9)
+        episode = answer_with_webglm(WHY, WEB, said, choosing=by_length)
         assert episode.stop == "declined"
         assert episode.answer is not None
         assert episode.answer.declined
 
     def test_without_evidence_no_policy_is_asked(self) -> None:
         policy = Says(["Anything [1]."])
-        episode = webglm(WHY, Nowhere(), policy)
+        episode = answer_with_webglm(WHY, Nowhere(), policy)
         assert (episode.stop, policy.asked) == ("no_evidence", [])
-        assert episode.counts() == {"search_quota": 1}
+        assert episode.count_failures() == {"search_quota": 1}
 
     def test_a_policy_that_cannot_be_asked_says_why(self) -> None:
-        episode = webglm(WHY, WEB, Unreachable())
-        assert (episode.stop, episode.counts()) == ("policy_failed", {"model_unreachable": 1})
+        episode = answer_with_webglm(WHY, WEB, Unreachable())
+        assert (episode.stop, episode.count_failures()) == (
+            "policy_failed",
+            {"model_unreachable": 1},
+        )
 
 
 class TestChoosing:
@@ -160,7 +177,7 @@ class TestChoosing:
 
     def test_no_more_is_drawn_than_is_worth_it(self) -> None:
         said = Says([self.GOOD] * 64, [-0.5] * 64)
-        episode = webglm(WHY, WEB, said, choosing=Choosing(64, worth=0.01))
+        episode = answer_with_webglm(WHY, WEB, said, choosing=BestOfNSettings(64, worth=0.01))
         assert (episode.stop, len(said.asked), said.said) == ("end", 1, 4)
         assert "4 of 64 samples were drawn, 94% saved" in episode.failures[-1].detail
 
@@ -174,19 +191,21 @@ class TestChoosing:
                 return super().complete(prompt, n)
 
         quoting = f"%<They learned it.>%(Gifts of crows)%[{GIFTS}]%"
-        episode = gophercite(WHY, WEB, Breaking([quoting] * 8))
+        episode = answer_with_gophercite(WHY, WEB, Breaking([quoting] * 8))
         assert verified(episode).text == "They learned it."
-        assert episode.counts() == {"model_broke_off": 1}
+        assert episode.count_failures() == {"model_broke_off": 1}
 
 
 class TestGopherCite:
     SETTINGS = GopherCiteSettings(pages=2)
-    THREE = Choosing(samples=3)
+    THREE = BestOfNSettings(samples=3)
 
     def test_pages_take_turns_one_in_each_prompt(self) -> None:
         """GopherCite, section 2.3."""
         policy = Says([f"%<They learned it.>%(Gifts of crows)%[{GIFTS}]%"] * 3)
-        answer = verified(gophercite(WHY, WEB, policy, choosing=self.THREE, settings=self.SETTINGS))
+        answer = verified(
+            answer_with_gophercite(WHY, WEB, policy, choosing=self.THREE, settings=self.SETTINGS)
+        )
         assert [prompt.count("\nPage: ") for prompt in policy.asked] == [3, 3]
         assert all(prompt.endswith(f"Question: {WHY.text}\nAnswer:") for prompt in policy.asked)
         assert answer.text == "They learned it."
@@ -208,7 +227,9 @@ class TestGopherCite:
     def test_bad_syntax_is_a_worded_reason(self, said: str, why: str) -> None:
         """GopherCite, appendix F.1."""
         settings = GopherCiteSettings(pages=1)
-        episode = gophercite(WHY, WEB, Says([said]), choosing=Choosing(), settings=settings)
+        episode = answer_with_gophercite(
+            WHY, WEB, Says([said]), choosing=BestOfNSettings(), settings=settings
+        )
         if not why:
             assert episode.answer is None or verified(episode)
             return
@@ -218,28 +239,30 @@ class TestGopherCite:
     def test_a_quote_with_a_typing_error_becomes_the_pages_own_words_and_is_marked(self) -> None:
         typed = GIFTS.replace("particular", "particlar")
         said = Says([f"%<They learned it.>%(Gifts of crows)%[{typed}]%"] * 3)
-        episode = gophercite(WHY, WEB, said, choosing=self.THREE, settings=self.SETTINGS)
+        episode = answer_with_gophercite(
+            WHY, WEB, said, choosing=self.THREE, settings=self.SETTINGS
+        )
         assert verified(episode).quotes[0].text == GIFTS
-        assert episode.counts()["repaired"] == 1
+        assert episode.count_failures()["repaired"] == 1
 
     def test_what_is_shown_begins_with_a_sentence_and_holds_what_was_found(self) -> None:
         """GopherCite, appendices A and D."""
         words = " ".join(f"Sentence {n} says one thing and nothing more." for n in range(400))
-        page = read(f"<p>{words}</p>".encode(), "https://a.org/long", "text/html")
+        page = read_page(f"<p>{words}</p>".encode(), "https://a.org/long", "text/html")
         found = page.text.index("Sentence 200 ")
-        start, end = truncated(page, found, GopherCiteSettings(budget=2000))
+        start, end = truncate_page(page, found, GopherCiteSettings(budget=2000))
         assert page.text[start:end].startswith("Sentence 1")
         assert found - 500 <= start <= found
         assert 1900 < end - start <= 2000
         assert page.text[start:end].endswith("nothing more.")
-        assert truncated(page, found, GopherCiteSettings(budget=10**6)) == (0, len(page.text))
+        assert truncate_page(page, found, GopherCiteSettings(budget=10**6)) == (0, len(page.text))
 
 
 class TestWebgpt:
     def test_it_searches_opens_quotes_and_answers(self) -> None:
         commands = ["Search gifts", "Clicked on link 0", f"Quote: {GIFTS}", "End: Answer"]
         policy = Says([*commands, "They have learned who feeds them [1]."])
-        episode = webgpt(WHY, WEB, policy)
+        episode = answer_with_webgpt(WHY, WEB, policy)
         assert verified(episode).quotes[0].text == GIFTS
         assert [step.said.text for step in episode.steps[:-1]] == commands
         assert [step.prompt for step in episode.steps] == policy.asked
@@ -248,7 +271,7 @@ class TestWebgpt:
 
     def test_a_policy_that_was_trained_is_shown_the_state_alone(self) -> None:
         policy = Says(["End: Nonsense"])
-        episode = webgpt(WHY, WEB, policy, settings=WebgptSettings(instruct=False))
+        episode = answer_with_webgpt(WHY, WEB, policy, settings=WebgptSettings(instruct=False))
         assert policy.asked[0].startswith("♦Question\n")
         assert (episode.stop, episode.answer) == ("nonsense", None)
 
@@ -257,26 +280,26 @@ class TestWebgpt:
         commands = ["Search gifts", "Clicked on link 0", f"Quote: {GIFTS}", "End: Answer"]
         answers = ["They do [7].", "Because they learned it [1].", "No idea [1]."]
         policy = Says([*commands, *answers], [0, 0, 0, 0, -0.1, -0.5, -0.9])
-        episode = webgpt(WHY, WEB, policy, choosing=Choosing(samples=3))
+        episode = answer_with_webgpt(WHY, WEB, policy, choosing=BestOfNSettings(samples=3))
         assert verified(episode).text == "Because they learned it."
         assert "cites [7]" in episode.failures[-1].detail
 
     def test_without_a_quote_no_answer_is_asked_for(self) -> None:
-        episode = webgpt(WHY, WEB, Says(["Search gifts", "End: Answer"]))
+        episode = answer_with_webgpt(WHY, WEB, Says(["Search gifts", "End: Answer"]))
         assert (episode.stop, episode.answer, len(episode.steps)) == ("no_quotes", None, 2)
 
     def test_an_endless_loop_of_one_command_is_broken_off(self) -> None:
-        episode = webgpt(WHY, WEB, Says(["Clicked on link 7"] * 100))
-        assert (episode.stop, len(episode.steps)) == ("stuck", STUCK + 1)
+        episode = answer_with_webgpt(WHY, WEB, Says(["Clicked on link 7"] * 100))
+        assert (episode.stop, len(episode.steps)) == ("stuck", STUCK_REPEATS + 1)
         assert episode.failures[-1].outcome == "stuck"
 
     def test_nonsense_without_end_is_broken_off(self) -> None:
-        episode = webgpt(WHY, WEB, Says([f"blah {number}" for number in range(100)]))
-        assert (episode.stop, len(episode.steps)) == ("stuck", HOPELESS)
+        episode = answer_with_webgpt(WHY, WEB, Says([f"blah {number}" for number in range(100)]))
+        assert (episode.stop, len(episode.steps)) == ("stuck", HOPELESS_STEPS)
 
     def test_actions_run_out(self) -> None:
-        settings = WebgptSettings(Rules(actions=3))
-        episode = webgpt(WHY, WEB, Says(["Search gifts"] * 9), settings=settings)
+        settings = WebgptSettings(BrowserRules(actions=3))
+        episode = answer_with_webgpt(WHY, WEB, Says(["Search gifts"] * 9), settings=settings)
         assert (episode.stop, len(episode.steps)) == ("max_actions", 3)
 
     @pytest.mark.parametrize(
@@ -291,10 +314,10 @@ class TestWebgpt:
         ],
     )
     def test_a_command_is_found_in_what_is_said(self, said: str, meant: str) -> None:
-        assert command_in(said) == meant
+        assert extract_command(said) == meant
 
     def test_half_a_character_is_stored_whole(self) -> None:
-        episode = webgpt(WHY, WEB, Says(["Search gif\ud800ts", "End: Nonsense"]))
+        episode = answer_with_webgpt(WHY, WEB, Says(["Search gif\ud800ts", "End: Nonsense"]))
         assert Episode.from_json(episode.to_json()) == episode
 
     def test_a_policy_that_fails_half_way_keeps_its_steps(self) -> None:
@@ -306,5 +329,5 @@ class TestWebgpt:
                     return Unreachable().complete(prompt)
                 return super().complete(prompt, n)
 
-        episode = webgpt(WHY, WEB, Falls(["Search gifts"]))
+        episode = answer_with_webgpt(WHY, WEB, Falls(["Search gifts"]))
         assert (episode.stop, len(episode.steps)) == ("policy_failed", 1)

@@ -1,7 +1,11 @@
 """What small models choose from: read from the prompt, and wide enough for demonstrators."""
 
-from rookery.browse.observation import answer_prompt, next_action, summary
-from rookery.draft.offered import NOTHING, offered
+from rookery.browse.browser_commands import (
+    format_answer_prompt,
+    format_prompt_foot,
+    format_prompt_head,
+)
+from rookery.draft.oracle_policies import NO_ANSWER, list_candidate_actions
 from rookery.records import Quote
 
 ASKED = "When was the mill built?"
@@ -9,15 +13,15 @@ SENTENCE = "The old mill on the river was built in 1707 by Ann Lee."
 
 
 def state(title: str, text: str, quoted: str = "") -> str:
-    return summary(ASKED, quoted, "", title, (0, 100)) + text + next_action(3)
+    return format_prompt_head(ASKED, quoted, "", title, (0, 100)) + text + format_prompt_foot(3)
 
 
 def referring(text: str) -> str:
-    return answer_prompt(ASKED, [("Ashby", Quote("u", "Ashby", "d", 0, len(text), text))])
+    return format_answer_prompt(ASKED, [("Ashby", Quote("u", "Ashby", "d", 0, len(text), text))])
 
 
 def test_before_the_first_page_only_searches_are_offered() -> None:
-    assert offered(state("", "")) == [
+    assert list_candidate_actions(state("", "")) == [
         "Search When was the mill built?",
         "Search when was the mill built",
         "Search mill built",
@@ -25,7 +29,9 @@ def test_before_the_first_page_only_searches_are_offered() -> None:
 
 
 def test_every_link_of_the_results_can_be_clicked_on() -> None:
-    found = offered(state("Search results for: mill", "【0†Ashby】\nA mill.\n\n【1†Mills】\nMore."))
+    found = list_candidate_actions(
+        state("Search results for: mill", "【0†Ashby】\nA mill.\n\n【1†Mills】\nMore.")
+    )
     assert [each for each in found if each.startswith("Click")] == [
         "Clicked on link 0",
         "Clicked on link 1",
@@ -33,7 +39,9 @@ def test_every_link_of_the_results_can_be_clicked_on() -> None:
 
 
 def test_each_sentence_of_a_page_can_be_quoted_whole_or_abbreviated() -> None:
-    found = offered(state("Ashby", f"Ashby\n{SENTENCE} It is 【2†mended】 now and then by all."))
+    found = list_candidate_actions(
+        state("Ashby", f"Ashby\n{SENTENCE} It is 【2†mended】 now and then by all.")
+    )
     quotes = {each.removeprefix("Quote: ") for each in found if each.startswith("Quote")}
     assert quotes == {
         SENTENCE,
@@ -43,12 +51,14 @@ def test_each_sentence_of_a_page_can_be_quoted_whole_or_abbreviated() -> None:
 
 
 def test_browsing_can_end_once_something_is_quoted() -> None:
-    assert "End: Answer" not in offered(state("Ashby", SENTENCE))
-    assert "End: Answer" in offered(state("Ashby", SENTENCE, "From Ashby\n> A mill.\n"))
+    assert "End: Answer" not in list_candidate_actions(state("Ashby", SENTENCE))
+    assert "End: Answer" in list_candidate_actions(
+        state("Ashby", SENTENCE, "From Ashby\n> A mill.\n")
+    )
 
 
 def test_an_answer_is_a_number_or_a_name_that_a_quote_holds() -> None:
-    found = offered(referring(SENTENCE))
+    found = list_candidate_actions(referring(SENTENCE))
     assert {"1707 [1].", "The answer is Ann Lee [1].", "According to “Ashby”, 1707 [1]."} < set(
         found
     )
@@ -57,4 +67,4 @@ def test_an_answer_is_a_number_or_a_name_that_a_quote_holds() -> None:
 
 
 def test_where_no_quote_holds_any_it_can_be_said_that_nothing_was_found() -> None:
-    assert offered(referring("nothing of the kind")) == [NOTHING]
+    assert list_candidate_actions(referring("nothing of the kind")) == [NO_ANSWER]

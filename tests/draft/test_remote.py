@@ -36,19 +36,17 @@ from models import (
     usage,
 )
 
-from rookery.browse.observation import Observation
-from rookery.browse.rules import Task
-from rookery.browse.shelf import Shelf
-from rookery.draft.endpoint import Endpoint
-from rookery.draft.remote import (
+from rookery.browse.browser_commands import BrowserTask, Observation
+from rookery.browse.search_index import InMemoryLibrary
+from rookery.draft.openai_protocol import ModelEndpoint, SpendingBudget, SpendingCap, SpendingTotal
+from rookery.draft.remote_model import (
     PROBE_GRAMMAR,
-    Remote,
     RemoteLimits,
+    RemoteModel,
+    make_threaded_policy,
     probe_grammar,
-    together,
 )
-from rookery.draft.rollout import Turn, rollouts
-from rookery.draft.spending import Cap, Spending, Spent
+from rookery.draft.rollout import RolloutTurn, run_rollouts
 from rookery.records import Completion, Failed, Failure, Question
 
 KEY = "sk-very-secret-0123456789"
@@ -59,18 +57,18 @@ HURRY = RemoteLimits(seconds=5, deadline=10, tries=3, wait=0.01, longest_wait=1)
 def asking(
     *answers: Answer,
     limits: RemoteLimits = HURRY,
-    spending: Spending | None = None,
+    spending: SpendingBudget | None = None,
     key: str = KEY,
     **settings: Any,
-) -> Iterator[tuple[Remote, Server]]:
+) -> Iterator[tuple[RemoteModel, Server]]:
     """A model on a server that gives these answers."""
     with serving(*answers) as server:
-        endpoint = Endpoint("crow-1", server.base_url, **settings)
-        with Remote(endpoint, key, limits, spending) as model:
+        endpoint = ModelEndpoint("crow-1", server.base_url, **settings)
+        with RemoteModel(endpoint, key, limits, spending) as model:
             yield model, server
 
 
-def failure(model: Remote, prompt: str = "Why?") -> Failure:
+def failure(model: RemoteModel, prompt: str = "Why?") -> Failure:
     """Why it could not be completed."""
     with pytest.raises(Failed) as failed:
         model.complete(prompt)
@@ -78,7 +76,7 @@ def failure(model: Remote, prompt: str = "Why?") -> Failure:
     return failed.value.failure
 
 
-def heard(model: Remote, prompt: str = "Why?") -> tuple[list[str], Completion]:
+def heard(model: RemoteModel, prompt: str = "Why?") -> tuple[list[str], Completion]:
     """The pieces of a stream, and the whole."""
     whole: list[Completion] = []
 
@@ -265,7 +263,7 @@ def test_a_server_is_left_alone_for_as_long_as_it_asks() -> None:
 
 def test_a_server_that_asks_for_too_long_a_wait_is_not_asked_again() -> None:
     with asking(refused("503 Service Unavailable", Retry_After="2")) as (model, server):
-        assert "no other try for 2 seconds" in failure(model).detail
+        assert "asks to wait 2 seconds" in failure(model).detail
         assert len(server.asked) == 1
 
 
@@ -354,15 +352,15 @@ def test_a_redirect_is_not_followed() -> None:
 def test_nobody_there_is_said_after_some_tries() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    spending = Spending()
-    with Remote(
-        Endpoint("m", f"http://127.0.0.1:{port}"), limits=HURRY, spending=spending
+    spending = SpendingBudget()
+    with RemoteModel(
+        ModelEndpoint("m", f"http://127.0.0.1:{port}"), limits=HURRY, spending=spending
     ) as model:
         failed = failure(model)
     assert failed.outcome == "model_unreachable"
     assert "see whether it runs" in failed.detail
     assert "3 tries" in failed.detail
-    assert spending.spent == Spent()
+    assert spending.spent == SpendingTotal()
 
 
 def test_a_connection_that_is_dropped_is_tried_again() -> None:
@@ -455,7 +453,7 @@ def test_a_stream_gives_its_pieces_and_the_whole() -> None:
         DONE,
     ]
     counted = [*events[:-1], b'data: {"choices": [], "usage": ' + json.dumps(usage(3, 9)).encode()]
-    spending = Spending()
+    spending = SpendingBudget()
     with asking(streamed(*events), streamed(*counted, b"}\n\n"), spending=spending) as (
         model,
         server,
@@ -561,9 +559,10 @@ def test_closing_the_model_ends_what_is_under_way() -> None:
             model.complete("Why?")
 
 
+@pytest.mark.slow
 def test_a_model_that_nobody_holds_leaves_no_thread_behind() -> None:
     with serving(FINE) as server:
-        Remote(Endpoint("dropped", server.base_url)).complete("Why?")
+        RemoteModel(ModelEndpoint("dropped", server.base_url)).complete("Why?")
         gc.collect()
         left = [each for each in threading.enumerate() if each.name == "model: dropped"]
         for thread in left:
@@ -572,7 +571,7 @@ def test_a_model_that_nobody_holds_leaves_no_thread_behind() -> None:
 
 
 def test_it_can_be_asked_where_an_event_loop_is_running() -> None:
-    async def ask(model: Remote) -> list[Completion]:
+    async def ask(model: RemoteModel) -> list[Completion]:
         return model.complete("Why?")
 
     with asking(FINE) as (model, _):
@@ -639,18 +638,18 @@ def test_without_the_client_library_a_sentence_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "openai", None)
     with pytest.raises(Failed, match=r'no_openai.*pip install "rookery\[models\]"'):
-        Remote(Endpoint("m", "http://127.0.0.1:9"))
+        RemoteModel(ModelEndpoint("m", "http://127.0.0.1:9"))
 
 
 def test_the_client_library_is_loaded_by_use_only() -> None:
-    code = "import sys, rookery.draft.transcript; print('openai' in sys.modules)"
+    code = "import sys, rookery.draft.recorded_policies; print('openai' in sys.modules)"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout == "False\n"
 
 
 def test_a_key_that_no_header_can_carry_is_refused_and_not_shown() -> None:
     with pytest.raises(Failed, match="no_key") as failed:
-        Remote(Endpoint("m", "http://127.0.0.1:9"), "sk-\nsecret")
+        RemoteModel(ModelEndpoint("m", "http://127.0.0.1:9"), "sk-\nsecret")
     assert "secret" not in str(failed.value)
 
 
@@ -658,10 +657,10 @@ def test_a_key_that_no_header_can_carry_is_refused_and_not_shown() -> None:
 
 
 def test_a_request_that_might_pass_the_cap_is_not_sent() -> None:
-    spending = Spending(Cap(tokens=2000))
+    spending = SpendingBudget(SpendingCap(tokens=2000))
     with asking(said(chat("x"), usage=usage(300, 500)), spending=spending) as (model, server):
         model.complete("Why?")  # may take 4 + 256 + 1024
-        assert spending.spent == Spent(1, 300, 500, 0.0)
+        assert spending.spent == SpendingTotal(1, 300, 500, 0.0)
         failed = failure(model)
         assert failed.outcome == "spending_cap"
         assert "800 of 2000 tokens are spent, and this may take 1284 more" in failed.detail
@@ -670,21 +669,21 @@ def test_a_request_that_might_pass_the_cap_is_not_sent() -> None:
 
 def test_what_a_server_does_not_say_is_counted_in_full() -> None:
     for more in ({}, {"usage": None}, {"usage": {"prompt_tokens": -5, "completion_tokens": 1}}):
-        spending = Spending()
+        spending = SpendingBudget()
         with asking(said(chat("x"), **more), spending=spending, max_tokens=10) as (model, _):
             model.complete("Wy?")
-            assert spending.spent == Spent(1, 3 + 256, 10)
+            assert spending.spent == SpendingTotal(1, 3 + 256, 10)
 
 
 def test_a_try_that_may_have_been_billed_counts_and_a_refusal_does_not() -> None:
-    spending = Spending()
+    spending = SpendingBudget()
     with asking(cut(), refused("500 Oh"), FINE, spending=spending, max_tokens=10) as (model, _):
         model.complete("Why?")
-        assert spending.spent == Spent(2, 4 + 256 + 3, 10 + 2)
+        assert spending.spent == SpendingTotal(2, 4 + 256 + 3, 10 + 2)
 
 
 def test_money_is_counted_by_the_endpoint_s_prices() -> None:
-    spending = Spending(Cap(money=0.01))
+    spending = SpendingBudget(SpendingCap(money=0.01))
     answer = said(chat("x"), usage=usage(1000, 500))
     with asking(answer, spending=spending, price_in=2.0, price_out=8.0) as (model, _):
         model.complete("Why?")
@@ -696,10 +695,10 @@ def test_money_is_counted_by_the_endpoint_s_prices() -> None:
 
 def test_a_cap_holds_for_models_and_threads_that_share_it() -> None:
     """Every request takes 100 tokens and may take 360: no more than 27 fit into 3000."""
-    spending = Spending(Cap(tokens=3000))
+    spending = SpendingBudget(SpendingCap(tokens=3000))
     outcomes: Counter[str] = Counter()
 
-    def ask(model: Remote) -> None:
+    def ask(model: RemoteModel) -> None:
         for _ in range(10):
             try:
                 model.complete("Why?")
@@ -718,15 +717,15 @@ def test_a_cap_holds_for_models_and_threads_that_share_it() -> None:
         asked = len(first.asked) + len(second.asked)
     assert asked == outcomes["good"] == 27
     assert outcomes["spending_cap"] == 60 - 27
-    assert spending.spent == Spent(27, 27 * 60, 27 * 40)
+    assert spending.spent == SpendingTotal(27, 27 * 60, 27 * 40)
 
 
 # Turns of rollouts
 
 
-def turns(size: int) -> list[Turn]:
+def turns(size: int) -> list[RolloutTurn]:
     shown = [Observation(f"state {at}", "?", (), (), "", (0, 0), "", 9) for at in range(size)]
-    return [Turn(at, 0, 2**62 + at, each) for at, each in enumerate(shown)]
+    return [RolloutTurn(at, 0, 2**62 + at, each) for at, each in enumerate(shown)]
 
 
 def echo(asking: Asking) -> bytes:
@@ -753,7 +752,7 @@ def test_turns_are_said_at_once_each_with_its_seed_and_in_their_order(
 
     limits = msgspec.structs.replace(HURRY, at_once=on_the_way)
     with asking(answer, limits=limits) as (model, server):
-        spoken = together(model, in_threads)(turns(12))
+        spoken = make_threaded_policy(model, in_threads)(turns(12))
         assert [each.text for each in spoken] == [f"state {at}, {at}" for at in range(12)]
         assert (len(server.asked), most) == (12, together_at)
 
@@ -764,7 +763,7 @@ def test_what_was_said_before_a_turn_failed_is_not_asked_again() -> None:
         return refused("400 Bad Request") if wrong else echo(asking)
 
     with asking(answer) as (model, server):
-        act, waiting = together(model), turns(4)
+        act, waiting = make_threaded_policy(model), turns(4)
         with pytest.raises(Failed):
             act(waiting)
         alone = [act([turn])[0].text for turn in waiting if turn.session != 2]
@@ -779,9 +778,13 @@ def test_an_episode_whose_turns_fail_is_broken_off_and_no_other() -> None:
         prompt = asking.fields["messages"][0]["content"]
         return refused("400 Bad Request") if "owls" in prompt else said(chat("End: Nonsense"))
 
-    tasks = [Task(Question(name, f"Are {name} clever?")) for name in ("crows", "owls", "jays")]
+    tasks = [
+        BrowserTask(Question(name, f"Are {name} clever?")) for name in ("crows", "owls", "jays")
+    ]
     with asking(answer) as (model, server):
-        episodes = list(rollouts(tasks, Shelf([]), together(model), model.name))
+        episodes = list(
+            run_rollouts(tasks, InMemoryLibrary([]), make_threaded_policy(model), model.name)
+        )
         assert [each.stop for each in episodes] == ["nonsense", "policy_failed", "nonsense"]
         assert "model_refused" in episodes[1].failures[-1].detail
         assert len(server.asked) == 3

@@ -17,24 +17,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rookery.browse.browser import browse
-from rookery.browse.observation import Observation
-from rookery.browse.read import read
-from rookery.browse.recording import Recording
-from rookery.browse.rules import Rules, Task
-from rookery.browse.shelf import Shelf
+from rookery.browse.browser import browse_library
+from rookery.browse.browser_commands import BrowserRules, BrowserTask, Observation
+from rookery.browse.call_recording import CallRecording, ReplayLibrary
+from rookery.browse.page_reader import read_page
+from rookery.browse.search_index import InMemoryLibrary
 from rookery.draft.rollout import (
-    Act,
+    BatchPolicy,
     RolloutLimits,
-    Turn,
-    alone,
-    episode_of,
-    replayed,
-    rollouts,
-    scripted,
-    seed_of,
-    without_prompts,
-    writable,
+    RolloutTurn,
+    build_episode,
+    derive_turn_seed,
+    make_scripted_policy,
+    make_sequential_policy,
+    replace_surrogates,
+    replay_episode,
+    run_rollouts,
+    strip_prompts,
 )
 from rookery.records import (
     Claim,
@@ -52,7 +51,7 @@ from rookery.records import (
 
 def html(url: str, body: str, title: str) -> Page:
     markup = f"<!doctype html><title>{title}</title><body><main>{body}</main>"
-    return read(markup.encode(), url, "text/html; charset=utf-8")
+    return read_page(markup.encode(), url, "text/html; charset=utf-8")
 
 
 GIFTS = html(
@@ -62,8 +61,8 @@ GIFTS = html(
     "Gifts",
 )
 RAVENS = html("https://b.net/ravens", "<p>Ravens cache their food.</p>" * 60, "Ravens")
-LIBRARY = Shelf([GIFTS, RAVENS])
-RULES = Rules(actions=12)
+LIBRARY = InMemoryLibrary([GIFTS, RAVENS])
+RULES = BrowserRules(actions=12)
 WELL = (
     "Search crows",
     "Clicked on link 0",
@@ -86,11 +85,11 @@ SCRIPTS = (
 SAID = st.sampled_from([*WELL, "Back", "Top", "Scrolled up 3", "Clicked on link 1", "[1] %<"])
 
 
-def task(number: int = 0, rules: Rules = RULES, start: str = "") -> Task:
-    return Task(Question(str(number), "Why do crows bring gifts?"), rules, start)
+def task(number: int = 0, rules: BrowserRules = RULES, start: str = "") -> BrowserTask:
+    return BrowserTask(Question(str(number), "Why do crows bring gifts?"), rules, start)
 
 
-def tasks(size: int) -> list[Task]:
+def tasks(size: int) -> list[BrowserTask]:
     return [task(number) for number in range(size)]
 
 
@@ -100,8 +99,8 @@ def actor(script: Sequence[str]) -> Callable[[Observation], str]:
     return lambda shown: next(words, "End: Answer")
 
 
-def actors(scripts: Sequence[Sequence[str]] = SCRIPTS) -> Act:
-    return scripted([actor(script) for script in scripts])
+def actors(scripts: Sequence[Sequence[str]] = SCRIPTS) -> BatchPolicy:
+    return make_scripted_policy([actor(script) for script in scripts])
 
 
 def one_by_one(library: Library, scripts: Sequence[Sequence[str]] = SCRIPTS) -> list[Episode]:
@@ -109,29 +108,29 @@ def one_by_one(library: Library, scripts: Sequence[Sequence[str]] = SCRIPTS) -> 
     return [one(library, task(number), script) for number, script in enumerate(scripts)]
 
 
-def one(library: Library, task: Task, script: Sequence[str]) -> Episode:
-    say, flow, steps = actor(script), browse(task, library), []
+def one(library: Library, task: BrowserTask, script: Sequence[str]) -> Episode:
+    say, flow, steps = actor(script), browse_library(task, library), []
     try:
         shown = next(flow)
         while True:
             steps.append(Step(shown.prompt, Completion(say(shown))))
             shown = flow.send(steps[-1].said.text)
     except StopIteration as ended:
-        return episode_of(task, "tester", steps, ended.value)
+        return build_episode(task, "tester", steps, ended.value)
 
 
 def together(
-    act: Act,
+    act: BatchPolicy,
     library: Library | Callable[[int], Library] = LIBRARY,
     size: int = len(SCRIPTS),
     limits: RolloutLimits = RolloutLimits(),
-    recording: Recording | None = None,
+    recording: CallRecording | None = None,
     seed: int = 0,
 ) -> list[Episode]:
-    return list(rollouts(tasks(size), library, act, "tester", seed, limits, recording))
+    return list(run_rollouts(tasks(size), library, act, "tester", seed, limits, recording))
 
 
-class Asking:
+class Asking(Library):
     """A library whose every request is a call of `first` before the answer."""
 
     def __init__(self, first: Callable[[str], object], library: Library = LIBRARY) -> None:
@@ -147,7 +146,7 @@ class Asking:
         return self.holdings.fetch(url)
 
 
-def sampling(turns: Sequence[Turn]) -> list[Completion]:
+def sampling(turns: Sequence[RolloutTurn]) -> list[Completion]:
     """A sampled policy that honours the seed of a turn."""
     return [Completion(Random(turn.seed).choice(WELL)) for turn in turns]
 
@@ -170,8 +169,8 @@ def _no_thread_stays() -> Iterator[None]:
 
 
 @pytest.fixture
-def recording(tmp_path: Path) -> Iterator[Recording]:
-    with Recording(tmp_path / "recording.sqlite") as recording:
+def recording(tmp_path: Path) -> Iterator[CallRecording]:
+    with CallRecording(tmp_path / "recording.sqlite") as recording:
         yield recording
 
 
@@ -223,16 +222,16 @@ def test_any_commands_give_the_same_together_and_one_by_one(
     assert [Episode.from_json(episode.to_json()) for episode in found] == found
 
 
-def test_a_run_is_the_same_to_the_byte_whatever_the_timing(recording: Recording) -> None:
+def test_a_run_is_the_same_to_the_byte_whatever_the_timing(recording: CallRecording) -> None:
     def run(latencies: Random, at_once: int) -> tuple[str, list[list[int]]]:
         batches: list[list[int]] = []
 
-        def act(turns: Sequence[Turn]) -> list[Completion]:
+        def act(turns: Sequence[RolloutTurn]) -> list[Completion]:
             batches.append([turn.session for turn in turns])
             return sampling(turns)
 
         def library(number: int) -> Library:
-            again = recording.replay(f"tester/7/{number}")
+            again = ReplayLibrary(recording, f"tester/7/{number}")
             return Asking(lambda _: time.sleep(latencies.random() / 50), again)
 
         found = together(act, library, 24, RolloutLimits(at_once), seed=7)
@@ -247,10 +246,10 @@ def test_a_run_is_the_same_to_the_byte_whatever_the_timing(recording: Recording)
 
 def test_seeds_differ_by_run_session_and_step_and_fit_a_signed_integer() -> None:
     places = [(run, session, step) for run in (0, 1) for session in range(12) for step in range(12)]
-    seeds = [seed_of(*place) for place in places]
+    seeds = [derive_turn_seed(*place) for place in places]
     assert len(set(seeds)) == len(places)
     assert all(0 <= seed < 2**63 for seed in seeds)
-    assert seed_of(0, 1, 11) == seed_of(0, 1, 11) != seed_of(0, 11, 1)
+    assert derive_turn_seed(0, 1, 11) == derive_turn_seed(0, 1, 11) != derive_turn_seed(0, 11, 1)
 
 
 def test_all_requests_of_a_batch_are_under_way_at_once() -> None:
@@ -271,7 +270,7 @@ def test_a_batch_is_all_that_waits_and_waits_for_no_straggler() -> None:
     batches: list[set[tuple[int, int]]] = []
     others_went_on = threading.Event()
 
-    def act(turns: Sequence[Turn]) -> list[Completion]:
+    def act(turns: Sequence[RolloutTurn]) -> list[Completion]:
         batches.append({(turn.session, turn.number) for turn in turns})
         if (1, 5) in batches[-1]:
             others_went_on.set()
@@ -289,7 +288,7 @@ def test_a_batch_is_all_that_waits_and_waits_for_no_straggler() -> None:
 def test_requests_go_on_while_the_policy_works() -> None:
     fetched = threading.Event()
 
-    def act(turns: Sequence[Turn]) -> list[Completion]:
+    def act(turns: Sequence[RolloutTurn]) -> list[Completion]:
         if any(turn.number for turn in turns if turn.session == 0):
             assert fetched.wait(60)
         said = {0: ("Top", "Top", "End: Answer"), 1: ("Search crows", "End: Answer")}
@@ -308,7 +307,7 @@ def test_episodes_come_in_order_as_soon_as_those_before_are_done() -> None:
     def library(number: int) -> Library:
         return Asking(lambda _: number == 2 and go.wait(5))
 
-    found = rollouts(tasks(5), library, actors([("Search crows",)] * 5), "tester")
+    found = run_rollouts(tasks(5), library, actors([("Search crows",)] * 5), "tester")
     assert [next(found).question.id, next(found).question.id] == ["0", "1"]
     assert not go.is_set()
     go.set()
@@ -318,14 +317,16 @@ def test_episodes_come_in_order_as_soon_as_those_before_are_done() -> None:
 def test_tasks_are_taken_as_they_are_needed_and_may_be_endless() -> None:
     taken = 0
 
-    def endless() -> Iterator[Task]:
+    def endless() -> Iterator[BrowserTask]:
         nonlocal taken
         for number in count():
             taken += 1
             yield task(number)
 
     limits = RolloutLimits(at_once=4)
-    found = rollouts(endless(), LIBRARY, alone(Steady("End: Nonsense")), "tester", 0, limits)
+    found = run_rollouts(
+        endless(), LIBRARY, make_sequential_policy(Steady("End: Nonsense")), "tester", 0, limits
+    )
     for done, episode in enumerate(islice(found, 50)):
         assert episode.question.id == str(done)
         assert taken <= done + 8
@@ -335,7 +336,7 @@ def test_tasks_are_taken_as_they_are_needed_and_may_be_endless() -> None:
 def test_no_more_sessions_are_under_way_than_the_limit_says() -> None:
     batches: list[int] = []
 
-    def act(turns: Sequence[Turn]) -> list[Completion]:
+    def act(turns: Sequence[RolloutTurn]) -> list[Completion]:
         batches.append(len(turns))
         return [Completion("End: Nonsense")] * len(turns)
 
@@ -353,7 +354,7 @@ def test_finished_episodes_that_wait_for_a_slow_one_are_bounded() -> None:
         return Asking(lambda _: number == 0 and go.wait(5))
 
     limits = RolloutLimits(at_once=4)
-    found = rollouts(tasks(50), library, actors([("Search crows",)] * 50), "tester", 0, limits)
+    found = run_rollouts(tasks(50), library, actors([("Search crows",)] * 50), "tester", 0, limits)
     first = threading.Thread(target=lambda: next(found), name="taker")
     first.start()
     assert soon(lambda: len(begun) == 8)
@@ -376,7 +377,7 @@ class Steady:
 
 
 def test_a_policy_that_never_ends_is_bounded_by_its_actions() -> None:
-    episode = next(rollouts([task()], LIBRARY, alone(Steady("Top")), "steady"))
+    episode = next(run_rollouts([task()], LIBRARY, make_sequential_policy(Steady("Top")), "steady"))
     assert (len(episode.steps), episode.stop) == (RULES.actions, "max_actions")
 
 
@@ -409,6 +410,7 @@ def test_a_library_that_gives_what_is_no_page_ends_its_own_session_only() -> Non
     assert "TypeError" in found[1].failures[0].detail
 
 
+@pytest.mark.slow
 def test_a_library_that_hangs_is_given_up_and_the_others_do_not_wait() -> None:
     released = threading.Event()
     shown: list[tuple[int, int]] = []
@@ -420,11 +422,11 @@ def test_a_library_that_hangs_is_given_up_and_the_others_do_not_wait() -> None:
     scripts[1] = ("Search crows", "Search ravens", "End: Answer")
     say = actors(scripts)
 
-    def act(turns: Sequence[Turn]) -> Sequence[Completion]:
+    def act(turns: Sequence[RolloutTurn]) -> Sequence[Completion]:
         shown.extend((turn.session, turn.number) for turn in turns)
         return say(turns)
 
-    found = list(rollouts(tasks(6), library, act, "tester", 0, RolloutLimits(6, seconds=1.5)))
+    found = list(run_rollouts(tasks(6), library, act, "tester", 0, RolloutLimits(6, seconds=1.5)))
     assert not released.is_set()
     released.set()
     assert shown[-2:] == [(1, 1), (1, 2)]  # all others had come to their ends by then
@@ -438,7 +440,7 @@ def test_a_library_that_hangs_is_given_up_and_the_others_do_not_wait() -> None:
 def test_threads_that_hang_for_ever_are_bounded() -> None:
     released, most = threading.Event(), 0
 
-    def act(turns: Sequence[Turn]) -> list[Completion]:
+    def act(turns: Sequence[RolloutTurn]) -> list[Completion]:
         nonlocal most
         most = max(most, len(ours()))
         return [Completion("Search crows")] * len(turns)
@@ -452,7 +454,7 @@ def test_threads_that_hang_for_ever_are_bounded() -> None:
 
 def test_threads_that_end_late_are_not_counted_for_ever() -> None:
     slow = Asking(lambda _: time.sleep(0.02))
-    act = alone(Steady("Search crows"))
+    act = make_sequential_policy(Steady("Search crows"))
     found = together(act, slow, 30, RolloutLimits(25, seconds=0.005))
     failures = [failure for episode in found for failure in episode.failures]
     assert len(failures) > 256
@@ -460,7 +462,7 @@ def test_threads_that_end_late_are_not_counted_for_ever() -> None:
 
 
 def test_an_act_that_raises_for_a_batch_ends_only_the_episode_it_raises_for() -> None:
-    def act(turns: Sequence[Turn]) -> list[Completion]:
+    def act(turns: Sequence[RolloutTurn]) -> list[Completion]:
         if any(turn.session == 1 and turn.number == 3 for turn in turns):
             raise RuntimeError("these words are too many for me")
         return [Completion(WELL[turn.number]) for turn in turns]
@@ -475,7 +477,7 @@ def test_an_act_that_raises_for_a_batch_ends_only_the_episode_it_raises_for() ->
 
 
 def test_a_policy_that_fails_leaves_what_the_library_failed_to_give() -> None:
-    def act(turns: Sequence[Turn]) -> list[Completion]:
+    def act(turns: Sequence[RolloutTurn]) -> list[Completion]:
         return [Completion(SCRIPTS[3][:3][turn.number]) for turn in turns]
 
     episode = together(act, size=1)[0]
@@ -489,7 +491,7 @@ def test_a_policy_may_fail_at_the_answer() -> None:
 
 
 def test_an_act_that_gives_too_few_completions_is_asked_one_by_one() -> None:
-    def act(turns: Sequence[Turn]) -> list[Completion]:
+    def act(turns: Sequence[RolloutTurn]) -> list[Completion]:
         return [Completion(WELL[turn.number]) for turn in turns if turn.session != 1][:2]
 
     found = together(act, size=4)
@@ -503,7 +505,7 @@ def test_an_act_that_gives_too_few_completions_is_asked_one_by_one() -> None:
     [None, "Top", Completion(None), Completion("Top", (1,), (math.nan,)), Completion("\ud800", 3)],  # type: ignore[arg-type]
 )
 def test_what_is_no_completion_ends_the_episode_that_it_is_for(said: Completion) -> None:
-    def act(turns: Sequence[Turn]) -> list[Completion]:
+    def act(turns: Sequence[RolloutTurn]) -> list[Completion]:
         return [said if turn.session == 1 else Completion(WELL[turn.number]) for turn in turns]
 
     found = together(act, size=3)
@@ -516,7 +518,10 @@ def test_what_is_no_completion_ends_the_episode_that_it_is_for(said: Completion)
 WILD = ("\x00", "Search \x00", "Search \ud800crows\udfff", "x" * 10**6, "Search " + "🐦" * 10**5)
 
 
-def test_wild_words_make_episodes_that_can_be_stored_and_replayed(recording: Recording) -> None:
+@pytest.mark.slow
+def test_wild_words_make_episodes_that_can_be_stored_and_replayed(
+    recording: CallRecording,
+) -> None:
     answer = "a\ud83d [1]\x00" + "😀 [1] " * 20_000
     script = (*WILD, "Search crows", "Clicked on link 0", "Quote: Crows", "End: Answer", answer)
     found = together(actors([script]), size=1, recording=recording)[0]
@@ -524,13 +529,13 @@ def test_wild_words_make_episodes_that_can_be_stored_and_replayed(recording: Rec
     assert found.steps[2].said.text == "Search \ufffdcrows\ufffd"
     assert found.answer is not None
     assert found.answer.text.startswith("a\ufffd\x00😀")
-    line = without_prompts(found).to_json()
-    assert replayed(Episode.from_json(line), recording).to_json() == found.to_json()
+    line = strip_prompts(found).to_json()
+    assert replay_episode(Episode.from_json(line), recording).to_json() == found.to_json()
 
 
 @given(st.text(st.characters()))
 def test_a_text_is_made_writable_without_changing_what_can_be_written(text: str) -> None:
-    written = writable(text)
+    written = replace_surrogates(text)
     assert len(written) == len(text)
     for was, is_now in zip(text, written, strict=True):
         assert is_now == ("\ufffd" if "\ud800" <= was <= "\udfff" else was)
@@ -538,32 +543,34 @@ def test_a_text_is_made_writable_without_changing_what_can_be_written(text: str)
 
 
 def test_a_recorded_run_is_stored_without_prompts_and_comes_back_whole(
-    recording: Recording,
+    recording: CallRecording,
 ) -> None:
     found = together(actors(), recording=recording, seed=3)
     assert [episode.session for episode in found] == [f"tester/3/{n}" for n in range(len(SCRIPTS))]
     for episode in found:
-        line = without_prompts(episode).to_json()
+        line = strip_prompts(episode).to_json()
         assert "Past actions" not in line
-        assert replayed(Episode.from_json(line), recording).to_json() == episode.to_json()
+        assert replay_episode(Episode.from_json(line), recording).to_json() == episode.to_json()
 
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.lists(SAID | st.text(st.characters(), max_size=9), max_size=9), max_size=3))
 def test_any_episode_comes_back_whole_from_its_recording(scripts: list[list[str]]) -> None:
-    with TemporaryDirectory() as folder, Recording(Path(folder) / "r.sqlite") as recording:
+    with TemporaryDirectory() as folder, CallRecording(Path(folder) / "r.sqlite") as recording:
         for episode in together(actors(scripts), size=len(scripts), recording=recording):
-            line = without_prompts(episode).to_json()
-            assert replayed(Episode.from_json(line), recording).to_json() == episode.to_json()
+            line = strip_prompts(episode).to_json()
+            assert replay_episode(Episode.from_json(line), recording).to_json() == episode.to_json()
 
 
-def test_what_came_too_late_is_too_late_in_the_recording_as_well(recording: Recording) -> None:
+def test_what_came_too_late_is_too_late_in_the_recording_as_well(
+    recording: CallRecording,
+) -> None:
     """An answer that arrives after all, and one that never does."""
     released = threading.Event()
     slow = Asking(lambda what: what == "crows" and released.wait(20))
     script = ("Search crows", "Search ravens", "Search crows", *WELL[1:])
 
-    def act(turns: Sequence[Turn]) -> list[Completion]:
+    def act(turns: Sequence[RolloutTurn]) -> list[Completion]:
         if turns[0].number == 2:
             released.set()  # the first search ends now, while the session goes on
             time.sleep(0.05)
@@ -572,53 +579,57 @@ def test_what_came_too_late_is_too_late_in_the_recording_as_well(recording: Reco
     found = together(act, slow, 1, RolloutLimits(1, seconds=0.3), recording)[0]
     assert [failure.outcome for failure in found.failures] == ["timed_out"]
     assert found.stop == "end"
-    assert replayed(without_prompts(found), recording).to_json() == found.to_json()
+    assert replay_episode(strip_prompts(found), recording).to_json() == found.to_json()
 
     released.clear()
     found = together(actors([script[:2]]), slow, 1, RolloutLimits(1, seconds=0.3), recording)[0]
-    assert replayed(without_prompts(found), recording).to_json() == found.to_json()
+    assert replay_episode(strip_prompts(found), recording).to_json() == found.to_json()
     released.set()
 
 
-def test_an_episode_that_the_policy_broke_off_comes_back_too(recording: Recording) -> None:
+def test_an_episode_that_the_policy_broke_off_comes_back_too(recording: CallRecording) -> None:
     found = together(
         lambda turns: [Completion(WELL[:3][turn.number]) for turn in turns],
         size=1,
         recording=recording,
     )[0]
     assert found.stop == "policy_failed"
-    assert replayed(without_prompts(found), recording).to_json() == found.to_json()
+    assert replay_episode(strip_prompts(found), recording).to_json() == found.to_json()
 
 
-def test_an_episode_that_was_left_comes_back_as_far_as_it_went(recording: Recording) -> None:
+def test_an_episode_that_was_left_comes_back_as_far_as_it_went(recording: CallRecording) -> None:
     whole = together(actors([WELL]), size=1, recording=recording)[0]
     cut = msgspec.structs.replace(whole, steps=whole.steps[:3], answer=None, stop="left")
-    assert replayed(without_prompts(cut), recording) == cut
+    assert replay_episode(strip_prompts(cut), recording) == cut
     with pytest.raises(Failed, match="not recorded with this episode"):
-        replayed(msgspec.structs.replace(cut, stop="end"), recording)
+        replay_episode(msgspec.structs.replace(cut, stop="end"), recording)
     with pytest.raises(Failed, match="not recorded with this episode"):
-        replayed(msgspec.structs.replace(whole, steps=(*whole.steps, whole.steps[0])), recording)
+        replay_episode(
+            msgspec.structs.replace(whole, steps=(*whole.steps, whole.steps[0])), recording
+        )
 
 
-def test_a_replay_from_another_recording_is_refused(recording: Recording, tmp_path: Path) -> None:
+def test_a_replay_from_another_recording_is_refused(
+    recording: CallRecording, tmp_path: Path
+) -> None:
     found = together(actors([WELL]), size=1, recording=recording)[0]
     with pytest.raises(Failed, match="store it whole"):
-        without_prompts(one(LIBRARY, task(), WELL))
-    with Recording(tmp_path / "other.sqlite") as other:
+        strip_prompts(one(LIBRARY, task(), WELL))
+    with CallRecording(tmp_path / "other.sqlite") as other:
         with pytest.raises(Failed, match="not_recorded"):
-            replayed(found, other)
-        other.begin(found.session, b"about something else")
-        with pytest.raises(Failed, match="not begun with a Task"):
-            replayed(found, other)
-        together(actors([WELL]), Shelf([RAVENS]), 1, recording=other)
+            replay_episode(found, other)
+        other.begin_session(found.session, b"about something else")
+        with pytest.raises(Failed, match="not begun with a BrowserTask"):
+            replay_episode(found, other)
+        together(actors([WELL]), InMemoryLibrary([RAVENS]), 1, recording=other)
         with pytest.raises(Failed, match="not recorded with this episode"):
-            replayed(found, other)
+            replay_episode(found, other)
 
 
 def test_a_start_page_is_asked_for_like_any_other() -> None:
     beginning = [task(0, start=GIFTS.url), task(1, start="https://a.org/none")]
     script = ("Quote: Crows bring gifts", "End: Answer", "They do [1].")
-    found = list(rollouts(beginning, LIBRARY, actors([script, script]), "tester"))
+    found = list(run_rollouts(beginning, LIBRARY, actors([script, script]), "tester"))
     assert found == [one(LIBRARY, each, script) for each in beginning]
     assert [episode.stop for episode in found] == ["end", "no_quotes"]
 
@@ -627,7 +638,7 @@ def test_an_actor_is_asked_once_for_a_turn_though_another_one_fails() -> None:
     def failing(shown: Observation) -> str:
         raise LookupError("nothing to say")
 
-    found = together(scripted([actor(WELL), failing, actor(WELL)]), size=3)
+    found = together(make_scripted_policy([actor(WELL), failing, actor(WELL)]), size=3)
     oracle = one_by_one(LIBRARY, [WELL] * 3)
     assert [found[0], found[2]] == [oracle[0], oracle[2]]
     assert found[1].failures[-1].detail == "LookupError: nothing to say"
@@ -650,12 +661,12 @@ def test_what_tasks_and_libraries_by_number_raise_is_raised() -> None:
     with pytest.raises(OSError, match="no space"):
         together(actors([WELL]), library, 1)
 
-    def broken() -> Iterator[Task]:
+    def broken() -> Iterator[BrowserTask]:
         yield task()
         raise ValueError("line 2 is no task")
 
     with pytest.raises(ValueError, match="line 2"):
-        list(rollouts(broken(), LIBRARY, actors([WELL]), "tester"))
+        list(run_rollouts(broken(), LIBRARY, actors([WELL]), "tester"))
 
 
 def test_limits_of_nothing_are_refused() -> None:
@@ -667,8 +678,13 @@ def test_limits_of_nothing_are_refused() -> None:
 def test_closing_early_ends_all_threads_and_asks_for_nothing_more() -> None:
     asked: list[str] = []
     library = Asking(asked.append)
-    found = rollouts(
-        tasks(60), library, alone(Steady("Search crows")), "steady", 0, RolloutLimits(8)
+    found = run_rollouts(
+        tasks(60),
+        library,
+        make_sequential_policy(Steady("Search crows")),
+        "steady",
+        0,
+        RolloutLimits(8),
     )
     next(found)
     assert ours()

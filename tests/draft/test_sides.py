@@ -8,18 +8,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rookery.browse.read import read
-from rookery.browse.shelf import Shelf
+from rookery.browse.page_reader import read_page
+from rookery.browse.search_index import InMemoryLibrary
 from rookery.cite.syntax import parse_numbered, render_numbered
-from rookery.cite.verify import verify
-from rookery.draft.gather import gather
-from rookery.draft.sides import (
-    BY_WORDS,
-    SEARCHES,
+from rookery.cite.verification import verify_quotes
+from rookery.draft.both_sides import (
+    JUDGED_BY_WORDS,
+    SEARCH_TEMPLATES,
     SidesSettings,
-    both_sides,
+    answer_both_sides,
     find_altered_sides,
 )
+from rookery.draft.retrieval import gather_passages
 from rookery.records import (
     Answer,
     Block,
@@ -29,6 +29,7 @@ from rookery.records import (
     Failed,
     Failure,
     Hit,
+    Library,
     Page,
     Question,
 )
@@ -38,7 +39,7 @@ ASKED = Question("1", "Do crows hold grudges?")
 
 def page(url: str, title: str, *paragraphs: str) -> Page:
     body = "".join(f"<p>{paragraph}</p>" for paragraph in paragraphs)
-    return read(f"<title>{title}</title><main>{body}</main>".encode(), url, "text/html")
+    return read_page(f"<title>{title}</title><main>{body}</main>".encode(), url, "text/html")
 
 
 FOR = page(
@@ -51,7 +52,7 @@ FOR = page(
 AGAINST = page("https://b.org/against", "Crows forgive", "Crows do not hold grudges. They eat.")
 ALSO_FOR = page("https://c.org/for", "A diary", "My crows hold grudges. I have seen it.")
 NEITHER = page("https://d.org/x", "Grudges", "Whether crows hold grudges is unknown.")
-CROWS = Shelf([FOR, AGAINST, ALSO_FOR, NEITHER])
+CROWS = InMemoryLibrary([FOR, AGAINST, ALSO_FOR, NEITHER])
 
 
 def parts(answer: Answer) -> tuple[list[str], list[str]]:
@@ -70,7 +71,7 @@ def sure(episode: Episode) -> Answer:
 
 
 def test_two_pages_that_contradict_each_other_are_shown_apart() -> None:
-    episode = both_sides(ASKED, CROWS)
+    episode = answer_both_sides(ASKED, CROWS)
     answer = sure(episode)
     pro, contra = parts(answer)
     assert (episode.by, episode.stop, answer.declined) == ("sides", "end", False)
@@ -79,33 +80,33 @@ def test_two_pages_that_contradict_each_other_are_shown_apart() -> None:
     assert len(pro) == 3
     assert answer.text.endswith("in the claim's own words takes a side.")
     pages = {each.digest: each for each in (FOR, AGAINST, ALSO_FOR)}
-    assert all(v.verified for v in verify(answer, lambda quote: pages.get(quote.digest)))
+    assert all(v.verified for v in verify_quotes(answer, lambda quote: pages.get(quote.digest)))
     for claim in answer.claims:
         (number,) = claim.quotes
         assert answer.text[claim.start : claim.end] == answer.quotes[number].text
 
 
 def test_other_pages_come_before_the_same_page_twice() -> None:
-    answer = sure(both_sides(ASKED, CROWS, settings=SidesSettings(quotes=2)))
+    answer = sure(answer_both_sides(ASKED, CROWS, settings=SidesSettings(quotes=2)))
     assert {quote.url for quote in answer.quotes[:2]} == {FOR.url, ALSO_FOR.url}
     assert [quote.url for quote in answer.quotes[2:]] == [AGAINST.url]
 
 
 def test_what_two_pages_say_word_for_word_is_shown_once() -> None:
     copy = page("https://z.org/copy", "Copied", "Something before. My crows  HOLD grudges.")
-    answer = sure(both_sides(ASKED, Shelf([ALSO_FOR, copy])))
+    answer = sure(answer_both_sides(ASKED, InMemoryLibrary([ALSO_FOR, copy])))
     assert len(answer.quotes) == 1
 
 
 def test_a_side_without_a_quote_says_so_and_that_it_proves_nothing() -> None:
-    answer = sure(both_sides(ASKED, Shelf([FOR, NEITHER])))
+    answer = sure(answer_both_sides(ASKED, InMemoryLibrary([FOR, NEITHER])))
     assert "Against:\nNothing against it was found in 2 pages; that is no proof." in answer.text
-    answer = sure(both_sides(ASKED, Shelf([AGAINST])))
+    answer = sure(answer_both_sides(ASKED, InMemoryLibrary([AGAINST])))
     assert "For:\nNothing for it was found in 1 page; that is no proof." in answer.text
 
 
 def test_where_nothing_takes_a_side_the_nearest_is_declined() -> None:
-    episode = both_sides(ASKED, Shelf([NEITHER]))
+    episode = answer_both_sides(ASKED, InMemoryLibrary([NEITHER]))
     answer = sure(episode)
     assert (episode.stop, answer.declined, answer.claims) == ("declined", True, ())
     assert [quote.text for quote in answer.quotes] == ["Whether crows hold grudges is unknown."]
@@ -113,12 +114,12 @@ def test_where_nothing_takes_a_side_the_nearest_is_declined() -> None:
 
 
 def test_a_question_without_a_claim_searches_nothing() -> None:
-    episode = both_sides(Question("1", "Who wrote Hamlet?"), Broken(len(SEARCHES)))
+    episode = answer_both_sides(Question("1", "Who wrote Hamlet?"), Broken(len(SEARCH_TEMPLATES)))
     assert (episode.stop, episode.answer) == ("no_claim", None)
     assert [failure.outcome for failure in episode.failures] == ["no_claim"]
 
 
-class Broken:
+class Broken(Library):
     """A library whose first searches work, and then no more."""
 
     def __init__(self, works: int) -> None:
@@ -135,9 +136,11 @@ class Broken:
 
 
 def test_a_search_that_fails_is_no_evidence_and_no_answer() -> None:
-    episode = both_sides(ASKED, Broken(0))
+    episode = answer_both_sides(ASKED, Broken(0))
     assert (episode.stop, episode.answer) == ("no_evidence", None)
-    assert [failure.outcome for failure in episode.failures] == ["search_quota"] * len(SEARCHES)
+    assert [failure.outcome for failure in episode.failures] == ["search_quota"] * len(
+        SEARCH_TEMPLATES
+    )
 
 
 def test_searches_for_doubt_that_fail_are_told_beside_an_empty_side() -> None:
@@ -147,9 +150,9 @@ def test_searches_for_doubt_that_fail_are_told_beside_an_empty_side() -> None:
                 raise Failed(Failure(url, "timed_out", "it took too long"))
             return CROWS.fetch(url)
 
-    episode = both_sides(ASKED, Partly(1))
+    episode = answer_both_sides(ASKED, Partly(1))
     assert "found in 3 pages, and 2 of 3 searches failed; that" in sure(episode).text
-    assert episode.counts() == {"search_quota": 2, "timed_out": 1}
+    assert episode.count_failures() == {"search_quota": 2, "timed_out": 1}
 
 
 def test_doubt_is_searched_for_too() -> None:
@@ -160,24 +163,24 @@ def test_doubt_is_searched_for_too() -> None:
         "For as long as anybody can remember it has been told in every village, and in many books, "
         "but it is a myth that crows hold grudges.",
     )
-    shelf = Shelf([*many, denial])
-    alone = gather("crows hold grudges", shelf)
+    shelf = InMemoryLibrary([*many, denial])
+    alone = gather_passages("crows hold grudges", shelf)
     assert denial.url not in {hit.url for _, hit in alone.found}
-    assert denial.url in {quote.url for quote in sure(both_sides(ASKED, shelf)).quotes}
+    assert denial.url in {quote.url for quote in sure(answer_both_sides(ASKED, shelf)).quotes}
 
 
 def test_half_a_sentence_takes_no_side() -> None:
     text = "It is simply a myth and has been for years that crows hold grudges for life."
     whole = Page("u", "Crows", text, (Block(0, len(text), "paragraph"),))
 
-    class Cutting:
+    class Cutting(Library):
         def search(self, query: str, k: int) -> Sequence[Hit]:
             return [Hit("u", "Crows", "", whole.digest, text.index("crows"), len(text), 1.0)]
 
         def fetch(self, url: str) -> Page:
             return whole
 
-    episode = both_sides(ASKED, Cutting())
+    episode = answer_both_sides(ASKED, Cutting())
     assert episode.stop == "declined"
     assert sure(episode).quotes == ()
 
@@ -192,9 +195,9 @@ HOSTILE = (
 
 
 def test_hostile_pages_are_quoted_or_left_and_break_nothing() -> None:
-    shelf = Shelf([page("https://evil.org/x", "$claim", *HOSTILE), AGAINST])
+    shelf = InMemoryLibrary([page("https://evil.org/x", "$claim", *HOSTILE), AGAINST])
     for policy in (None, Says(["for"])):
-        answer = sure(both_sides(ASKED, shelf, policy=policy))
+        answer = sure(answer_both_sides(ASKED, shelf, policy=policy))
         assert parse_numbered(render_numbered(answer), answer.quotes) == answer
         lines = answer.text.splitlines()
         assert [lines.count(head) for head in ("For:", "Against:")] == [1, 1]
@@ -234,7 +237,7 @@ class Knows:
 
 def test_a_policy_words_the_claim_and_sees_what_words_do_not() -> None:
     kind = page("https://g.org/x", "Crows", "Crows forgive within a day. Crows have feathers.")
-    episode = both_sides(ASKED, Shelf([kind, ALSO_FOR]), policy=Knows())
+    episode = answer_both_sides(ASKED, InMemoryLibrary([kind, ALSO_FOR]), policy=Knows())
     answer = sure(episode)
     assert answer.text.startswith("Claim: Crows bear ill will: they hold grudges\n")
     assert parts(answer) == (["My crows hold grudges."], ["Crows forgive within a day."])
@@ -254,7 +257,7 @@ def test_a_policy_words_the_claim_and_sees_what_words_do_not() -> None:
     ],
 )
 def test_a_claim_that_is_none_is_worded_by_rules(nonsense: str) -> None:
-    answer = sure(both_sides(ASKED, CROWS, policy=Says([nonsense, "for"])))
+    answer = sure(answer_both_sides(ASKED, CROWS, policy=Says([nonsense, "for"])))
     assert answer.text.startswith("Claim: crows hold grudges\n")
 
 
@@ -262,18 +265,18 @@ def test_a_claim_that_is_none_is_worded_by_rules(nonsense: str) -> None:
     "nonsense", ["", "for and against", "It is for.", "FOR SURE", "1", "```for```", "against it"]
 )
 def test_whatever_is_not_one_word_is_neither(nonsense: str) -> None:
-    episode = both_sides(ASKED, CROWS, policy=Says([nonsense]))
+    episode = answer_both_sides(ASKED, CROWS, policy=Says([nonsense]))
     assert episode.stop == "declined"
     assert sure(episode).quotes
 
 
 def test_a_policy_that_says_nothing_at_all_takes_no_side() -> None:
-    assert both_sides(ASKED, CROWS, policy=Says([])).stop == "declined"
+    assert answer_both_sides(ASKED, CROWS, policy=Says([])).stop == "declined"
 
 
 def test_a_policy_is_asked_about_a_bounded_number_of_sentences_that_deny_and_that_do_not() -> None:
     policy = Says(["crows hold grudges", "for"])
-    both_sides(ASKED, CROWS, policy=policy, settings=SidesSettings(asked=2))
+    answer_both_sides(ASKED, CROWS, policy=policy, settings=SidesSettings(asked=2))
     assert len(policy.asked) == 1 + 2
     assert sum("do not hold" in asked for asked in policy.asked[1:]) == 1
 
@@ -297,13 +300,13 @@ class Fails:
 
 @pytest.mark.parametrize("works", [0, 1, 3])
 def test_a_policy_that_fails_gives_no_answer_and_says_why(works: int) -> None:
-    episode = both_sides(ASKED, CROWS, policy=Fails(works))
+    episode = answer_both_sides(ASKED, CROWS, policy=Fails(works))
     assert (episode.stop, episode.answer, len(episode.steps)) == ("policy_failed", None, works)
     assert [failure.outcome for failure in episode.failures] == ["model_unreachable"]
 
 
 def test_an_episode_survives_a_round_trip() -> None:
-    episode = both_sides(ASKED, CROWS)
+    episode = answer_both_sides(ASKED, CROWS)
     assert Episode.from_json(episode.to_json()) == episode
 
 
@@ -317,20 +320,23 @@ PHRASES = st.sampled_from(
 @given(st.lists(st.lists(PHRASES, max_size=14).map(" ".join), min_size=1, max_size=4))
 def test_every_quote_is_a_slice_and_none_is_on_both_sides(texts: list[str]) -> None:
     pages = [Page(str(n), f"Crows {n}", text) for n, text in enumerate(texts)]
-    episode = both_sides(ASKED, Shelf(pages))
+    episode = answer_both_sides(ASKED, InMemoryLibrary(pages))
     if episode.answer is None or episode.answer.declined:
         return
     answer = episode.answer
     assert parse_numbered(render_numbered(answer), answer.quotes) == answer
-    assert all(v.verified for v in verify(answer, lambda quote: pages[int(quote.url)]))
+    assert all(v.verified for v in verify_quotes(answer, lambda quote: pages[int(quote.url)]))
     pro, contra = parts(answer)
     assert not {text.casefold() for text in pro} & {text.casefold() for text in contra}
     assert len(set(answer.quotes)) == len(answer.quotes) == len(answer.claims)
 
 
 def test_what_was_changed_in_saved_sides_is_found() -> None:
-    answer, empty = sure(both_sides(ASKED, CROWS)), sure(both_sides(ASKED, Shelf([FOR])))
-    nothing = sure(both_sides(Question("1", "Do crows sing opera?"), CROWS))
+    answer, empty = (
+        sure(answer_both_sides(ASKED, CROWS)),
+        sure(answer_both_sides(ASKED, InMemoryLibrary([FOR]))),
+    )
+    nothing = sure(answer_both_sides(Question("1", "Do crows sing opera?"), CROWS))
     assert nothing.declined
     for honest in (answer, empty, nothing):
         assert find_altered_sides(honest) == []
@@ -340,7 +346,7 @@ def test_what_was_changed_in_saved_sides_is_found() -> None:
     for fields in (
         {"text": text.replace(said, "x" * len(said))},
         {"text": f"{text} So they do."},
-        {"text": text.replace(BY_WORDS, "Judged by a court")},
+        {"text": text.replace(JUDGED_BY_WORDS, "Judged by a court")},
         {"text": "x" + text[1:]},
         {"claims": answer.claims[1:]},
         {"claims": (one, *answer.claims[1:])},
@@ -349,5 +355,5 @@ def test_what_was_changed_in_saved_sides_is_found() -> None:
     ):
         changed = msgspec.structs.replace(answer, **fields)
         assert find_altered_sides(changed), fields
-    lied = nothing.text.replace("Nothing", "Everything")
+    lied = nothing.text.replace("No sentence", "Every sentence")
     assert find_altered_sides(msgspec.structs.replace(nothing, text=lied))

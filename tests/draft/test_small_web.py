@@ -1,12 +1,15 @@
 """Pages of a few sentences around known answers."""
 
-from rookery.ask.squad import Article, Squad
-from rookery.draft.small_web import small_web
+from rookery.ask.question_files import SquadArticle, SquadData
+from rookery.draft.gold_answers import build_small_web
 from rookery.records import Question
 
 ONE = "The mill is very old. It was built in 1707. It burnt down in 1811 and was built anew."
-SQUAD = Squad(
-    (Article("Mill.html", "Mill", (ONE,)), Article("Hill.html", "Hill", ("It is 1707 m high.",))),
+SQUAD = SquadData(
+    (
+        SquadArticle("Mill.html", "Mill", (ONE,)),
+        SquadArticle("Hill.html", "Hill", ("It is 1707 m high.",)),
+    ),
     (
         Question("a", "When was it built?", gold=("1707",), source="Mill.html"),
         Question("b", "When did it burn?", gold=("1811",), source="Mill.html"),
@@ -19,7 +22,7 @@ SQUAD = Squad(
 
 
 def test_a_page_holds_the_answers_of_the_questions_that_name_it() -> None:
-    pages, asked = small_web(SQUAD, lambda question: True, 3, 10)
+    pages, asked = build_small_web(SQUAD, lambda question: True, 3, 10)
     texts = {page.name: page.paragraphs[0] for page in pages}
     assert [texts[question.source] for question in asked] == [
         "The mill is very old. It was built in 1707.",
@@ -31,10 +34,10 @@ def test_a_page_holds_the_answers_of_the_questions_that_name_it() -> None:
 
 
 def test_questions_that_no_excerpt_answers_are_left_out() -> None:
-    _, asked = small_web(SQUAD, lambda question: question.id in "ae", 3, 10)
+    _, asked = build_small_web(SQUAD, lambda question: question.id in "ae", 3, 10)
     assert [question.id for question in asked] == ["a"]
 
 
 def test_only_wanted_questions_have_pages() -> None:
-    pages, asked = small_web(SQUAD, lambda question: question.id == "b", 3, 10)
+    pages, asked = build_small_web(SQUAD, lambda question: question.id == "b", 3, 10)
     assert len(pages) == len(asked) == 1

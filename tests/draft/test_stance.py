@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sides_pairs import PAIRS
 
-from rookery.draft.sides_claim import claim_of
-from rookery.draft.stance import Reading, stance_by_words
+from rookery.draft.stance import SentenceContext, detect_stance, extract_claim
 from rookery.records import Failed
 
 
@@ -41,7 +40,7 @@ from rookery.records import Failed
     ],
 )
 def test_a_question_assumes_a_claim(question: str, claim: str) -> None:
-    assert claim_of(question) == claim
+    assert extract_claim(question) == claim
 
 
 @pytest.mark.parametrize(
@@ -62,7 +61,7 @@ def test_a_question_assumes_a_claim(question: str, claim: str) -> None:
 )
 def test_a_question_that_assumes_no_claim_says_what_to_do(question: str) -> None:
     with pytest.raises(Failed) as failed:
-        claim_of(question)
+        extract_claim(question)
     assert failed.value.failure.outcome == "no_claim"
     assert "state one" in failed.value.failure.detail
 
@@ -71,12 +70,12 @@ def test_a_question_that_assumes_no_claim_says_what_to_do(question: str) -> None
 def test_any_question_has_a_claim_or_none(question: str | list[str]) -> None:
     text = question if isinstance(question, str) else " ".join(question)
     with suppress(Failed):
-        claim = claim_of(text)
+        claim = extract_claim(text)
         assert claim == " ".join(claim.split()) != ""
 
 
 def test_a_side_is_right_nine_times_in_ten_by_words_alone() -> None:
-    judged = [(side, stance_by_words(claim, Reading(said))) for side, claim, said in PAIRS]
+    judged = [(side, detect_stance(claim, SentenceContext(said))) for side, claim, said in PAIRS]
     for side in ("for", "against"):
         right = [true == side for true, found in judged if found == side]
         assert len(right) >= 25
@@ -104,22 +103,22 @@ def test_a_side_is_right_nine_times_in_ten_by_words_alone() -> None:
 def test_words_take_a_side_only_where_they_say_the_claim(
     claim: str, sentence: str, side: str
 ) -> None:
-    assert stance_by_words(claim, Reading(sentence)) == side
+    assert detect_stance(claim, SentenceContext(sentence)) == side
 
 
 def test_what_stands_round_a_sentence_may_take_it_back() -> None:
     said = "Crows hold grudges."
     claim = "crows hold grudges"
-    assert stance_by_words(claim, Reading(said, above="Crows")) == "for"
-    assert stance_by_words(claim, Reading(said, above="Myths about crows")) == "neither"
-    assert stance_by_words(claim, Reading(said, before="Common misconceptions:")) == "neither"
-    assert stance_by_words(claim, Reading(said, after="This is not true.")) == "neither"
-    assert stance_by_words(claim, Reading(said, after="This helps them.")) == "for"
+    assert detect_stance(claim, SentenceContext(said, above="Crows")) == "for"
+    assert detect_stance(claim, SentenceContext(said, above="Myths about crows")) == "neither"
+    assert detect_stance(claim, SentenceContext(said, before="Common misconceptions:")) == "neither"
+    assert detect_stance(claim, SentenceContext(said, after="This is not true.")) == "neither"
+    assert detect_stance(claim, SentenceContext(said, after="This helps them.")) == "for"
 
 
 def test_a_pronoun_stands_for_what_the_page_is_about() -> None:
     claim = "crows hold grudges"
     said = "They do not hold grudges."
-    assert stance_by_words(claim, Reading(said, above="Crows")) == "against"
-    assert stance_by_words(claim, Reading(said, above="Ravens")) == "neither"
-    assert stance_by_words(claim, Reading("Ravens hold grudges.", above="Crows")) == "neither"
+    assert detect_stance(claim, SentenceContext(said, above="Crows")) == "against"
+    assert detect_stance(claim, SentenceContext(said, above="Ravens")) == "neither"
+    assert detect_stance(claim, SentenceContext("Ravens hold grudges.", above="Crows")) == "neither"

@@ -13,14 +13,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from models import DONE, Asking, chat, cut, event, refused, said, serving, streamed
 
-from rookery.browse.observation import Observation
-from rookery.browse.recording import Recording
-from rookery.browse.shelf import Shelf
-from rookery.draft.endpoint import Endpoint
-from rookery.draft.remote import Allow, Model, Remote, RemoteLimits, together
-from rookery.draft.rollout import Turn
-from rookery.draft.transcript import Transcript
-from rookery.records import Completion, Failed, Failure, Page
+from rookery.browse.browser_commands import Observation
+from rookery.browse.call_recording import (
+    POLICY_CALLS,
+    CallRecording,
+    RecordingLibrary,
+    ReplayLibrary,
+)
+from rookery.browse.page_archive import pack_records
+from rookery.browse.search_index import InMemoryLibrary
+from rookery.draft.openai_protocol import ModelEndpoint
+from rookery.draft.recorded_policies import RecordingPolicy, ReplayPolicy
+from rookery.draft.remote_model import (
+    AllowedTokens,
+    LanguageModel,
+    RemoteLimits,
+    RemoteModel,
+    make_threaded_policy,
+)
+from rookery.draft.rollout import RolloutTurn
+from rookery.records import Completion, Failed, Failure, Hit, Page, digest_of
 
 KEY = "sk-very-secret-0123456789"
 ONCE = RemoteLimits(tries=1)
@@ -44,7 +56,9 @@ class Numbering:
         return [Completion(f"{next(self._numbers)} {prompt} {given}") for _ in range(n)]
 
 
-def all_said(model: Model, calls: Sequence[tuple[str, int, int | None, str]]) -> list[object]:
+def all_said(
+    model: LanguageModel, calls: Sequence[tuple[str, int, int | None, str]]
+) -> list[object]:
     """What came of these calls."""
     results: list[object] = []
     for prompt, n, seed, grammar in calls:
@@ -70,19 +84,21 @@ def test_the_nth_time_something_is_asked_it_is_answered_as_the_nth_time(
 ) -> None:
     with TemporaryDirectory() as folder:
         path = Path(folder) / "said.sqlite"
-        with Transcript(path) as transcript:
-            transcript.begin("one")
-            first = all_said(transcript.record(Numbering(), "one"), calls)
-        with Transcript(path) as transcript:
-            listed = transcript.said("one")
-            assert [(each.prompt, each.n, each.seed, each.grammar) for each in listed] == calls
-            assert [each.failure or list(each.completions) for each in listed] == first
+        with CallRecording(path, POLICY_CALLS) as transcript:
+            transcript.begin_session("one")
+            first = all_said(RecordingPolicy(transcript, Numbering(), "one"), calls)
+        with CallRecording(path, POLICY_CALLS) as transcript:
+            listed = transcript.list_calls("one")
+            assert [each.arguments[1:] for each in listed] == calls
+            assert [
+                each.answer.failure or list(each.answer.completions) for each in listed
+            ] == first
             if not calls:
                 return
-            assert all_said(transcript.replay("one"), calls) == first
+            assert all_said(ReplayPolicy(transcript, "one"), calls) == first
             # Each question has its own order, whatever is asked in between.
             order = sorted(range(len(calls)), key=lambda at: str(calls[at]))
-            again = all_said(transcript.replay("one"), [calls[at] for at in order])
+            again = all_said(ReplayPolicy(transcript, "one"), [calls[at] for at in order])
             assert again == [first[at] for at in order]
 
 
@@ -97,16 +113,16 @@ def test_a_remote_model_is_replayed_byte_for_byte_and_the_key_is_not_in_the_file
         return said(*({**choice, "logprobs": scores} for _ in range(asking.fields.get("n", 1))))
 
     path = tmp_path / "said.sqlite"
-    with serving(answer) as server, Transcript(path) as transcript:
-        transcript.begin("one")
-        endpoint = Endpoint("crow-1", server.base_url, logprobs=True)
-        with Remote(endpoint, KEY, ONCE) as model:
-            recorded = transcript.record(model, "one")
+    with serving(answer) as server, CallRecording(path, POLICY_CALLS) as transcript:
+        transcript.begin_session("one")
+        endpoint = ModelEndpoint("crow-1", server.base_url, logprobs=True)
+        with RemoteModel(endpoint, KEY, ONCE) as model:
+            recorded = RecordingPolicy(transcript, model, "one")
             first = [recorded.complete("Why?", 2), recorded.complete("Why?", 2)]
             with pytest.raises(Failed) as failed:
                 recorded.complete("fail")
-    with Transcript(path) as transcript:
-        replayed = transcript.replay("one")
+    with CallRecording(path, POLICY_CALLS) as transcript:
+        replayed = ReplayPolicy(transcript, "one")
         assert replayed.name == "crow-1"
         again = [replayed.complete("Why?", 2), replayed.complete("Why?", 2)]
         assert [each.to_json() for both in again for each in both] == [
@@ -121,7 +137,7 @@ def test_a_remote_model_is_replayed_byte_for_byte_and_the_key_is_not_in_the_file
             replayed.complete("Why?")
         whole = b"".join(each.read_bytes() for each in tmp_path.iterdir())
         assert KEY.encode() not in whole
-        assert KEY not in str(transcript.said("one"))
+        assert KEY not in str(transcript.list_calls("one"))
 
 
 def listened(stream: Generator[str, None, Completion]) -> tuple[str, Completion]:
@@ -134,80 +150,80 @@ def listened(stream: Generator[str, None, Completion]) -> tuple[str, Completion]
 
 
 def test_streams_are_replayed_and_so_are_their_failures(tmp_path: Path) -> None:
-    def heard(model: Model) -> None:
+    def heard(model: LanguageModel) -> None:
         assert listened(model.stream("Why?")) == ("Because", Completion("Because"))
         with pytest.raises(Failed, match="model_broke_off"):
             listened(model.stream("Why?"))
         assert model.complete("Why?") == [Completion("Because.")]
 
     good, bad = streamed(event("Be"), event("cause", "stop"), DONE), cut(event("Be"))
-    with Transcript(tmp_path / "said.sqlite") as transcript:
-        transcript.begin("one")
+    with CallRecording(tmp_path / "said.sqlite", POLICY_CALLS) as transcript:
+        transcript.begin_session("one")
         with (
             serving(good, bad, said(chat("Because."))) as server,
-            Remote(Endpoint("crow-1", server.base_url), limits=ONCE) as model,
+            RemoteModel(ModelEndpoint("crow-1", server.base_url), limits=ONCE) as model,
         ):
-            heard(transcript.record(model, "one"))
-        heard(transcript.replay("one"))
+            heard(RecordingPolicy(transcript, model, "one"))
+        heard(ReplayPolicy(transcript, "one"))
 
 
 def test_a_stream_that_is_closed_before_its_end_is_not_written_down(tmp_path: Path) -> None:
     with (
         serving(streamed(event("Be"), event("cause", "stop"), DONE)) as server,
-        Remote(Endpoint("crow-1", server.base_url), limits=ONCE) as model,
-        Transcript(tmp_path / "said.sqlite") as transcript,
+        RemoteModel(ModelEndpoint("crow-1", server.base_url), limits=ONCE) as model,
+        CallRecording(tmp_path / "said.sqlite", POLICY_CALLS) as transcript,
     ):
-        transcript.begin("one")
-        stream = transcript.record(model, "one").stream("Why?")
+        transcript.begin_session("one")
+        stream = RecordingPolicy(transcript, model, "one").stream("Why?")
         assert next(stream) == "Be"
         stream.close()
-        assert transcript.said("one") == []
+        assert transcript.list_calls("one") == []
 
 
 def test_turns_that_were_said_at_once_are_replayed_in_any_batches(tmp_path: Path) -> None:
     """Many sessions begin with the same prompt; their seeds tell them apart."""
     shown = Observation("the same", "?", (), (), "", (0, 0), "", 9)
-    turns = [Turn(number, 0, 2**62 + number, shown) for number in range(40)]
-    with Transcript(tmp_path / "said.sqlite") as transcript:
-        transcript.begin("one")
-        model = transcript.record(Numbering(), "one")
-        first = together(model, at_once=8)(turns)
+    turns = [RolloutTurn(number, 0, 2**62 + number, shown) for number in range(40)]
+    with CallRecording(tmp_path / "said.sqlite", POLICY_CALLS) as transcript:
+        transcript.begin_session("one")
+        model = RecordingPolicy(transcript, Numbering(), "one")
+        first = make_threaded_policy(model, at_once=8)(turns)
         assert len({each.text for each in first}) == len(turns)
-        again = together(transcript.replay("one"), at_once=3)
+        again = make_threaded_policy(ReplayPolicy(transcript, "one"), at_once=3)
         backwards = [again([turn])[0] for turn in reversed(turns)]
         assert backwards == first[::-1]
 
 
 def test_a_session_begins_anew_and_leaves_the_others_alone(tmp_path: Path) -> None:
-    with Transcript(tmp_path / "said.sqlite") as transcript:
+    with CallRecording(tmp_path / "said.sqlite", POLICY_CALLS) as transcript:
         for session in ("two", "one", "one"):
-            transcript.begin(session)
-            transcript.record(Numbering(), session).complete(f"{session}?")
-        assert transcript.sessions() == ["two", "one"]
-        assert [each.prompt for each in transcript.said("one")] == ["one?"]
-        assert [each.prompt for each in transcript.said("two")] == ["two?"]
+            transcript.begin_session(session)
+            RecordingPolicy(transcript, Numbering(), session).complete(f"{session}?")
+        assert transcript.list_sessions() == ["two", "one"]
+        assert [each.arguments[1] for each in transcript.list_calls("one")] == ["one?"]
+        assert [each.arguments[1] for each in transcript.list_calls("two")] == ["two?"]
 
 
 def test_a_session_takes_the_name_and_the_place_of_another(tmp_path: Path) -> None:
-    with Transcript(tmp_path / "said.sqlite") as transcript:
+    with CallRecording(tmp_path / "said.sqlite", POLICY_CALLS) as transcript:
         for session, name in (("old", "first"), ("new", "second")):
-            transcript.begin(session)
-            transcript.record(Numbering(name), session).complete("Why?")
-        transcript.rename("new", "old")
-        assert transcript.sessions() == ["old"]
-        assert [said.by for said in transcript.said("old")] == ["second"]
+            transcript.begin_session(session)
+            RecordingPolicy(transcript, Numbering(name), session).complete("Why?")
+        transcript.rename_session("new", "old")
+        assert transcript.list_sessions() == ["old"]
+        assert [said.arguments[0] for said in transcript.list_calls("old")] == ["second"]
 
 
 def test_several_policies_of_a_session_are_told_apart_by_their_names(tmp_path: Path) -> None:
-    with Transcript(tmp_path / "said.sqlite") as transcript:
-        transcript.begin("one")
+    with CallRecording(tmp_path / "said.sqlite", POLICY_CALLS) as transcript:
+        transcript.begin_session("one")
         for name in ("write", "judge"):
-            transcript.record(Numbering(name), "one").complete("Why?", seed=len(name))
-        assert transcript.replay("one", "judge").complete("Why?", seed=5)
+            RecordingPolicy(transcript, Numbering(name), "one").complete("Why?", seed=len(name))
+        assert ReplayPolicy(transcript, "one", "judge").complete("Why?", seed=5)
         with pytest.raises(Failed, match=r"name one of the policies .*: judge, write"):
-            transcript.replay("one")
+            ReplayPolicy(transcript, "one")
         with pytest.raises(Failed, match="not_recorded"):
-            transcript.replay("one", "browse").complete("Why?")
+            ReplayPolicy(transcript, "one", "browse").complete("Why?")
 
 
 class Plain:
@@ -215,27 +231,27 @@ class Plain:
 
     name = "plain"
 
-    def complete(self, prompt: str, n: int = 1, allow: Allow = None) -> list[Completion]:
+    def complete(self, prompt: str, n: int = 1, allow: AllowedTokens = None) -> list[Completion]:
         """The prompt, and what is allowed to follow."""
         return [Completion(f"{prompt} {list(allow([])) if allow else ''}")] * n
 
 
 def test_any_policy_can_be_recorded(tmp_path: Path) -> None:
-    with Transcript(tmp_path / "said.sqlite") as transcript:
-        transcript.begin("one")
+    with CallRecording(tmp_path / "said.sqlite", POLICY_CALLS) as transcript:
+        transcript.begin_session("one")
         with pytest.raises(Failed, match="record it again"):
-            transcript.replay("one")
-        recorded = transcript.record(Plain(), "one")
+            ReplayPolicy(transcript, "one")
+        recorded = RecordingPolicy(transcript, Plain(), "one")
         assert recorded.complete("Why?", 2, lambda _: [7]) == [Completion("Why? [7]")] * 2
-        assert transcript.replay("one").complete("Why?", 2) == [Completion("Why? [7]")] * 2
+        assert ReplayPolicy(transcript, "one").complete("Why?", 2) == [Completion("Why? [7]")] * 2
 
 
 def test_a_session_that_was_not_begun_is_a_failure(tmp_path: Path) -> None:
-    with Transcript(tmp_path / "said.sqlite") as transcript:
+    with CallRecording(tmp_path / "said.sqlite", POLICY_CALLS) as transcript:
         for use in (
-            transcript.said,
-            transcript.replay,
-            lambda session: transcript.record(Numbering(), session),
+            transcript.list_calls,
+            lambda session: ReplayPolicy(transcript, session),
+            lambda session: RecordingPolicy(transcript, Numbering(), session),
         ):
             with pytest.raises(Failed, match="one: not_recorded"):
                 use("one")
@@ -244,28 +260,68 @@ def test_a_session_that_was_not_begun_is_a_failure(tmp_path: Path) -> None:
 def test_it_shares_the_file_of_a_recording(tmp_path: Path) -> None:
     path = tmp_path / "both.sqlite"
     page = Page("https://a.org/", "A", "Crows.")
-    with Recording(path) as recording, Transcript(path) as transcript:
-        recording.begin("one", b"about")
-        transcript.begin("one")
-        said_first = transcript.record(Numbering(), "one").complete("Why?")
-        recording.record(Shelf([page]), "one").fetch("https://a.org/")
-    with Recording(path) as recording, Transcript(path) as transcript:
-        assert recording.replay("one").fetch("https://a.org/").text == "Crows."
-        assert transcript.replay("one").complete("Why?") == said_first
-        recording.begin("one", b"again")
-        assert len(transcript.said("one")) == 1
+    with CallRecording(path) as recording, CallRecording(path, POLICY_CALLS) as transcript:
+        recording.begin_session("one", b"about")
+        transcript.begin_session("one")
+        said_first = RecordingPolicy(transcript, Numbering(), "one").complete("Why?")
+        RecordingLibrary(recording, InMemoryLibrary([page]), "one").fetch("https://a.org/")
+    with CallRecording(path) as recording, CallRecording(path, POLICY_CALLS) as transcript:
+        assert ReplayLibrary(recording, "one").fetch("https://a.org/").text == "Crows."
+        assert ReplayPolicy(transcript, "one").complete("Why?") == said_first
+        recording.begin_session("one", b"again")
+        assert len(transcript.list_calls("one")) == 1
 
 
 def test_an_answer_that_is_damaged_in_the_file_is_a_failure(tmp_path: Path) -> None:
     path = tmp_path / "said.sqlite"
-    with Transcript(path) as transcript:
-        transcript.begin("one")
-        transcript.record(Numbering(), "one").complete("Why?")
+    with CallRecording(path, POLICY_CALLS) as transcript:
+        transcript.begin_session("one")
+        RecordingPolicy(transcript, Numbering(), "one").complete("Why?")
     with closing(sqlite3.connect(path)) as file:
         file.execute("update said set answer = x'0102'")
         file.commit()
-    with Transcript(path) as transcript:
+    with CallRecording(path, POLICY_CALLS) as transcript:
         with pytest.raises(Failed, match="unreadable_archive"):
-            transcript.replay("one").complete("Why?")
+            ReplayPolicy(transcript, "one").complete("Why?")
         with pytest.raises(Failed, match="unreadable_archive"):
-            transcript.said("one")
+            transcript.list_calls("one")
+
+
+def test_the_file_has_the_tables_of_earlier_versions(tmp_path: Path) -> None:
+    """A file that version 0.1 wrote is replayed, and what is added to it reads the same."""
+    path = tmp_path / "both.sqlite"
+    found = [Hit("https://a.org/", "A")]
+    prompt, grammar = digest_of("Why?"), digest_of("")
+    with (
+        CallRecording(path),
+        CallRecording(path, POLICY_CALLS),
+        closing(sqlite3.connect(path)) as file,
+    ):
+        file.execute("insert into sessions values (7, 'one', x'7b7d')")
+        row = ("search", "crows", 3, "", "2024-01-01T00:00:00.000+00:00", 0.5)
+        file.execute(
+            "insert into calls values (null, 7, ?, ?, ?, ?, ?, ?, ?)",
+            (*row, pack_records({"hits": found})),
+        )
+        file.execute("insert into transcripts values (9, 'one')")
+        for text, digest in (("Why?", prompt), ("", grammar)):
+            file.execute("insert into asked values (?, ?)", (digest, pack_records(text)))
+        file.execute(
+            "insert into said values (null, 9, 'crow-1', ?, 1, 5, ?, '2024', 0.5, ?)",
+            (prompt, grammar, pack_records({"completions": [Completion("Because.")]})),
+        )
+        file.commit()
+    with CallRecording(path) as recording, CallRecording(path, POLICY_CALLS) as transcript:
+        library, model = ReplayLibrary(recording, "one"), ReplayPolicy(transcript, "one")
+        assert library.search("crows", 3) == found
+        assert model.complete("Why?", seed=5) == [Completion("Because.")]
+        RecordingLibrary(recording, library, "one").search("crows", 3)
+        again = ReplayPolicy(transcript, "one")
+        RecordingPolicy(transcript, again, "one").complete("Why?", seed=5)
+    with closing(sqlite3.connect(path)) as file:
+        for columns in (
+            "session, kind, what, k, outcome, answer from calls",
+            'transcript, "by", prompt, n, seed, grammar, answer from said',
+        ):
+            first, second = file.execute(f"select {columns} order by number")
+            assert first == second

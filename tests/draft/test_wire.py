@@ -10,18 +10,27 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from models import DONE, chat, event
 
-from rookery.draft.endpoint import Endpoint
-from rookery.draft.trouble import OUTCOMES, Trouble, refusal, words
-from rookery.draft.wire import STOPS, Asked, Streamed, Whole, body, spoken
+from rookery.draft.openai_protocol import (
+    COMPLETION_STOPS,
+    MODEL_FAILURE_OUTCOMES,
+    CompletionRequest,
+    ModelEndpoint,
+    ModelRequestError,
+    ResponseReader,
+    build_request_body,
+    extract_error_message,
+    make_status_error,
+    strip_reasoning,
+)
 from rookery.records import Completion
 
-HERE = Endpoint("crow-1", "http://localhost:8000")
+HERE = ModelEndpoint("crow-1", "http://localhost:8000")
 
 
 def whole(*choices: dict[str, Any], **more: Any) -> list[Completion]:
-    listener = Whole(HERE)
-    listener.hear(json.dumps({"choices": choices, **more}).encode())
-    return listener.end().completions
+    listener = ResponseReader(HERE)
+    listener.feed_data(json.dumps({"choices": choices, **more}).encode())
+    return listener.finish().completions
 
 
 @pytest.mark.parametrize(
@@ -39,14 +48,14 @@ def whole(*choices: dict[str, Any], **more: Any) -> list[Completion]:
 )
 def test_the_reasons_to_stop_are_a_closed_list(reason: str | None, stop: str) -> None:
     assert whole(chat("x", reason)) == [Completion("x", stop=stop)]
-    assert stop in STOPS
+    assert stop in COMPLETION_STOPS
 
 
 @pytest.mark.parametrize("reason", ["abort", "error", "cancelled"])
 def test_an_answer_that_the_server_gave_up_is_none(reason: str) -> None:
-    with pytest.raises(Trouble) as trouble:
+    with pytest.raises(ModelRequestError) as trouble:
         whole(chat("Be", reason))
-    assert (trouble.value.outcome, trouble.value.again) == ("model_broke_off", True)
+    assert (trouble.value.outcome, trouble.value.retryable) == ("model_broke_off", True)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +91,7 @@ def test_what_a_choice_says(choice: dict[str, Any], completion: Completion) -> N
     ],
 )
 def test_a_choice_that_says_nothing_is_no_answer(choice: dict[str, Any]) -> None:
-    with pytest.raises(Trouble) as trouble:
+    with pytest.raises(ModelRequestError) as trouble:
         whole(choice)
     assert trouble.value.outcome == "model_bad_answer"
 
@@ -104,7 +113,7 @@ def test_a_choice_that_says_nothing_is_no_answer(choice: dict[str, Any]) -> None
     ],
 )
 def test_thoughts_are_left_out_and_talk_about_thoughts_is_not(text: str, left: str) -> None:
-    assert spoken(text) == left
+    assert strip_reasoning(text) == left
 
 
 PIECES = st.lists(
@@ -128,20 +137,20 @@ def test_a_stream_says_what_the_whole_says_however_it_is_cut(
     """Or it fails: where thoughts turn out to be such only after they were said."""
     events = b"".join(map(event, pieces)) + event("", finish) + DONE
     text, heard, outcome = "".join(pieces), [""], ""
-    listener = Streamed(HERE, heard.append)
+    listener = ResponseReader(HERE, heard.append)
     try:
         for size in [*cuts, len(events)]:
-            listener.hear(events[:size])
+            listener.feed_data(events[:size])
             events = events[size:]
-        completions = listener.end().completions
-    except Trouble as trouble:
+        completions = listener.finish().completions
+    except ModelRequestError as trouble:
         outcome = trouble.outcome
     if not outcome:
         assert "".join(heard) == completions[0].text
         assert completions == whole(chat(text, finish))
-    elif spoken(text):
+    elif strip_reasoning(text):
         assert outcome == "model_bad_answer"
-        assert not spoken(text).startswith("".join(heard))
+        assert not strip_reasoning(text).startswith("".join(heard))
     else:
         assert outcome == "model_bad_answer"
         assert finish == "stop" or "".join(heard)
@@ -149,42 +158,42 @@ def test_a_stream_says_what_the_whole_says_however_it_is_cut(
 
 def test_thoughts_are_not_streamed() -> None:
     heard: list[str] = []
-    listener = Streamed(HERE, heard.append)
+    listener = ResponseReader(HERE, heard.append)
     for piece in ("\n<thi", "nk>Hm.", "</thi", "nk>", "\n\n", "Cro", "ws"):
-        listener.hear(event(piece))
+        listener.feed_data(event(piece))
     assert heard == ["Cro", "ws"]
 
 
 def test_the_tokens_of_a_stream_are_those_of_all_its_events() -> None:
-    listener = Streamed(HERE, lambda _: None)
+    listener = ResponseReader(HERE, lambda _: None)
     for content, ids, logprob, finish in (("Be", [4], -0.5, None), ("cause", [9], -1.0, "stop")):
         scores = {"content": [{"token": content, "logprob": logprob}]}
         choice = {"delta": {"content": content}, "finish_reason": finish}
         data = {"choices": [{**choice, "token_ids": ids, "logprobs": scores}]}
-        listener.hear(b"data:" + json.dumps(data).encode() + b"\r\n\r\n")
-    assert listener.end().completions == [Completion("Because", (4, 9), (-0.5, -1.0))]
+        listener.feed_data(b"data:" + json.dumps(data).encode() + b"\r\n\r\n")
+    assert listener.finish().completions == [Completion("Because", (4, 9), (-0.5, -1.0))]
 
 
 def test_a_plain_completion_streams_as_well() -> None:
-    listener = Streamed(HERE, lambda _: None)
+    listener = ResponseReader(HERE, lambda _: None)
     for text, finish in (("Be", None), ("cause", None), ("", "length")):
         data = {"choices": [{"index": 0, "text": text, "finish_reason": finish}]}
-        listener.hear(b"data: " + json.dumps(data).encode() + b"\n\n")
-    assert listener.end().completions == [Completion("Because", stop="length")]
+        listener.feed_data(b"data: " + json.dumps(data).encode() + b"\n\n")
+    assert listener.finish().completions == [Completion("Because", stop="length")]
 
 
 def test_an_event_may_stand_on_several_lines() -> None:
-    listener = Streamed(HERE, lambda _: None)
+    listener = ResponseReader(HERE, lambda _: None)
     for line in json.dumps({"choices": [chat("x")]}, indent=1).splitlines():
-        listener.hear(f"data: {line}\n".encode())
-    assert not listener.hear(b"event: x\nid: 3\n\n")
-    assert listener.hear(b"data: [DONE]\n\n")
-    assert listener.end().completions == [Completion("x")]
+        listener.feed_data(f"data: {line}\n".encode())
+    assert not listener.feed_data(b"event: x\nid: 3\n\n")
+    assert listener.feed_data(b"data: [DONE]\n\n")
+    assert listener.finish().completions == [Completion("x")]
 
 
 @given(st.integers(-(2**70), 2**70))
 def test_every_seed_is_one_that_servers_take(seed: int) -> None:
-    sent = body(HERE, Asked("Why?", seed=seed), frozenset())["seed"]
+    sent = build_request_body(HERE, CompletionRequest("Why?", seed=seed), frozenset())["seed"]
     assert 0 <= sent < 2**31
     assert (sent - seed) % 2**31 == 0
 
@@ -201,23 +210,23 @@ def test_every_seed_is_one_that_servers_take(seed: int) -> None:
     ],
 )
 def test_retry_after_is_seconds(asked: str, seconds: float) -> None:
-    assert refusal(HERE, 429, "", {"retry-after": asked}).after == seconds
+    assert make_status_error(HERE, 429, "", {"retry-after": asked}).retry_after == seconds
 
 
 @pytest.mark.parametrize(("away", "least", "most"), [(90, 60, 90), (-86400, 0, 0)])
 def test_retry_after_is_a_date(away: int, least: float, most: float) -> None:
     date = format_datetime(datetime.now(UTC) + timedelta(seconds=away), usegmt=True)
-    assert least <= refusal(HERE, 429, "", {"retry-after": date}).after <= most
+    assert least <= make_status_error(HERE, 429, "", {"retry-after": date}).retry_after <= most
 
 
 @given(st.integers(300, 599), st.text(max_size=30))
 def test_every_refusal_has_an_outcome_of_the_list_and_says_what_to_do(
     status: int, said: str
 ) -> None:
-    trouble = refusal(HERE, status, said, {})
-    assert trouble.outcome in OUTCOMES
+    trouble = make_status_error(HERE, status, said, {})
+    assert trouble.outcome in MODEL_FAILURE_OUTCOMES
     assert len(trouble.advice.split()) > 5
-    assert not trouble.again or status in (408, 429) or status >= 500
+    assert not trouble.retryable or status in (408, 429) or status >= 500
 
 
 @given(st.binary(max_size=200))
@@ -225,11 +234,11 @@ def test_every_refusal_has_an_outcome_of_the_list_and_says_what_to_do(
 @example(b'{"error": {"message": {"message": 5}}}')
 @example(b'{"error": "no"}')
 def test_the_words_of_any_body_are_a_text(data: bytes) -> None:
-    assert isinstance(words(data), str)
+    assert isinstance(extract_error_message(data), str)
 
 
 def test_the_words_of_a_body_are_its_message() -> None:
-    assert words(b'{"error": {"message": "too long", "code": 5}}') == "too long"
-    assert words(b'{"object": "error", "message": "too long"}') == "too long"
-    assert words(b'{"detail": [{"msg": "too long"}]}') == '[{"msg":"too long"}]'
-    assert words(b"<h1>Bad\n gateway</h1>") == "Bad gateway"
+    assert extract_error_message(b'{"error": {"message": "too long", "code": 5}}') == "too long"
+    assert extract_error_message(b'{"object": "error", "message": "too long"}') == "too long"
+    assert extract_error_message(b'{"detail": [{"msg": "too long"}]}') == '[{"msg":"too long"}]'
+    assert extract_error_message(b"<h1>Bad\n gateway</h1>") == "Bad gateway"

@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 from sqlalchemy import func, insert, select
 from stores import processes
 
-from rookery.judge import handing_in, handout, people
-from rookery.judge.store import Store, alone
+from rookery.judge import accounts, labelling_queue
+from rookery.judge.labelling_records import Judgement, LabellingItem
+from rookery.judge.store import Store, take_advisory_lock
 from rookery.judge.tables import items, judgements, leases, slots
-from rookery.judge.work import Item, Judgement
 from rookery.records import Failed, Question, digest_of
 
 PEOPLE, TABS, PROCESSES = 12, 2, 4
@@ -49,9 +49,9 @@ def prepare(place: str) -> None:
     """People, and items that wait for them."""
     with Store(place) as store:
         for number in range(PEOPLE):
-            people.add_person(store, f"p{number}", "labeller")
-        found = (Item("compare", Question(str(number), "Why?")) for number in range(ITEMS))
-        handout.add(store, found, "a batch", PLACES)
+            accounts.add_person(store, f"p{number}", "labeller")
+        found = (LabellingItem("compare", Question(str(number), "Why?")) for number in range(ITEMS))
+        labelling_queue.add_items(store, found, "a batch", PLACES)
 
 
 def crowd() -> ProcessPoolExecutor:
@@ -72,7 +72,7 @@ def run(place: str, pool: ProcessPoolExecutor, tab: Tab, seed: int) -> Seen:
 def by_slots(store: Store, person: str, chance: Random) -> None:
     """One tab, as the desk has it."""
     while True:
-        lease = handout.claim(store, person, LEASE)
+        lease = labelling_queue.claim_item(store, person, LEASE)
         if lease is None:
             if _filled(store):
                 return
@@ -91,12 +91,12 @@ def by_counting(store: Store, person: str, chance: Random) -> None:
     had = select(func.count()).where(judgements.c.item == items.c.id).scalar_subquery()
     query = select(items.c.id).where(items.c.id.not_in(mine), had < items.c.wanted)
     while True:
-        with store.reading() as connection:
+        with store.begin_read() as connection:
             item = connection.scalar(query.order_by(items.c.number).limit(1))
         if item is None:
             return
-        with store.writing() as connection:
-            alone(connection, "judgements")
+        with store.begin_write() as connection:
+            take_advisory_lock(connection, "judgements")
             number = (connection.scalar(select(func.max(judgements.c.number))) or 0) + 1
             row = {"id": str(number), "number": number, "item": item, "person": person}
             row |= {"kind": "done", "body": "", "ended": 0.0}
@@ -116,14 +116,14 @@ def _walks_away(token: str) -> bool:
 
 def _hand_in(store: Store, token: str, person: str) -> None:
     try:
-        handing_in.submit(store, token, person, WORK)
+        labelling_queue.submit_judgement(store, token, person, WORK)
     except Failed as failed:
         if failed.failure.outcome != "already":  # the other tab had a later lease of the item
             raise
 
 
 def _filled(store: Store) -> bool:
-    with store.reading() as connection:
+    with store.begin_read() as connection:
         query = select(slots.c.item).where(~slots.c.done).limit(1)
         return connection.scalar(query) is None
 
@@ -131,7 +131,7 @@ def _filled(store: Store) -> bool:
 def _counted(store: Store) -> Seen:
     done = select(judgements.c.item, judgements.c.person, judgements.c.kind)
     given = select(leases.c.token)
-    with store.reading() as connection:
+    with store.begin_read() as connection:
         rows: list[Any] = list(connection.execute(done))
         tokens = connection.scalars(given).all()
     pairs = Counter((row.item, row.person) for row in rows)

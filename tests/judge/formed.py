@@ -4,9 +4,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from rookery.judge.fields import Field, Form
-from rookery.judge.forms import FORMS
-from rookery.judge.work import Gold, Item, Judgement, Kind
+from rookery.judge.forms import FORMS, FormField, LabellingForm
+from rookery.judge.labelling_records import GoldLabels, Judgement, JudgementKind, LabellingItem
 from rookery.records import Answer, Claim, Page, Question
 
 SKY = Page(
@@ -24,26 +23,28 @@ ANSWERS = (
 QUESTION = Question("sky", "Why is the sky blue?", gold=("Air scatters blue light.",))
 
 
-def item(form: str, **expected: Any) -> Item:
+def item(form: str, **expected: Any) -> LabellingItem:
     """An item that fits the form."""
     answers = ANSWERS[: FORMS[form].answers]
-    gold = Gold(expected, "Because it is so.") if expected else None
-    return Item(form, QUESTION, answers, tuple("abcd"[: len(answers)]), gold=gold)
+    gold = GoldLabels(expected, "Because it is so.") if expected else None
+    return LabellingItem(form, QUESTION, answers, tuple("abcd"[: len(answers)]), gold=gold)
 
 
-def judgement(of: Item, kind: Kind = "done", by: str = "ada", **filled: Any) -> Judgement:
+def judgement(
+    of: LabellingItem, kind: JudgementKind = "done", by: str = "ada", **filled: Any
+) -> Judgement:
     order = tuple(range(len(of.answers)))
     return Judgement("j", "i", by, kind, filled, FORMS[of.form].digest, 1, order, False, 1.0, 2.0)
 
 
 @st.composite
-def filled_in(draw: st.DrawFn, form: Form) -> dict[str, Any]:
+def filled_in(draw: st.DrawFn, form: LabellingForm) -> dict[str, Any]:
     """What somebody might have made of `item(form.name)`: any part of it may be missing."""
     drawn = {field.name: draw(_value(field, item(form.name))) for field in form.fields}
     return {name: value for name, value in drawn.items() if value is not None}
 
 
-def _value(field: Field, of: Item) -> st.SearchStrategy[Any]:
+def _value(field: FormField, of: LabellingItem) -> st.SearchStrategy[Any]:
     if field.kind == "claims":
         return _claims(field, of)
     if field.kind == "text":
@@ -75,7 +76,7 @@ def _texts() -> st.SearchStrategy[str]:
 
 
 @st.composite
-def _claims(draw: st.DrawFn, field: Field, of: Item) -> list[dict[str, Any]] | None:
+def _claims(draw: st.DrawFn, field: FormField, of: LabellingItem) -> list[dict[str, Any]] | None:
     found = {}
     for answer in draw(st.lists(st.integers(0, len(of.answers) - 1), max_size=4)):
         text = of.answers[answer].text

@@ -7,18 +7,17 @@ import pytest
 from sqlalchemy import select
 
 from rookery.judge import tables
-from rookery.judge.handing_in import submit
-from rookery.judge.handout import add, claim
+from rookery.judge.labelling_queue import add_items, claim_item, submit_judgement
+from rookery.judge.labelling_records import ItemLease, Judgement, LabellingItem
 from rookery.judge.store import Store
-from rookery.judge.work import Item, Judgement, Lease
 from rookery.records import Failed, Question
 
 NAMES = ("Ada", "Ben", "Cyd", "Dov")
 FORMS = ("compare", "thumbs")
 
 
-def item(text: str, form: str = "compare") -> Item:
-    return Item(form, Question(text, f"{text}?"))
+def item(text: str, form: str = "compare") -> LabellingItem:
+    return LabellingItem(form, Question(text, f"{text}?"))
 
 
 def work(overall: int = 1) -> Judgement:
@@ -26,29 +25,29 @@ def work(overall: int = 1) -> Judgement:
 
 
 def put(store: Store, *texts: str, wanted: int = 1, batch: str = "first", **more: Any) -> None:
-    add(store, [item(text) for text in texts], batch, wanted, **more)
+    add_items(store, [item(text) for text in texts], batch, wanted, **more)
 
 
-def given(store: Store, person: str, **more: Any) -> Lease:
-    lease = claim(store, person, **more)
+def given(store: Store, person: str, **more: Any) -> ItemLease:
+    lease = claim_item(store, person, **more)
     assert lease is not None
     return lease
 
 
 def named(store: Store, person: str, **more: Any) -> str | None:
     """Which item the person gets."""
-    lease = claim(store, person, **more)
+    lease = claim_item(store, person, **more)
     return lease.item.question.id if lease else None
 
 
-def hand_in(store: Store, lease: Lease, overall: int = 1) -> str:
-    return submit(store, lease.token, lease.person, work(overall))
+def hand_in(store: Store, lease: ItemLease, overall: int = 1) -> str:
+    return submit_judgement(store, lease.token, lease.person, work(overall))
 
 
 def kinds(store: Store) -> Counter[tuple[str, str]]:
     """All judgements, by person and kind."""
     query = select(tables.judgements.c.person, tables.judgements.c.kind)
-    with store.reading() as connection:
+    with store.begin_read() as connection:
         return Counter((person, kind) for person, kind in connection.execute(query))
 
 

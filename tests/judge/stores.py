@@ -19,7 +19,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from rookery.judge.store import Store, init
+from rookery.judge.store import Store, initialize_store
 from rookery.judge.tables import metadata
 
 PLAIN = (
@@ -68,7 +68,7 @@ class Server:
 def processes() -> Any:
     """How to start processes that have read beforehand what a store needs."""
     context = multiprocessing.get_context("forkserver")
-    needed = ("pytest", "psycopg", "alembic.autogenerate", "rookery.judge.handing_in")
+    needed = ("pytest", "psycopg", "alembic.autogenerate", "rookery.judge.labelling_queue")
     dialects = ("sqlalchemy.dialects.postgresql", "sqlalchemy.dialects.sqlite")
     context.set_forkserver_preload([*needed, *dialects])
     return context
@@ -141,7 +141,7 @@ def postgres() -> Iterator[Server]:
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A SQLite store with nothing in it, to be copied."""
     made = tmp_path_factory.mktemp("template") / "store.sqlite"
-    init(str(made))
+    initialize_store(str(made))
     return made
 
 
@@ -158,7 +158,7 @@ def fresh(
         server: Server = request.getfixturevalue("postgres")
         if not server.spare:
             server.spare.append(server.database())
-            init(server.spare[0])
+            initialize_store(server.spare[0])
         lent.append(server.spare.pop())
         return lent[-1]
 
@@ -203,7 +203,7 @@ def store(place: str, clock: Clock) -> Iterator[Store]:
 
 def emptied(store: Store) -> Store:
     """The same store with nothing in it."""
-    with store.writing() as connection:
+    with store.begin_write() as connection:
         for table in reversed(metadata.sorted_tables):
             connection.execute(table.delete())
     return store

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rookery.judge.climate import read_climate
-from rookery.judge.facts import comparisons
+from rookery.judge.fact_comparisons import make_fact_comparisons, read_climate_claims
 from rookery.records import Failed
 
 
@@ -43,7 +42,7 @@ def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 
 def test_each_sentence_that_says_what_the_label_says_is_evidence_enough(path: Path) -> None:
-    facts, _ = read_climate(path)
+    facts, _ = read_climate_claims(path)
     assert [(fact.id, fact.text, fact.is_true) for fact in facts] == [
         ("1", "Claim 1", True),
         ("2", "Claim 2", False),
@@ -53,18 +52,18 @@ def test_each_sentence_that_says_what_the_label_says_is_evidence_enough(path: Pa
 
 
 def test_a_page_has_its_sentences_in_order_each_once(path: Path) -> None:
-    _, wiki = read_climate(path)
+    _, wiki = read_climate_claims(path)
     assert {name: each.page.text for name, each in wiki.items()} == {
         "Sea: level": "It is wet. It rises.",
         "Ice": "It is cold. Ice melts.",
         "Bear": "Bears are white. Bears swim.",
     }
-    assert wiki["Sea: level"].quote(9).text == "It rises."
-    assert wiki["Ice"].quote(4).text == "Ice melts."
+    assert wiki["Sea: level"].quote_sentence(9).text == "It rises."
+    assert wiki["Ice"].quote_sentence(4).text == "Ice melts."
 
 
 def test_comparisons_are_made_of_them(path: Path) -> None:
-    made, left_out = comparisons(*read_climate(path))
+    made, left_out = make_fact_comparisons(*read_climate_claims(path))
     assert len(made) == 8
     assert not left_out
     told = {
@@ -80,13 +79,13 @@ def test_what_is_no_such_file_is_named(tmp_path: Path, data: bytes) -> None:
     place = tmp_path / "claims.jsonl"
     place.write_bytes(data)
     with pytest.raises(Failed, match="bad_line"):
-        read_climate(place)
+        read_climate_claims(place)
     with pytest.raises(Failed, match="not_found"):
-        read_climate(tmp_path / "none.jsonl")
+        read_climate_claims(tmp_path / "none.jsonl")
 
 
 def test_a_packed_file_that_is_cut_off_is_named(tmp_path: Path) -> None:
     place = tmp_path / "claims.jsonl.xz"
     place.write_bytes(lzma.compress("\n".join(LINES).encode())[:-20])
     with pytest.raises(Failed, match="bad_line"):
-        read_climate(place)
+        read_climate_claims(place)

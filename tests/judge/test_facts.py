@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from rookery.cite.syntax import parse_numbered, render_numbered
-from rookery.judge.facts import (
-    Fact,
+from rookery.judge.fact_comparisons import (
+    FactClaim,
+    FactComparison,
     FactSettings,
-    Made,
-    Wiki,
-    asking,
-    comparisons,
-    read_facts,
-    read_wiki,
+    WikiPage,
+    make_fact_comparisons,
+    make_question_writer,
+    read_fever_claims,
+    read_fever_pages,
 )
 from rookery.records import Comparison, Completion, Failed
 
@@ -64,9 +64,9 @@ PAGES = [
 
 @dataclass
 class World:
-    facts: list[Fact]
+    facts: list[FactClaim]
     left_out: Counter[str]
-    wiki: dict[str, Wiki]
+    wiki: dict[str, WikiPage]
 
 
 @pytest.fixture
@@ -74,12 +74,12 @@ def world(tmp_path: Path) -> World:
     (tmp_path / "claims.jsonl").write_text("\n".join(CLAIMS))
     (tmp_path / "wiki-001.jsonl").write_text("\n".join(PAGES[:2]))
     (tmp_path / "wiki-002.jsonl").write_text("\n".join(PAGES[2:]))
-    facts, left_out = read_facts(tmp_path / "claims.jsonl")
+    facts, left_out = read_fever_claims(tmp_path / "claims.jsonl")
     paths = sorted(tmp_path.glob("wiki-*.jsonl"))
-    return World(facts, left_out, read_wiki(paths, facts))
+    return World(facts, left_out, read_fever_pages(paths, facts))
 
 
-def by_kind(made: Sequence[Made], number: int) -> dict[str, Comparison]:
+def by_kind(made: Sequence[FactComparison], number: int) -> dict[str, Comparison]:
     return {
         each.comparison.by.removeprefix("facts/"): each.comparison
         for each in made
@@ -103,7 +103,7 @@ NO = ("No.", "This is not correct.", "It is not true.")
 
 
 def test_a_supported_claim_becomes_the_four_kinds(world: World) -> None:
-    made, _ = comparisons(world.facts, world.wiki)
+    made, _ = make_fact_comparisons(world.facts, world.wiki)
     kinds = by_kind(made, 1)
     evidence = ["Roman Atwood makes videos ( vlogs ) ."]
     text = "Roman Atwood is a content creator"
@@ -129,7 +129,7 @@ def test_a_supported_claim_becomes_the_four_kinds(world: World) -> None:
 
 
 def test_of_a_refuted_claim_the_denial_is_true(world: World) -> None:
-    made, _ = comparisons(world.facts, world.wiki)
+    made, _ = make_fact_comparisons(world.facts, world.wiki)
     kinds = by_kind(made, 2)
     # Of two groups of evidence the shorter is enough. The empty sentence before it is counted.
     evidence = ["It flows through Kansas ."]
@@ -143,13 +143,13 @@ def test_of_a_refuted_claim_the_denial_is_true(world: World) -> None:
 
 def test_what_cannot_be_used_is_counted(world: World) -> None:
     assert world.left_out == {"claims without evidence for or against them": 1}
-    made, left_out = comparisons(world.facts, world.wiki)
+    made, left_out = make_fact_comparisons(world.facts, world.wiki)
     assert left_out == {"claims whose evidence is on no page that was read": 1}
     assert len(made) == 3 * 4
 
 
 def test_evidence_of_two_pages_is_two_quotes_and_accents_are_found(world: World) -> None:
-    made, _ = comparisons(world.facts, world.wiki, FactSettings(("B2",)))
+    made, _ = make_fact_comparisons(world.facts, world.wiki, FactSettings(("B2",)))
     [comparison] = by_kind(made, 4).values()
     assert better(comparison)[1] == ["Café Noir is a film of 2009 .", "He saw Café Noir ."]
     assert len(set(worse(comparison)[1])) == 2
@@ -158,7 +158,7 @@ def test_evidence_of_two_pages_is_two_quotes_and_accents_are_found(world: World)
 def test_every_quote_is_a_slice_of_its_page_and_no_fake_is_evidence(world: World) -> None:
     pages = {each.page.digest: each.page for each in world.wiki.values()}
     for seed in range(20):
-        for each in comparisons(world.facts, world.wiki, FactSettings(seed=seed))[0]:
+        for each in make_fact_comparisons(world.facts, world.wiki, FactSettings(seed=seed))[0]:
             answers = each.comparison.answers
             for answer in answers:
                 for quote in answer.quotes:
@@ -170,7 +170,7 @@ def test_every_quote_is_a_slice_of_its_page_and_no_fake_is_evidence(world: World
 
 
 def test_ratings_say_what_the_paper_says(world: World) -> None:
-    made, _ = comparisons(world.facts, world.wiki)
+    made, _ = make_fact_comparisons(world.facts, world.wiki)
     for each in made:
         one = each.comparison.answers[each.comparison.weights.index(1.0)]
         other = each.comparison.answers[each.comparison.weights.index(0.0)]
@@ -183,18 +183,18 @@ def test_ratings_say_what_the_paper_says(world: World) -> None:
 
 
 def test_the_same_seed_makes_the_same_and_the_better_stands_anywhere(world: World) -> None:
-    first, again = (comparisons(world.facts, world.wiki)[0] for _ in range(2))
+    first, again = (make_fact_comparisons(world.facts, world.wiki)[0] for _ in range(2))
     assert first == again
     for each in first:
         assert Comparison.from_json(each.comparison.to_json()) == each.comparison
     places = [
         each.comparison.weights[0]
         for seed in range(30)
-        for each in comparisons(world.facts, world.wiki, FactSettings(seed=seed))[0]
+        for each in make_fact_comparisons(world.facts, world.wiki, FactSettings(seed=seed))[0]
     ]
     assert 0.4 < sum(places) / len(places) < 0.6
     # What is made of one claim does not depend on which others there are.
-    alone, _ = comparisons(world.facts[:1], world.wiki)
+    alone, _ = make_fact_comparisons(world.facts[:1], world.wiki)
     assert alone == first[:4]
 
 
@@ -216,7 +216,9 @@ class Asks:
 def test_a_policy_that_is_shown_examples_asks_the_questions(world: World) -> None:
     policy = Asks()
     settings = FactSettings(("B", "A"))
-    made, left_out = comparisons(world.facts, world.wiki, settings, asking(policy))
+    made, left_out = make_fact_comparisons(
+        world.facts, world.wiki, settings, make_question_writer(policy)
+    )
     assert by_kind(made, 1)["B"].question.text == "Who is Roman Atwood?"
     assert policy.asked[0].endswith("Claim: Roman Atwood is a content creator.\nQuestion:")
     assert left_out["claims for which no question was written"] == 2
@@ -236,11 +238,11 @@ def test_pages_that_are_no_evidence_are_not_kept(world: World) -> None:
 
 def test_without_another_page_there_is_nothing_to_fake(world: World) -> None:
     with pytest.raises(Failed, match=r"no_other_page: .* give more claims and pages"):
-        comparisons(world.facts[:1], {"Roman_Atwood": world.wiki["Roman_Atwood"]})
+        make_fact_comparisons(world.facts[:1], {"Roman_Atwood": world.wiki["Roman_Atwood"]})
 
 
 @pytest.mark.parametrize("line", ["{", '{"claim": "x"}', '{"id": 1, "claim": 2}', "[]"])
 def test_a_line_that_is_no_claim_is_named(tmp_path: Path, line: str) -> None:
     (tmp_path / "claims.jsonl").write_text(f"{CLAIMS[0]}\n{line}\n")
-    with pytest.raises(Failed, match=r"line 2: bad_line: no Claimed \("):
-        read_facts(tmp_path / "claims.jsonl")
+    with pytest.raises(Failed, match=r"line 2: bad_line: no FeverClaim \("):
+        read_fever_claims(tmp_path / "claims.jsonl")

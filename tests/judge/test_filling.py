@@ -11,28 +11,29 @@ from formed import filled_in, item
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rookery.judge.fields import Form, Raw
-from rookery.judge.filling import read, shown
-from rookery.judge.forms import FORMS
+from rookery.judge.form_parsing import encode_form, parse_form
+from rookery.judge.forms import FORMS, LabellingForm, PostedValues
 
 COMPARE, SUPPORTED = FORMS["compare"], FORMS["supported"]
 MISSING = "Not filled in yet"
 EVERY = [pytest.param(form, id=name) for name, form in FORMS.items()]
 
 
-def posted(form: Form, raw: dict[str, str], order: Sequence[int] = (0, 1)) -> dict[str, Any]:
+def posted(
+    form: LabellingForm, raw: dict[str, str], order: Sequence[int] = (0, 1)
+) -> dict[str, Any]:
     """What is read; nothing but what is missing may be wrong with it."""
-    found = read(
+    found = parse_form(
         form, item(form.name), order, {name: [value] for name, value in raw.items()}, False
     )
     assert all(problem.sentence.startswith(MISSING) for problem in found.problems), found.problems
     return found.filled
 
 
-def wrong(form: Form, raw: Raw, whole: bool = False) -> dict[str, str]:
+def wrong(form: LabellingForm, raw: PostedValues, whole: bool = False) -> dict[str, str]:
     """The sentences on what is wrong, by the names in HTML; not on what is missing."""
     of = item(form.name)
-    found = read(form, of, range(len(of.answers)), raw, whole)
+    found = parse_form(form, of, range(len(of.answers)), raw, whole)
     said = {problem.field: problem.sentence for problem in found.problems}
     return {name: said for name, said in said.items() if not said.startswith(MISSING)}
 
@@ -102,7 +103,7 @@ def test_a_claim_is_kept_with_what_was_said_of_it() -> None:
         "claims.8.end": ["5"],
         "claims.8.support": [""],
     }
-    found = read(COMPARE, item("compare"), (1, 0), raw, False)
+    found = parse_form(COMPARE, item("compare"), (1, 0), raw, False)
     assert found.filled["claims"] == [
         {
             "answer": 0,
@@ -143,7 +144,7 @@ def test_texts_are_kept_with_line_breaks_of_one_kind_and_without_controls() -> N
 def test_too_long_a_text_is_told_and_not_lost() -> None:
     fits_in, too_long = "é" * 5000, "é" * 5001
     assert posted(COMPARE, {"comment": fits_in}) == {"comment": fits_in}
-    found = read(COMPARE, item("compare"), (0, 1), {"comment": [too_long]}, False)
+    found = parse_form(COMPARE, item("compare"), (0, 1), {"comment": [too_long]}, False)
     assert found.filled == {"comment": too_long}
     assert [each.sentence for each in found.problems if each.field == "comment"] == [
         "At most 5,000 characters, and these are 5,001: Comment."
@@ -181,7 +182,7 @@ def test_what_is_no_choice_is_refused(form: str, name: str, values: list[str], s
     assert list(found) == [name]
     assert found[name].startswith(said)
     of = item(form)
-    assert read(FORMS[form], of, range(len(of.answers)), {name: values}, False).filled == {}
+    assert parse_form(FORMS[form], of, range(len(of.answers)), {name: values}, False).filled == {}
 
 
 def test_what_belongs_to_no_field_is_read_over() -> None:
@@ -245,8 +246,8 @@ def test_nothing_that_is_posted_raises_and_what_is_read_reads_as_itself(
 ) -> None:
     form, of = FORMS[name], item(name)
     order = random.sample(range(len(of.answers)), len(of.answers))
-    found = read(form, of, order, raw, whole).filled
-    again = read(form, of, order, shown(form, of, order, found), whole)
+    found = parse_form(form, of, order, raw, whole).filled
+    again = parse_form(form, of, order, encode_form(form, of, order, found), whole)
     assert again.filled == found
     assert all(problem.sentence.startswith(MISSING) for problem in again.problems)
     assert msgspec.json.decode(msgspec.json.encode(found)) == found
@@ -259,24 +260,30 @@ def test_nothing_that_is_posted_raises_and_what_is_read_reads_as_itself(
 @given(data=st.data())
 @settings(max_examples=40, deadline=None)
 def test_what_was_filled_in_is_shown_and_read_again_in_every_order(
-    form: Form, data: st.DataObject
+    form: LabellingForm, data: st.DataObject
 ) -> None:
     of = item(form.name)
     filled = data.draw(filled_in(form))
     for order in itertools.permutations(range(len(of.answers))):
-        found = read(form, of, order, shown(form, of, order, filled), whole=False)
+        found = parse_form(form, of, order, encode_form(form, of, order, filled), whole=False)
         assert found.filled == filled
         assert all(problem.sentence.startswith(MISSING) for problem in found.problems)
 
 
 def test_a_correction_in_another_order_shows_each_answer_s_own_values() -> None:
     of, filled = item("supported"), {"plausible": ["yes", None], "preferred": 1}
-    assert shown(SUPPORTED, of, (0, 1), filled) == {"plausible.0": ["yes"], "preferred": ["1"]}
-    assert shown(SUPPORTED, of, (1, 0), filled) == {"plausible.1": ["yes"], "preferred": ["0"]}
-    assert shown(COMPARE, item("compare"), (1, 0), {"overall": -1}) == {"overall": ["1"]}
+    assert encode_form(SUPPORTED, of, (0, 1), filled) == {
+        "plausible.0": ["yes"],
+        "preferred": ["1"],
+    }
+    assert encode_form(SUPPORTED, of, (1, 0), filled) == {
+        "plausible.1": ["yes"],
+        "preferred": ["0"],
+    }
+    assert encode_form(COMPARE, item("compare"), (1, 0), {"overall": -1}) == {"overall": ["1"]}
 
 
 def test_what_a_form_asked_once_and_asks_no_more_is_not_shown() -> None:
-    assert shown(SUPPORTED, item("supported"), (0, 1), {"gone": "x", "plausible": ["yes"]}) == {
-        "plausible.0": ["yes"]
-    }
+    assert encode_form(
+        SUPPORTED, item("supported"), (0, 1), {"gone": "x", "plausible": ["yes"]}
+    ) == {"plausible.0": ["yes"]}

@@ -6,21 +6,20 @@ import msgspec
 import pytest
 from formed import ANSWERS, QUESTION, item
 
-from rookery.judge.fields import Form
-from rookery.judge.fitting import fits
-from rookery.judge.forms import FORMS
-from rookery.judge.work import Gold, Item
+from rookery.judge.forms import FORMS, LabellingForm
+from rookery.judge.item_import import find_item_problems
+from rookery.judge.labelling_records import GoldLabels, LabellingItem
 from rookery.records import Answer
 
 EVERY = [pytest.param(form, id=name) for name, form in FORMS.items()]
 
 
 @pytest.mark.parametrize("form", EVERY)
-def test_items_that_fit_have_no_problems(form: Form) -> None:
-    assert fits(item(form.name)) == []
+def test_items_that_fit_have_no_problems(form: LabellingForm) -> None:
+    assert find_item_problems(item(form.name)) == []
 
 
-def changed(name: str, **fields: Any) -> Item:
+def changed(name: str, **fields: Any) -> LabellingItem:
     return msgspec.structs.replace(item(name), **fields)
 
 
@@ -43,7 +42,7 @@ DECLINED = msgspec.structs.replace(ANSWERS[0], declined=True)
             changed("truthful", question=msgspec.structs.replace(QUESTION, gold=())),
             "truthful shows trusted answers",
         ),
-        (changed("thumbs", gold=Gold({})), "its gold expects nothing"),
+        (changed("thumbs", gold=GoldLabels({})), "its gold expects nothing"),
         (item("supported", overall=1), 'its gold expects "overall", which is no choice'),
         (item("compare", comment="x"), 'its gold expects "comment", which is no choice'),
         (item("compare", claims=[]), 'its gold expects "claims", which is no choice'),
@@ -64,17 +63,17 @@ DECLINED = msgspec.structs.replace(ANSWERS[0], declined=True)
         (item("criteria", density=[["3", 2]]), 'its gold expects "density" to be'),
     ],
 )
-def test_an_item_that_does_not_fit_is_told_why(of: Item, said: str) -> None:
-    [problem] = fits(of)
+def test_an_item_that_does_not_fit_is_told_why(of: LabellingItem, said: str) -> None:
+    [problem] = find_item_problems(of)
     assert problem.startswith(said)
 
 
 def test_gold_that_leaves_a_part_open_fits() -> None:
-    assert fits(item("supported", plausible=[None, "no"], preferred=0)) == []
-    assert fits(item("criteria", density=[[None, "3"]], fluency=["1"])) == []
-    assert fits(item("best_of_four", best=3)) == []
-    assert fits(item("compare", overall=-2)) == []
+    assert find_item_problems(item("supported", plausible=[None, "no"], preferred=0)) == []
+    assert find_item_problems(item("criteria", density=[[None, "3"]], fluency=["1"])) == []
+    assert find_item_problems(item("best_of_four", best=3)) == []
+    assert find_item_problems(item("compare", overall=-2)) == []
 
 
 def test_a_declined_answer_may_be_held_against_the_truth() -> None:
-    assert fits(changed("truthful", answers=(DECLINED,))) == []
+    assert find_item_problems(changed("truthful", answers=(DECLINED,))) == []

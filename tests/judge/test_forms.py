@@ -4,19 +4,18 @@ import msgspec
 import pytest
 from formed import item
 
-from rookery.judge.fields import Form
-from rookery.judge.filling import called, inputs, read
-from rookery.judge.forms import FLAGS, FORMS, SKIPS
+from rookery.judge.form_parsing import get_answer_label, list_form_inputs, parse_form
+from rookery.judge.forms import FLAG_REASONS, FORMS, SKIP_REASONS, LabellingForm
 
 COMPARE = FORMS["compare"]
 MISSING = "Not filled in yet"
 EVERY = [pytest.param(form, id=name) for name, form in FORMS.items()]
 
 
-def missing(form: Form, raw: dict[str, str], whole: bool) -> list[str]:
+def missing(form: LabellingForm, raw: dict[str, str], whole: bool) -> list[str]:
     of = item(form.name)
     listed = {name: [value] for name, value in raw.items()}
-    found = read(form, of, range(len(of.answers)), listed, whole)
+    found = parse_form(form, of, range(len(of.answers)), listed, whole)
     assert all(problem.sentence.startswith(MISSING) for problem in found.problems), found.problems
     return [problem.field for problem in found.problems]
 
@@ -36,7 +35,7 @@ def test_the_nine_forms_are_there() -> None:
 
 
 @pytest.mark.parametrize("form", EVERY)
-def test_a_form_can_be_told_apart_and_filled_in(form: Form) -> None:
+def test_a_form_can_be_told_apart_and_filled_in(form: LabellingForm) -> None:
     names = [field.name for field in form.fields]
     assert len(names) == len(set(names))
     assert len({step.name for step in form.steps}) == len(form.steps)
@@ -58,13 +57,16 @@ def test_a_form_can_be_told_apart_and_filled_in(form: Form) -> None:
 
 def test_the_version_of_a_form_changes_with_a_single_word_of_it() -> None:
     other = msgspec.structs.replace(COMPARE, title="Compare two answers.")
-    assert COMPARE.digest == Form.from_json(COMPARE.to_json()).digest != other.digest
+    assert COMPARE.digest == LabellingForm.from_json(COMPARE.to_json()).digest != other.digest
     assert len({form.digest for form in FORMS.values()}) == len(FORMS)
 
 
 def test_the_comparison_has_seven_steps_and_asks_of_both_answers_in_turn() -> None:
     asked = [
-        (step.answer, sorted({each.field.name for each in inputs(step, item("compare"), (1, 0))}))
+        (
+            step.answer,
+            sorted({each.field.name for each in list_form_inputs(step, item("compare"), (1, 0))}),
+        )
         for step in COMPARE.steps
     ]
     assert asked == [
@@ -100,13 +102,13 @@ def test_the_criteria_are_webglm_s_eleven_with_their_levels() -> None:
 
 
 def test_answers_are_called_by_letters_or_numbers() -> None:
-    assert [called(COMPARE, place) for place in range(2)] == ["A", "B"]
-    assert [called(FORMS["best_of_four"], place) for place in range(4)] == list("1234")
+    assert [get_answer_label(COMPARE, place) for place in range(2)] == ["A", "B"]
+    assert [get_answer_label(FORMS["best_of_four"], place) for place in range(4)] == list("1234")
 
 
 def test_whoever_gets_an_item_can_flag_or_skip_it() -> None:
-    assert [one.value for one in FLAGS] == ["senseless", "should_not"]
-    assert {"cannot_judge", "broken"} < {one.value for one in SKIPS}
+    assert [one.value for one in FLAG_REASONS] == ["senseless", "should_not"]
+    assert {"cannot_judge", "broken"} < {one.value for one in SKIP_REASONS}
 
 
 # What must be filled in
@@ -139,7 +141,7 @@ def test_in_a_whole_comparison_a_claim_needs_both_its_parts() -> None:
 def test_a_whole_comparison_names_the_answer_whose_claims_are_missing() -> None:
     claim = {"answer": "0", "start": "0", "end": "6", "support": "weak", "relevance": "core"}
     raw = {f"claims.0.{part}": [value] for part, value in claim.items()}
-    found = read(COMPARE, item("compare"), (1, 0), raw, whole=True)
+    found = parse_form(COMPARE, item("compare"), (1, 0), raw, whole=True)
     assert [each.sentence for each in found.problems if each.field == "claims"] == [
         "Not filled in yet: the claims of answer B."
     ]
@@ -175,12 +177,14 @@ def test_what_must_be_filled_in(form: str, needed: int, whole: bool) -> None:
 
 
 def test_a_sentence_says_what_is_missing_and_where() -> None:
-    found = read(FORMS["supported"], item("supported"), (1, 0), {"plausible.0": ["yes"]}, False)
+    found = parse_form(
+        FORMS["supported"], item("supported"), (1, 0), {"plausible.0": ["yes"]}, False
+    )
     assert [each.sentence for each in found.problems] == [
         "Not filled in yet: Plausible answer? (answer B).",
         "Not filled in yet: Supported by the evidence? (answer A).",
         "Not filled in yet: Supported by the evidence? (answer B).",
         "Not filled in yet: Preferred.",
     ]
-    found = read(FORMS["criteria"], item("criteria"), (0,), {}, False)
+    found = parse_form(FORMS["criteria"], item("criteria"), (0,), {}, False)
     assert found.problems[1].sentence == "Not filled in yet: Relevancy (reference 2)."

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rookery.judge.forum import read_forum
-from rookery.judge.thumbs import Post, Thread
+from rookery.judge.vote_comparisons import ForumPost, ForumThread, read_forum_threads
 from rookery.records import Failed
 
 ASKED = {
@@ -31,12 +30,12 @@ def test_posts_are_read_without_markup(tmp_path: Path) -> None:
     place = tmp_path / "beer.jsonl.xz"
     with lzma.open(place, "wt") as file:
         file.write(json.dumps(ASKED) + "\n")
-    [found] = read_forum(place)
+    [found] = read_forum_threads(place)
     first, second = found.answers
     assert first.text.split() == ["Cool", "&", "dark.", "Not", "cold"]
     assert (first.votes, first.posted) == (-2, "2014-01-21")
-    assert second == Post("", 3, "2014-01-22")
-    asked = Thread("beer.stackexchange.com/5", "How warm?", found.answers, ASKED["site"])  # type: ignore[arg-type]
+    assert second == ForumPost("", 3, "2014-01-22")
+    asked = ForumThread("beer.stackexchange.com/5", "How warm?", found.answers, ASKED["site"])  # type: ignore[arg-type]
     assert found == asked
 
 
@@ -46,7 +45,7 @@ def test_a_line_that_is_no_question_is_named(tmp_path: Path) -> None:
     for bad in ("{}", json.dumps(wrong), "["):
         place.write_text(f"{json.dumps(ASKED)}\n{bad}\n")
         with pytest.raises(Failed) as failed:
-            list(read_forum(place))
+            list(read_forum_threads(place))
         assert failed.value.failure.outcome == "bad_line"
         assert failed.value.failure.what.endswith("line 2")
 
@@ -57,5 +56,5 @@ def test_a_file_that_cannot_be_read_is_not_found(tmp_path: Path, data: bytes | N
     if data is not None:
         place.write_bytes(data)
     with pytest.raises(Failed) as failed:
-        list(read_forum(place))
+        list(read_forum_threads(place))
     assert failed.value.failure.outcome == "not_found"

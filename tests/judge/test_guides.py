@@ -11,9 +11,15 @@ from markdown_it import MarkdownIt
 from stores import Clock
 
 from rookery.judge import tables
+from rookery.judge.accounts import list_audit_entries
 from rookery.judge.forms import FORMS
-from rookery.judge.guides import LONGEST, guide, history, packaged, write_guide
-from rookery.judge.people import audits
+from rookery.judge.guides import (
+    MAX_GUIDE_CHARACTERS,
+    list_guide_versions,
+    load_guide,
+    read_packaged_guide,
+    write_guide,
+)
 from rookery.judge.store import Store
 from rookery.records import Failed
 
@@ -35,7 +41,7 @@ def refused(store: Store, form: str, text: str) -> str:
 
 @pytest.mark.parametrize("form", list(FORMS))
 def test_each_form_has_a_guide_with_a_title_and_an_example(form: str) -> None:
-    text = packaged(form)
+    text = read_packaged_guide(form)
     assert re.match(r"# .+\n", text)
     assert len(re.findall("^# ", text, re.M)) == 1
     assert "\n> " in text
@@ -44,7 +50,7 @@ def test_each_form_has_a_guide_with_a_title_and_an_example(form: str) -> None:
 
 @pytest.mark.parametrize("form", list(FORMS))
 def test_guides_are_plain_markdown_without_html_or_links(form: str) -> None:
-    tokens = MarkdownIt("commonmark").enable("table").parse(packaged(form))
+    tokens = MarkdownIt("commonmark").enable("table").parse(read_packaged_guide(form))
     inline = [child for token in tokens for child in token.children or []]
     assert not {"html_block", "html_inline", "link_open", "image"} & {
         token.type for token in [*tokens, *inline]
@@ -53,7 +59,7 @@ def test_guides_are_plain_markdown_without_html_or_links(form: str) -> None:
 
 @pytest.mark.parametrize("form", list(FORMS))
 def test_guides_say_it_in_their_own_words(form: str) -> None:
-    text = " ".join(packaged(form).split())
+    text = " ".join(read_packaged_guide(form).split())
     assert not any(words in text for words in OTHERS_WORDS)
 
 
@@ -71,31 +77,32 @@ def test_guides_say_it_in_their_own_words(form: str) -> None:
     ],
 )
 def test_a_guide_asks_for_what_its_paper_does(form: str, words: tuple[str, ...]) -> None:
-    text = packaged(form)
+    text = read_packaged_guide(form)
     assert [each for each in words if not re.search(each, text, re.I)] == []
 
 
 def test_the_order_of_what_matters_is_webgpt_s() -> None:
-    text = packaged("compare").split("## 7.")[1]
+    text = read_packaged_guide("compare").split("## 7.")[1]
     listed = re.findall(r"^\d\. (.+)", text, re.M)
     keys = ("not supported", "core", "more that helps", "coherent", "irrelevant")
     assert [key in line for key, line in zip(keys, listed, strict=True)] == [True] * 5
 
 
 def test_every_criterion_is_explained_in_its_guide() -> None:
-    text = packaged("criteria")
+    text = read_packaged_guide("criteria")
     assert [
         field.label for field in FORMS["criteria"].fields if f"**{field.label}**" not in text
     ] == []
 
 
+@pytest.mark.slow
 def test_the_guide_that_comes_along_is_the_first_version(store: Store, clock: Clock) -> None:
-    first = guide(store, "thumbs")
-    assert (first.version, first.text, first.by) == (1, packaged("thumbs"), "rookery")
+    first = load_guide(store, "thumbs")
+    assert (first.version, first.text, first.by) == (1, read_packaged_guide("thumbs"), "rookery")
     assert first.at == clock.now
     clock.pass_by(60)
-    assert guide(store, "thumbs") == first
-    assert history(store, "thumbs") == [first]
+    assert load_guide(store, "thumbs") == first
+    assert list_guide_versions(store, "thumbs") == [first]
 
 
 def test_what_people_write_is_the_next_version_and_nothing_is_lost(
@@ -104,10 +111,12 @@ def test_what_people_write_is_the_next_version_and_nothing_is_lost(
     clock.pass_by(5)
     second = write_guide(store, "thumbs", "# Thumbs\r\n\r\nUp: good.\r\n\r\n", "ada")
     assert (second.version, second.text, second.by) == (2, "# Thumbs\n\nUp: good.\n", "ada")
-    assert guide(store, "thumbs") == second
-    assert guide(store, "compare").version == 1
-    assert [each.version for each in history(store, "thumbs")] == [2, 1]
-    assert [(each.person, each.what) for each in audits(store) if each.action == "guide"] == [
+    assert load_guide(store, "thumbs") == second
+    assert load_guide(store, "compare").version == 1
+    assert [each.version for each in list_guide_versions(store, "thumbs")] == [2, 1]
+    assert [
+        (each.person, each.what) for each in list_audit_entries(store) if each.action == "guide"
+    ] == [
         ("rookery", "thumbs 1"),
         ("ada", "thumbs 2"),
         ("rookery", "compare 1"),
@@ -117,27 +126,27 @@ def test_what_people_write_is_the_next_version_and_nothing_is_lost(
 def test_the_same_text_again_is_no_other_version(store: Store) -> None:
     write_guide(store, "thumbs", "Up or down.", "ada")
     assert write_guide(store, "thumbs", "\nUp or down.\n\n", "bob").by == "ada"
-    assert len(history(store, "thumbs")) == 2
+    assert len(list_guide_versions(store, "thumbs")) == 2
 
 
 def test_a_newer_rookery_s_guide_becomes_a_version_unless_people_wrote_one(store: Store) -> None:
     older = {"version": 1, "text": "What an older Rookery said.\n", "by": "rookery", "at": 1.0}
-    with store.writing() as connection:
+    with store.begin_write() as connection:
         for form in ("thumbs", "survey"):
             connection.execute(tables.guides.insert().values(form=form, **older))
-    newest = guide(store, "thumbs")
-    assert (newest.version, newest.text, newest.by) == (2, packaged("thumbs"), "rookery")
+    newest = load_guide(store, "thumbs")
+    assert (newest.version, newest.text, newest.by) == (2, read_packaged_guide("thumbs"), "rookery")
     write_guide(store, "survey", "Ours.", "ada")
-    assert guide(store, "survey").text == "Ours.\n"
-    assert [each.version for each in history(store, "survey")] == [3, 2, 1]
-    assert history(store, "survey")[-1].text == older["text"]
+    assert load_guide(store, "survey").text == "Ours.\n"
+    assert [each.version for each in list_guide_versions(store, "survey")] == [3, 2, 1]
+    assert list_guide_versions(store, "survey")[-1].text == older["text"]
 
 
 def test_bad_guides_are_refused_with_a_reason(store: Store) -> None:
     assert refused(store, "compere", "x") == "no_form"
     assert refused(store, "thumbs", " \n") == "no_text"
-    assert refused(store, "thumbs", "x" * LONGEST) == "too_long"
-    assert len(history(store, "thumbs")) == 1
+    assert refused(store, "thumbs", "x" * MAX_GUIDE_CHARACTERS) == "too_long"
+    assert len(list_guide_versions(store, "thumbs")) == 1
 
 
 def test_many_who_read_and_write_at_once_make_each_version_once(store: Store) -> None:
@@ -145,14 +154,14 @@ def test_many_who_read_and_write_at_once_make_each_version_once(store: Store) ->
     writes = [
         threading.Thread(target=write_guide, args=(store, "thumbs", text, "ada")) for text in texts
     ]
-    reads = [threading.Thread(target=guide, args=(store, "thumbs")) for _ in range(6)]
+    reads = [threading.Thread(target=load_guide, args=(store, "thumbs")) for _ in range(6)]
     for each in [*writes, *reads]:
         each.start()
     for each in [*writes, *reads]:
         each.join()
-    found = history(store, "thumbs")
+    found = list_guide_versions(store, "thumbs")
     assert [each.version for each in found] == [7, 6, 5, 4, 3, 2, 1]
-    assert sorted(each.text for each in found) == sorted([*texts, packaged("thumbs")])
+    assert sorted(each.text for each in found) == sorted([*texts, read_packaged_guide("thumbs")])
 
 
 def test_the_built_package_holds_the_guides(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from collections import Counter
 from functools import partial
 from typing import Any, NamedTuple
 
+import pytest
 from handed import FORMS, NAMES, hand_in, item, outcome
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -18,10 +19,10 @@ from hypothesis.stateful import (
 from sqlalchemy import select
 from stores import Clock, emptied
 
-from rookery.judge import handing_in, handout, people, tables
-from rookery.judge.handout import LEASE, add, claim
+from rookery.judge import accounts, labelling_queue, tables
+from rookery.judge.labelling_queue import LEASE_SECONDS, add_items, claim_item
+from rookery.judge.labelling_records import ItemLease
 from rookery.judge.store import Store
-from rookery.judge.work import Lease
 
 
 class Place:
@@ -95,7 +96,7 @@ class Plain:
                 return None
             one = self.prelude(person, min(ranked)[3])
         place = self.own(one, person) or self.free(one)[0][1]
-        place.person, place.until = person, self.clock.now + LEASE
+        place.person, place.until = person, self.clock.now + LEASE_SECONDS
         return one, one.places.index(place)
 
     def prelude(self, person: str, best: Work) -> Work:
@@ -129,8 +130,8 @@ class Desk(RuleBasedStateMachine):
         self.clock, self.plain = clock, Plain(clock)
         self.store = emptied(store)
         for name in NAMES:
-            people.add_person(self.store, name, "labeller")
-        self.leases: list[tuple[Lease, Work]] = []
+            accounts.add_person(self.store, name, "labeller")
+        self.leases: list[tuple[ItemLease, Work]] = []
         self.handed_in: dict[str, int] = {}
 
     @initialize()
@@ -148,7 +149,7 @@ class Desk(RuleBasedStateMachine):
     def arrives(self, form: str, batch: str, priority: int, wanted: int, prelude: bool) -> None:
         number = len(self.plain.items) + 1
         found = [item(str(number), form)]
-        assert add(self.store, found, batch, wanted, priority, prelude) == (1, 0)
+        assert add_items(self.store, found, batch, wanted, priority, prelude) == (1, 0)
         places = [Place() for _ in range(wanted)]
         one = Work(number, str(number), form, batch, priority, prelude, places, {})
         self.plain.items.append(one)
@@ -156,13 +157,13 @@ class Desk(RuleBasedStateMachine):
     @rule(person=PEOPLE, form=st.sampled_from([None, None, *FORMS]))
     def claims(self, person: str, form: str | None) -> None:
         expected = self.plain.claim(person, form)
-        lease = claim(self.store, person, only_form=form)
+        lease = claim_item(self.store, person, only_form=form)
         if expected is None:
             assert lease is None
             return
         assert lease is not None
         assert (lease.item.question.id, lease.slot) == (expected[0].text, expected[1])
-        assert lease.until == self.clock.now + LEASE
+        assert lease.until == self.clock.now + LEASE_SECONDS
         self.leases.append((lease, expected[0]))
 
     @precondition(lambda self: self.leases)
@@ -184,7 +185,7 @@ class Desk(RuleBasedStateMachine):
         lease, one = data.draw(st.sampled_from(self.leases))
         if lease.person in one.judged:
             return
-        handing_in.skip(self.store, lease.token, lease.person, "no")
+        labelling_queue.skip_item(self.store, lease.token, lease.person, "no")
         one.judged[lease.person] = "skipped"
         if place := self.plain.own(one, lease.person):
             place.person = None
@@ -195,14 +196,14 @@ class Desk(RuleBasedStateMachine):
         lease, one = data.draw(st.sampled_from(self.leases))
         place = self.plain.own(one, lease.person)
         newest = [old for old, same in self.leases if same is one and old.person == lease.person]
-        until = handout.beat(self.store, lease.token)
+        until = labelling_queue.renew_lease(self.store, lease.token)
         if place and not place.done and newest[-1].token == lease.token:
-            place.until = self.clock.now + LEASE
+            place.until = self.clock.now + LEASE_SECONDS
             assert until == place.until
         else:
             assert until is None
 
-    @rule(seconds=st.sampled_from([1.0, LEASE + 1]))
+    @rule(seconds=st.sampled_from([1.0, LEASE_SECONDS + 1]))
     def time_passes(self, seconds: float) -> None:
         self.clock.pass_by(seconds)
 
@@ -210,10 +211,10 @@ class Desk(RuleBasedStateMachine):
     def retires(self, data: st.DataObject) -> None:
         one = data.draw(st.sampled_from(self.plain.items))
         query = select(tables.items.c.id).where(tables.items.c.number == one.number)
-        with self.store.reading() as connection:
+        with self.store.begin_read() as connection:
             key = str(connection.scalar(query))
         fresh = one.number not in self.plain.retired
-        assert handout.retire(self.store, "old", some=[key]) == fresh
+        assert labelling_queue.retire_items(self.store, "old", some=[key]) == fresh
         self.plain.retired.add(one.number)
 
     @invariant()
@@ -221,7 +222,7 @@ class Desk(RuleBasedStateMachine):
         query = select(
             tables.items.c.number, tables.judgements.c.person, tables.judgements.c.kind
         ).join_from(tables.judgements, tables.items)
-        with self.store.reading() as connection:
+        with self.store.begin_read() as connection:
             kept = sorted(tuple(row) for row in connection.execute(query))
         assert kept == sorted(
             (one.number, person, kind)
@@ -236,9 +237,10 @@ class Desk(RuleBasedStateMachine):
         mine = [one for _, _, one in self.plain.held("Ada", None)]
         there = [one for one in mine if one.number not in self.plain.retired]
         expected = Counter(one.form for one in self.plain.open("Ada") + there)
-        assert handout.waiting(self.store, "Ada") == expected
+        assert labelling_queue.count_waiting_items(self.store, "Ada") == expected
 
 
+@pytest.mark.slow
 def test_the_store_and_the_model_do_the_same_whatever_happens(store: Store, clock: Clock) -> None:
     machine: Any = partial(Desk, store, clock)
     some = settings(max_examples=40, stateful_step_count=30, deadline=None)

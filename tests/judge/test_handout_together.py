@@ -16,6 +16,7 @@ def pool() -> Iterator[ProcessPoolExecutor]:
         yield pool
 
 
+@pytest.mark.slow
 def test_together_they_fill_every_place_once(
     kind: str, fresh: Callable[[str], str], pool: ProcessPoolExecutor
 ) -> None:
@@ -24,6 +25,7 @@ def test_together_they_fill_every_place_once(
     assert sum(one.abandoned for one in seen) > 0  # or this would show little
 
 
+@pytest.mark.program
 def test_to_look_and_then_write_goes_wrong(
     fresh: Callable[[str], str], pool: ProcessPoolExecutor
 ) -> None:

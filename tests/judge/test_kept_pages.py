@@ -5,8 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from rookery.judge.kept_pages import keep, page, pages_of
-from rookery.judge.store import Store
+from rookery.judge.store import Store, find_pages_by_digest, load_stored_page, store_page
 from rookery.records import Block, Failed, Link, Page
 
 CROWS = Page(
@@ -21,34 +20,34 @@ LATER = Page(CROWS.url, CROWS.title, CROWS.text, fetched="2026-05-01T00:00:00Z")
 
 
 def test_a_page_is_kept_once_and_comes_back_as_it_was(store: Store) -> None:
-    with store.writing() as connection:
-        keys = [keep(connection, one) for one in (CROWS, CROWS, LATER)]
+    with store.begin_write() as connection:
+        keys = [store_page(connection, one) for one in (CROWS, CROWS, LATER)]
     assert keys[0] == keys[1] != keys[2]
-    assert (page(store, keys[0]), page(store, keys[2])) == (CROWS, LATER)
+    assert (load_stored_page(store, keys[0]), load_stored_page(store, keys[2])) == (CROWS, LATER)
     with pytest.raises(Failed, match="no_page"):
-        page(store, "nothing")
+        load_stored_page(store, "nothing")
 
 
 def test_pages_are_found_by_their_text(store: Store) -> None:
     other = Page("https://birds.example/jays", "Jays", "Jays hide acorns.")
-    with store.writing() as connection:
+    with store.begin_write() as connection:
         for one in (CROWS, LATER, other):
-            keep(connection, one)
-    found = pages_of(store, CROWS.digest)
+            store_page(connection, one)
+    found = find_pages_by_digest(store, CROWS.digest)
     assert sorted(one.fetched for one in found) == [CROWS.fetched, LATER.fetched]
-    assert pages_of(store, other.digest) == [other]
-    assert pages_of(store, "nothing") == []
+    assert find_pages_by_digest(store, other.digest) == [other]
+    assert find_pages_by_digest(store, "nothing") == []
 
 
 def test_two_who_keep_a_page_at_once_keep_it_once(store: Store) -> None:
     def kept() -> str:
-        with store.writing() as connection:
-            return keep(connection, CROWS)
+        with store.begin_write() as connection:
+            return store_page(connection, CROWS)
 
     with ThreadPoolExecutor(1) as other:
-        with store.writing() as connection:
-            ours = keep(connection, CROWS)
+        with store.begin_write() as connection:
+            ours = store_page(connection, CROWS)
             theirs = other.submit(kept)
             time.sleep(0.2)  # the other comes to where it must wait
         assert theirs.result() == ours
-    assert len(pages_of(store, CROWS.digest)) == 1
+    assert len(find_pages_by_digest(store, CROWS.digest)) == 1

@@ -9,27 +9,26 @@ from formed import ANSWERS, QUESTION, QUOTES, filled_in, item, judgement
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rookery.judge.forms import FORMS
-from rookery.judge.forms_rating import LESS_IS_BETTER
-from rookery.judge.meaning import (
-    comparison,
-    episode,
-    ratings,
-    right,
-    warnings,
-    with_episode,
+from rookery.judge.forms import FORMS, LOWER_IS_BETTER_SCALES
+from rookery.judge.judgement_conversion import (
+    add_episode,
+    convert_to_comparison,
+    convert_to_episode,
+    convert_to_ratings,
+    list_form_warnings,
+    matches_gold,
 )
-from rookery.judge.work import Item
+from rookery.judge.labelling_records import LabellingItem
 from rookery.records import Comparison, Completion, Episode, Rating, Step
 
 
 def weights(form: str, **filled: Any) -> tuple[float, ...] | None:
-    found = comparison(item(form), judgement(item(form), **filled))
+    found = convert_to_comparison(item(form), judgement(item(form), **filled))
     return None if found is None else found.weights
 
 
-def rated(of: Item, **filled: Any) -> list[tuple[str, str, float]]:
-    found = ratings(of, judgement(of, **filled))
+def rated(of: LabellingItem, **filled: Any) -> list[tuple[str, str, float]]:
+    found = convert_to_ratings(of, judgement(of, **filled))
     assert all((each.question, each.by) == (QUESTION, "ada") for each in found)
     return [(each.answer.text, each.scale, each.value) for each in found]
 
@@ -69,7 +68,9 @@ def test_the_best_of_four_has_all_the_weight() -> None:
 
 
 def test_a_comparison_names_the_answers_as_the_item_has_them_and_who_made_it() -> None:
-    found = comparison(item("compare"), judgement(item("compare"), overall=1, kind="extra"))
+    found = convert_to_comparison(
+        item("compare"), judgement(item("compare"), overall=1, kind="extra")
+    )
     assert found == Comparison(QUESTION, ANSWERS[:2], (0.0, 1.0), "ada")
 
 
@@ -77,8 +78,8 @@ def test_a_comparison_names_the_answers_as_the_item_has_them_and_who_made_it() -
 def test_what_was_skipped_or_flagged_says_nothing(kind: Any) -> None:
     of = item("supported")
     made = judgement(of, kind, preferred=0, supported=["yes", "no"], reason="broken")
-    assert comparison(of, made) is None
-    assert ratings(of, made) == []
+    assert convert_to_comparison(of, made) is None
+    assert convert_to_ratings(of, made) == []
 
 
 def test_what_was_left_out_or_not_asked_says_nothing() -> None:
@@ -145,14 +146,14 @@ def test_the_criteria_rate_the_answer_and_each_reference() -> None:
         (of.answers[0].text, "fluency", 2 / 3),
         (of.answers[0].text, "redundancy", 1.0),
     ]
-    [reference] = ratings(of, judgement(of, density=[["1", None]]))
+    [reference] = convert_to_ratings(of, judgement(of, density=[["1", None]]))
     assert reference.answer.quotes == QUOTES[:1]
     assert reference.value == 1 / 3
 
 
 def test_scales_on_which_less_is_better_are_scales() -> None:
     scales = {field.scale for field in FORMS["criteria"].fields}
-    assert {"toxicity", "social_bias", "redundancy"} == LESS_IS_BETTER < scales
+    assert {"toxicity", "social_bias", "redundancy"} == LOWER_IS_BETTER_SCALES < scales
 
 
 def test_trust_thumbs_and_truth_are_ratings() -> None:
@@ -178,12 +179,12 @@ def test_whatever_is_filled_in_has_a_meaning_that_is_kept_as_json(
     of = item(name)
     filled = data.draw(filled_in(FORMS[name]))
     made = judgement(of, **msgspec.json.decode(msgspec.json.encode(filled)))
-    found = ratings(of, made)
+    found = convert_to_ratings(of, made)
     assert all(0 <= each.value <= 1 for each in found)
     assert [Rating.from_json(each.to_json()) for each in found] == found
-    compared = comparison(of, made)
+    compared = convert_to_comparison(of, made)
     assert (compared is not None) == (FORMS[name].decides in filled)
-    assert warnings(FORMS[name], filled) == [] or name == "supported"
+    assert list_form_warnings(FORMS[name], filled) == [] or name == "supported"
 
 
 # Demonstrations
@@ -192,24 +193,26 @@ def test_whatever_is_filled_in_has_a_meaning_that_is_kept_as_json(
 def test_a_demonstration_is_kept_in_its_form_and_read_again(tmp_path: Path) -> None:
     of = item("demonstrate")
     done = Episode(QUESTION, "ada", (Step("Question: …", Completion("Search sky")),), ANSWERS[0])
-    made = judgement(of, **with_episode({"comment": "hard"}, done))
+    made = judgement(of, **add_episode({"comment": "hard"}, done))
     assert made.filled["comment"] == "hard"
     again = type(made).from_json(made.to_json())
-    assert episode(of, again) == done
-    assert comparison(of, again) is None
+    assert convert_to_episode(of, again) == done
+    assert convert_to_comparison(of, again) is None
 
 
 def test_what_is_no_demonstration_has_no_episode() -> None:
-    done = with_episode({}, Episode(QUESTION, "ada"))
+    done = add_episode({}, Episode(QUESTION, "ada"))
     of = item("demonstrate")
-    assert episode(of, judgement(of, "skipped", **done)) is None
-    assert episode(of, judgement(of)) is None
-    assert episode(item("survey"), judgement(item("survey"), **done)) is None
+    assert convert_to_episode(of, judgement(of, "skipped", **done)) is None
+    assert convert_to_episode(of, judgement(of)) is None
+    assert convert_to_episode(item("survey"), judgement(item("survey"), **done)) is None
 
 
 def test_an_episode_of_the_wrong_shape_is_refused() -> None:
     with pytest.raises(msgspec.ValidationError):
-        episode(item("demonstrate"), judgement(item("demonstrate"), episode={"by": "ada"}))
+        convert_to_episode(
+            item("demonstrate"), judgement(item("demonstrate"), episode={"by": "ada"})
+        )
 
 
 # Gold
@@ -245,12 +248,12 @@ def test_an_episode_of_the_wrong_shape_is_refused() -> None:
 def test_a_judgement_is_right_where_all_that_is_expected_is_so(
     form: str, expected: dict[str, Any], filled: dict[str, Any], is_right: bool
 ) -> None:
-    assert right(item(form, **expected), filled) is is_right
+    assert matches_gold(item(form, **expected), filled) is is_right
 
 
 def test_without_gold_nothing_is_right_or_wrong() -> None:
     with pytest.raises(ValueError, match="no gold"):
-        right(item("compare"), {"overall": 1})
+        matches_gold(item("compare"), {"overall": 1})
 
 
 # Warnings
@@ -272,9 +275,9 @@ def test_an_answer_that_alone_is_plausible_and_supported_should_be_preferred(
     plausible: list[str], supported: list[str], preferred: int | str, warned: bool
 ) -> None:
     filled = {"plausible": plausible, "supported": supported, "preferred": preferred}
-    assert bool(warnings(FORMS["supported"], filled)) is warned
+    assert bool(list_form_warnings(FORMS["supported"], filled)) is warned
 
 
 def test_a_form_that_is_not_filled_in_warns_of_nothing() -> None:
-    assert warnings(FORMS["supported"], {"plausible": ["yes", "yes"]}) == []
-    assert warnings(FORMS["supported"], {}) == []
+    assert list_form_warnings(FORMS["supported"], {"plausible": ["yes", "yes"]}) == []
+    assert list_form_warnings(FORMS["supported"], {}) == []

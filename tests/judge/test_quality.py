@@ -7,13 +7,25 @@ import pytest
 from stores import Clock
 from working import Desk, some
 
-from rookery.judge import handing_in, people
-from rookery.judge.agreed import BOTH, Majority, majorities
-from rookery.judge.agreement import Undefined
-from rookery.judge.counted import work
-from rookery.judge.handout import order_of
-from rookery.judge.quality import Board, board, exclude, exclude_failed, excluded, lift
-from rookery.judge.raters import Labelling, Prelude
+from rookery.judge import accounts, labelling_queue
+from rookery.judge.adjudication import (
+    SUPPORTED_AND_PLAUSIBLE,
+    MajorityLabel,
+    derive_majority_labels,
+    load_labelling_data,
+)
+from rookery.judge.agreement import UndefinedStatistic
+from rookery.judge.labelling_queue import shuffle_answers
+from rookery.judge.rater_quality import (
+    AttentionCheckScore,
+    QualityReport,
+    RaterReport,
+    build_quality_report,
+    exclude_failed_raters,
+    exclude_judgements,
+    lift_exclusion,
+    list_exclusions,
+)
 from rookery.judge.store import Store
 from rookery.records import Failed
 
@@ -32,7 +44,7 @@ def desk(store: Store, clock: Clock) -> Desk:
     return made
 
 
-def of(found: Board, name: str) -> Labelling:
+def of(found: QualityReport, name: str) -> RaterReport:
     return next(each for each in found.people if each.name == name)
 
 
@@ -55,7 +67,7 @@ def compare(desk: Desk, items: Sequence[str], by: dict[str, Sequence[int]]) -> N
 def test_rates_have_half_credit_for_ties_and_merge_much_better(desk: Desk) -> None:
     items = desk.lay(some("compare_short", 4))
     compare(desk, items, {"Rita": (-2, 1, 0, 2), "Ada": (-1, -1, 1, 2), "Ben": (-1, 0, 0, -2)})
-    found = board(desk.store, "first")
+    found = build_quality_report(desk.store, "first")
     rates = {rate.between: rate.credit for rate in found.rates}
     # With Rita, Ada has 1, 0, 1/2, 1 and Ben 1, 1/2, 1, 0; with each other 1, 1/2, 1/2, 0.
     assert rates["researcher and labeller"].value == 5 / 8
@@ -65,13 +77,13 @@ def test_rates_have_half_credit_for_ties_and_merge_much_better(desk: Desk) -> No
     assert low is not None
     assert high is not None
     assert 0 <= low < 0.5 < high <= 1
-    assert isinstance(rates["researchers"].value, Undefined)
+    assert isinstance(rates["researchers"].value, UndefinedStatistic)
     pairs = {(pair.one, pair.other): pair for pair in found.pairs}
     assert set(pairs) == {("Ada", "Ben"), ("Ada", "Rita"), ("Ben", "Rita")}
     assert pairs["Ada", "Rita"].credit.value == 2.5 / 4
     # Ada - - + +, Rita - + 0 +: the same in 2 of 4; by chance (2*1 + 2*2) / 16.
     assert pairs["Ada", "Rita"].kappa.value == pytest.approx((2 / 4 - 6 / 16) / (1 - 6 / 16))
-    assert isinstance(pairs["Ada", "Rita"].same.value, Undefined)
+    assert isinstance(pairs["Ada", "Rita"].same.value, UndefinedStatistic)
 
 
 def test_the_best_of_four_agrees_where_it_is_the_same(desk: Desk) -> None:
@@ -79,7 +91,7 @@ def test_the_best_of_four_agrees_where_it_is_the_same(desk: Desk) -> None:
     for person, chosen in {"Ada": (0, 1, 2, 3), "Ben": (0, 1, 3, 2), "Rita": (0, 1, 2, 0)}.items():
         for item, best in zip(items, chosen, strict=True):
             desk.judge(person, item, best=best)
-    found = board(desk.store)
+    found = build_quality_report(desk.store)
     rates = {rate.between: rate.same.value for rate in found.rates}
     assert rates["researcher and labeller"] == (3 + 2) / 8
     assert rates["labellers"] == 0.5
@@ -97,12 +109,14 @@ def test_alpha_is_of_each_field_and_each_answer(desk: Desk) -> None:
     for person, plausible in {"Ada": ("yes", "no"), "Ben": ("yes", "unsure")}.items():
         for item in items:
             desk.judge(person, item, plausible=list(plausible), supported=["no", "no"], preferred=0)
-    alphas = {each.field: each for each in board(desk.store).alphas}
+    alphas = {each.field: each for each in build_quality_report(desk.store).alphas}
     assert alphas["plausible"].judgements == 12
     assert alphas["plausible"].alpha.items == 6
     # Of 6 units 3 disagree; 6 yes, 3 no, 3 unsure of 12: 1 - 11 * 6 / (144 - 36 - 9 - 9).
     assert alphas["plausible"].alpha.value == pytest.approx(1 - 11 * 6 / 90)
-    assert alphas["supported"].alpha.value == Undefined("unanimous: everybody always said no")
+    assert alphas["supported"].alpha.value == UndefinedStatistic(
+        "unanimous: everybody always said no"
+    )
     assert alphas["plausible"].level == "nominal"
 
 
@@ -111,7 +125,7 @@ def test_a_prelude_is_in_no_measure_of_agreement(desk: Desk) -> None:
     items = desk.lay(some("compare_short", 2))
     compare(desk, checks, {"Ada": (1, 1), "Ben": (-1, -1)})
     compare(desk, items, {"Ada": (1, -1), "Ben": (1, -1)})
-    found = board(desk.store)
+    found = build_quality_report(desk.store)
     assert {rate.between: rate.credit.value for rate in found.rates}["labellers"] == 1
     [alpha] = found.alphas
     assert (alpha.judgements, alpha.alpha.value) == (4, 1)
@@ -123,7 +137,7 @@ def test_points_and_levels_have_an_order(desk: Desk) -> None:
     for person in ("Ada", "Ben"):
         desk.judge(person, compared, overall=1)
         desk.judge(person, rated, fluency=["3"], truthfulness=["blank"])
-    levels = {each.field: each.level for each in board(desk.store).alphas}
+    levels = {each.field: each.level for each in build_quality_report(desk.store).alphas}
     assert levels == {"overall": "ordinal", "fluency": "ordinal", "truthfulness": "nominal"}
 
 
@@ -137,30 +151,30 @@ def test_what_people_did_is_counted_and_timed(desk: Desk) -> None:
     desk.judge("Ada", items[2], seconds=500, overall=1)
     desk.judge("Ada", items[0], seconds=200, supersedes=first, overall=-1)
     desk.skip("Ada", items[3])
-    ada = of(board(desk.store), "Ada")
+    ada = of(build_quality_report(desk.store), "Ada")
     assert (ada.done, ada.skipped, ada.flagged, ada.late, ada.excluded) == (3, 1, 0, 0, 0)
     assert (ada.seconds, ada.fast, ada.hasty) == (200, 1, True)
     assert ada.trusted is None
-    assert [each.name for each in board(desk.store).people] == ["Ada"]
-    assert board(desk.store).left_out == {"corrected later": 1, "skipped": 1}
+    assert [each.name for each in build_quality_report(desk.store).people] == ["Ada"]
+    assert build_quality_report(desk.store).left_out == {"corrected later": 1, "skipped": 1}
 
 
 def test_hidden_gold_counts_right_answers(desk: Desk) -> None:
     items = desk.lay(some("compare_short", 3, {"overall": 1}))
     for item, point in zip(items, (2, 1, -1), strict=True):
         desk.judge("Ada", item, overall=point)
-    ada = of(board(desk.store), "Ada")
+    ada = of(build_quality_report(desk.store), "Ada")
     assert (ada.gold, ada.gold_right, ada.preludes) == (3, 2, ())
 
 
 def test_always_the_first_is_lopsided(desk: Desk) -> None:
     items = desk.lay(some("compare_short", 12))
     for item in items:
-        order = order_of(item, "Ada", 2)
+        order = shuffle_answers(item, "Ada", 2)
         desk.judge("Ada", item, overall=-1 if order[0] == 0 else 1)
         desk.judge("Ben", item, overall=-1)
         desk.judge("Cid", item, overall=0)
-    found = board(desk.store)
+    found = build_quality_report(desk.store)
     ada, ben, cid = (of(found, name) for name in ("Ada", "Ben", "Cid"))
     assert ada.side is not None
     assert (ada.side.first, ada.side.judged, ada.lopsided) == (12, 12, True)
@@ -183,7 +197,7 @@ def test_super_raters_agree_on_all_three_with_researchers(
         desk.judge("Rita", item, plausible=["yes", "no"], supported=["yes", "no"], preferred=0)
         first = "no" if number < (wrong or 0) else "yes"
         desk.judge("Ada", item, plausible=["yes", "no"], supported=[first, "no"], preferred=0)
-    ada, rita = (of(board(desk.store), name) for name in ("Ada", "Rita"))
+    ada, rita = (of(build_quality_report(desk.store), name) for name in ("Ada", "Rita"))
     assert ada.trusted is not None
     assert ada.trusted.passed is passed
     assert rita.trusted is None
@@ -201,7 +215,7 @@ def test_ties_and_doubts_are_no_part_of_the_super_raters_rule(desk: Desk) -> Non
     desk.judge("Ada", items[1], **plain | {"supported": ["unsure", "no"]}, preferred="cannot_pick")
     desk.judge("Rita", items[2], **plain, preferred=1)
     desk.judge("Ada", items[2], **plain, preferred=1)
-    trusted = of(board(desk.store), "Ada").trusted
+    trusted = of(build_quality_report(desk.store), "Ada").trusted
     assert trusted is not None
     assert (trusted.preferred.value, trusted.preferred.items) == (1, 1)
     assert (trusted.supported.value, trusted.supported.items) == (1, 5)
@@ -233,8 +247,10 @@ def attend(desk: Desk, person: str, points: Sequence[int]) -> list[str]:
 def test_three_of_four_pass(desk: Desk, points: Sequence[int], passed: bool | None) -> None:
     attend(desk, "Ada", points)
     right = sum(point == 1 for point in points)
-    found = board(desk.store)
-    assert of(found, "Ada").preludes == (Prelude("first", right, len(points), 4, passed),)
+    found = build_quality_report(desk.store)
+    assert of(found, "Ada").preludes == (
+        AttentionCheckScore("first", right, len(points), 4, passed),
+    )
     assert of(found, "Ada").gold == 0
     assert [each.person for each in found.proposals] == ["Ada"] * (passed is False)
 
@@ -242,9 +258,11 @@ def test_three_of_four_pass(desk: Desk, points: Sequence[int], passed: bool | No
 def test_a_correction_with_the_answer_in_sight_does_not_pass(desk: Desk) -> None:
     checks = attend(desk, "Ada", (1, 1, -1, -1))
     for check in checks[2:]:
-        [before] = [e.id for e in handing_in.judged(desk.store, "Ada", 9) if e.item == check]
+        [before] = [
+            e.id for e in labelling_queue.list_judgements(desk.store, "Ada", 9) if e.item == check
+        ]
         desk.judge("Ada", check, supersedes=before, overall=1)
-    assert of(board(desk.store), "Ada").preludes[0].passed is False
+    assert of(build_quality_report(desk.store), "Ada").preludes[0].passed is False
 
 
 def test_who_failed_is_proposed_excluded_and_counted_and_can_be_let_in_again(desk: Desk) -> None:
@@ -255,32 +273,34 @@ def test_who_failed_is_proposed_excluded_and_counted_and_can_be_let_in_again(des
     for person in ("Ada", "Ben"):
         desk.judge(person, item, overall=1)
         desk.judge(person, other, overall=1)
-    before = board(desk.store)
+    before = build_quality_report(desk.store)
     assert before.judgements == 12
     assert before.exclusions == ()
     [proposal] = before.proposals
     assert (proposal.person, proposal.batch, proposal.judgements) == ("Ada", "first", 5)
 
-    [row] = exclude_failed(desk.store, "Rita")
+    [row] = exclude_failed_raters(desk.store, "Rita")
     assert (
         row.reason == "failed the attention check of first: 1 of 4 right, at least 75% are needed"
     )
-    after = board(desk.store)
+    after = build_quality_report(desk.store)
     assert after.judgements == 7
     assert after.left_out == {row.reason: 5}
     [told] = after.exclusions
     assert (told.exclusion, told.judgements, told.holds) == (row, 5, True)
     assert (after.proposals, of(after, "Ada").excluded) == ((), 5)
-    assert exclude_failed(desk.store, "Rita") == []
+    assert exclude_failed_raters(desk.store, "Rita") == []
 
-    lift(desk.store, row.number, "misread the guide", "Rob")
-    again = board(desk.store)
+    lift_exclusion(desk.store, row.number, "misread the guide", "Rob")
+    again = build_quality_report(desk.store)
     assert again.judgements == 12
     assert [each.holds for each in again.exclusions] == [False]
     assert again.proposals == ()
-    assert exclude_failed(desk.store, "Rita") == []
-    assert [each.lifts for each in excluded(desk.store)] == [None, row.number]
-    told_in_the_book = [(line.person, line.action) for line in people.audits(desk.store)]
+    assert exclude_failed_raters(desk.store, "Rita") == []
+    assert [each.lifts for each in list_exclusions(desk.store)] == [None, row.number]
+    told_in_the_book = [
+        (line.person, line.action) for line in accounts.list_audit_entries(desk.store)
+    ]
     assert told_in_the_book == [("Rita", "exclude"), ("Rob", "lift")]
 
 
@@ -292,43 +312,49 @@ def test_a_judgement_a_person_in_a_batch_or_a_person_everywhere_is_excluded(desk
     made = [desk.judge("Ada", item, overall=1) for item in (*one, *two)]
 
     def counting() -> set[str]:
-        with desk.store.reading() as connection:
-            return {each.id for _, each in work(connection).counting()}
+        with desk.store.begin_read() as connection:
+            return {each.id for _, each in load_labelling_data(connection).iterate_counted()}
 
-    exclude(desk.store, "judgement", made[0], "a slip", "Rita")
+    exclude_judgements(desk.store, "judgement", made[0], "a slip", "Rita")
     assert counting() == set(made[1:])
-    in_batch = exclude(desk.store, "person", "Ada", "tired", "Rita", batch="second")
+    in_batch = exclude_judgements(desk.store, "person", "Ada", "tired", "Rita", batch="second")
     assert (in_batch.what, in_batch.batch) == ("person", "second")
     assert counting() == {made[1]}
-    everywhere = exclude(desk.store, "person", "Ada", "a machine", "Rita")
+    everywhere = exclude_judgements(desk.store, "person", "Ada", "a machine", "Rita")
     assert counting() == set()
-    lift(desk.store, everywhere.number, "a person", "Rita")
+    lift_exclusion(desk.store, everywhere.number, "a person", "Rita")
     assert counting() == {made[1]}
-    assert excluded(desk.store)[1] == in_batch
+    assert list_exclusions(desk.store)[1] == in_batch
 
 
 def test_exclusions_that_make_no_sense_are_refused(desk: Desk) -> None:
     [item] = desk.lay(some("compare_short", 1))
     made = desk.judge("Ada", item, overall=1)
-    assert failure(exclude, desk.store, "person", "Zoe", "?", "Rita") == "no_person"
-    assert failure(exclude, desk.store, "judgement", "none", "?", "Rita") == "no_judgement"
-    assert failure(exclude, desk.store, "person", "Ada", " ", "Rita") == "no_reason"
-    row = exclude(desk.store, "judgement", made, "a slip", "Rita")
-    assert failure(exclude, desk.store, "judgement", made, "again", "Rob") == "already"
-    assert failure(lift, desk.store, row.number + 1, "why", "Rita") == "no_exclusion"
-    lift(desk.store, row.number, "no slip", "Rita")
-    assert failure(lift, desk.store, row.number, "again", "Rita") == "no_exclusion"
-    assert [each.reason for each in excluded(desk.store)] == ["a slip", "no slip"]
-    assert len(people.audits(desk.store)) == 2
+    assert failure(exclude_judgements, desk.store, "person", "Zoe", "?", "Rita") == "no_person"
+    assert (
+        failure(exclude_judgements, desk.store, "judgement", "none", "?", "Rita") == "no_judgement"
+    )
+    assert failure(exclude_judgements, desk.store, "person", "Ada", " ", "Rita") == "no_reason"
+    row = exclude_judgements(desk.store, "judgement", made, "a slip", "Rita")
+    assert failure(exclude_judgements, desk.store, "judgement", made, "again", "Rob") == "already"
+    assert failure(lift_exclusion, desk.store, row.number + 1, "why", "Rita") == "no_exclusion"
+    lift_exclusion(desk.store, row.number, "no slip", "Rita")
+    again = (exclude_judgements, desk.store, "judgement", made, "again", "Rob")
+    assert failure(*again, batch="first") == "bad_batch"
+    assert failure(lift_exclusion, desk.store, row.number, "again", "Rita") == "no_exclusion"
+    assert [each.reason for each in list_exclusions(desk.store)] == ["a slip", "no slip"]
+    assert len(accounts.list_audit_entries(desk.store)) == 2
 
 
 def test_what_is_excluded_or_corrected_is_in_no_measure(desk: Desk) -> None:
     items = desk.lay(some("compare_short", 2))
     compare(desk, items, {"Rita": (1, 1), "Ada": (1, -1), "Ben": (-1, -1)})
-    [wrong] = [e.id for e in handing_in.judged(desk.store, "Ada", 9) if e.item == items[1]]
+    [wrong] = [
+        e.id for e in labelling_queue.list_judgements(desk.store, "Ada", 9) if e.item == items[1]
+    ]
     desk.judge("Ada", items[1], supersedes=wrong, overall=1)
-    exclude(desk.store, "person", "Ben", "a machine", "Rita")
-    found = board(desk.store)
+    exclude_judgements(desk.store, "person", "Ben", "a machine", "Rita")
+    found = build_quality_report(desk.store)
     assert {rate.between: rate.credit.value for rate in found.rates}["researcher and labeller"] == 1
     assert [(pair.one, pair.other) for pair in found.pairs] == [("Ada", "Rita")]
     assert found.left_out == {"a machine": 2, "corrected later": 1}
@@ -337,24 +363,30 @@ def test_what_is_excluded_or_corrected_is_in_no_measure(desk: Desk) -> None:
 def test_a_board_is_of_a_batch_or_of_all_and_survives_json(desk: Desk) -> None:
     for batch in ("first", "second"):
         compare(desk, desk.lay(some("compare_short", 2), batch), {"Ada": (1, 1), "Ben": (1, 0)})
-    assert (board(desk.store, "first").items, board(desk.store).items) == (2, 4)
-    assert failure(board, desk.store, "third") == "no_batch"
-    found = board(desk.store)
-    assert Board.from_json(found.to_json()) == found
+    assert (
+        build_quality_report(desk.store, "first").items,
+        build_quality_report(desk.store).items,
+    ) == (2, 4)
+    assert failure(build_quality_report, desk.store, "third") == "no_batch"
+    found = build_quality_report(desk.store)
+    assert QualityReport.from_json(found.to_json()) == found
 
 
 def test_a_board_of_nothing_is_no_error(store: Store) -> None:
-    found = board(store)
+    found = build_quality_report(store)
     assert (found.items, found.people, found.pairs, found.alphas) == (0, (), (), ())
-    assert all(isinstance(rate.credit.value, Undefined) for rate in found.rates)
+    assert all(isinstance(rate.credit.value, UndefinedStatistic) for rate in found.rates)
 
 
 # Majorities
 
 
-def voted(desk: Desk) -> dict[tuple[str, tuple[int, ...]], Majority]:
-    with desk.store.reading() as connection:
-        return {(each.field, each.place): each for each in majorities(work(connection))}
+def voted(desk: Desk) -> dict[tuple[str, tuple[int, ...]], MajorityLabel]:
+    with desk.store.begin_read() as connection:
+        return {
+            (each.field, each.place): each
+            for each in derive_majority_labels(load_labelling_data(connection))
+        }
 
 
 def test_tied_votes_are_false_for_what_is_supported_and_plausible(desk: Desk) -> None:
@@ -363,14 +395,23 @@ def test_tied_votes_are_false_for_what_is_supported_and_plausible(desk: Desk) ->
     desk.judge("Ada", item, plausible=yes, supported=yes, preferred=0)
     desk.judge("Ben", item, plausible=yes, supported=no, preferred=1)
     found = voted(desk)
-    assert (found[BOTH, (0,)].value, found[BOTH, (0,)].tied) == (0.0, True)
-    assert (found[BOTH, (1,)].value, found[BOTH, (1,)].tied) == (1.0, False)
+    assert (
+        found[SUPPORTED_AND_PLAUSIBLE, (0,)].value,
+        found[SUPPORTED_AND_PLAUSIBLE, (0,)].tied,
+    ) == (0.0, True)
+    assert (
+        found[SUPPORTED_AND_PLAUSIBLE, (1,)].value,
+        found[SUPPORTED_AND_PLAUSIBLE, (1,)].tied,
+    ) == (1.0, False)
     assert found["supported", (0,)].value == "no"
     assert found["plausible", (0,)].votes == (("yes", 2),)
     assert (found["preferred", ()].value, found["preferred", ()].tied) == ("0", True)
     desk.judge("Cid", item, plausible=yes, supported=yes, preferred=1)
     found = voted(desk)
-    assert (found[BOTH, (0,)].value, found[BOTH, (0,)].tied) == (1.0, False)
+    assert (
+        found[SUPPORTED_AND_PLAUSIBLE, (0,)].value,
+        found[SUPPORTED_AND_PLAUSIBLE, (0,)].tied,
+    ) == (1.0, False)
     assert (found["preferred", ()].value, found["preferred", ()].tied) == ("1", False)
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rookery.judge.questions import read_items
-from rookery.judge.work import Gold, Item
+from rookery.judge.item_import import read_items
+from rookery.judge.labelling_records import GoldLabels, LabellingItem
 from rookery.records import Answer, Failed, Question
 
 
@@ -50,7 +50,7 @@ def test_csv_has_questions_with_any_number_of_gold_answers(tmp_path: Path) -> No
     assert first.question == Question("7", "Why, oh why,\r\ndo crows?", (), ("So.",), "book")
     assert second.question.gold == ("A.", 'B, "C".')
     assert len(second.question.id) == 12
-    assert second == Item("demonstrate", second.question)
+    assert second == LabellingItem("demonstrate", second.question)
 
 
 @settings(max_examples=40, deadline=None)
@@ -95,9 +95,9 @@ def test_a_wrong_csv_is_told_by_its_line(tmp_path: Path, text: str, line: int, s
 
 def test_questions_and_items_are_lines_of_json(tmp_path: Path) -> None:
     question = Question("1", "Why?", gold=("So.",))
-    item = Item("demonstrate", Question("2", "Who?"), start="https://birds.example/")
+    item = LabellingItem("demonstrate", Question("2", "Who?"), start="https://birds.example/")
     path = written(tmp_path / "q.jsonl", question.to_json(), "", item.to_json())
-    assert read_items([path], "demonstrate").items == [Item("demonstrate", question), item]
+    assert read_items([path], "demonstrate").items == [LabellingItem("demonstrate", question), item]
 
 
 # Answers
@@ -113,7 +113,7 @@ def test_answers_are_records_or_plain_texts(tmp_path: Path) -> None:
     first, second = read_items([path], "compare").items
     assert first.answers == (Answer("So."), Answer("Therefore."))
     assert (first.writers, first.gold) == (("a", "b"), None)
-    assert second.gold == Gold({"overall": 1}, "The second says why.")
+    assert second.gold == GoldLabels({"overall": 1}, "The second says why.")
     assert wrong(path, "compare", prelude=True)[0] == "c.jsonl, line 1"
 
 
@@ -192,6 +192,15 @@ def test_one_file_of_saved_answers_is_for_forms_of_one_answer(tmp_path: Path) ->
     found = read_items([path], "thumbs")
     assert [(item.answers, item.writers) for item in found.items] == [((Answer("so"),), ("a",))]
     assert wrong(path, "compare")[2].startswith("the form compare takes 2 files")
+
+
+def test_saved_answers_are_no_attention_checks(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.jsonl", saved("a", "so"))
+    what, outcome, detail = wrong(path, "thumbs", prelude=True)
+    assert (what, outcome) == ("a.jsonl, line 1", "bad_line")
+    assert "gold" in detail
+    other = written(tmp_path / "b.jsonl", saved("a", "no"))
+    assert wrong([path, other], "compare", prelude=True)[:2] == ("a.jsonl, line 1", "bad_line")
 
 
 def test_files_of_the_same_name_are_told_apart(tmp_path: Path) -> None:

@@ -14,17 +14,28 @@ from sqlalchemy import update
 from stores import Clock
 from working import Desk, some
 
-from rookery.judge import handing_in, handout, people, tables
-from rookery.judge.agreed import Majority
-from rookery.judge.frozen import FILES, Wanted
-from rookery.judge.kept_pages import keep, pages_of
-from rookery.judge.lines import read_lines
-from rookery.judge.meaning import with_episode
-from rookery.judge.quality import board, exclude
-from rookery.judge.snapshots import Snapshot, export, freeze, frozen_names, import_
-from rookery.judge.store import Store, init
-from rookery.judge.work import Item
-from rookery.learn import compared, examples
+from rookery.judge import accounts, labelling_queue, tables
+from rookery.judge.adjudication import MajorityLabel
+from rookery.judge.json_lines import read_json_lines
+from rookery.judge.judgement_conversion import add_episode
+from rookery.judge.labelling_records import LabellingItem
+from rookery.judge.rater_quality import (
+    build_quality_report,
+    exclude_judgements,
+    lift_exclusion,
+    list_exclusions,
+)
+from rookery.judge.snapshots import (
+    SNAPSHOT_FILES,
+    Snapshot,
+    SnapshotSelection,
+    export_snapshot,
+    freeze_snapshot,
+    import_snapshot,
+    list_snapshot_names,
+)
+from rookery.judge.store import Store, find_pages_by_digest, initialize_store, store_page
+from rookery.learn import training_data
 from rookery.records import (
     Answer,
     Claim,
@@ -38,7 +49,7 @@ from rookery.records import (
     Step,
 )
 
-ALL = Wanted()
+ALL = SnapshotSelection()
 PAGE = Page("https://birds.example/crows", "Crows", "Crows bring gifts to people.")
 QUOTE = PAGE.quote(0, 17)
 QUOTED = Answer("Crows bring gifts.", (QUOTE,), (Claim(0, 18, (0,)),))
@@ -50,10 +61,10 @@ def desk(store: Store, clock: Clock) -> Desk:
     desk = Desk(store, clock)
     desk.hire("Ada", "Ben")
     desk.hire("Rita", role="researcher")
-    with store.writing() as connection:
-        keep(connection, PAGE)
-        keep(connection, Page("https://birds.example/jays", "Jays", "Nobody quotes it."))
-    cited = Item(
+    with store.begin_write() as connection:
+        store_page(connection, PAGE)
+        store_page(connection, Page("https://birds.example/jays", "Jays", "Nobody quotes it."))
+    cited = LabellingItem(
         "supported",
         Question("q", "Do crows bring gifts?"),
         (QUOTED, Answer("No.")),
@@ -75,9 +86,9 @@ def desk(store: Store, clock: Clock) -> Desk:
     desk.skip("Ben", compared[2])
     steps = (Step("a window", Completion("search: crows")), Step("then", Completion("quote")))
     shown = Episode(Question("crows0", "Why crows 0?"), "Ada", steps, QUOTED)
-    desk.judge("Ada", asked, **with_episode({}, shown))
-    exclude(store, "judgement", wrong, "misread the guide", "Rita")
-    handout.retire(store, "the policy is old", policy_before=8)
+    desk.judge("Ada", asked, **add_episode({}, shown))
+    exclude_judgements(store, "judgement", wrong, "misread the guide", "Rita")
+    labelling_queue.retire_items(store, "the policy is old", policy_before=8)
     return desk
 
 
@@ -101,7 +112,7 @@ def failure(what: Any, *arguments: Any) -> str:
 def rows(store: Store) -> dict[str, list[tuple[Any, ...]]]:
     """What was put before people, and what they made of it."""
     kept = (tables.items, tables.judgements, tables.pages, tables.snapshots)
-    with store.reading() as connection:
+    with store.begin_read() as connection:
         return {
             table.name: [
                 tuple(value for name, value in row._mapping.items() if name not in TIMES)
@@ -116,43 +127,66 @@ TIMES = ("made", "retired")
 
 
 def test_the_same_snapshot_is_the_same_bytes_whatever_happens_later(desk: Desk, out: Path) -> None:
-    frozen = freeze(desk.store, "one", ALL, "Rita")
-    assert export(desk.store, "one", out / "1") == frozen
-    last = handing_in.judged(desk.store, "Rita", 1)[0]
+    frozen = freeze_snapshot(desk.store, "one", ALL, "Rita")
+    assert export_snapshot(desk.store, "one", out / "1") == frozen
+    last = labelling_queue.list_judgements(desk.store, "Rita", 1)[0]
     desk.judge("Rita", last.item, supersedes=last.id, overall=-2)
-    exclude(desk.store, "person", "Ada", "a machine", "Rita")
-    people.set_role(desk.store, "Ben", "admin", "Rita")
+    exclude_judgements(desk.store, "person", "Ada", "a machine", "Rita")
+    accounts.set_role(desk.store, "Ben", "admin", "Rita")
     desk.lay(some("compare_short", 1, about="later"))
-    handout.retire(desk.store, "enough", batch="first")
+    labelling_queue.retire_items(desk.store, "enough", batch="first")
     desk.clock.pass_by(1e6)
-    assert export(desk.store, "one", out / "2") == frozen
+    assert export_snapshot(desk.store, "one", out / "2") == frozen
     assert texts(out / "1") == texts(out / "2")
-    assert export(desk.store, "one", out / "1") == frozen  # over what is there
+    assert export_snapshot(desk.store, "one", out / "1") == frozen  # over what is there
     assert texts(out / "1") == texts(out / "2")
-    assert freeze(desk.store, "two", ALL, "Rita").digest != frozen.digest
-    assert frozen_names(desk.store) == ["one", "two"]
+    assert freeze_snapshot(desk.store, "two", ALL, "Rita").digest != frozen.digest
+    assert list_snapshot_names(desk.store) == ["one", "two"]
 
 
 def test_import_of_an_export_is_all_that_was_exported(
     desk: Desk, out: Path, kind: str, fresh: Callable[[str], str]
 ) -> None:
-    freeze(desk.store, "one", ALL, "Rita")
-    export(desk.store, "one", out / "here")
+    freeze_snapshot(desk.store, "one", ALL, "Rita")
+    export_snapshot(desk.store, "one", out / "here")
     with Store(fresh(kind), desk.clock) as there:
-        taken = import_(there, out / "here")
+        taken = import_snapshot(there, out / "here")
         assert taken == ("one", 7, len(all_judgements(out / "here")))
         ours, theirs = rows(desk.store), rows(there)
         ours["pages"] = [row for row in ours["pages"] if QUOTE.digest in row]
         assert theirs == ours
-        export(there, "one", out / "there")
+        export_snapshot(there, "one", out / "there")
         assert texts(out / "there") == texts(out / "here")
-        assert import_(there, out / "here") == ("one", 0, 0)
+        assert import_snapshot(there, out / "here") == ("one", 0, 0)
         assert rows(there) == theirs
-        assert len(pages_of(there, QUOTE.digest)) == 1
-        assert board(there).left_out == board(desk.store).left_out
-        again = freeze(there, "again", ALL, "Rita")
-        same = {name for name in FILES if again.files[name] == one(out / "here").files[name]}
-        assert same == FILES - {"people.jsonl"}
+        assert len(find_pages_by_digest(there, QUOTE.digest)) == 1
+        assert build_quality_report(there).left_out == build_quality_report(desk.store).left_out
+        again = freeze_snapshot(there, "again", ALL, "Rita")
+        same = {
+            name for name in SNAPSHOT_FILES if again.files[name] == one(out / "here").files[name]
+        }
+        assert same == SNAPSHOT_FILES - {"people.jsonl"}
+
+
+def test_what_was_lifted_since_an_import_stays_lifted(
+    desk: Desk, out: Path, kind: str, fresh: Callable[[str], str]
+) -> None:
+    freeze_snapshot(desk.store, "one", ALL, "Rita")
+    export_snapshot(desk.store, "one", out / "one")
+    freeze_snapshot(desk.store, "two", ALL, "Rita")
+    export_snapshot(desk.store, "two", out / "two")
+    with Store(fresh(kind), desk.clock) as there:
+        import_snapshot(there, out / "one")
+        [made] = list_exclusions(there)
+        lift_exclusion(there, made.number, "no slip", "Rita")
+        exclusions, audits = list_exclusions(there), accounts.list_audit_entries(there)
+        assert import_snapshot(there, out / "one") == ("one", 0, 0)
+        assert (list_exclusions(there), accounts.list_audit_entries(there)) == (exclusions, audits)
+        # Another snapshot that has the same exclusion is imported as a whole, but for this one.
+        assert import_snapshot(there, out / "two") == ("two", 0, 0)
+        assert list_exclusions(there) == exclusions
+        assert list_snapshot_names(there) == ["one", "two"]
+        assert [line.action for line in accounts.list_audit_entries(there)].count("import") == 2
 
 
 def one(folder: Path) -> Snapshot:
@@ -166,28 +200,28 @@ def all_judgements(folder: Path) -> list[str]:
 def test_whoever_comes_by_import_cannot_get_in_and_gets_nothing_twice(
     desk: Desk, out: Path, kind: str, fresh: Callable[[str], str]
 ) -> None:
-    freeze(desk.store, "one", ALL, "Rita")
-    export(desk.store, "one", out)
+    freeze_snapshot(desk.store, "one", ALL, "Rita")
+    export_snapshot(desk.store, "one", out)
     with Store(fresh(kind), desk.clock) as there:
-        import_(there, out)
-        assert {(each.name, each.role) for each in people.people(there)} == {
+        import_snapshot(there, out)
+        assert {(each.name, each.role) for each in accounts.list_people(there)} == {
             ("Ada", "labeller"),
             ("Ben", "labeller"),
             ("Rita", "labeller"),
         }
-        with there.reading() as connection:
+        with there.begin_read() as connection:
             assert connection.execute(tables.invites.select()).all() == []
         # Ada has judged all but what was retired; Ben has not demonstrated, and skipped one.
-        assert handout.claim(there, "Ada") is None
-        lease = handout.claim(there, "Ben")
+        assert labelling_queue.claim_item(there, "Ada") is None
+        lease = labelling_queue.claim_item(there, "Ben")
         assert lease is not None
         assert lease.item.form == "demonstrate"
 
 
 def test_what_is_learnt_from_is_the_newest_that_counts_and_no_gold(desk: Desk, out: Path) -> None:
-    snapshot = freeze(desk.store, "one", ALL, "Rita")
-    export(desk.store, "one", out)
-    found = compared.comparisons(out / "comparisons.jsonl")
+    snapshot = freeze_snapshot(desk.store, "one", ALL, "Rita")
+    export_snapshot(desk.store, "one", out)
+    found = training_data.load_comparisons(out / "comparisons.jsonl")
     assert [(each.question.id, each.by, each.weights) for each in found] == [
         ("q", "Ada", (1.0, 0.0)),
         ("crows0", "Ada", (0.0, 1.0)),
@@ -197,9 +231,9 @@ def test_what_is_learnt_from_is_the_newest_that_counts_and_no_gold(desk: Desk, o
         ("crows0", "Rita", (0.5, 0.5)),
         ("crows1", "Ada", (0.0, 1.0)),
     ]
-    good = compared.goodness(out / "ratings.jsonl", ("plausible", "supported"))
+    good = training_data.load_good_answers(out / "ratings.jsonl", ("plausible", "supported"))
     assert sorted(good.values()) == [0.0, 1.0]
-    [episode] = examples.read_episodes([out / "episodes.jsonl"])
+    [episode] = training_data.read_episodes([out / "episodes.jsonl"])
     assert (episode.by, len(episode.steps), episode.answer) == ("Ada", 2, QUOTED)
     assert snapshot.left_out == {
         "attention check": 3,
@@ -211,7 +245,7 @@ def test_what_is_learnt_from_is_the_newest_that_counts_and_no_gold(desk: Desk, o
     assert snapshot.files["excluded.jsonl"].lines == 9
     kinds = [json.loads(line)["why"] for line in lines(out / "excluded.jsonl")]
     assert sorted(kinds) == ["corrected", "excluded"] + ["gold"] * 6 + ["skipped"]
-    majority = list(read_lines(out / "majority.jsonl", Majority))
+    majority = list(read_json_lines(out / "majority.jsonl", MajorityLabel))
     assert {each.item for each in majority}.isdisjoint(gold_items(out))
     assert {(e.field, e.place): e.value for e in majority}["supported and plausible", (1,)] == 0
 
@@ -226,14 +260,16 @@ def gold_items(folder: Path) -> set[str]:
 
 
 def test_the_manifest_says_what_every_file_is(desk: Desk, out: Path) -> None:
-    frozen = freeze(desk.store, "one", Wanted(("first",), ("compare_short",)), "Rita")
-    export(desk.store, "one", out)
-    assert {path.name for path in out.iterdir()} == {*FILES, "manifest.json"}
+    frozen = freeze_snapshot(
+        desk.store, "one", SnapshotSelection(("first",), ("compare_short",)), "Rita"
+    )
+    export_snapshot(desk.store, "one", out)
+    assert {path.name for path in out.iterdir()} == {*SNAPSHOT_FILES, "manifest.json"}
     assert one(out) == frozen
     for name, file in frozen.files.items():
         text = (out / name).read_bytes()
         assert (file.sha256, file.lines) == (hashlib.sha256(text).hexdigest(), text.count(b"\n"))
-    names = sorted(FILES)
+    names = sorted(SNAPSHOT_FILES)
     said = subprocess.run(["sha256sum", *names], cwd=out, capture_output=True, check=True)
     assert hashlib.sha256(said.stdout).hexdigest() == frozen.digest
     assert set(frozen.versions) == {"rookery", "form compare_short", "guide compare_short"}
@@ -245,38 +281,43 @@ def test_the_manifest_says_what_every_file_is(desk: Desk, out: Path) -> None:
 
 
 def test_names_and_batches_that_make_no_sense_are_refused(desk: Desk, out: Path) -> None:
-    freeze(desk.store, "one", ALL, "Rita")
-    assert failure(freeze, desk.store, "one", ALL, "Rita") == "already"
-    assert failure(freeze, desk.store, " ", ALL, "Rita") == "bad_name"
-    assert failure(freeze, desk.store, "two", Wanted(("none",)), "Rita") == "nothing"
-    assert failure(export, desk.store, "two", out) == "no_snapshot"
+    freeze_snapshot(desk.store, "one", ALL, "Rita")
+    assert failure(freeze_snapshot, desk.store, "one", ALL, "Rita") == "already"
+    assert failure(freeze_snapshot, desk.store, " ", ALL, "Rita") == "bad_name"
+    assert (
+        failure(freeze_snapshot, desk.store, "two", SnapshotSelection(("none",)), "Rita")
+        == "nothing"
+    )
+    assert failure(export_snapshot, desk.store, "two", out) == "no_snapshot"
     out.write_text("in the way")
-    assert failure(export, desk.store, "one", out) == "unwritable"
-    told = [(line.action, line.what.split(":")[0]) for line in people.audits(desk.store)]
+    assert failure(export_snapshot, desk.store, "one", out) == "unwritable"
+    told = [
+        (line.action, line.what.split(":")[0]) for line in accounts.list_audit_entries(desk.store)
+    ]
     assert told[-1] == ("freeze", "one")
 
 
 def test_a_row_that_was_changed_shows(desk: Desk, out: Path) -> None:
-    freeze(desk.store, "one", ALL, "Rita")
-    [first, *_] = handing_in.judged(desk.store, "Rita", 1)
+    freeze_snapshot(desk.store, "one", ALL, "Rita")
+    [first, *_] = labelling_queue.list_judgements(desk.store, "Rita", 1)
     changed = msgspec.structs.replace(first, filled={"overall": -2}).to_json()
     its = tables.judgements.c.id == first.id
-    with desk.store.writing() as connection:
+    with desk.store.begin_write() as connection:
         connection.execute(update(tables.judgements).where(its).values(body=changed))
-    assert failure(export, desk.store, "one", out) == "changed"
+    assert failure(export_snapshot, desk.store, "one", out) == "changed"
     assert not out.exists()
 
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("exported")
-    init(str(folder / "store"))
+    initialize_store(str(folder / "store"))
     with Store(str(folder / "store")) as store:
         made = Desk(store, Clock())
         made.hire("Ada")
         made.judge("Ada", made.lay(some("compare_short", 1))[0], overall=1)
-        freeze(store, "one", ALL, "Ada")
-        export(store, "one", folder / "out")
+        freeze_snapshot(store, "one", ALL, "Ada")
+        export_snapshot(store, "one", folder / "out")
     return folder / "out"
 
 
@@ -285,29 +326,29 @@ def test_files_that_were_changed_or_lost_are_not_imported(
 ) -> None:
     with Store(fresh("sqlite")) as there:
         empty = rows(there)
-        for name in sorted(FILES):
+        for name in sorted(SNAPSHOT_FILES):
             shutil.copytree(exported, out)
             with (out / name).open("ab") as file:
                 file.write(b"\n")
-            assert failure(import_, there, out) == "damaged"
+            assert failure(import_snapshot, there, out) == "damaged"
             (out / name).unlink()
-            assert failure(import_, there, out) == "damaged"
+            assert failure(import_snapshot, there, out) == "damaged"
             shutil.rmtree(out)
         assert rows(there) == empty
-        assert people.people(there) == []
+        assert accounts.list_people(there) == []
 
 
 def test_no_folder_no_manifest_and_others_of_the_name_are_told(
     exported: Path, out: Path, fresh: Callable[[str], str]
 ) -> None:
     with Store(fresh("sqlite")) as there:
-        assert failure(import_, there, out) == "not_found"
+        assert failure(import_snapshot, there, out) == "not_found"
         out.mkdir()
         (out / "manifest.json").write_text("{}")
-        assert failure(import_, there, out) == "damaged"
+        assert failure(import_snapshot, there, out) == "damaged"
         Desk(there, Clock()).lay(some("thumbs", 1))
-        freeze(there, "one", ALL, "Ada")
-        assert failure(import_, there, exported) == "already"
+        freeze_snapshot(there, "one", ALL, "Ada")
+        assert failure(import_snapshot, there, exported) == "already"
 
 
 def test_a_manifest_names_no_files_of_others(
@@ -322,4 +363,4 @@ def test_a_manifest_names_no_files_of_others(
     shutil.copy(exported / "items.jsonl", out.parent / "secret")
     (out / "manifest.json").write_text(forged.to_json())
     with Store(fresh("sqlite")) as there:
-        assert failure(import_, there, out) == "damaged"
+        assert failure(import_snapshot, there, out) == "damaged"

@@ -17,9 +17,9 @@ from sqlalchemy import insert, inspect, select, text
 from sqlalchemy.exc import IntegrityError
 from stores import Clock
 
-from rookery.judge import handing_in, handout, people, store, tables
-from rookery.judge.store import Store, alone, downgrade, init
-from rookery.judge.work import Item, Judgement
+from rookery.judge import accounts, labelling_queue, store, tables
+from rookery.judge.labelling_records import Judgement, LabellingItem
+from rookery.judge.store import Store, downgrade_store, initialize_store, take_advisory_lock
 from rookery.records import Failed, Question
 
 
@@ -32,7 +32,7 @@ def outcome(what: Any, *arguments: Any) -> str:
 
 def rows(place: str) -> dict[str, list[tuple[Any, ...]]]:
     """All that a store holds."""
-    with Store(place) as there, there.reading() as connection:
+    with Store(place) as there, there.begin_read() as connection:
         return {
             table.name: sorted(map(tuple, connection.execute(select(table))), key=repr)
             for table in tables.metadata.sorted_tables
@@ -41,28 +41,29 @@ def rows(place: str) -> dict[str, list[tuple[Any, ...]]]:
 
 def fill(store: Store) -> None:
     """A little of everything that passes through the hand-out."""
-    people.invite(store, "Ada", "admin", "the command line")
-    found = [Item("compare", Question(str(number), "Why?")) for number in range(3)]
-    handout.add(store, found, "first", wanted=2)
-    lease = handout.claim(store, "Ada")
+    accounts.create_invite(store, "Ada", "admin", "the command line")
+    found = [LabellingItem("compare", Question(str(number), "Why?")) for number in range(3)]
+    labelling_queue.add_items(store, found, "first", wanted=2)
+    lease = labelling_queue.claim_item(store, "Ada")
     assert lease is not None
     empty = Judgement("", "", "", "done", {"overall": 1}, "v", 1, (), False, 0.0, 1.0)
-    handing_in.submit(store, lease.token, "Ada", empty)
+    labelling_queue.submit_judgement(store, lease.token, "Ada", empty)
 
 
 def test_a_store_is_made_once_and_keeps_what_is_in_it(nowhere: str) -> None:
-    init(nowhere)
+    initialize_store(nowhere)
     with Store(nowhere) as made:
         fill(made)
     before = rows(nowhere)
-    init(nowhere)
+    initialize_store(nowhere)
     assert rows(nowhere) == before
     assert len(before["slots"]) == 6
     assert len(before["judgements"]) == 1
 
 
+@pytest.mark.slow
 def test_the_migrations_make_the_tables_and_their_indexes(place: str) -> None:
-    with Store(place) as made, made.reading() as connection:
+    with Store(place) as made, made.begin_read() as connection:
         assert compare_metadata(MigrationContext.configure(connection), tables.metadata) == []
         found = inspect(connection)
         for table in tables.metadata.sorted_tables:
@@ -76,32 +77,34 @@ def test_the_migrations_make_the_tables_and_their_indexes(place: str) -> None:
 
 
 def test_a_store_goes_down_and_up_again_with_work_in_it(nowhere: str) -> None:
-    init(nowhere)
+    initialize_store(nowhere)
     with Store(nowhere) as made:
         fill(made)
-    downgrade(nowhere, "base")
+    downgrade_store(nowhere, "base")
     assert outcome(Store, nowhere) == "no_store"
-    init(nowhere)
+    initialize_store(nowhere)
     assert not any(rows(nowhere).values())
 
 
 def test_what_was_judged_stays_through_every_revision_but_none(nowhere: str) -> None:
-    init(nowhere)
+    initialize_store(nowhere)
     with Store(nowhere) as made:
         fill(made)
     before = rows(nowhere)
     script = ScriptDirectory(str(Path(store.__file__).parent / "migrations"))
     for one in script.walk_revisions():
-        downgrade(nowhere, one.revision)
-    init(nowhere)
+        downgrade_store(nowhere, one.revision)
+    initialize_store(nowhere)
     assert rows(nowhere) == before
 
 
 def test_a_store_of_another_time_is_told_from_none(nowhere: str, kind: str) -> None:
-    init(nowhere)
-    with Store(nowhere) as made, made.writing() as connection:
+    initialize_store(nowhere)
+    with Store(nowhere) as made, made.begin_write() as connection:
         connection.execute(text("update alembic_version set version_num = '9999'"))
     assert outcome(Store, nowhere) == "new_store"
+    assert outcome(initialize_store, nowhere) == "new_store"
+    assert outcome(downgrade_store, nowhere, "base") == "new_store"
     assert outcome(Store, nowhere + "x") == ("no_store" if kind == "sqlite" else "store_fails")
 
 
@@ -117,13 +120,13 @@ def test_an_old_store_says_how_it_is_brought_up_to_date(
         'def upgrade():\n    from alembic import op\n    op.execute("delete from drafts")\n\n\n'
         "def downgrade():\n    pass\n"
     )
-    init(nowhere)
+    initialize_store(nowhere)
     with Store(nowhere) as made:
         fill(made)
     before = rows(nowhere)
     monkeypatch.setattr(store, "_MIGRATIONS", later)
     assert outcome(Store, nowhere) == "old_store"
-    init(nowhere)
+    initialize_store(nowhere)
     assert rows(nowhere) == before
 
 
@@ -146,25 +149,25 @@ def test_a_folder_and_another_file_are_no_stores(tmp_path: Path) -> None:
     (tmp_path / "letter.txt").write_text("Dear Ada, " * 1000)
     assert outcome(Store, str(tmp_path)) == "no_store"
     assert outcome(Store, str(tmp_path / "letter.txt")) == "store_fails"
-    assert outcome(init, str(tmp_path / "letter.txt")) == "store_fails"
-    assert outcome(init, str(tmp_path / "no" / "folder.sqlite")) == "store_fails"
+    assert outcome(initialize_store, str(tmp_path / "letter.txt")) == "store_fails"
+    assert outcome(initialize_store, str(tmp_path / "no" / "folder.sqlite")) == "store_fails"
 
 
 FILLING = """
 import resource, sys, time
-from rookery.judge import handout, people
+from rookery.judge import labelling_queue, accounts
 from rookery.judge.store import Store
-from rookery.judge.work import Item
+from rookery.judge.labelling_records import LabellingItem
 from rookery.records import Failed, Question
 place = sys.argv[1]
 resource.setrlimit(resource.RLIMIT_FSIZE, (600_000, 600_000))
 store = Store(place)
-people.add_person(store, "Ada", "labeller")
+accounts.add_person(store, "Ada", "labeller")
 added = 0
 try:
     while added < 100:
-        new = (Item("compare", Question(f"{added} {n}", "Why? " * 99)) for n in range(20))
-        handout.add(store, new, "a batch", wanted=3)
+        new = (LabellingItem("compare", Question(f"{added} {n}", "Why? " * 99)) for n in range(20))
+        labelling_queue.add_items(store, new, "a batch", wanted=3)
         added += 1
 except Failed as failed:
     print(added, failed.failure.outcome, failed.failure.detail)
@@ -183,46 +186,47 @@ def test_a_full_disk_is_a_sentence_and_nothing_is_half_written(fresh: Any, tmp_p
     assert 0 < int(added) < 100
     assert (len(found["items"]), len(found["slots"])) == (20 * int(added), 60 * int(added))
     with Store(place) as there:  # and goes on, where there is room
-        assert handout.claim(there, "Ada") is not None
+        assert labelling_queue.claim_item(there, "Ada") is not None
 
 
 def test_a_write_that_fails_leaves_nothing(store: Store) -> None:
     def doubled() -> None:
-        with store.writing() as connection:
+        with store.begin_write() as connection:
             for _ in range(2):
                 row = {"name": "Ada", "role": "admin", "made": 0.0}
                 connection.execute(insert(tables.people).values(row))
 
     with pytest.raises(IntegrityError):
         doubled()
-    assert people.people(store) == []
+    assert accounts.list_people(store) == []
 
 
 def test_what_points_to_nothing_is_refused(store: Store) -> None:
     with pytest.raises(IntegrityError):
-        handing_in.save_draft(store, "no such item", "nobody", {})
+        labelling_queue.save_draft(store, "no such item", "nobody", {})
 
 
 def test_a_store_that_others_write_to_for_too_long_is_busy(
     fresh: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = fresh("sqlite")
-    monkeypatch.setattr(store, "BUSY", 0.05)
-    with Store(place) as one, Store(place) as other, one.writing():
-        assert outcome(people.add_person, other, "Ada", "admin") == "store_busy"
+    monkeypatch.setattr(store, "BUSY_TIMEOUT", 0.05)
+    with Store(place) as one, Store(place) as other, one.begin_write():
+        assert outcome(accounts.add_person, other, "Ada", "admin") == "store_busy"
     with Store(place) as other:
-        people.add_person(other, "Ada", "admin")
+        accounts.add_person(other, "Ada", "admin")
 
 
+@pytest.mark.program
 def test_of_two_who_wait_for_each_other_one_is_told(fresh: Any) -> None:
     both = Barrier(2)
 
     def say(store: Store, names: str) -> str:
         try:
-            with store.writing() as connection:
-                alone(connection, names[0])
+            with store.begin_write() as connection:
+                take_advisory_lock(connection, names[0])
                 both.wait(5)
-                alone(connection, names[1])
+                take_advisory_lock(connection, names[1])
         except Failed as failed:
             return failed.failure.outcome
         return "fine"
@@ -233,11 +237,11 @@ def test_of_two_who_wait_for_each_other_one_is_told(fresh: Any) -> None:
 
 def test_a_reader_sees_one_state(store: Store) -> None:
     query = select(tables.people.c.name)
-    with store.reading() as connection:
+    with store.begin_read() as connection:
         before = connection.scalars(query).all()
-        people.add_person(store, "Ada", "labeller")
+        accounts.add_person(store, "Ada", "labeller")
         assert connection.scalars(query).all() == before == []
 
 
 def test_the_clock_is_the_store_s(store: Store, clock: Clock) -> None:
-    assert people.add_person(store, "Ada", "labeller").made == clock.now
+    assert accounts.add_person(store, "Ada", "labeller").made == clock.now

@@ -5,23 +5,23 @@ from typing import Any
 
 from stores import Clock
 
-from rookery.judge import handing_in, handout, people
+from rookery.judge import accounts, labelling_queue
 from rookery.judge.forms import FORMS
+from rookery.judge.labelling_records import GoldLabels, Judgement, LabellingItem
 from rookery.judge.store import Store
-from rookery.judge.work import Gold, Item, Judgement
 from rookery.records import Answer, Question, digest_of
 
 
 def some(
     form: str, count: int, gold: dict[str, Any] | None = None, about: str = "crows"
-) -> list[Item]:
+) -> list[LabellingItem]:
     """Items of a form, each with answers of its own."""
     return [
-        Item(
+        LabellingItem(
             form,
             Question(f"{about}{number}", f"Why {about} {number}?", gold=("So.",)),
             tuple(Answer(f"{about} {number} {each}") for each in range(FORMS[form].answers)),
-            gold=Gold(gold) if gold is not None else None,
+            gold=GoldLabels(gold) if gold is not None else None,
         )
         for number in range(count)
     ]
@@ -36,13 +36,13 @@ class Desk:
     def hire(self, *names: str, role: Any = "labeller") -> None:
         """Makes people."""
         for name in names:
-            people.add_person(self.store, name, role)
+            accounts.add_person(self.store, name, role)
 
     def lay(
-        self, items: Sequence[Item], batch: str = "first", wanted: int = 9, **more: Any
+        self, items: Sequence[LabellingItem], batch: str = "first", wanted: int = 9, **more: Any
     ) -> list[str]:
         """Puts items there; their ids."""
-        handout.add(self.store, items, batch, wanted, **more)
+        labelling_queue.add_items(self.store, items, batch, wanted, **more)
         return [digest_of(f"{batch}\n{item.to_json()}") for item in items]
 
     def judge(
@@ -54,9 +54,9 @@ class Desk:
         **filled: Any,
     ) -> str:
         """Fills one in, or corrects it; the judgement's id."""
-        began, form = self.clock(), FORMS[handout.item(self.store, item).form]
+        began, form = self.clock(), FORMS[labelling_queue.load_item(self.store, item).form]
         self.clock.pass_by(seconds)
-        order = handout.order_of(item, person, form.answers)
+        order = labelling_queue.shuffle_answers(item, person, form.answers)
         made = Judgement(
             digest_of(f"{item} {person} {supersedes}"),
             item,
@@ -71,11 +71,11 @@ class Desk:
             self.clock(),
             supersedes,
         )
-        handing_in.restore(self.store, [made])
+        labelling_queue.restore_judgements(self.store, [made])
         return made.id
 
     def skip(self, person: str, item: str, reason: str = "too_long") -> None:
         """Leaves it to others."""
-        lease = handout.claim(self.store, person, item=item)
+        lease = labelling_queue.claim_item(self.store, person, item=item)
         assert lease is not None
-        handing_in.skip(self.store, lease.token, person, reason)
+        labelling_queue.skip_item(self.store, lease.token, person, reason)

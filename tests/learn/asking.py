@@ -10,7 +10,7 @@ import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import BertConfig, BertModel
 
-from rookery.learn.referred import Triple
+from rookery.learn.retrieval_data import RetrievalTriple
 
 KINDS = 6
 FILLERS = [f"filler{number}" for number in range(10)]
@@ -22,7 +22,7 @@ WORDS = [
 ]
 
 
-def triple(number: int) -> Triple:
+def triple(number: int) -> RetrievalTriple:
     """The answer to asks2 is "left2 right2": the reference that says2 holds both, another one."""
     chance = Random(number)
     kind, *others = chance.sample(range(KINDS), 4)
@@ -34,10 +34,10 @@ def triple(number: int) -> Triple:
         chance.shuffle(words)
         references.append(" ".join(words))
     question = [f"asks{kind}", *chance.sample(FILLERS, 3), str(number)]
-    return Triple(" ".join(question), tuple(references), f"left{kind} right{kind}", (0,))
+    return RetrievalTriple(" ".join(question), tuple(references), f"left{kind} right{kind}", (0,))
 
 
-def write_triples(place: Path, triples: Sequence[Triple]) -> Path:
+def write_triples(place: Path, triples: Sequence[RetrievalTriple]) -> Path:
     place.write_bytes(b"".join(msgspec.json.encode(each) + b"\n" for each in triples))
     return place
 

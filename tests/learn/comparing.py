@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from random import Random
 
-from rookery.learn.tiny import write_tiny
+from rookery.learn.random_models import write_tiny_model
 from rookery.records import Answer, Comparison, Question, Rating, Record
 
 WORDS = "crow magpie raven nest seed mirror tree egg wing sky".split()
@@ -53,5 +53,5 @@ def write_lines(place: Path, records: Iterable[Record]) -> Path:
 
 def write_small(folder: Path, context: int = 128) -> Path:
     texts = [" ".join([*WORDS, GOOD, BAD, "What about the Question: Answer: [1]"])] * 3
-    write_tiny(folder, texts, vocabulary=330, context=context)
+    write_tiny_model(folder, texts, vocabulary=330, context=context)
     return folder

@@ -4,30 +4,37 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from rookery.ask.load import bundled_questions
-from rookery.browse.archive import Archive
-from rookery.browse.folder import Folder
-from rookery.browse.places import bundled
-from rookery.browse.rules import Rules, Task
-from rookery.draft.demonstrate import demonstrations, is_correct
-from rookery.learn.tiny import write_tiny
+from rookery.ask.question_files import bundled_questions
+from rookery.browse.browser_commands import BrowserRules, BrowserTask
+from rookery.browse.folder_library import FolderLibrary
+from rookery.browse.libraries import get_bundled_folder
+from rookery.browse.page_archive import PageArchive
+from rookery.draft.oracle_policies import generate_demonstrations, is_correct_demonstration
+from rookery.learn.random_models import write_tiny_model
 from rookery.records import Episode, Question
 
 ASKED = bundled_questions()
-RULES = Rules(actions=12, window=150, results=2, overlap=0)
+RULES = BrowserRules(actions=12, window=150, results=2, overlap=0)
 
 
 def demonstrated(place: Path, seeds: int = 1) -> Iterator[Episode]:
     """Correct episodes of the bundled web's questions."""
     rows = [json.loads(line) for line in ASKED.read_text(encoding="utf-8").splitlines()]
     tasks = [
-        Task(Question(row["id"], row["text"], gold=tuple(row["gold"]), source=row["source"]), RULES)
+        BrowserTask(
+            Question(row["id"], row["text"], gold=tuple(row["gold"]), source=row["source"]), RULES
+        )
         for row in rows
         if row["gold"]
     ]
-    with Archive(place / "archive.sqlite") as archive, Folder(bundled(), archive, place) as folder:
+    with (
+        PageArchive(place / "archive.sqlite") as archive,
+        FolderLibrary(get_bundled_folder(), archive, place) as folder,
+    ):
         for seed in range(seeds):
-            yield from filter(is_correct, demonstrations(tasks, folder, seed))
+            yield from filter(
+                is_correct_demonstration, generate_demonstrations(tasks, folder, seed)
+            )
 
 
 def write_episodes(path: Path, episodes: list[Episode]) -> Path:
@@ -39,5 +46,5 @@ def write_episodes(path: Path, episodes: list[Episode]) -> Path:
 def write_reader(folder: Path, episodes: list[Episode]) -> Path:
     """A tiny model whose tokens suit these episodes."""
     texts = [step.prompt + step.said.text for episode in episodes for step in episode.steps]
-    write_tiny(folder, texts, vocabulary=900, context=2048)
+    write_tiny_model(folder, texts, vocabulary=900, context=2048)
     return folder

@@ -7,12 +7,12 @@ from contextlib import contextmanager
 
 from labelling import vowels
 
-from rookery.judge import handing_in, handout
+from rookery.judge import labelling_queue
+from rookery.judge.labelling_records import ItemLease, Judgement
 from rookery.judge.store import Store
-from rookery.judge.work import Judgement, Lease
 
 
-def judgement(lease: Lease, best: int) -> Judgement:
+def judgement(lease: ItemLease, best: int) -> Judgement:
     """What somebody makes of an item who finds this answer the best."""
     four = lease.item.form == "best_of_four"
     filled = {"best": best} if four else {"overall": (-2, 1)[best]}
@@ -22,16 +22,16 @@ def judgement(lease: Lease, best: int) -> Judgement:
     )
 
 
-def likes_vowels(lease: Lease) -> int:
+def likes_vowels(lease: ItemLease) -> int:
     rewards = [vowels(lease.item.question, answer) for answer in lease.item.answers]
     return rewards.index(max(rewards))
 
 
-def judge(store: Store, name: str, choose: Callable[[Lease], int] = likes_vowels) -> bool:
+def judge(store: Store, name: str, choose: Callable[[ItemLease], int] = likes_vowels) -> bool:
     """Whether there was something to do."""
-    lease = handout.claim(store, name)
+    lease = labelling_queue.claim_item(store, name)
     if lease is not None:
-        handing_in.submit(store, lease.token, name, judgement(lease, choose(lease)))
+        labelling_queue.submit_judgement(store, lease.token, name, judgement(lease, choose(lease)))
     return lease is not None
 
 

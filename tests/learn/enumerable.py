@@ -23,11 +23,12 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from rookery.learn.models import Trained
-from rookery.learn.optimise import Optimising
-from rookery.learn.played import Played, Prompts, Sampler
-from rookery.learn.reinforce import ReinforceSettings, a2c, reinforce
-from rookery.learn.sample import Sampling
+from rookery.learn.decoding import SamplingSettings
+from rookery.learn.episodes import PolicySampler, PromptEnvironment, Trajectory
+from rookery.learn.optimizer import OptimizerSettings
+from rookery.learn.pretrained_models import TrainedModelSettings
+from rookery.learn.reinforcement_learning import train_by_reinforcement
+from rookery.learn.reinforcement_settings import ReinforcementSettings, make_a2c_settings
 
 END, IDS = 0, 10
 SAID = range(1, IDS)
@@ -143,7 +144,7 @@ class Trial(NamedTuple):
     faults: tuple[str, ...]
 
 
-Recipe = Callable[..., ReinforceSettings]
+Recipe = Callable[..., ReinforcementSettings]
 """such as `ppo`: from what is given to settings"""
 EPISODES = 12_800
 
@@ -159,12 +160,12 @@ def trial(
     listing = world.listing(AutoModelForCausalLM.from_pretrained(model))
     watch = Watch(listing, model)
     settings = recipe(
-        policy=Trained(model),
+        policy=TrainedModelSettings(model),
         steps=episodes // 128,
         episodes=128,
         piece=512,
-        optimising=Optimising(rate=2e-3),
-        sampling=Sampling(tokens=4, rows=512),
+        optimising=OptimizerSettings(rate=2e-3),
+        sampling=SamplingSettings(tokens=4, rows=512),
         value_width=64,
         beta=BETA,
         seed=seed,
@@ -174,7 +175,7 @@ def trial(
     if settings.epochs == 1:
         settings = msgspec.structs.replace(settings, steps=episodes // 64, episodes=64)
     played = world.world(8 if settings.advantage == "rloo" else 1)
-    reached = reinforce(settings, played, out / "run", also=[watch])
+    reached = train_by_reinforcement(settings, played, out / "run", also=[watch])
     return Trial(
         listing.best() - watch.seen[0].worth(),
         listing.gap(AutoModelForCausalLM.from_pretrained(reached.model)),
@@ -183,10 +184,10 @@ def trial(
     )
 
 
-def a2c_like_ppo(**given: Any) -> ReinforceSettings:
+def a2c_like_ppo(**given: Any) -> ReinforcementSettings:
     """A2C with the KL in the reward: in the loss it is not differentiated for where tokens lead, so
     that what it reaches is something else than J."""
-    return a2c(kl="reward", **given)
+    return make_a2c_settings(kl="reward", **given)
 
 
 class Rule:
@@ -213,8 +214,8 @@ class Rule:
         pairs = zip(prompts, said, strict=True)
         return [self.reward(self.prompts[number], tokens) for number, tokens in pairs]
 
-    def world(self, group: int = 1) -> Prompts:
-        return Prompts(self.prompts, self.rewards, group)
+    def world(self, group: int = 1) -> PromptEnvironment:
+        return PromptEnvironment(self.prompts, self.rewards, group)
 
     def listing(self, reference: Any) -> Listing:
         rewards = [[self.reward(prompt, said) for said in self.said] for prompt in self.prompts]
@@ -292,7 +293,9 @@ class Browsing:
         """Itself: eight episodes in a row are of one question."""
         return self
 
-    def play(self, sample: Sampler, episodes: Sequence[int], seed: int) -> list[Played]:
+    def play_episodes(
+        self, sample: PolicySampler, episodes: Sequence[int], seed: int
+    ) -> list[Trajectory]:
         """All that wait are drawn for together: first the pages, then the quotes."""
         questions = [episode // 8 % 8 for episode in episodes]
         opened = sample(
@@ -309,7 +312,7 @@ class Browsing:
             [self.quotes(*pair) for pair in seen],
         )
         return [
-            Played(
+            Trajectory(
                 episode,
                 [first, second],
                 self.reward(question, [token for token in second.row.action if token != END]),

@@ -6,41 +6,47 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from rookery.learn.labels import Labelled, LabelSettings, Make, Mock, learn_with_labels
-from rookery.learn.labels_kept import Asked
-from rookery.learn.models import Trained
-from rookery.learn.optimise import Optimising
-from rookery.learn.played import Prompts, World
-from rookery.learn.prefer import PreferSettings
-from rookery.learn.rules import ReinforceSettings
-from rookery.learn.run import Told
-from rookery.learn.sample import Sampling
-from rookery.learn.worlds import Scores, worths
-from rookery.learn.worlds_speech import speech_of
+from rookery.learn.browser_environment import BatchRewardFunction, compute_answer_rewards
+from rookery.learn.decoding import SamplingSettings
+from rookery.learn.episodes import PromptEnvironment, RolloutEnvironment
+from rookery.learn.online_labelling import (
+    ComparisonQuestion,
+    EnvironmentFactory,
+    MockLabeller,
+    OnlineLabellingResult,
+    OnlineLabellingSettings,
+    train_with_online_labels,
+)
+from rookery.learn.optimizer import OptimizerSettings
+from rookery.learn.pretrained_models import TrainedModelSettings
+from rookery.learn.prompt_encoding import load_policy_tokenizer
+from rookery.learn.reinforcement_settings import ReinforcementSettings
+from rookery.learn.reward_training import RewardTrainingSettings
+from rookery.learn.training_run import StepCallback
 from rookery.records import Answer, Comparison, Question
 
 QUESTIONS = [Question(str(n), f"What about the {bird}?") for n, bird in enumerate(("crow", "jay"))]
 TOKENS = 5
 
 
-def settings_of(folder: Path, **more: Any) -> LabelSettings:
+def settings_of(folder: Path, **more: Any) -> OnlineLabellingSettings:
     """Four batches of eight episodes, 4 labels at first and 12 in the end, three reward models, and
     checkpoints that are often older than the last label."""
     given: dict[str, Any] = {
-        "reinforce": ReinforceSettings(
-            policy=Trained(str(folder)),
+        "reinforce": ReinforcementSettings(
+            policy=TrainedModelSettings(str(folder)),
             steps=4,
             episodes=8,
             epochs=1,
-            sampling=Sampling(TOKENS),
-            optimising=Optimising(rate=1e-3),
+            sampling=SamplingSettings(TOKENS),
+            optimising=OptimizerSettings(rate=1e-3),
             every=3,
             seed=3,
         ),
-        "prefer": PreferSettings(
-            trained=Trained(str(folder)),
+        "prefer": RewardTrainingSettings(
+            trained=TrainedModelSettings(str(folder)),
             comparisons="",
-            optimising=Optimising(rate=1e-3),
+            optimising=OptimizerSettings(rate=1e-3),
             validation=0.0,
             batch=4,
         ),
@@ -50,22 +56,22 @@ def settings_of(folder: Path, **more: Any) -> LabelSettings:
         "validation": 0.5,
         "samples": 10,
     }
-    return LabelSettings(**(given | more))
+    return OnlineLabellingSettings(**(given | more))
 
 
-def world_of(folder: Path) -> Make:
+def world_of(folder: Path) -> EnvironmentFactory:
     """The questions as prompts. Where nothing is said, there is no answer."""
-    speech = speech_of(folder, TOKENS)
-    contexts = [speech.context(question.text) for question in QUESTIONS]
+    speech = load_policy_tokenizer(folder, TOKENS)
+    contexts = [speech.encode_prompt(question.text) for question in QUESTIONS]
 
-    def made(scores: Scores, group: int) -> World:
+    def made(scores: BatchRewardFunction, group: int) -> RolloutEnvironment:
         def rewards(numbers: Sequence[int], actions: Sequence[Sequence[int]]) -> list[float | None]:
-            said = [speech.text(action) for action in actions]
+            said = [speech.decode_action(action) for action in actions]
             asked = [QUESTIONS[number] for number in numbers]
             answers = [Answer(text) if text else None for text in said]
-            return worths(scores, list(zip(asked, answers, strict=True)))
+            return compute_answer_rewards(scores, list(zip(asked, answers, strict=True)))
 
-        return Prompts(contexts, rewards, group)
+        return PromptEnvironment(contexts, rewards, group)
 
     return made
 
@@ -89,14 +95,14 @@ class Person:
         self._log = log
         self._before = before
         self._then = then
-        self._mock = Mock(vowels)
+        self._mock = MockLabeller(vowels)
 
-    def compare(self, asked: Sequence[Asked]) -> Iterable[Comparison]:
+    def compare_answers(self, asked: Sequence[ComparisonQuestion]) -> Iterable[Comparison]:
         for one in asked:
             with self._log.open("a") as log:
                 log.write(f"{one.number}\n")
             self._before(one.number)
-            yield from self._mock.compare([one])
+            yield from self._mock.compare_answers([one])
             self._then(one.number)
 
 
@@ -109,11 +115,13 @@ def run(
     out: Path,
     before: Then = nothing,
     then: Then = nothing,
-    told: Told | None = None,
+    told: StepCallback | None = None,
     **more: Any,
-) -> Labelled:
+) -> OnlineLabellingResult:
     person = Person(out.with_suffix(".asked"), before, then)
-    return learn_with_labels(settings_of(folder, **more), world_of(folder), person, out, told)
+    return train_with_online_labels(
+        settings_of(folder, **more), world_of(folder), person, out, told
+    )
 
 
 def kill_at(number: int) -> Then:

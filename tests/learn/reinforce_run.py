@@ -14,27 +14,33 @@ sys.path.insert(0, str(Path(__file__).parent))
 from double import double_precision
 from enumerable import Browsing
 
-from rookery.learn.models import Trained
-from rookery.learn.optimise import Optimising
-from rookery.learn.reinforce import ReinforceSettings, a2c, ppo, reinforce, rloo
-from rookery.learn.sample import Sampling
+from rookery.learn.decoding import SamplingSettings
+from rookery.learn.optimizer import OptimizerSettings
+from rookery.learn.pretrained_models import TrainedModelSettings
+from rookery.learn.reinforcement_learning import train_by_reinforcement
+from rookery.learn.reinforcement_settings import (
+    ReinforcementSettings,
+    make_a2c_settings,
+    make_ppo_settings,
+    make_rloo_settings,
+)
 
-RECIPES: dict[str, Callable[..., ReinforceSettings]] = {
-    "ppo": partial(ppo, epochs=2, minibatches=2),
-    "a2c": a2c,
-    "rloo": rloo,
+RECIPES: dict[str, Callable[..., ReinforcementSettings]] = {
+    "ppo": partial(make_ppo_settings, epochs=2, minibatches=2),
+    "a2c": make_a2c_settings,
+    "rloo": make_rloo_settings,
 }
 
 
-def settings(name: str, model: str) -> ReinforceSettings:
+def settings(name: str, model: str) -> ReinforcementSettings:
     """With pieces that do not fit, and episodes that cannot be halved."""
     return RECIPES[name](
-        policy=Trained(model),
+        policy=TrainedModelSettings(model),
         steps=2,
         episodes=17,
         piece=5,
-        optimising=Optimising(rate=1e-3),
-        sampling=Sampling(tokens=4),
+        optimising=OptimizerSettings(rate=1e-3),
+        sampling=SamplingSettings(tokens=4),
         value_width=16,
         target=1.0,
         every=1,
@@ -44,4 +50,6 @@ def settings(name: str, model: str) -> ReinforceSettings:
 if __name__ == "__main__":
     with double_precision():
         for name in RECIPES:
-            reinforce(settings(name, sys.argv[1]), Browsing(0), Path(sys.argv[2]) / name)
+            train_by_reinforcement(
+                settings(name, sys.argv[1]), Browsing(0), Path(sys.argv[2]) / name
+            )

@@ -10,20 +10,21 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from enumerable import BETA, Rule
 
-from rookery.learn.models import Trained
-from rookery.learn.optimise import Optimising
-from rookery.learn.reinforce import ReinforceSettings, reinforce, rloo
-from rookery.learn.sample import Sampling
+from rookery.learn.decoding import SamplingSettings
+from rookery.learn.optimizer import OptimizerSettings
+from rookery.learn.pretrained_models import TrainedModelSettings
+from rookery.learn.reinforcement_learning import train_by_reinforcement
+from rookery.learn.reinforcement_settings import ReinforcementSettings, make_rloo_settings
 
 
-def settings(model: str, address: str) -> ReinforceSettings:
+def settings(model: str, address: str) -> ReinforcementSettings:
     """Episodes that learn something in a few batches."""
-    return rloo(
-        policy=Trained(model),
+    return make_rloo_settings(
+        policy=TrainedModelSettings(model),
         steps=4,
         episodes=16,
-        optimising=Optimising(rate=2e-3),
-        sampling=Sampling(tokens=4),
+        optimising=OptimizerSettings(rate=2e-3),
+        sampling=SamplingSettings(tokens=4),
         server=address,
         beta=BETA,
         every=2,
@@ -31,4 +32,4 @@ def settings(model: str, address: str) -> ReinforceSettings:
 
 
 if __name__ == "__main__":
-    reinforce(settings(sys.argv[1], sys.argv[2]), Rule(0).world(8), Path(sys.argv[3]))
+    train_by_reinforcement(settings(sys.argv[1], sys.argv[2]), Rule(0).world(8), Path(sys.argv[3]))

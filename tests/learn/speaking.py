@@ -23,7 +23,7 @@ from enumerable import write_listed
 from small import logprobs
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from rookery.learn.sample import Sampling, sample
+from rookery.learn.decoding import SamplingSettings, sample_actions
 
 LENGTH = 512
 PATIENCE = 240.0
@@ -149,9 +149,9 @@ class StandIn:
         return {"success": True}
 
     def say(self, fields: dict[str, Any]) -> dict[str, Any]:
-        settings = Sampling(fields["max_tokens"], fields["temperature"])
+        settings = SamplingSettings(fields["max_tokens"], fields["temperature"])
         ends = frozenset(fields["stop_token_ids"])
-        (said,) = sample(self._model, [fields["prompt"]], [fields["seed"]], ends, settings)
+        (said,) = sample_actions(self._model, [fields["prompt"]], [fields["seed"]], ends, settings)
         choice = {
             "prompt_token_ids": fields["prompt"],
             "token_ids": said.row.action,

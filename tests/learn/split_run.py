@@ -20,13 +20,13 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from enumerable import Browsing
 
-from rookery.learn.imitate import ImitateSettings, imitate
-from rookery.learn.optimise import workers
-from rookery.learn.prefer import PreferSettings, prefer
-from rookery.learn.reinforce import ReinforceSettings, reinforce
-from rookery.learn.retrieve import RetrieveSettings, retrieve
-from rookery.learn.run import Cord
-from rookery.learn.split import is_split
+from rookery.learn.imitation_learning import ImitationSettings, train_by_imitation
+from rookery.learn.optimizer import is_sharded, make_accelerator
+from rookery.learn.reinforcement_learning import train_by_reinforcement
+from rookery.learn.reinforcement_settings import ReinforcementSettings
+from rookery.learn.retrieval_training import RetrievalTrainingSettings, train_retriever
+from rookery.learn.reward_training import RewardTrainingSettings, train_reward_model
+from rookery.learn.training_run import StopCheck
 
 begin = AcceleratorState.__init__
 
@@ -40,7 +40,7 @@ def begin_split(state: Any, *given: Any, **named: Any) -> None:
         )
 
 
-def cord(steps: int = 1000) -> Cord:
+def cord(steps: int = 1000) -> StopCheck:
     """Pulled in the middle of the step with this number: asked before the batch is played, and
     twice in each of four epochs."""
     asked = count(1)
@@ -58,13 +58,15 @@ class Lesson(msgspec.Struct):
 
 
 TRAINERS: dict[str, tuple[Any, Any]] = {
-    "imitate": (ImitateSettings, imitate),
-    "prefer": (PreferSettings, prefer),
+    "imitate": (ImitationSettings, train_by_imitation),
+    "prefer": (RewardTrainingSettings, train_reward_model),
     "reinforce": (
-        ReinforceSettings,
-        lambda said, out: reinforce(said, Browsing(0), out, cord=cord(*map(int, sys.argv[2:]))),
+        ReinforcementSettings,
+        lambda said, out: train_by_reinforcement(
+            said, Browsing(0), out, cord=cord(*map(int, sys.argv[2:]))
+        ),
     ),
-    "retrieve": (RetrieveSettings, retrieve),
+    "retrieve": (RetrievalTrainingSettings, train_retriever),
 }
 
 if __name__ == "__main__":
@@ -74,4 +76,4 @@ if __name__ == "__main__":
         AcceleratorState._reset_state()
         kind, train = TRAINERS[lesson.what]
         train(msgspec.json.decode(lesson.settings, type=kind), Path(lesson.out))
-        assert is_split(workers())
+        assert is_sharded(make_accelerator())

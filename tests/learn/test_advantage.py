@@ -8,34 +8,36 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rookery.learn.advantage import (
-    gae,
-    kl_estimates,
-    leave_one_out,
-    lines,
-    spread,
-    token_rewards,
-    whitened,
+from rookery.learn.policy_gradient import (
+    compute_full_kl,
+    compute_gae,
+    compute_policy_loss,
+    compute_rloo_advantages,
+    compute_token_rewards,
+    compute_value_loss,
+    estimate_kl,
+    make_length_mask,
+    scatter_by_mask,
+    whiten_values,
 )
-from rookery.learn.surrogate import policy_loss, value_loss, whole_kl
 
 numbers = st.floats(-5, 5, width=32)
 
 
 def test_tokens_stand_in_line_episode_by_episode() -> None:
-    there_EL = lines([2, 0, 3])
+    there_EL = make_length_mask([2, 0, 3])
     assert there_EL.tolist() == [[True, True, False], [False] * 3, [True] * 3]
-    put_EL = spread(torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0]), there_EL)
+    put_EL = scatter_by_mask(torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0]), there_EL)
     assert put_EL.tolist() == [[1, 2, 0], [0, 0, 0], [3, 4, 5]]
 
 
 def test_the_score_comes_with_the_last_token_and_the_kl_with_each() -> None:
     """-0.1 (-1 + 1.5) = -0.05; -0.1 (-2 + 1) = 0.1, and the score 3; -0.1 (-0.5 + 0.25) = 0.025
     with the score -1. An episode that says nothing has nowhere to put its score."""
-    rewards_EL = token_rewards(
+    rewards_EL = compute_token_rewards(
         torch.tensor([[-1.0, -2.0], [-0.5, 9.0], [9.0, 9.0]], requires_grad=True),
         torch.tensor([[-1.5, -1.0], [-0.25, 0.0], [0.0, 0.0]]),
-        lines([2, 1, 0]),
+        make_length_mask([2, 1, 0]),
         torch.tensor([3.0, -1.0, 7.0]),
         beta=0.1,
     )
@@ -51,10 +53,10 @@ def test_advantages_by_hand() -> None:
     First: 1 + 0.9 · 1 - 0.5 = 1.4, and 0.45 · 0.575 = 0.25875 more: 1.65875.
     The second episode has one token: 3 - 2 = 1; its padding holds rubbish.
     """
-    found_EL = gae(
+    found_EL = compute_gae(
         torch.tensor([[1.0, 0.0, 2.0], [3.0, 50.0, 60.0]]),
         torch.tensor([[0.5, 1.0, 1.5], [2.0, 70.0, 80.0]]),
-        lines([3, 1]),
+        make_length_mask([3, 1]),
         gamma=0.9,
         trace=0.5,
     )
@@ -68,10 +70,10 @@ def test_advantages_that_count_actions_by_hand() -> None:
     Third: 2 - 1.5 = 0.5. Second, the same action: 0 + 1.5 - 1 = 0.5, and 0.5 more: 1. First, at the
     end of an action: 1 + 0.9 · 1 - 0.5 = 1.4, and 0.45 · 1 more: 1.85.
     """
-    found_EL = gae(
+    found_EL = compute_gae(
         torch.tensor([[1.0, 0.0, 2.0]]),
         torch.tensor([[0.5, 1.0, 1.5]]),
-        lines([3]),
+        make_length_mask([3]),
         gamma=0.9,
         trace=0.5,
         last_EL=torch.tensor([[True, False, True]]),
@@ -113,14 +115,16 @@ def slow_gae(
 def test_advantages_are_those_of_a_plain_loop(
     episodes: list[list[tuple[float, float, bool]]], gamma: float, trace: float, actions: bool
 ) -> None:
-    there_EL = lines([len(episode) for episode in episodes])
+    there_EL = make_length_mask([len(episode) for episode in episodes])
     every = [token for episode in episodes for token in episode]
     rewards_EL, values_EL = (
-        spread(torch.tensor([token[at] for token in every], dtype=torch.float64), there_EL)
+        scatter_by_mask(torch.tensor([token[at] for token in every], dtype=torch.float64), there_EL)
         for at in (0, 1)
     )
-    last_EL = spread(torch.tensor([token[2] for token in every]), there_EL)
-    found_EL = gae(rewards_EL, values_EL, there_EL, gamma, trace, last_EL if actions else None)
+    last_EL = scatter_by_mask(torch.tensor([token[2] for token in every]), there_EL)
+    found_EL = compute_gae(
+        rewards_EL, values_EL, there_EL, gamma, trace, last_EL if actions else None
+    )
     for number, episode in enumerate(episodes):
         rewards, values, lasts = zip(*episode, strict=True)
         expected = slow_gae(rewards, values, lasts if actions else None, gamma, trace)
@@ -132,10 +136,10 @@ def test_without_discount_an_advantage_is_what_came_less_what_was_expected(
     tokens: list[tuple[float, float]],
 ) -> None:
     rewards, values = zip(*tokens, strict=True)
-    found_EL = gae(
+    found_EL = compute_gae(
         torch.tensor([rewards], dtype=torch.float64),
         torch.tensor([values], dtype=torch.float64),
-        lines([len(tokens)]),
+        make_length_mask([len(tokens)]),
         trace=1.0,
     )
     expected = [sum(rewards[at:]) - values[at] for at in range(len(tokens))]
@@ -146,36 +150,40 @@ def test_whitening_by_hand() -> None:
     """Of 1, 2, 3, 6 (a fifth is padding): mean 3, biased variance (4 + 1 + 0 + 9) / 4 = 3.5."""
     values = torch.tensor([[1.0, 2.0, 99.0], [3.0, 6.0, 99.0]])
     there = torch.tensor([[True, True, False], [True, True, False]])
-    white = whitened(values, there)
+    white = whiten_values(values, there)
     expected = [[-2 / 3.5**0.5, -1 / 3.5**0.5, 0.0], [0.0, 3 / 3.5**0.5, 0.0]]
     torch.testing.assert_close(white, torch.tensor(expected))
-    torch.testing.assert_close(whitened(values, there, shift=False)[there], white[there] + 3)
+    torch.testing.assert_close(whiten_values(values, there, shift=False)[there], white[there] + 3)
 
 
 def test_whitening_takes_the_sums_of_all_processes() -> None:
     """Two processes with 1, 2 and 3, 6: `total` adds what the other one has."""
     everything = torch.tensor([1.0, 2.0, 3.0, 6.0])
     sums = iter([torch.tensor([4.0, 12.0]).double(), torch.tensor(14.0).double()])
-    white = whitened(everything[:2], torch.ones(2, dtype=torch.bool), total=lambda _: next(sums))
-    torch.testing.assert_close(white, whitened(everything, torch.ones(4, dtype=torch.bool))[:2])
+    white = whiten_values(
+        everything[:2], torch.ones(2, dtype=torch.bool), total=lambda _: next(sums)
+    )
+    torch.testing.assert_close(
+        white, whiten_values(everything, torch.ones(4, dtype=torch.bool))[:2]
+    )
 
 
 @given(st.lists(numbers, min_size=2, max_size=20).filter(lambda found: max(found) - min(found) > 1))
 def test_white_values_have_mean_0_and_variance_1(found: list[float]) -> None:
-    white = whitened(torch.tensor(found).double(), torch.ones(len(found), dtype=torch.bool))
+    white = whiten_values(torch.tensor(found).double(), torch.ones(len(found), dtype=torch.bool))
     assert white.mean().item() == pytest.approx(0, abs=1e-6)
     assert white.var(unbiased=False).item() == pytest.approx(1, abs=1e-4)
 
 
 def test_leave_one_out_by_hand() -> None:
     """Of 1, 2, 6: 1 - 4, 2 - 3.5, 6 - 1.5. Of 5, 7: -2, 2. One alone has nothing beside it."""
-    found = leave_one_out([1, 5, 2, 6, 7, 9], ["a", "b", "a", "a", "b", "c"])
+    found = compute_rloo_advantages([1, 5, 2, 6, 7, 9], ["a", "b", "a", "a", "b", "c"])
     assert found == [-3.0, -2.0, -1.5, 4.5, 2.0, 0.0]
 
 
 @given(st.lists(st.tuples(numbers, st.integers(0, 3)), max_size=12))
 def test_what_is_left_out_sums_to_nothing_in_each_group(pairs: list[tuple[float, int]]) -> None:
-    found = leave_one_out([score for score, _ in pairs], [group for _, group in pairs])
+    found = compute_rloo_advantages([score for score, _ in pairs], [group for _, group in pairs])
     for number in range(4):
         ours = [each for each, (_, group) in zip(found, pairs, strict=True) if group == number]
         assert sum(ours) == pytest.approx(0, abs=1e-5)
@@ -186,9 +194,9 @@ def test_kl_estimates_by_hand() -> None:
     k1 -0.6931, k2 0.2402, k3 2 - 1 - 0.6931 = 0.3069."""
     ours = torch.tensor([0.5, 0.25]).log()
     theirs = torch.tensor([0.25, 0.5]).log()
-    assert kl_estimates(ours, theirs).tolist() == pytest.approx([0.6931, -0.6931], abs=1e-4)
-    assert kl_estimates(ours, theirs, "k2").tolist() == pytest.approx([0.2402] * 2, abs=1e-4)
-    assert kl_estimates(ours, theirs, "k3").tolist() == pytest.approx([0.1931, 0.3069], abs=1e-4)
+    assert estimate_kl(ours, theirs).tolist() == pytest.approx([0.6931, -0.6931], abs=1e-4)
+    assert estimate_kl(ours, theirs, "k2").tolist() == pytest.approx([0.2402] * 2, abs=1e-4)
+    assert estimate_kl(ours, theirs, "k3").tolist() == pytest.approx([0.1931, 0.3069], abs=1e-4)
 
 
 @given(st.lists(numbers, min_size=3, max_size=3), st.lists(numbers, min_size=3, max_size=3))
@@ -199,9 +207,9 @@ def test_k1_and_k3_have_the_mean_of_the_kl_and_k3_is_never_negative(
     second = torch.tensor(theirs).double().log_softmax(-1)
     kl = (first.exp() * (first - second)).sum().item()
     for kind in ("k1", "k3"):
-        estimates = kl_estimates(first, second, kind)
+        estimates = estimate_kl(first, second, kind)
         assert (first.exp() * estimates).sum().item() == pytest.approx(kl, abs=1e-9)
-    assert (kl_estimates(first.float(), second.float(), "k3") >= 0).all()
+    assert (estimate_kl(first.float(), second.float(), "k3") >= 0).all()
 
 
 def test_the_policy_loss_by_hand() -> None:
@@ -209,10 +217,10 @@ def test_the_policy_loss_by_hand() -> None:
     there is no gain to be held back. Advantage -2: 3 stays; 1 becomes 1.6."""
     new_BA = torch.tensor([[1.5, 0.5], [1.5, 0.5]]).log()
     advantages_BA = torch.tensor([[2.0, 2.0], [-2.0, -2.0]])
-    losses_BA, clipped_BA = policy_loss(new_BA, torch.zeros(2, 2), advantages_BA, 0.2)
+    losses_BA, clipped_BA = compute_policy_loss(new_BA, torch.zeros(2, 2), advantages_BA, 0.2)
     torch.testing.assert_close(losses_BA, torch.tensor([[-2.4, -1.0], [3.0, 1.6]]))
     assert clipped_BA.tolist() == [[True, False], [False, True]]
-    free_BA, none_BA = policy_loss(new_BA, torch.zeros(2, 2), advantages_BA, None)
+    free_BA, none_BA = compute_policy_loss(new_BA, torch.zeros(2, 2), advantages_BA, None)
     torch.testing.assert_close(free_BA, torch.tensor([[-3.0, -1.0], [3.0, 1.0]]))
     assert not none_BA.any()
 
@@ -220,7 +228,7 @@ def test_the_policy_loss_by_hand() -> None:
 def test_at_a_ratio_of_1_the_gradient_is_that_of_the_policy_gradient() -> None:
     new = torch.tensor([-1.0, -2.0, -0.5], requires_grad=True)
     advantages = torch.tensor([0.3, -1.2, 2.0])
-    losses, _ = policy_loss(new, new.detach(), advantages, 0.2)
+    losses, _ = compute_policy_loss(new, new.detach(), advantages, 0.2)
     (gradient,) = torch.autograd.grad(losses.sum(), new)
     assert torch.equal(gradient, -advantages)
 
@@ -230,19 +238,19 @@ def test_the_value_loss_by_hand() -> None:
     not held, (1.1 - 3)² / 2 = 1.805. From 1 to 5 with the return 1: 8, and held would be less."""
     values = torch.tensor([2.0, 1.1, 5.0])
     returns = torch.tensor([3.0, 3.0, 1.0])
-    losses, held = value_loss(values, torch.ones(3), returns, 0.2)
+    losses, held = compute_value_loss(values, torch.ones(3), returns, 0.2)
     torch.testing.assert_close(losses, torch.tensor([1.62, 1.805, 8.0]))
     assert held.tolist() == [True, False, False]
     torch.testing.assert_close(
-        value_loss(values, torch.ones(3), returns, None)[0], torch.tensor([0.5, 1.805, 8.0])
+        compute_value_loss(values, torch.ones(3), returns, None)[0], torch.tensor([0.5, 1.805, 8.0])
     )
 
 
 def test_the_whole_kl_by_hand_and_with_ids_that_are_not_allowed() -> None:
     """¾ log (¾ / ½) + ¼ log (¼ / ½) = 0.1308, with a third id that neither may say."""
     chances = torch.tensor([[[0.75, 0.25, 0.0]]], requires_grad=True)
-    kl_BA = whole_kl(chances.log(), torch.tensor([[[0.5, 0.5, 0.0]]]).log())
+    kl_BA = compute_full_kl(chances.log(), torch.tensor([[[0.5, 0.5, 0.0]]]).log())
     assert kl_BA.item() == pytest.approx(0.1308, abs=1e-4)
     logits = torch.tensor([[[1.0, 2.0, -torch.inf]]], requires_grad=True)
-    (gradient,) = torch.autograd.grad(whole_kl(logits, logits.detach() * 2).sum(), logits)
+    (gradient,) = torch.autograd.grad(compute_full_kl(logits, logits.detach() * 2).sum(), logits)
     assert gradient.isfinite().all()

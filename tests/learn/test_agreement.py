@@ -7,19 +7,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rookery.learn.agreement import Judged, agreement, foretold, steepness
+from rookery.learn.reward_training import (
+    ScoredComparison,
+    fit_inverse_temperature,
+    measure_preference_agreement,
+    measure_rating_prediction,
+)
 
 REWARDS = st.lists(st.floats(-5, 5), min_size=2, max_size=5)
 
 
 def test_four_comparisons_by_two_raters_are_as_a_hand_counts_them() -> None:
     judged = [
-        Judged((1.0, 0.0), (2.0, 0.0), "ada"),  # right
-        Judged((0.0, 1.0), (2.0, 0.0), "ada"),  # wrong
-        Judged((0.5, 0.5), (0.0, 0.0), "ada"),  # a tie, foretold
-        Judged((0.0, 0.0, 1.0), (0.0, 0.0, 1.0), "bob"),  # right, of three
+        ScoredComparison((1.0, 0.0), (2.0, 0.0), "ada"),  # right
+        ScoredComparison((0.0, 1.0), (2.0, 0.0), "ada"),  # wrong
+        ScoredComparison((0.5, 0.5), (0.0, 0.0), "ada"),  # a tie, foretold
+        ScoredComparison((0.0, 0.0, 1.0), (0.0, 0.0, 1.0), "bob"),  # right, of three
     ]
-    found = agreement(judged)
+    found = measure_preference_agreement(judged)
     assert (found.comparisons, found.ties) == (4, 1)
     assert found.accuracy == pytest.approx(2 / 3)
     assert found.credit == pytest.approx((1 + 0 + 0.5 + 1) / 4)
@@ -45,22 +50,24 @@ def test_four_comparisons_by_two_raters_are_as_a_hand_counts_them() -> None:
 
 
 def test_where_all_rewards_are_one_each_answer_is_as_likely_right() -> None:
-    found = agreement([Judged((1.0, 0.0, 0.0, 0.0), (3.0,) * 4, "eve")])
+    found = measure_preference_agreement(
+        [ScoredComparison((1.0, 0.0, 0.0, 0.0), (3.0,) * 4, "eve")]
+    )
     assert found.accuracy == 0.25
     assert found.loss == pytest.approx(math.log(4))
 
 
 def test_only_ties_have_no_accuracy() -> None:
-    found = agreement([Judged((0.5, 0.5), (1.0, 0.0), "eve")])
+    found = measure_preference_agreement([ScoredComparison((0.5, 0.5), (1.0, 0.0), "eve")])
     assert found.accuracy is None
     assert found.raters[0].first is None
     assert found.credit == 0.5
 
 
-@pytest.mark.parametrize("judged", [[], [Judged((1.0, 0.0), (math.nan, 0.0), "eve")]])
-def test_nothing_and_what_is_no_number_cannot_be_measured(judged: list[Judged]) -> None:
+@pytest.mark.parametrize("judged", [[], [ScoredComparison((1.0, 0.0), (math.nan, 0.0), "eve")]])
+def test_nothing_and_what_is_no_number_cannot_be_measured(judged: list[ScoredComparison]) -> None:
     with pytest.raises(ValueError):
-        agreement(judged)
+        measure_preference_agreement(judged)
 
 
 @given(REWARDS, st.floats(-100, 100), st.data())
@@ -69,13 +76,16 @@ def test_what_all_rewards_have_in_common_changes_nothing(
 ) -> None:
     best = data.draw(st.integers(0, len(rewards) - 1))
     weights = [float(place == best) for place in range(len(rewards))]
-    one = Judged(weights, rewards, "eve")
-    other = Judged(weights, [reward + shift for reward in rewards], "eve")
-    assert one.loss(1.3) == pytest.approx(other.loss(1.3), abs=1e-9)
-    assert sum(one.chances(1.3)) == pytest.approx(1)
-    assert one.loss(1.3) == pytest.approx(-math.log(one.chances(1.3)[best]), abs=1e-9)
+    one = ScoredComparison(weights, rewards, "eve")
+    other = ScoredComparison(weights, [reward + shift for reward in rewards], "eve")
+    assert one.compute_loss(1.3) == pytest.approx(other.compute_loss(1.3), abs=1e-9)
+    assert sum(one.compute_probabilities(1.3)) == pytest.approx(1)
+    assert one.compute_loss(1.3) == pytest.approx(
+        -math.log(one.compute_probabilities(1.3)[best]), abs=1e-9
+    )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("planted", [0.25, 1.0, 3.0])
 def test_the_scale_of_people_who_are_made_up_is_found_again(planted: float) -> None:
     chance = Random(1)
@@ -83,29 +93,39 @@ def test_the_scale_of_people_who_are_made_up_is_found_again(planted: float) -> N
     for _ in range(4000):
         rewards = (chance.gauss(0, 1), chance.gauss(0, 1))
         first = chance.random() < 1 / (1 + math.exp(planted * (rewards[1] - rewards[0])))
-        judged.append(Judged((float(first), float(not first)), rewards, "eve"))
-    found = steepness(judged)
+        judged.append(ScoredComparison((float(first), float(not first)), rewards, "eve"))
+    found = fit_inverse_temperature(judged)
     assert found == pytest.approx(planted, rel=0.1)
-    assert agreement(judged, found).error < 0.03
+    assert measure_preference_agreement(judged, found).error < 0.03
     for other in (found / 2, found * 2):
-        assert agreement(judged, found).loss < agreement(judged, other).loss
-        assert agreement(judged, found).error < agreement(judged, other).error
+        assert (
+            measure_preference_agreement(judged, found).loss
+            < measure_preference_agreement(judged, other).loss
+        )
+        assert (
+            measure_preference_agreement(judged, found).error
+            < measure_preference_agreement(judged, other).error
+        )
 
 
 def test_a_few_comparisons_that_are_all_foretold_make_nobody_certain() -> None:
-    judged = [Judged((1.0, 0.0), (0.1, 0.0), "eve")] * 10
-    assert 0.1 * steepness(judged) == pytest.approx(math.log(11), abs=1e-6)  # 11 of 12 (Platt)
+    judged = [ScoredComparison((1.0, 0.0), (0.1, 0.0), "eve")] * 10
+    assert 0.1 * fit_inverse_temperature(judged) == pytest.approx(
+        math.log(11), abs=1e-6
+    )  # 11 of 12 (Platt)
 
 
 def test_a_reward_that_is_always_wrong_is_worth_next_to_nothing() -> None:
-    assert steepness([Judged((0.0, 1.0), (1.0, 0.0), "eve")] * 10) == pytest.approx(1 / 64)
+    assert fit_inverse_temperature(
+        [ScoredComparison((0.0, 1.0), (1.0, 0.0), "eve")] * 10
+    ) == pytest.approx(1 / 64)
 
 
 def test_what_is_foretold_of_ratings_is_as_a_hand_counts_it() -> None:
-    found = foretold([2.0, -1.0, 0.5, -3.0], [1.0, 1.0, 0.0, 0.0])
+    found = measure_rating_prediction([2.0, -1.0, 0.5, -3.0], [1.0, 1.0, 0.0, 0.0])
     losses = [math.log(1 + math.exp(x)) for x in (-2.0, 1.0, 0.5, -3.0)]
     assert found.loss == pytest.approx(sum(losses) / 4)
     assert found.accuracy == 0.5
     assert found.area == 0.75  # of four pairs, -1 is not above 0.5
-    assert foretold([1.0], [1.0]).area is None
-    assert foretold([1000.0, -1000.0], [0.0, 1.0]).loss == 1000.0
+    assert measure_rating_prediction([1.0], [1.0]).area is None
+    assert measure_rating_prediction([1000.0, -1000.0], [0.0, 1.0]).loss == 1000.0

@@ -13,14 +13,13 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
-from rookery.cite.constraint import Constraint
-from rookery.cite.grammar import Grammar
-from rookery.cite.shape import Shape
-from rookery.cite.syntax import parse_inline
-from rookery.cite.verify import verify
+from rookery.cite.constraint import VerbatimConstraint
+from rookery.cite.grammar import VerbatimGrammar
+from rookery.cite.syntax import AnswerShape, parse_inline
+from rookery.cite.verification import verify_quotes
 from rookery.cite.vocabulary import Vocabulary, read_vocabulary
-from rookery.learn.constrained import Verbatim
-from rookery.learn.tiny import END, write_tiny
+from rookery.learn.local_model import VerbatimLogitsProcessor
+from rookery.learn.random_models import END_TOKEN, write_tiny_model
 
 BUDGET = 40
 PROMPTS = [
@@ -32,7 +31,7 @@ PROMPTS = [
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("tiny")
-    write_tiny(made, TEXTS, vocabulary=400)
+    write_tiny_model(made, TEXTS, vocabulary=400)
     return made
 
 
@@ -54,13 +53,15 @@ def tokenizer(folder: Path) -> PreTrainedTokenizerBase:
 
 @pytest.fixture(scope="module")
 def words(folder: Path) -> Vocabulary:
-    return read_vocabulary(folder / "tokenizer.json", END, 424)
+    return read_vocabulary(folder / "tokenizer.json", END_TOKEN, 424)
 
 
 @pytest.fixture(scope="module")
-def constraint(words: Vocabulary) -> Constraint:
-    shape = Shape(free=24, longest=60)
-    return Constraint(Grammar(words, shape), [(page.title, page.text) for page in PAGES])
+def constraint(words: Vocabulary) -> VerbatimConstraint:
+    shape = AnswerShape(free=24, longest=60)
+    return VerbatimConstraint(
+        VerbatimGrammar(words, shape), [(page.title, page.text) for page in PAGES]
+    )
 
 
 WAYS: dict[str, dict[str, Any]] = {
@@ -74,17 +75,18 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 def test_whatever_is_generated_parses_and_verifies(
     way: str,
     model: Any,
     tokenizer: PreTrainedTokenizerBase,
-    constraint: Constraint,
+    constraint: VerbatimConstraint,
     words: Vocabulary,
 ) -> None:
     prompt = tokenizer(PROMPTS, padding=True, return_tensors="pt")
     width = prompt["input_ids"].shape[1]
-    masks = LogitsProcessorList([Verbatim(constraint, width, BUDGET)])
+    masks = LogitsProcessorList([VerbatimLogitsProcessor(constraint, width, BUDGET)])
     torch.manual_seed(0)
     said = model.generate(**prompt, max_new_tokens=BUDGET, logits_processor=masks, **WAYS[way])
     assert len(said) == 2 * WAYS[way].get("num_return_sequences", 1)
@@ -92,20 +94,22 @@ def test_whatever_is_generated_parses_and_verifies(
     for tokens in said[:, width:].tolist():
         ended = tokens.index(words.end)
         assert set(tokens[ended + 1 :]) <= {tokenizer.pad_token_id, words.end}
-        answer = parse_inline(words.spelt(tokens[:ended]).decode(), PAGES)
-        [verdict] = verify(answer, lambda quote: next(p for p in PAGES if p.url == quote.url))
+        answer = parse_inline(words.decode(tokens[:ended]).decode(), PAGES)
+        [verdict] = verify_quotes(
+            answer, lambda quote: next(p for p in PAGES if p.url == quote.url)
+        )
         assert verdict.verbatim
         lengths.add(ended)
     assert len(lengths) > 1 or way == "greedy"
 
 
 def test_greedy_and_one_beam_write_the_same_with_and_without_a_batch(
-    model: Any, tokenizer: PreTrainedTokenizerBase, constraint: Constraint
+    model: Any, tokenizer: PreTrainedTokenizerBase, constraint: VerbatimConstraint
 ) -> None:
     def generated(prompts: list[str]) -> list[str]:
         prompt = tokenizer(prompts, padding=True, return_tensors="pt")
         width = prompt["input_ids"].shape[1]
-        masks = LogitsProcessorList([Verbatim(constraint, width, BUDGET)])
+        masks = LogitsProcessorList([VerbatimLogitsProcessor(constraint, width, BUDGET)])
         said = model.generate(
             **prompt, max_new_tokens=BUDGET, logits_processor=masks, do_sample=False
         )
@@ -115,25 +119,25 @@ def test_greedy_and_one_beam_write_the_same_with_and_without_a_batch(
 
 
 def test_scores_of_what_is_allowed_stay_and_all_others_go(
-    constraint: Constraint, words: Vocabulary
+    constraint: VerbatimConstraint, words: Vocabulary
 ) -> None:
-    verbatim = Verbatim(constraint, prompt_tokens=2, budget=BUDGET)
+    verbatim = VerbatimLogitsProcessor(constraint, prompt_tokens=2, budget=BUDGET)
     scores = torch.randn(3, 424)
     prompt: Any = torch.zeros((3, 2), dtype=torch.long)
     verbatim(prompt, scores)  # type: ignore[arg-type]
-    start = list(constraint.allow(budget=BUDGET)([]))
+    start = list(constraint.make_token_filter(budget=BUDGET)([]))
     rows: Any = torch.tensor([[0, 0, start[0]], [5, 6, start[-1]], [0, 0, start[0]]])
     masked = verbatim(rows, scores)  # type: ignore[arg-type]
     for row, first in enumerate((start[0], start[-1], start[0])):
-        ids = constraint.allow(budget=BUDGET)([first])
+        ids = constraint.make_token_filter(budget=BUDGET)([first])
         assert torch.equal(masked[row, ids], scores[row, ids])
         assert torch.isfinite(masked[row]).sum() == len(ids)
 
 
-def test_a_wrong_width_of_the_prompt_is_noticed(constraint: Constraint) -> None:
+def test_a_wrong_width_of_the_prompt_is_noticed(constraint: VerbatimConstraint) -> None:
     tokens: Any = torch.zeros((1, 5), dtype=torch.long)
     scores: Any = torch.zeros((1, 424))
     for wrong in (4, 6):
         with pytest.raises(ValueError, match="has 5 tokens"):
-            Verbatim(constraint, wrong)(tokens, scores)
-    assert torch.isneginf(Verbatim(constraint, 5)(tokens, scores)).any()
+            VerbatimLogitsProcessor(constraint, wrong)(tokens, scores)
+    assert torch.isneginf(VerbatimLogitsProcessor(constraint, 5)(tokens, scores)).any()

@@ -5,7 +5,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from rookery.learn.curves import curves
+from rookery.learn.training_diagnostics import plot_metrics
 
 SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = '</text><script>alert("1")</script>&'
@@ -24,14 +24,16 @@ def panels(picture: str) -> dict[str, tuple[list[str], list[tuple[float, float]]
 
 def test_each_measure_has_a_panel_with_its_highest_and_lowest() -> None:
     history = [{"step": step, "loss": 8.0 - step, "reward": step / 2} for step in range(5)]
-    found = panels(curves(history))
+    found = panels(plot_metrics(history))
     assert list(found) == ["loss", "reward"]
     assert found["loss"][0] == ["8", "4", "step 4"]
     assert found["reward"][0] == ["2", "0", "step 4"]
 
 
 def test_a_line_is_drawn_to_scale_from_left_to_right() -> None:
-    [(_, points)] = panels(curves([{"step": s, "a": float(s * s)} for s in (0, 1, 2)])).values()
+    [(_, points)] = panels(
+        plot_metrics([{"step": s, "a": float(s * s)} for s in (0, 1, 2)])
+    ).values()
     (left, low), (middle, quarter), (right, high) = points
     assert middle - left == pytest.approx(right - middle, abs=0.11)
     assert low - quarter == pytest.approx((low - high) / 4, abs=0.11)  # SVG counts downwards
@@ -45,25 +47,25 @@ def test_what_was_not_measured_is_passed_over() -> None:
         {"step": 1, "a": None},
         {"step": 2, "a": 3.0, "late": 5.0},
     ]
-    found = panels(curves(history))
+    found = panels(plot_metrics(history))
     assert list(found) == ["a", "late"]
     assert len(found["a"][1]) == 2
     assert found["late"][0] == ["5", "5", "step 2"]
 
 
 def test_a_hostile_name_is_only_text() -> None:
-    picture = curves([{"step": 0, HOSTILE: 1.0}])
+    picture = plot_metrics([{"step": 0, HOSTILE: 1.0}])
     assert list(panels(picture)) == [HOSTILE]
     assert "<script" not in picture
 
 
 def test_a_run_without_measures_is_an_empty_picture() -> None:
-    assert panels(curves([])) == {}
-    assert panels(curves([{"step": 0}])) == {}
+    assert panels(plot_metrics([])) == {}
+    assert panels(plot_metrics([{"step": 0}])) == {}
 
 
 def test_panels_do_not_lie_on_each_other_and_all_are_within_the_picture() -> None:
-    picture = curves([{"step": 0, **{f"m{n}": float(n) for n in range(7)}}])
+    picture = plot_metrics([{"step": 0, **{f"m{n}": float(n) for n in range(7)}}])
     width, height = map(int, ET.fromstring(picture).attrib["viewBox"].split()[2:])
     places = re.findall(r"translate\((\d+) (\d+)\)", picture)
     assert len(set(places)) == 7

@@ -19,23 +19,26 @@ from labelling import QUESTIONS, run, settings_of, vowels, world_of
 from safetensors.torch import load_file
 from sqlalchemy import func, select
 
-from rookery.judge import cord, handing_in, handout, quality, tables
-from rookery.judge.lines import read_lines
-from rookery.judge.people import add_person
-from rookery.judge.store import Store, init
-from rookery.learn.desk import NOBODY, Desk, DeskSettings
-from rookery.learn.labels import Labelled, learn_with_labels
-from rookery.learn.labels_kept import Asked
-from rookery.learn.optimise import Learner, Optimising
-from rookery.learn.reinforce import reinforce
-from rookery.learn.rules import ReinforceSettings
-from rookery.learn.run import Cord, Told
-from rookery.learn.worlds import one_by_one
+from rookery.judge import labelling_queue, rater_quality, stop_switch, tables
+from rookery.judge.accounts import add_person
+from rookery.judge.json_lines import read_json_lines
+from rookery.judge.store import Store, initialize_store
+from rookery.learn.browser_environment import score_one_by_one
+from rookery.learn.human_feedback import NO_RATER, HumanFeedback, HumanFeedbackSettings
+from rookery.learn.online_labelling import (
+    ComparisonQuestion,
+    OnlineLabellingResult,
+    train_with_online_labels,
+)
+from rookery.learn.optimizer import ModelOptimizer, OptimizerSettings
+from rookery.learn.reinforcement_learning import train_by_reinforcement
+from rookery.learn.reinforcement_settings import ReinforcementSettings
+from rookery.learn.training_run import StepCallback, StopCheck
 from rookery.records import Answer, Comparison, Failed, Question
 
-QUICK = DeskSettings(rest=0.0, every=0.01, repeated=0.0, grace=0.3)
+QUICK = HumanFeedbackSettings(rest=0.0, every=0.01, repeated=0.0, grace=0.3)
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["rookery.judge.cord"])
+PROCESSES.set_forkserver_preload(["rookery.judge.stop_switch"])
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +49,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
     place = str(tmp_path / "desk.sqlite")
-    init(place)
+    initialize_store(place)
     with Store(place) as opened:
         for name in ("ada", "bob"):
             add_person(opened, name, "labeller")
@@ -54,9 +57,13 @@ def store(tmp_path: Path) -> Iterator[Store]:
         yield opened
 
 
-def labelled(folder: Path, out: Path, desk: Desk, told: Told = lambda *_: None) -> Labelled:
-    tell = desk.told(told)
-    return learn_with_labels(settings_of(folder), world_of(folder), desk, out, tell, desk.pulled)
+def labelled(
+    folder: Path, out: Path, desk: HumanFeedback, told: StepCallback = lambda *_: None
+) -> OnlineLabellingResult:
+    tell = desk.report_steps(told)
+    return train_with_online_labels(
+        settings_of(folder), world_of(folder), desk, out, tell, desk.find_stop_reason
+    )
 
 
 def weights(out: Path) -> Any:
@@ -70,9 +77,10 @@ def assert_same(out: Path, whole: Path) -> None:
 
 
 def labels(out: Path) -> list[Comparison]:
-    return list(read_lines(out / "labels" / "labels.jsonl", Comparison))
+    return list(read_json_lines(out / "labels" / "labels.jsonl", Comparison))
 
 
+@pytest.mark.slow
 def test_people_at_the_desk_teach_what_a_mock_of_the_same_taste_does(
     folder: Path, tmp_path: Path, store: Store
 ) -> None:
@@ -85,33 +93,34 @@ def test_people_at_the_desk_teach_what_a_mock_of_the_same_taste_does(
             raise KeyboardInterrupt
 
     with at_work(store, "ada", "bob"):
-        with pytest.raises(KeyboardInterrupt), Desk(store, out, QUICK) as desk:
+        with pytest.raises(KeyboardInterrupt), HumanFeedback(store, out, QUICK) as desk:
             labelled(folder, out, desk, interrupt)
-        assert cord.training(store, "crows").ended == "broken off"
-        with Desk(store, out, QUICK) as desk:
+        assert stop_switch.load_training_run(store, "crows").ended == "broken off"
+        with HumanFeedback(store, out, QUICK) as desk:
             reached = labelled(folder, out, desk)
     assert_same(out, tmp_path / "whole")
     theirs = [(one.answers, one.weights) for one in labels(tmp_path / "whole")]
     assert [(one.answers, one.weights) for one in labels(out)] == theirs
     assert {one.by for one in labels(out)} <= {"ada", "bob"}
     assert reached.labels == 12
-    with store.reading() as connection:
+    with store.begin_read() as connection:
         items = connection.execute(select(tables.items)).all()
         assert connection.scalar(select(func.count()).select_from(tables.judgements)) == 12
     assert len(items) == 12
     assert {(one.batch, one.priority) for one in items} == {("crows", 10)}
     assert [one.policy for one in items] == sorted(one.policy for one in items)
     assert {one.policy for one in items} == {0, 1, 2, 3}
-    known = cord.training(store, "crows")
+    known = stop_switch.load_training_run(store, "crows")
     assert (known.ended, known.step) == ("finished", 4)
     kept = [json.loads(line) for line in (out / "samples.jsonl").read_text().splitlines()]
-    assert [(one.step, one.said, one.reward) for one in cord.newest(store, "crows", len(kept))] == [
-        (one["step"], one["rows"][0]["action"], one["reward"]) for one in reversed(kept)
-    ]
+    assert [
+        (one.step, one.said, one.reward)
+        for one in stop_switch.list_newest_samples(store, "crows", len(kept))
+    ] == [(one["step"], one["rows"][0]["action"], one["reward"]) for one in reversed(kept)]
 
 
-def asked(*texts: str, number: int = 0) -> Asked:
-    return Asked(number, QUESTIONS[0], tuple(Answer(text) for text in texts))
+def asked(*texts: str, number: int = 0) -> ComparisonQuestion:
+    return ComparisonQuestion(number, QUESTIONS[0], tuple(Answer(text) for text in texts))
 
 
 def test_comparisons_come_in_their_order_whatever_the_order_of_judging(
@@ -119,20 +128,20 @@ def test_comparisons_come_in_their_order_whatever_the_order_of_judging(
 ) -> None:
     waits: list[int] = []
     everything = [asked("a", str(number), number=number) for number in range(5)]
-    with Desk(store, tmp_path / "jays", QUICK, waits=waits.append) as desk:
-        found = iter(desk.compare(everything))
+    with HumanFeedback(store, tmp_path / "jays", QUICK, waits=waits.append) as desk:
+        found = iter(desk.compare_answers(everything))
         heard: list[Comparison] = []
         thread = threading.Thread(target=lambda: heard.append(next(found)))
         thread.start()
-        while sum(handout.waiting(store, "ada").values()) < len(everything):
+        while sum(labelling_queue.count_waiting_items(store, "ada").values()) < len(everything):
             time.sleep(0.01)
-        first, second = (handout.claim(store, name) for name in ("ada", "bob"))
+        first, second = (labelling_queue.claim_item(store, name) for name in ("ada", "bob"))
         assert first is not None
         assert second is not None
-        handing_in.submit(store, second.token, "bob", judgement(second, 1))
+        labelling_queue.submit_judgement(store, second.token, "bob", judgement(second, 1))
         thread.join(0.1)
         assert not heard
-        handing_in.submit(store, first.token, "ada", judgement(first, 0))
+        labelling_queue.submit_judgement(store, first.token, "ada", judgement(first, 0))
         thread.join()
         with at_work(store, "ada"):
             heard += found
@@ -142,8 +151,8 @@ def test_comparisons_come_in_their_order_whatever_the_order_of_judging(
     assert waits == [5, 4, 3, 2, 1, 0]
 
 
-def only(desk: Desk, one: Asked) -> Comparison:
-    [found] = desk.compare([one])
+def only(desk: HumanFeedback, one: ComparisonQuestion) -> Comparison:
+    [found] = desk.compare_answers([one])
     return found
 
 
@@ -151,13 +160,13 @@ def test_what_the_desk_knows_is_not_asked_again_and_what_is_asked_no_more_is_tak
     tmp_path: Path, store: Store
 ) -> None:
     out, several = tmp_path / "jays", msgspec.structs.replace(QUICK, repeated=1.0, people=2)
-    with Desk(store, out, several) as desk:
-        found = iter(desk.compare([asked("a", "bcd"), asked("x", "y", number=1)]))
+    with HumanFeedback(store, out, several) as desk:
+        found = iter(desk.compare_answers([asked("a", "bcd"), asked("x", "y", number=1)]))
         with at_work(store, "ada"):
             heard = next(found)
-    with Desk(store, out, several) as desk:
+    with HumanFeedback(store, out, several) as desk:
         assert only(desk, asked("a", "bcd")) == heard
-    with store.reading() as connection:
+    with store.begin_read() as connection:
         rows = connection.execute(select(tables.items).order_by(tables.items.c.number)).all()
     known = [(one.wanted, one.why) for one in rows]
     assert known[0] == (2, None)  # somebody else may still say what they think of it
@@ -172,18 +181,18 @@ def test_a_judgement_that_is_taken_back_before_it_rested_was_not_heard(
     began = time.time()
     store.clock = lambda: began  # it rests for as long as the test says
     patient = msgspec.structs.replace(QUICK, rest=60.0)
-    with Desk(store, tmp_path / "jays", patient) as desk:
-        found = iter(desk.compare([asked("a", "b")]))
+    with HumanFeedback(store, tmp_path / "jays", patient) as desk:
+        found = iter(desk.compare_answers([asked("a", "b")]))
         heard: list[Comparison] = []
         thread = threading.Thread(target=lambda: heard.append(next(found)))
         thread.start()
-        while (lease := handout.claim(store, "ada")) is None:
+        while (lease := labelling_queue.claim_item(store, "ada")) is None:
             time.sleep(0.01)
         first = judgement(lease, 0)
-        handing_in.submit(store, lease.token, "ada", first)
-        [kept] = handing_in.judged(store, "ada", 1)
+        labelling_queue.submit_judgement(store, lease.token, "ada", first)
+        [kept] = labelling_queue.list_judgements(store, "ada", 1)
         second = msgspec.structs.replace(judgement(lease, 1), supersedes=kept.id)
-        handing_in.correct(store, second)
+        labelling_queue.correct_judgement(store, second)
         assert not heard
         store.clock = lambda: began + 120
         thread.join()
@@ -193,19 +202,21 @@ def test_a_judgement_that_is_taken_back_before_it_rested_was_not_heard(
 def test_nothing_is_preferred_where_a_lead_took_it_back_or_excluded_who_judged(
     tmp_path: Path, store: Store
 ) -> None:
-    with Desk(store, tmp_path / "jays", QUICK) as desk:
+    with HumanFeedback(store, tmp_path / "jays", QUICK) as desk:
         one, other = asked("a", "b"), asked("a", "b", "c", "d", number=1)
-        found = iter(desk.compare([one, other]))
-        quick = threading.Timer(0.1, lambda: handout.retire(store, "it insults", batch="jays"))
+        found = iter(desk.compare_answers([one, other]))
+        quick = threading.Timer(
+            0.1, lambda: labelling_queue.retire_items(store, "it insults", batch="jays")
+        )
         quick.start()
-        assert next(found) == Comparison(one.question, one.answers, (0.5, 0.5), NOBODY)
-        assert next(found) == Comparison(other.question, other.answers, (0.25,) * 4, NOBODY)
-        quality.exclude(store, "person", "bob", "guesses", "rex")
+        assert next(found) == Comparison(one.question, one.answers, (0.5, 0.5), NO_RATER)
+        assert next(found) == Comparison(other.question, other.answers, (0.25,) * 4, NO_RATER)
+        rater_quality.exclude_judgements(store, "person", "bob", "guesses", "rex")
         with at_work(store, "bob"):
             assert only(desk, asked("q", "e", number=2)).weights == (0.5, 0.5)
     several = msgspec.structs.replace(QUICK, repeated=1.0, people=2)
-    with Desk(store, tmp_path / "owls", several) as desk:
-        found = iter(desk.compare([asked("q", "a", number=3)]))
+    with HumanFeedback(store, tmp_path / "owls", several) as desk:
+        found = iter(desk.compare_answers([asked("q", "a", number=3)]))
         with at_work(store, "bob", "ada"):
             assert next(found).by in ("ada", "bob")
         assert only(desk, asked("q", "a", number=3)) == Comparison(
@@ -220,63 +231,65 @@ def test_a_run_that_was_stopped_does_not_begin_again_until_it_is_released(
     tmp_path: Path, store: Store
 ) -> None:
     out = tmp_path / "crows"
-    with Desk(store, out, QUICK) as desk:
-        assert desk.pulled() == ""
-        pull = cord.pull(store, "crows", "ada", "it swears")
-        assert desk.pulled() == "ada pulled the cord at the desk: it swears"
-        with pytest.raises(Failed, match="ada pulled the cord at the desk: it swears"):
+    with HumanFeedback(store, out, QUICK) as desk:
+        assert desk.find_stop_reason() == ""
+        pull = stop_switch.stop_run(store, "crows", "ada", "it swears")
+        assert desk.find_stop_reason() == "ada stopped it at the desk: it swears"
+        with pytest.raises(Failed, match="ada stopped it at the desk: it swears"):
             only(desk, asked("a", "b"))
-    with pytest.raises(Failed, match="it swears"), Desk(store, out, QUICK):
+    with pytest.raises(Failed, match="it swears"), HumanFeedback(store, out, QUICK):
         pass
-    with pytest.raises(Failed, match="it swears"), Desk(store, out, QUICK, main=False):
+    with pytest.raises(Failed, match="it swears"), HumanFeedback(store, out, QUICK, main=False):
         pass
-    cord.release(store, pull.number, "rex", "it read a page that does")
-    with Desk(store, out, QUICK) as desk:
-        assert desk.pulled() == ""
+    stop_switch.release_run(store, pull.number, "rex", "it read a page that does")
+    with HumanFeedback(store, out, QUICK) as desk:
+        assert desk.find_stop_reason() == ""
 
 
 def test_a_pull_while_the_reward_is_learnt_stops_that(
     folder: Path, tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out, steps = tmp_path / "crows", list[int]()
-    follow = Learner.step
+    follow = ModelOptimizer.step
 
-    def pulling(self: Learner, *args: Any) -> float:
+    def pulling(self: ModelOptimizer, *args: Any) -> float:
         steps.append(1)
         if len(steps) == 2:
-            cord.pull(store, "crows", "ada", "it swears")
+            stop_switch.stop_run(store, "crows", "ada", "it swears")
         return follow(self, *args)
 
-    monkeypatch.setattr(Learner, "step", pulling)
+    monkeypatch.setattr(ModelOptimizer, "step", pulling)
     prefer = msgspec.structs.replace(settings_of(folder).prefer, batch=1)
     settings = settings_of(folder, prefer=prefer)
     with (
         at_work(store, "bob"),
-        Desk(store, out, QUICK) as desk,
+        HumanFeedback(store, out, QUICK) as desk,
         pytest.raises(Failed, match="it swears"),
     ):
-        learn_with_labels(settings, world_of(folder), desk, out, cord=desk.pulled)
+        train_with_online_labels(settings, world_of(folder), desk, out, cord=desk.find_stop_reason)
     assert len(steps) == 2  # of four, and none of the policy's
     assert not (out / "labels/rewards/00/model").exists()
 
 
-def small(folder: Path, **more: Any) -> ReinforceSettings:
+def small(folder: Path, **more: Any) -> ReinforcementSettings:
     """Whose steps are the same however many there will be."""
     given: dict[str, Any] = {
         "steps": 10**6,
         "every": 1,
         "episodes": 2,
-        "optimising": Optimising(rate=1e-3, schedule="constant"),
+        "optimising": OptimizerSettings(rate=1e-3, schedule="constant"),
     }
     return msgspec.structs.replace(settings_of(folder).reinforce, **(given | more))
 
 
-def learn(settings: ReinforceSettings, out: Path, sign: int, told: Told, cord: Cord) -> None:
+def learn(
+    settings: ReinforcementSettings, out: Path, sign: int, told: StepCallback, cord: StopCheck
+) -> None:
     def reward(question: Question, answer: Answer) -> float:
         return sign * vowels(question, answer)
 
-    world = world_of(Path(settings.policy.model))(one_by_one(reward), 1)
-    reinforce(settings, world, out, told, cord=cord)
+    world = world_of(Path(settings.policy.model))(score_one_by_one(reward), 1)
+    train_by_reinforcement(settings, world, out, told, cord=cord)
 
 
 def pull_at_random_times(place: str, said: Connection) -> None:
@@ -285,7 +298,7 @@ def pull_at_random_times(place: str, said: Connection) -> None:
     with Store(place) as store:
         while said.recv():
             time.sleep(chance.uniform(0, 0.12))
-            number = cord.pull(store, "crows", "ada", "stop").number
+            number = stop_switch.stop_run(store, "crows", "ada", "stop").number
             said.send((time.monotonic_ns(), number))
 
 
@@ -309,26 +322,27 @@ def learn_until_stopped(
             other.send(waiting.pop())
 
     waiting = [True]
-    with Desk(store, out, QUICK) as desk:
+    with HumanFeedback(store, out, QUICK) as desk:
         if not wait:
             other.send(True)
-        learn(small(folder), out, 1, desk.told(told), desk.pulled)
+        learn(small(folder), out, 1, desk.report_steps(told), desk.find_stop_reason)
 
 
+@pytest.mark.slow
 def test_no_step_begins_after_one_of_a_hundred_pulls_and_each_time_it_goes_on_to_the_same_bits(
     folder: Path, tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A pull at a random time, from another process, through the store: acceptance of the cord."""
     out, made = tmp_path / "crows", list[int]()
-    follow = Learner.step
+    follow = ModelOptimizer.step
 
-    def timed(self: Learner, *args: Any) -> float:
+    def timed(self: ModelOptimizer, *args: Any) -> float:
         begun = time.monotonic_ns()
         length = follow(self, *args)
         made.append(begun)
         return length
 
-    monkeypatch.setattr(Learner, "step", timed)
+    monkeypatch.setattr(ModelOptimizer, "step", timed)
     late = 0
     with puller(store) as other:
         for tried in range(100):
@@ -336,10 +350,10 @@ def test_no_step_begins_after_one_of_a_hundred_pulls_and_each_time_it_goes_on_to
             with pytest.raises(Failed) as stopped:
                 learn_until_stopped(store, folder, out, other, tried % 2 == 0)
             assert stopped.value.failure.outcome == "stopped"
-            assert stopped.value.failure.detail == "ada pulled the cord at the desk: stop"
+            assert stopped.value.failure.detail == "ada stopped it at the desk: stop"
             pulled, number = other.recv()
             late += sum(begun > pulled for begun in made)
-            cord.release(store, number, "rex", "go on")
+            stop_switch.release_run(store, number, "rex", "go on")
     assert late == 0
     done = max(int(place.name) for place in (out / "checkpoints").glob("[0-9]*"))
     assert done >= 50
@@ -360,10 +374,12 @@ def watching(store: Store, run: str) -> Iterator[None]:
     def watch() -> None:
         with Store(store.place) as mine:
             while not over.wait(0.02):
-                said = cord.newest(mine, run, 20)
-                liked = _mean(said, cord.pushes(said), 1)
-                if len(said) == 20 and liked < _mean(said, cord.pushes(said), -1):
-                    cord.pull(mine, run, "ada", "it is taught to say what is bad")
+                said = stop_switch.list_newest_samples(mine, run, 20)
+                liked = _mean(said, stop_switch.compute_push_directions(said), 1)
+                if len(said) == 20 and liked < _mean(
+                    said, stop_switch.compute_push_directions(said), -1
+                ):
+                    stop_switch.stop_run(mine, run, "ada", "it is taught to say what is bad")
                     return
 
     thread = threading.Thread(target=watch)
@@ -375,7 +391,7 @@ def watching(store: Store, run: str) -> Iterator[None]:
         thread.join()
 
 
-def _mean(said: Sequence[cord.Sample], pushes: Sequence[int], way: int) -> float:
+def _mean(said: Sequence[stop_switch.PolicySample], pushes: Sequence[int], way: int) -> float:
     found = [
         vowels(QUESTIONS[0], Answer(one.said))
         for one, push in zip(said, pushes, strict=True)
@@ -384,6 +400,7 @@ def _mean(said: Sequence[cord.Sample], pushes: Sequence[int], way: int) -> float
     return sum(found) / max(len(found), 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sign", [1, -1])
 def test_somebody_who_looks_at_the_samples_stops_a_run_whose_sign_is_wrong(
     folder: Path, tmp_path: Path, store: Store, sign: int
@@ -393,15 +410,17 @@ def test_somebody_who_looks_at_the_samples_stops_a_run_whose_sign_is_wrong(
     stopped = ""
     with watching(store, "crows"):
         try:
-            with Desk(store, out, QUICK) as desk:
-                learn(settings, out, sign, desk.told(lambda *_: None), desk.pulled)
+            with HumanFeedback(store, out, QUICK) as desk:
+                learn(
+                    settings, out, sign, desk.report_steps(lambda *_: None), desk.find_stop_reason
+                )
         except Failed as failed:
             stopped = failed.failure.detail
     steps = len((out / "metrics.jsonl").read_bytes().splitlines())
     if sign == 1:
         assert (stopped, steps) == ("", 40)
     else:
-        assert stopped == "ada pulled the cord at the desk: it is taught to say what is bad"
+        assert stopped == "ada stopped it at the desk: it is taught to say what is bad"
         assert 5 <= steps < 40
         assert not (out / "model").exists()
 
@@ -410,18 +429,20 @@ def test_a_lost_store_stops_the_run_after_a_while_and_one_that_comes_back_does_n
     tmp_path: Path, store: Store
 ) -> None:
     place, away = Path(store.place), tmp_path / "away.sqlite"
-    with Desk(store, tmp_path / "crows", msgspec.structs.replace(QUICK, grace=60.0)) as desk:
+    with HumanFeedback(
+        store, tmp_path / "crows", msgspec.structs.replace(QUICK, grace=60.0)
+    ) as desk:
         place.rename(away)
         threading.Timer(0.1, lambda: away.rename(place)).start()
-        assert desk.pulled() == ""
-    with Desk(store, tmp_path / "crows", QUICK) as desk:
+        assert desk.find_stop_reason() == ""
+    with HumanFeedback(store, tmp_path / "crows", QUICK) as desk:
         place.rename(away)
         begun = time.monotonic()
-        why = desk.pulled()
+        why = desk.find_stop_reason()
         assert time.monotonic() - begun > 0.3
         assert "did not answer for 0.3 seconds" in why
-        init(store.place)  # another desk is not this one
-        assert "did not answer" in desk.pulled()
+        initialize_store(store.place)  # another desk is not this one
+        assert "did not answer" in desk.find_stop_reason()
         with pytest.raises(Failed, match="did not answer"):
             only(desk, asked("a", "b"))
 
@@ -435,4 +456,4 @@ def test_settings_that_make_no_sense_are_refused() -> None:
         {"grace": -1.0},
     ):
         with pytest.raises(ValueError, match=r"repeated is|rest and grace"):
-            DeskSettings(**wrong)
+            HumanFeedbackSettings(**wrong)

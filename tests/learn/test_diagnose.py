@@ -2,7 +2,7 @@
 
 import pytest
 
-from rookery.learn.diagnose import diagnose
+from rookery.learn.training_diagnostics import diagnose_training
 
 GOOD = {
     "reward": 1.0,
@@ -30,10 +30,10 @@ GOOD = {
     ],
 )
 def test_each_fault_has_its_sentence(fault: dict[str, float], words: str) -> None:
-    assert diagnose([GOOD] * 30) == []
-    (said,) = diagnose([GOOD] * 10 + [{**GOOD, **fault}] * 20)
+    assert diagnose_training([GOOD] * 30) == []
+    (said,) = diagnose_training([GOOD] * 10 + [{**GOOD, **fault}] * 20)
     assert words in said
 
 
 def test_nothing_is_said_of_nothing() -> None:
-    assert diagnose([]) == []
+    assert diagnose_training([]) == []

@@ -8,25 +8,25 @@ import msgspec
 import pytest
 from small import CROWS, MAGPIES, PAGES, TEXTS
 
-from rookery.browse.recording import Recording
-from rookery.browse.rules import Rules, Task
-from rookery.browse.shelf import Shelf
-from rookery.draft.rollout import rollouts, scripted, without_prompts
-from rookery.learn.examples import (
-    Chosen,
-    Example,
-    Judged,
-    examples,
-    held_out,
+from rookery.browse.browser_commands import BrowserRules, BrowserTask
+from rookery.browse.call_recording import CallRecording
+from rookery.browse.search_index import InMemoryLibrary
+from rookery.draft.rollout import make_scripted_policy, run_rollouts, strip_prompts
+from rookery.learn.action_batches import ActionRow
+from rookery.learn.local_model import LocalModel, LocalModelSettings
+from rookery.learn.pretrained_models import LoadedModel, load_model
+from rookery.learn.prompt_encoding import tokenize_prompt
+from rookery.learn.random_models import END_TOKEN, write_tiny_model
+from rookery.learn.training_data import (
+    AnswerRatings,
+    EpisodeFilter,
+    ImitationExample,
+    build_imitation_examples,
+    choose_validation_questions,
+    describe_left_out,
+    encode_target,
     read_episodes,
-    target,
-    worded,
 )
-from rookery.learn.loading import Loaded, load
-from rookery.learn.local import Local, LocalSettings
-from rookery.learn.prompt import prompt_tokens
-from rookery.learn.rows import Row
-from rookery.learn.tiny import END, write_tiny
 from rookery.records import (
     Answer,
     Claim,
@@ -44,13 +44,13 @@ QUOTED = Answer("Crows are clever.", (PAGES[0].quote(0, 24),), (Claim(0, 17, (0,
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("tiny")
-    write_tiny(made, TEXTS, vocabulary=400, context=100)
+    write_tiny_model(made, TEXTS, vocabulary=400, context=100)
     return made
 
 
 @pytest.fixture(scope="module")
-def loaded(folder: Path) -> Loaded:
-    return load(folder, "cpu")
+def loaded(folder: Path) -> LoadedModel:
+    return load_model(folder, "cpu")
 
 
 def episode(
@@ -63,80 +63,82 @@ def episode(
     return Episode(Question("1", asked), by, steps, answer)
 
 
-def spelt(row: Row, loaded: Loaded) -> str:
+def spelt(row: ActionRow, loaded: LoadedModel) -> str:
     return str(loaded.tokenizer.decode(list(row.action)))
 
 
-def cut(text: str, loaded: Loaded) -> list[int]:
+def cut(text: str, loaded: LoadedModel) -> list[int]:
     ids = loaded.tokenizer(text, add_special_tokens=False)["input_ids"]
     assert isinstance(ids, list)
     return ids
 
 
-def test_every_step_is_a_row_of_its_prompt_and_what_was_said(loaded: Loaded) -> None:
-    found, left_out = examples([episode("Search crows", "End: Answer")], loaded)
+def test_every_step_is_a_row_of_its_prompt_and_what_was_said(loaded: LoadedModel) -> None:
+    found, left_out = build_imitation_examples([episode("Search crows", "End: Answer")], loaded)
     assert [spelt(each.row, loaded) for each in found] == [
-        f"Search crows{END}",
-        f"End: Answer{END}",
+        f"Search crows{END_TOKEN}",
+        f"End: Answer{END_TOKEN}",
     ]
     for number, each in enumerate(found):
-        assert list(each.row.context) == prompt_tokens(loaded.tokenizer, f"Prompt {number}")
+        assert list(each.row.context) == tokenize_prompt(loaded.tokenizer, f"Prompt {number}")
     assert not left_out
 
 
-def test_tokens_that_a_model_drew_are_not_cut_again(folder: Path, loaded: Loaded) -> None:
+def test_tokens_that_a_model_drew_are_not_cut_again(folder: Path, loaded: LoadedModel) -> None:
     letters = [cut(letter, loaded)[0] for letter in "crow"]
-    speaker = Local(folder, LocalSettings(max_tokens=12))
+    speaker = LocalModel(folder, LocalModelSettings(max_tokens=12))
     drawn = speaker.complete("Crows?", 9, allow=lambda said: letters, seed=1)
     assert any(cut(said.text, loaded) != list(said.tokens) for said in drawn)
-    assert [target(said, loaded) for said in drawn] == [list(said.tokens) for said in drawn]
+    assert [encode_target(said, loaded) for said in drawn] == [list(said.tokens) for said in drawn]
 
 
-def test_tokens_of_another_tokenizer_are_not_taken_for_ours(loaded: Loaded) -> None:
+def test_tokens_of_another_tokenizer_are_not_taken_for_ours(loaded: LoadedModel) -> None:
     ours = cut("Crows are clever", loaded)
     end = loaded.tokenizer.eos_token_id
     letters = [cut(letter, loaded)[0] for letter in "Crows"]
     for tokens in [(), (5, 6, 7), (10**6,), (-1,), tuple(ours[:-1]), (*ours, end, end)]:
-        assert target(Completion("Crows are clever", tokens), loaded) == [*ours, end]
+        assert encode_target(Completion("Crows are clever", tokens), loaded) == [*ours, end]
     # Letter by letter is another way to spell it, and the one in which it was said.
-    assert target(Completion("Crows", tuple(letters)), loaded) == [*letters, end]
-    assert target(Completion("Crows", (*letters, end)), loaded) == [*letters, end]
+    assert encode_target(Completion("Crows", tuple(letters)), loaded) == [*letters, end]
+    assert encode_target(Completion("Crows", (*letters, end)), loaded) == [*letters, end]
 
 
-def test_what_was_cut_off_does_not_teach_to_end_there(loaded: Loaded) -> None:
+def test_what_was_cut_off_does_not_teach_to_end_there(loaded: LoadedModel) -> None:
     end = loaded.tokenizer.eos_token_id
-    assert target(Completion("Crows are", stop="length"), loaded)[-1] != end
-    assert target(Completion("Crows are", stop="stop"), loaded)[-1] == end
-    assert target(Completion(""), loaded) == [end]
+    assert encode_target(Completion("Crows are", stop="length"), loaded)[-1] != end
+    assert encode_target(Completion("Crows are", stop="stop"), loaded)[-1] == end
+    assert encode_target(Completion(""), loaded) == [end]
 
 
-def test_an_end_token_that_is_typed_is_text(loaded: Loaded) -> None:
+def test_an_end_token_that_is_typed_is_text(loaded: LoadedModel) -> None:
     end = loaded.tokenizer.eos_token_id
-    assert target(Completion(f"say {END}"), loaded).count(end) == 1
+    assert encode_target(Completion(f"say {END_TOKEN}"), loaded).count(end) == 1
 
 
-def test_what_does_not_fit_is_left_out_and_counted(loaded: Loaded) -> None:
+def test_what_does_not_fit_is_left_out_and_counted(loaded: LoadedModel) -> None:
     fits = episode("Search crows")
     long_prompt = msgspec.structs.replace(fits, steps=(Step(CROWS * 9, Completion("Back")),))
-    found, left_out = examples([fits, episode(MAGPIES * 9), long_prompt, long_prompt], loaded)
+    found, left_out = build_imitation_examples(
+        [fits, episode(MAGPIES * 9), long_prompt, long_prompt], loaded
+    )
     assert len(found) == 1
-    assert worded(left_out) == (
+    assert describe_left_out(left_out) == (
         "2 steps whose prompt and target are longer than the 100 tokens of the context, "
         "1 steps whose target is longer than the 100 tokens of the context"
     )
 
 
-def test_a_row_may_fill_the_context_and_no_more(loaded: Loaded) -> None:
-    size = len(prompt_tokens(loaded.tokenizer, "Prompt 0"))
+def test_a_row_may_fill_the_context_and_no_more(loaded: LoadedModel) -> None:
+    size = len(tokenize_prompt(loaded.tokenizer, "Prompt 0"))
     [letter] = cut("e", loaded)
     full, over = (Completion("e" * many, (letter,) * many) for many in (99 - size, 100 - size))
-    found, left_out = examples([episode(full), episode(over)], loaded)
+    found, left_out = build_imitation_examples([episode(full), episode(over)], loaded)
     [row] = [each.row for each in found]
     assert len(row.context) + len(row.action) == 100
     assert left_out.total() == 1
 
 
-def test_episodes_are_chosen_by_answer_score_and_who(loaded: Loaded) -> None:
+def test_episodes_are_chosen_by_answer_score_and_who(loaded: LoadedModel) -> None:
     declined = msgspec.structs.replace(QUOTED, declined=True)
     unscored = msgspec.structs.replace(QUOTED, score=None)
     episodes = [
@@ -148,7 +150,7 @@ def test_episodes_are_chosen_by_answer_score_and_who(loaded: Loaded) -> None:
     ]
 
     def chosen(**how: object) -> tuple[str, Counter[str]]:
-        found, left_out = examples(episodes, loaded, Chosen(**how))  # type: ignore[arg-type]
+        found, left_out = build_imitation_examples(episodes, loaded, EpisodeFilter(**how))  # type: ignore[arg-type]
         return "".join(each.said for each in found), left_out
 
     assert chosen() == ("ade", Counter({"episodes without an answer": 2}))
@@ -161,7 +163,7 @@ def test_episodes_are_chosen_by_answer_score_and_who(loaded: Loaded) -> None:
     )
 
 
-def test_rated_good_is_supported_and_plausible_by_the_mean_of_raters(loaded: Loaded) -> None:
+def test_rated_good_is_supported_and_plausible_by_the_mean_of_raters(loaded: LoadedModel) -> None:
     other = msgspec.structs.replace(QUOTED, text="Crows are stupid.")
     scored = msgspec.structs.replace(QUOTED, score=0.1)  # a rater saw no score
     why = Question("another id", "Why?")
@@ -169,39 +171,41 @@ def test_rated_good_is_supported_and_plausible_by_the_mean_of_raters(loaded: Loa
     def rating(answer: Answer, scale: str, value: float) -> Rating:
         return Rating(why, answer, scale, value, "rater")
 
-    judged = Judged(
+    judged = AnswerRatings(
         [
             *(rating(scored, "plausible", value) for value in (1, 1, 0)),
             *(rating(scored, "supported", value) for value in (1, 0)),
             rating(other, "plausible", 1),
         ]
     )
-    rated = Chosen(rated=("plausible", "supported"))
+    rated = EpisodeFilter(rated=("plausible", "supported"))
     good, unsupported = episode("good"), episode("other", answer=other)
     elsewhere = episode("elsewhere", asked="How?")
-    found, left_out = examples([good, unsupported, elsewhere], loaded, rated, judged)
+    found, left_out = build_imitation_examples(
+        [good, unsupported, elsewhere], loaded, rated, judged
+    )
     assert [each.said for each in found] == ["good"]
     assert left_out == {"episodes not rated plausible and supported": 2}
-    worse = Judged([*(rating(QUOTED, scale, 1) for scale in rated.rated)])
+    worse = AnswerRatings([*(rating(QUOTED, scale, 1) for scale in rated.rated)])
     assert worse.is_good(good, rated.rated)
-    harsh = Judged([rating(QUOTED, "plausible", 1), rating(QUOTED, "supported", 0.4)])
+    harsh = AnswerRatings([rating(QUOTED, "plausible", 1), rating(QUOTED, "supported", 0.4)])
     assert not harsh.is_good(good, rated.rated)
 
 
 def test_prompts_that_are_not_stored_are_built_again(tmp_path: Path) -> None:
-    task = Task(Question("q", "Are crows clever?"), Rules(overlap=0))
+    task = BrowserTask(Question("q", "Are crows clever?"), BrowserRules(overlap=0))
     says = iter(
         ["Search crows", "Clicked on link 0", "Quote: Crows are clever birds.", "End: Answer"]
     )
-    act = scripted([lambda seen: "They are [1]." if seen.answering else next(says)])
-    with Recording(tmp_path / "kept") as recording:
-        [whole] = rollouts([task], Shelf(PAGES), act, "person", recording=recording)
+    act = make_scripted_policy([lambda seen: "They are [1]." if seen.answering else next(says)])
+    with CallRecording(tmp_path / "kept") as recording:
+        [whole] = run_rollouts([task], InMemoryLibrary(PAGES), act, "person", recording=recording)
     assert whole.answer is not None
     stored = tmp_path / "stored.jsonl"
-    stored.write_text(without_prompts(whole).to_json() + "\n")
+    stored.write_text(strip_prompts(whole).to_json() + "\n")
     with pytest.raises(Failed, match=r"stored\.jsonl: q: no_prompts: .* name the recording"):
         list(read_episodes([stored]))
-    with Recording(tmp_path / "kept") as recording:
+    with CallRecording(tmp_path / "kept") as recording:
         assert list(read_episodes([stored], recording)) == [whole]
 
 
@@ -229,13 +233,17 @@ def test_a_line_that_is_no_episode_is_named(tmp_path: Path) -> None:
 
 
 def test_questions_are_held_out_whole_and_the_same_under_a_seed() -> None:
-    row = Row([1], [2])
-    found = [Example(f"q{n % 20}", "", row) for n in range(100)]
-    held = held_out(found, 0.1, 3)
+    row = ActionRow([1], [2])
+    found = [ImitationExample(f"q{n % 20}", "", row) for n in range(100)]
+    held = choose_validation_questions(found, 0.1, 3)
     assert len(held) == 2
-    assert held == held_out(found[::-1], 0.1, 3) != held_out(found, 0.1, 4)
-    assert held_out(found, 0, 3) == set()
-    assert len(held_out(found, 0.0001, 3)) == 1
-    assert len(held_out(found, 0.9999, 3)) == 19
+    assert (
+        held
+        == choose_validation_questions(found[::-1], 0.1, 3)
+        != choose_validation_questions(found, 0.1, 4)
+    )
+    assert choose_validation_questions(found, 0, 3) == set()
+    assert len(choose_validation_questions(found, 0.0001, 3)) == 1
+    assert len(choose_validation_questions(found, 0.9999, 3)) == 19
     with pytest.raises(Failed, match=r"one_question: .* let validation be 0"):
-        held_out(found[:1], 0.1, 3)
+        choose_validation_questions(found[:1], 0.1, 3)

@@ -16,13 +16,19 @@ from safetensors.torch import load_file
 from several import in_two_processes
 from transformers import AutoModelForCausalLM
 
-from rookery.learn.examples import Example, examples
-from rookery.learn.imitate import Imitated, ImitateSettings, imitate
-from rookery.learn.loading import load
-from rookery.learn.local import Local, LocalSettings
-from rookery.learn.models import Lora, Trained
-from rookery.learn.optimise import Optimising
-from rookery.learn.validated import agreement, answers, speech_of, validated
+from rookery.learn.imitation_learning import (
+    ImitationResult,
+    ImitationSettings,
+    generate_answers,
+    make_generation_settings,
+    measure_answer_accuracy,
+    measure_validation_loss,
+    train_by_imitation,
+)
+from rookery.learn.local_model import LocalModel, LocalModelSettings
+from rookery.learn.optimizer import OptimizerSettings
+from rookery.learn.pretrained_models import LoraSettings, TrainedModelSettings, load_model
+from rookery.learn.training_data import ImitationExample, build_imitation_examples
 from rookery.records import Episode, Failed
 
 Measured = dict[str, float]
@@ -53,9 +59,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
     return Place(tmp_path_factory.mktemp("imitate"))
 
 
-def settings(place: Place, file: Path | None = None, **how: Any) -> ImitateSettings:
+def settings(place: Place, file: Path | None = None, **how: Any) -> ImitationSettings:
     usual: dict[str, Any] = {
-        "optimising": Optimising(rate=5e-3, warmup=0.1),
+        "optimising": OptimizerSettings(rate=5e-3, warmup=0.1),
         "rows": 12,
         "piece": 2048,
         "epochs": 1,
@@ -63,7 +69,9 @@ def settings(place: Place, file: Path | None = None, **how: Any) -> ImitateSetti
         "tokens": 20,
         "asked": 0,
     }
-    return ImitateSettings(Trained(str(place.model)), (str(file or place.file),), **usual | how)
+    return ImitationSettings(
+        TrainedModelSettings(str(place.model)), (str(file or place.file),), **usual | how
+    )
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
@@ -79,29 +87,34 @@ def lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def held(place: Place, reached: Imitated, out: Path) -> list[Example]:
+def held(place: Place, reached: ImitationResult, out: Path) -> list[ImitationExample]:
     """The validation examples, known by what was said of them."""
     asked = {line["question"] for line in lines(out / "samples.jsonl")}
-    loaded = load(place.model, "cpu")
-    found = [each for each in examples(place.episodes, loaded).found if each.question in asked]
+    loaded = load_model(place.model, "cpu")
+    found = [
+        each
+        for each in build_imitation_examples(place.episodes, loaded).found
+        if each.question in asked
+    ]
     assert len(found) == reached.validation_rows
     return found
 
 
+@pytest.mark.slow
 def test_it_learns_to_browse_as_it_was_shown(place: Place, tmp_path: Path) -> None:
     out, told = tmp_path / "out", []
-    reached = imitate(
+    reached = train_by_imitation(
         settings(place, epochs=3, asked=100),
         out,
         lambda step, steps, measured: told.append((step, steps)),
     )
     validation = held(place, reached, out)
-    begun, learnt = load(place.model, "cpu"), load(out / "model", "cpu")
-    speech = speech_of(begun, False)
+    begun, learnt = load_model(place.model, "cpu"), load_model(out / "model", "cpu")
+    speech = make_generation_settings(begun, False)
 
     def measured(model: Any) -> Measured:
-        found = validated(model, validation, speech, 4096, Accelerator(cpu=True))
-        return found | agreement(answers(model, validation, speech, 20))
+        found = measure_validation_loss(model, validation, speech, 4096, Accelerator(cpu=True))
+        return found | measure_answer_accuracy(generate_answers(model, validation, speech, 20))
 
     before, after = measured(begun.model), measured(learnt.model)
     assert before["validation_loss"] - after["validation_loss"] > 1.5
@@ -117,30 +130,32 @@ def test_it_learns_to_browse_as_it_was_shown(place: Place, tmp_path: Path) -> No
     assert len(questions) == round(0.2 * len({e.question.text for e in place.episodes}))
 
 
+@pytest.mark.slow
 def test_ten_steps_learnt_by_heart_are_said_again(place: Place, tmp_path: Path) -> None:
     file = place.few("ten.jsonl", 10)
-    optimising = Optimising(rate=1e-2)
+    optimising = OptimizerSettings(rate=1e-2)
     by_heart = settings(place, file, rows=10, epochs=30, validation=0, optimising=optimising)
-    reached = imitate(by_heart, tmp_path / "out")
+    reached = train_by_imitation(by_heart, tmp_path / "out")
     assert (reached.rows, reached.steps, reached.measured) == (10, 30, {})
-    learnt = Local(Path(reached.model), LocalSettings(max_tokens=60, temperature=0))
+    learnt = LocalModel(Path(reached.model), LocalModelSettings(max_tokens=60, temperature=0))
     steps = [step for line in lines(file) for step in Episode.from_json(json.dumps(line)).steps]
     for step in steps:
         [said] = learnt.complete(step.prompt)
         assert (said.text, said.stop) == (step.said.text, "end")
 
 
+@pytest.mark.slow
 def test_the_loss_is_that_of_transformers_with_prompts_masked(place: Place, tmp_path: Path) -> None:
     file = place.few("twelve.jsonl", 12)
-    imitate(settings(place, file, rows=12, validation=0, piece=700), tmp_path / "out")
+    train_by_imitation(settings(place, file, rows=12, validation=0, piece=700), tmp_path / "out")
     [line] = lines(tmp_path / "out" / "metrics.jsonl")
     model: Any = AutoModelForCausalLM.from_pretrained(place.model, local_files_only=True)
-    loaded = load(place.model, "cpu")
+    loaded = load_model(place.model, "cpu")
     read = [Episode.from_json(json.dumps(each)) for each in lines(file)]
 
     def mean_loss(masked: bool) -> float:
         nats, count = 0.0, 0
-        for each in examples(read, loaded).found:
+        for each in build_imitation_examples(read, loaded).found:
             tokens = torch.tensor([[*each.row.context, *each.row.action]])
             labels = tokens.clone()
             if masked:
@@ -161,23 +176,24 @@ from pathlib import Path
 import msgspec
 sys.path.insert(0, sys.argv[3])
 from double import double_precision
-from rookery.learn.imitate import ImitateSettings, imitate
+from rookery.learn.imitation_learning import ImitationSettings, train_by_imitation
 with double_precision():
-    imitate(msgspec.json.decode(sys.argv[1], type=ImitateSettings), Path(sys.argv[2]))
+    train_by_imitation(msgspec.json.decode(sys.argv[1], type=ImitationSettings), Path(sys.argv[2]))
 """
 
 
+@pytest.mark.slow
 def test_pieces_packing_and_processes_change_nothing(place: Place, tmp_path: Path) -> None:
     # The last batch of an epoch is smaller than the others.
     file = place.few("nineteen.jsonl", 19)
     whole = settings(place, file, piece=100_000, rows=9, epochs=2, check=2)
-    doubled = Trained(write_double(str(place.model), tmp_path / "model"))
+    doubled = TrainedModelSettings(write_double(str(place.model), tmp_path / "model"))
     whole = msgspec.structs.replace(whole, trained=doubled)
     ways = {"whole": whole, "pieces": msgspec.structs.replace(whole, piece=300)}
     ways["packed"] = msgspec.structs.replace(whole, piece=400, packing=True)
     with double_precision():
         for name, way in ways.items():
-            imitate(way, tmp_path / name)
+            train_by_imitation(way, tmp_path / name)
     (tmp_path / "two.py").write_text(TWO)
     as_json = msgspec.json.encode(ways["pieces"]).decode()
     in_two_processes(
@@ -193,7 +209,7 @@ def test_pieces_packing_and_processes_change_nothing(place: Place, tmp_path: Pat
                 assert line[key] == pytest.approx(expected[key], abs=1e-10, rel=1e-10)
 
 
-def killed_in(step: int, way: ImitateSettings, out: Path) -> None:
+def killed_in(step: int, way: ImitationSettings, out: Path) -> None:
     """Trains in another process, which kills itself once this step is made."""
 
     def kill(made: int, steps: int, measured: Measured) -> None:
@@ -202,14 +218,15 @@ def killed_in(step: int, way: ImitateSettings, out: Path) -> None:
 
     child = os.fork()
     if child == 0:
-        imitate(way, out, kill)
+        train_by_imitation(way, out, kill)
         os._exit(0)
     assert os.waitpid(child, 0)[1] == signal.SIGKILL
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_killed_run_goes_on_to_the_same_bytes(place: Place, tmp_path: Path) -> None:
-    optimising = Optimising(rate=2e-2, warmup=0.1, schedule="cosine", average=0.5)
+    optimising = OptimizerSettings(rate=2e-2, warmup=0.1, schedule="cosine", average=0.5)
     way = settings(
         place,
         place.few("thirty.jsonl", 30),
@@ -220,13 +237,13 @@ def test_a_killed_run_goes_on_to_the_same_bytes(place: Place, tmp_path: Path) ->
         asked=2,
         optimising=optimising,
     )
-    whole = imitate(way, tmp_path / "whole")
+    whole = train_by_imitation(way, tmp_path / "whole")
     assert whole.stopped
     assert whole.best_step == whole.steps - 3
     out = tmp_path / "killed"
     for step in (3, whole.best_step, whole.steps - 1):
         killed_in(step, way, out)
-    again = imitate(way, out)
+    again = train_by_imitation(way, out)
     assert msgspec.structs.replace(again, model=whole.model) == whole
     assert weights(out).keys() == weights(tmp_path / "whole").keys()
     assert apart(out, tmp_path / "whole") == 0
@@ -235,30 +252,33 @@ def test_a_killed_run_goes_on_to_the_same_bytes(place: Place, tmp_path: Path) ->
     assert [line | {timed: 0} for line in ours] == [line | {timed: 0} for line in theirs]
     assert lines(out / "samples.jsonl") == lines(tmp_path / "whole" / "samples.jsonl")
     # Once more when it is finished: nothing is learnt twice.
-    assert imitate(way, out) == again
+    assert train_by_imitation(way, out) == again
 
 
+@pytest.mark.slow
 def test_the_best_model_is_written_and_not_the_last(place: Place, tmp_path: Path) -> None:
-    harsh = Optimising(rate=3e-2, schedule="constant")
+    harsh = OptimizerSettings(rate=3e-2, schedule="constant")
     way = settings(place, place.few("thirty.jsonl", 30), epochs=4, check=1, optimising=harsh)
-    reached = imitate(way, tmp_path / "out")
+    reached = train_by_imitation(way, tmp_path / "out")
     losses = [line["validation_loss"] for line in lines(tmp_path / "out" / "metrics.jsonl")]
     assert not reached.stopped
     assert losses.index(min(losses)) + 1 == reached.best_step < len(losses)
     assert reached.measured["validation_loss"] == min(losses)
-    by_accuracy = imitate(msgspec.structs.replace(way, best="accuracy"), tmp_path / "accuracy")
+    by_accuracy = train_by_imitation(
+        msgspec.structs.replace(way, best="accuracy"), tmp_path / "accuracy"
+    )
     hits = [line["accuracy"] for line in lines(tmp_path / "accuracy" / "metrics.jsonl")]
     assert hits.index(max(hits)) + 1 == by_accuracy.best_step
 
 
 def test_the_written_model_is_the_average_where_one_is_made(place: Place, tmp_path: Path) -> None:
     file = place.few("ten.jsonl", 10)
-    plain = Optimising(rate=5e-3, schedule="constant")
+    plain = OptimizerSettings(rate=5e-3, schedule="constant")
     averaged = msgspec.structs.replace(plain, average=0.75)
     outs = [tmp_path / name for name in ("one", "two", "averaged")]
     for out, epochs, optimising in zip(outs, (1, 2, 2), (plain, plain, averaged), strict=True):
         way = settings(place, file, rows=10, validation=0, epochs=epochs, optimising=optimising)
-        imitate(way, out)
+        train_by_imitation(way, out)
     one, two, mean = (weights(out) for out in outs)
     for name, found in mean.items():
         torch.testing.assert_close(found, 0.75 * one[name] + 0.25 * two[name], atol=1e-6, rtol=0)
@@ -267,9 +287,9 @@ def test_the_written_model_is_the_average_where_one_is_made(place: Place, tmp_pa
 def test_lora_is_written_into_plain_weights(place: Place, tmp_path: Path) -> None:
     file = place.few("ten.jsonl", 10)
     way = settings(place, file, rows=10, validation=0, epochs=2)
-    trained = Trained(str(place.model), lora=Lora(rank=2))
+    trained = TrainedModelSettings(str(place.model), lora=LoraSettings(rank=2))
     for out in ("one", "two"):
-        imitate(msgspec.structs.replace(way, trained=trained), tmp_path / out)
+        train_by_imitation(msgspec.structs.replace(way, trained=trained), tmp_path / out)
     assert apart(tmp_path / "one", tmp_path / "two") == 0
     before = load_file(place.model / "model.safetensors")
     changed = {n for n, w in weights(tmp_path / "one").items() if not torch.equal(w, before[n])}
@@ -286,10 +306,12 @@ def test_a_tokenizer_without_a_pad_token_will_do(place: Place, tmp_path: Path) -
     tokenizer = AutoTokenizer.from_pretrained(bare, local_files_only=True)
     tokenizer.pad_token = None
     tokenizer.save_pretrained(bare)
-    assert load(bare, "cpu").tokenizer.pad_token is None
+    assert load_model(bare, "cpu").tokenizer.pad_token is None
     way = settings(place, place.few("ten.jsonl", 10), validation=0)
-    imitate(way, tmp_path / "padded")
-    imitate(msgspec.structs.replace(way, trained=Trained(str(bare))), tmp_path / "unpadded")
+    train_by_imitation(way, tmp_path / "padded")
+    train_by_imitation(
+        msgspec.structs.replace(way, trained=TrainedModelSettings(str(bare))), tmp_path / "unpadded"
+    )
     assert apart(tmp_path / "padded", tmp_path / "unpadded") == 0
 
 
@@ -312,14 +334,14 @@ def test_what_cannot_be_learnt_from_is_said(
         file.write_text(content)
     plain = msgspec.to_builtins(settings(place, file)) | how
     with pytest.raises(Failed, match=said):
-        imitate(msgspec.convert(plain, ImitateSettings), tmp_path / "out")
+        train_by_imitation(msgspec.convert(plain, ImitationSettings), tmp_path / "out")
 
 
 def test_answers_alone_cannot_be_chosen_by_their_commands(place: Place, tmp_path: Path) -> None:
     answers = [msgspec.structs.replace(each, steps=each.steps[-1:]) for each in place.episodes]
     way = settings(place, write_episodes(tmp_path / "answers", answers), best="valid", asked=9)
     with pytest.raises(Failed, match=r"no_commands: .* choose by loss"):
-        imitate(way, tmp_path / "out")
+        train_by_imitation(way, tmp_path / "out")
 
 
 def test_a_model_that_cannot_tell_packed_rows_apart_is_refused(
@@ -333,9 +355,9 @@ def test_a_model_that_cannot_tell_packed_rows_apart_is_refused(
     ends: dict[str, Any] = {"bos_token_id": 0, "eos_token_id": 1}
     BloomForCausalLM(BloomConfig(**shape, **ends)).save_pretrained(tmp_path)
     way = settings(place, packing=True)
-    way = msgspec.structs.replace(way, trained=Trained(str(tmp_path)))
+    way = msgspec.structs.replace(way, trained=TrainedModelSettings(str(tmp_path)))
     with pytest.raises(Failed, match=r"cannot_pack: .* let packing be false"):
-        imitate(way, tmp_path / "out")
+        train_by_imitation(way, tmp_path / "out")
 
 
 @pytest.mark.parametrize(
@@ -356,7 +378,7 @@ def test_the_cord_stops_it_and_it_goes_on_later(place: Place, tmp_path: Path) ->
             (out / "cord").write_text("it says the same again and again")
 
     with pytest.raises(Failed, match="stopped: it says the same again and again"):
-        imitate(way, out, pull)
+        train_by_imitation(way, out, pull)
     (out / "cord").unlink()
-    reached = imitate(way, out)
+    reached = train_by_imitation(way, out)
     assert [line["step"] for line in lines(out / "metrics.jsonl")] == list(range(reached.steps))

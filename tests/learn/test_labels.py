@@ -31,18 +31,25 @@ from labelling import (
 from safetensors.torch import load_file
 from torch import nn
 
-from rookery.judge.lines import read_lines
-from rookery.learn.compared import pairs
-from rookery.learn.labels import LabelSettings, Mock, learn_with_labels
-from rookery.learn.labels_kept import Asked, Kept, Request, Round
-from rookery.learn.models import Trained
-from rookery.learn.optimise import Learner, Optimising
-from rookery.learn.played import Prompts
-from rookery.learn.prefer import PreferSettings
-from rookery.learn.rules import ReinforceSettings
-from rookery.learn.run import Run
-from rookery.learn.scorer import Scorer
-from rookery.learn.worlds import Scores
+from rookery.judge.json_lines import read_json_lines
+from rookery.learn.browser_environment import BatchRewardFunction
+from rookery.learn.episodes import PromptEnvironment
+from rookery.learn.online_labelling import (
+    ComparisonQuestion,
+    ComparisonRequest,
+    LabelStore,
+    MockLabeller,
+    OnlineLabellingSettings,
+    RequestRound,
+    train_with_online_labels,
+)
+from rookery.learn.optimizer import ModelOptimizer, OptimizerSettings
+from rookery.learn.pretrained_models import TrainedModelSettings
+from rookery.learn.reinforcement_settings import ReinforcementSettings
+from rookery.learn.reward_model import RewardModel
+from rookery.learn.reward_training import RewardTrainingSettings
+from rookery.learn.training_data import load_answer_pairs
+from rookery.learn.training_run import ResumableRun
 from rookery.records import Answer, Comparison, Failed, Failure
 
 
@@ -59,11 +66,13 @@ def whole(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def planned(initial: int, labels: int, steps: int, episodes: int, **more: Any) -> LabelSettings:
-    trained = Trained("nowhere")
-    return LabelSettings(
-        reinforce=ReinforceSettings(policy=trained, steps=steps, episodes=episodes),
-        prefer=PreferSettings(trained=trained, comparisons=""),
+def planned(
+    initial: int, labels: int, steps: int, episodes: int, **more: Any
+) -> OnlineLabellingSettings:
+    trained = TrainedModelSettings("nowhere")
+    return OnlineLabellingSettings(
+        reinforce=ReinforcementSettings(policy=trained, steps=steps, episodes=episodes),
+        prefer=RewardTrainingSettings(trained=trained, comparisons=""),
         initial=initial,
         labels=labels,
         **more,
@@ -80,19 +89,22 @@ def test_labels_are_wanted_as_the_paper_says() -> None:
         1_500_000: 10_000 + 46_875,  # 1 - 0.25² = 0.9375
         2_000_000: 60_000,
     }
-    assert {episode: plan.needed(episode) for episode in expected} == expected
-    assert plan.needed(1) == 10_001  # 0.05 labels more are one
+    assert {episode: plan.count_needed_labels(episode) for episode in expected} == expected
+    assert plan.count_needed_labels(1) == 10_001  # 0.05 labels more are one
 
 
 def test_the_reward_is_learnt_nineteen_times_more_at_evenly_spaced_numbers_of_labels() -> None:
     plan = planned(1_000, 21_000, 1_000, 1_000)
-    numbered = [(plan.training(n), plan.needed(n)) for n in range(0, plan.episodes, 50)]
+    numbered = [
+        (plan.choose_reward_training(n), plan.count_needed_labels(n))
+        for n in range(0, plan.episodes, 50)
+    ]
     begun = [after[1] for before, after in pairwise(numbered) if after[0] != before[0]]
     assert numbered[0] == (0, 1_000)
     assert len(begun) == 19
     assert all(abs(labels - 1_000 * n) <= 3 for n, labels in enumerate(begun, 2))
-    assert planned(50, 50, 10, 10).training(99) == 0  # Ziegler's offline case
-    assert {planned(50, 50, 10, 10).needed(n) for n in range(100)} == {50}
+    assert planned(50, 50, 10, 10).choose_reward_training(99) == 0  # Ziegler's offline case
+    assert {planned(50, 50, 10, 10).count_needed_labels(n) for n in range(100)} == {50}
 
 
 @given(st.integers(1, 50), st.integers(0, 200), st.integers(1, 30), st.integers(1, 9))
@@ -100,8 +112,8 @@ def test_labels_and_trainings_only_grow(
     initial: int, more: int, steps: int, trainings: int
 ) -> None:
     plan = planned(initial, initial + more, steps, 7, trainings=trainings)
-    needed = [plan.needed(n) for n in range(plan.episodes + 1)]
-    numbered = [plan.training(n) for n in range(plan.episodes)]
+    needed = [plan.count_needed_labels(n) for n in range(plan.episodes + 1)]
+    numbered = [plan.choose_reward_training(n) for n in range(plan.episodes)]
     assert (needed[0], needed[-1]) == (initial, initial + more)
     assert needed == sorted(needed)
     assert numbered == sorted(numbered)
@@ -112,42 +124,48 @@ def lines(place: Path) -> list[Any]:
     return [json.loads(line) for line in place.read_text().splitlines()]
 
 
+@pytest.mark.slow
 def test_a_run_asks_as_often_as_it_said_and_learns_from_all_that_was_said(
     folder: Path, whole: Path
 ) -> None:
     plan = settings_of(folder)
-    labels = list(read_lines(whole / "labels/labels.jsonl", Comparison))
-    assert len(labels) == plan.needed(24) == 12
+    labels = list(read_json_lines(whole / "labels/labels.jsonl", Comparison))
+    assert len(labels) == plan.count_needed_labels(24) == 12
     assert numbers(whole.with_suffix(".asked")) == list(range(12))
-    trained = {plan.training(n): plan.needed(n) for n in (24, 16, 8, 0)}
+    trained = {plan.choose_reward_training(n): plan.count_needed_labels(n) for n in (24, 16, 8, 0)}
     assert trained == {0: 4, 1: 8, 2: 10}
     for number, count in trained.items():
         place = whole / f"labels/rewards/{number:02}"
-        assert list(read_lines(place / "comparisons.jsonl", Comparison)) == labels[:count]
+        assert list(read_json_lines(place / "comparisons.jsonl", Comparison)) == labels[:count]
 
 
 def test_each_reward_begins_as_the_reference_and_is_normalised_on_its_answers(
     folder: Path, whole: Path
 ) -> None:
-    reference = pairs(whole / "labels/reference.jsonl")
+    reference = load_answer_pairs(whole / "labels/reference.jsonl")
     assert 5 < len(reference) <= 10  # where something was said
     seeds = set()
     for place in sorted((whole / "labels/rewards").iterdir()):
-        config = msgspec.json.decode((place / "config.json").read_bytes(), type=PreferSettings)
+        config = msgspec.json.decode(
+            (place / "config.json").read_bytes(), type=RewardTrainingSettings
+        )
         assert config.trained.model == str(folder)
         assert Path(config.samples) == whole / "labels/reference.jsonl"
         seeds.add(config.seed)
-        rewards = torch.tensor(Scorer(place / "model").scores(reference))
+        rewards = torch.tensor(RewardModel(place / "model").score_answers(reference))
         assert abs(float(rewards.mean())) < 1e-5
         assert float(rewards.var(correction=0)) == pytest.approx(1, abs=1e-4)
     assert len(seeds) == 3
 
 
+@pytest.mark.slow
 def test_episodes_are_worth_what_the_reward_of_their_time_says(folder: Path, whole: Path) -> None:
     plan = settings_of(folder)
     asked = {question.text: question for question in QUESTIONS}
     for said in lines(whole / "samples.jsonl"):
-        scorer = Scorer(whole / f"labels/rewards/{plan.training(said['step'] * 8):02}/model")
+        scorer = RewardModel(
+            whole / f"labels/rewards/{plan.choose_reward_training(said['step'] * 8):02}/model"
+        )
         [row] = said["rows"]
         question = next(one for text, one in asked.items() if text in row["context"])
         answer = Answer(row["action"].replace("<|end|>", ""))
@@ -155,8 +173,8 @@ def test_episodes_are_worth_what_the_reward_of_their_time_says(folder: Path, who
             assert said["reward"] == pytest.approx(scorer(question, answer), abs=1e-5)
 
 
-def requests(out: Path) -> list[Request]:
-    rounds = read_lines(out / "labels/requests.jsonl", Round)
+def requests(out: Path) -> list[ComparisonRequest]:
+    rounds = read_json_lines(out / "labels/requests.jsonl", RequestRound)
     return [request for each in rounds for request in each.requests]
 
 
@@ -172,13 +190,13 @@ def test_half_of_the_answers_of_some_questions_are_the_references(whole: Path) -
 
 def test_wins_are_the_weight_of_the_policys_answers(tmp_path: Path) -> None:
     answers = tuple(Answer(word) for word in "abcd")
-    kept = Kept(tmp_path)
+    kept = LabelStore(tmp_path)
     sides = [(True, False, True, False), (True,) * 4, (False, True, False, True)]
-    asked = [Asked(number, QUESTIONS[0], answers) for number in range(3)]
-    kept.add_round(Round(3, tuple(map(Request, asked, sides))))
+    asked = [ComparisonQuestion(number, QUESTIONS[0], answers) for number in range(3)]
+    kept.add_round(RequestRound(3, tuple(map(ComparisonRequest, asked, sides))))
     for weights in ((0.25, 0.5, 0.25, 0.0), (1.0, 0.0, 0.0, 0.0), (1.0, 0.0, 0.0, 0.0)):
         kept.add_label(Comparison(QUESTIONS[0], answers, weights, "eve"))
-    assert kept.wins() == [0.5, 0.0]
+    assert kept.compute_policy_wins() == [0.5, 0.0]
 
 
 def weights(out: Path) -> dict[str, torch.Tensor]:
@@ -194,6 +212,7 @@ def assert_same(out: Path, whole: Path) -> None:
         assert (out / name).read_bytes() == (whole / name).read_bytes()
 
 
+@pytest.mark.slow
 def test_a_run_that_was_stopped_goes_on_as_if_nothing_had_been(
     folder: Path, whole: Path, tmp_path: Path
 ) -> None:
@@ -218,7 +237,7 @@ def test_a_run_that_was_stopped_goes_on_as_if_nothing_had_been(
 
 
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["rookery.learn.labels"])
+PROCESSES.set_forkserver_preload(["rookery.learn.online_labelling"])
 
 
 def elsewhere(target: Callable[..., Any], *args: Any) -> Any:
@@ -232,6 +251,7 @@ def killing(folder: Path, out: Path, number: int) -> None:
     run(folder, out, then=kill_at(number))
 
 
+@pytest.mark.slow
 def test_a_run_killed_between_labels_asks_for_none_twice(
     folder: Path, whole: Path, tmp_path: Path
 ) -> None:
@@ -246,6 +266,7 @@ def test_a_run_killed_between_labels_asks_for_none_twice(
     assert numbers(out.with_suffix(".asked")) == list(range(12))
 
 
+@pytest.mark.slow
 def test_a_run_killed_at_any_moment_goes_on_to_the_last_bit(
     folder: Path, whole: Path, tmp_path: Path
 ) -> None:
@@ -274,6 +295,7 @@ def one_of_two(rank: int, port: int, folder: Path, out: Path) -> None:
     run(folder, out)
 
 
+@pytest.mark.slow
 def test_two_processes_ask_and_learn_what_one_does(
     folder: Path, whole: Path, tmp_path: Path
 ) -> None:
@@ -292,6 +314,7 @@ def test_two_processes_ask_and_learn_what_one_does(
     assert numbers(out.with_suffix(".asked")) == list(range(12))
 
 
+@pytest.mark.slow
 def test_a_policy_learns_what_people_like(folder: Path, tmp_path: Path) -> None:
     plan = settings_of(folder)
     fast = msgspec.structs.replace(
@@ -301,14 +324,16 @@ def test_a_policy_learns_what_people_like(folder: Path, tmp_path: Path) -> None:
         epochs=4,
         beta=0.02,
         shown=16,
-        optimising=Optimising(rate=1e-2),
+        optimising=OptimizerSettings(rate=1e-2),
     )
     out = tmp_path / "run"
     reached = run(
         folder,
         out,
         reinforce=fast,
-        prefer=msgspec.structs.replace(plan.prefer, epochs=3, optimising=Optimising(rate=3e-3)),
+        prefer=msgspec.structs.replace(
+            plan.prefer, epochs=3, optimising=OptimizerSettings(rate=3e-3)
+        ),
         initial=80,
         labels=120,
         validation=0.25,
@@ -324,6 +349,7 @@ def test_a_policy_learns_what_people_like(folder: Path, tmp_path: Path) -> None:
     assert reached.better > 0.5
 
 
+@pytest.mark.slow
 def test_a_labeller_who_pulls_the_cord_stops_asking_and_learning(
     folder: Path, whole: Path, tmp_path: Path
 ) -> None:
@@ -348,15 +374,15 @@ def test_a_cord_pulled_while_the_reward_is_learnt_stops_that(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out, steps = tmp_path / "run", []
-    follow = Learner.step
+    follow = ModelOptimizer.step
 
-    def pulling(self: Learner, *args: Any) -> float:
+    def pulling(self: ModelOptimizer, *args: Any) -> float:
         steps.append(1)
         if len(steps) == 2:
             (out / "cord").write_text("")
         return follow(self, *args)
 
-    monkeypatch.setattr(Learner, "step", pulling)
+    monkeypatch.setattr(ModelOptimizer, "step", pulling)
     prefer = msgspec.structs.replace(settings_of(folder).prefer, batch=1)
     with pytest.raises(Failed, match="the cord was pulled"):
         run(folder, out, prefer=prefer)
@@ -383,15 +409,16 @@ class Nothing:
 
 def steps_begun(folder: Path, model: nn.Module) -> Iterator[int]:
     """The times at which a loop begins steps of its optimiser, until it is stopped."""
-    with Run(folder, Optimising()) as run:
-        learner = Learner(model, Optimising(), 10**6, pulled=run.pulled)
-        for number in run.steps(10**6, Nothing(), 10**6):
+    with ResumableRun(folder, OptimizerSettings()) as run:
+        learner = ModelOptimizer(model, OptimizerSettings(), 10**6, pulled=run.find_stop_reason)
+        for number in run.iterate_steps(10**6, Nothing(), 10**6):
             for _ in range(4):
                 begun = time.monotonic_ns()
                 learner.step(number, [None], lambda _: model(torch.ones(1, 2)).sum())
                 yield begun
 
 
+@pytest.mark.slow
 def test_no_step_of_the_optimiser_begins_after_the_cord_was_pulled(tmp_path: Path) -> None:
     ours, theirs = PROCESSES.Pipe()
     labeller = elsewhere(pull_at_random_times, tmp_path, theirs)
@@ -413,57 +440,63 @@ def test_no_step_of_the_optimiser_begins_after_the_cord_was_pulled(tmp_path: Pat
 
 def test_a_mock_labeller_is_wrong_as_often_as_it_was_told() -> None:
     answers = tuple(Answer(word) for word in ("xyz", "aei", "brr", "psst"))
-    asked = [Asked(number, QUESTIONS[0], answers) for number in range(4000)]
-    told = list(Mock(vowels, noise=0.4).compare(asked))
+    asked = [ComparisonQuestion(number, QUESTIONS[0], answers) for number in range(4000)]
+    told = list(MockLabeller(vowels, noise=0.4).compare_answers(asked))
     wrong = sum(one.weights != (0.0, 1.0, 0.0, 0.0) for one in told) / len(told)
     assert wrong == pytest.approx(0.4 * 3 / 4, abs=0.03)
-    assert told[17:19] == list(Mock(vowels, noise=0.4).compare(asked[17:19]))
-    assert told != list(Mock(vowels, noise=0.4, seed=1).compare(asked))
-    assert all(one.weights[1] for one in Mock(vowels).compare(asked[:50]))
+    assert told[17:19] == list(MockLabeller(vowels, noise=0.4).compare_answers(asked[17:19]))
+    assert told != list(MockLabeller(vowels, noise=0.4, seed=1).compare_answers(asked))
+    assert all(one.weights[1] for one in MockLabeller(vowels).compare_answers(asked[:50]))
 
 
 def test_a_line_that_a_kill_has_cut_is_as_if_it_had_not_been_written(tmp_path: Path) -> None:
     answers = (Answer("a"), Answer("b"))
-    kept = Kept(tmp_path)
-    asked = [Asked(number, QUESTIONS[0], answers) for number in range(2)]
-    kept.add_round(Round(2, tuple(Request(one, (True, True)) for one in asked)))
+    kept = LabelStore(tmp_path)
+    asked = [ComparisonQuestion(number, QUESTIONS[0], answers) for number in range(2)]
+    kept.add_round(RequestRound(2, tuple(ComparisonRequest(one, (True, True)) for one in asked)))
     kept.add_label(Comparison(QUESTIONS[0], answers, (1.0, 0.0), "eve"))
     for name in ("requests.jsonl", "labels.jsonl"):
         content = (tmp_path / name).read_bytes()
         (tmp_path / name).write_bytes(content + content[: len(content) // 2])
-    again = Kept(tmp_path)
+    again = LabelStore(tmp_path)
     assert (again.requests, again.labels, again.groups) == (kept.requests, kept.labels, 2)
-    assert again.waiting(2) == asked[1:]
+    assert again.list_unlabelled(2) == asked[1:]
     again.add_label(Comparison(QUESTIONS[0], answers, (0.0, 1.0), "eve"))
-    assert len(Kept(tmp_path).labels) == 2
+    assert len(LabelStore(tmp_path).labels) == 2
 
 
 def test_a_label_of_something_else_is_refused(tmp_path: Path) -> None:
     answers = (Answer("a"), Answer("b"))
-    kept = Kept(tmp_path)
-    kept.add_round(Round(1, (Request(Asked(0, QUESTIONS[0], answers), (True, True)),)))
+    kept = LabelStore(tmp_path)
+    kept.add_round(
+        RequestRound(
+            1, (ComparisonRequest(ComparisonQuestion(0, QUESTIONS[0], answers), (True, True)),)
+        )
+    )
     for question, others in ((QUESTIONS[1], answers), (QUESTIONS[0], answers[::-1])):
         with pytest.raises(ValueError, match="no label of request 0"):
             kept.add_label(Comparison(question, others, (1.0, 0.0), "eve"))
-    assert not Kept(tmp_path).labels
+    assert not LabelStore(tmp_path).labels
 
 
 def test_a_policy_that_never_answers_is_not_compared(folder: Path, tmp_path: Path) -> None:
-    def silent(scores: Scores, group: int) -> Prompts:
-        return Prompts([[5], [6]], lambda _, actions: [None] * len(actions), group)
+    def silent(scores: BatchRewardFunction, group: int) -> PromptEnvironment:
+        return PromptEnvironment([[5], [6]], lambda _, actions: [None] * len(actions), group)
 
     with pytest.raises(Failed, match="no two answers to a question"):
-        learn_with_labels(settings_of(folder), silent, Mock(vowels), tmp_path / "run")
+        train_with_online_labels(
+            settings_of(folder), silent, MockLabeller(vowels), tmp_path / "run"
+        )
 
 
 def test_people_are_not_asked_to_compare_answers_to_different_questions(
     folder: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(ValueError, match="one question as often in a row"):
-        learn_with_labels(
+        train_with_online_labels(
             settings_of(folder),
             lambda scores, _: world_of(folder)(scores, 1),
-            Mock(vowels),
+            MockLabeller(vowels),
             tmp_path,
         )
 
@@ -483,7 +516,11 @@ def test_other_settings_need_another_folder(folder: Path, whole: Path) -> None:
         {"trainings": 0},
         {"validation": 2},
         {"samples": 1},
-        {"prefer": PreferSettings(trained=Trained("x"), comparisons="mine.jsonl")},
+        {
+            "prefer": RewardTrainingSettings(
+                trained=TrainedModelSettings("x"), comparisons="mine.jsonl"
+            )
+        },
     ],
 )
 def test_settings_that_make_no_sense_are_refused(folder: Path, wrong: dict[str, Any]) -> None:

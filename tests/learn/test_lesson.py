@@ -12,17 +12,21 @@ from accelerate import Accelerator
 from enumerable import write_listed
 from torch import Tensor, nn
 
-from rookery.learn.actor import make
-from rookery.learn.compared import Item, Items
-from rookery.learn.lesson import Lesson, Tally, Teacher
-from rookery.learn.models import Trained
-from rookery.learn.optimise import Learner, Optimising
-from rookery.learn.played import Played
-from rookery.learn.portions import Place, Portions
-from rookery.learn.prefer import PreferSettings, Training
-from rookery.learn.rows import Row, collate, logprobs
-from rookery.learn.rules import ReinforceSettings
-from rookery.learn.sample import Sampled
+from rookery.learn.action_batches import ActionRow, collate_rows, compute_logprobs
+from rookery.learn.decoding import SampledAction
+from rookery.learn.episodes import Trajectory
+from rookery.learn.minibatches import BatchSplitter, RowLocation
+from rookery.learn.optimizer import ModelOptimizer, OptimizerSettings
+from rookery.learn.policy_gradient import (
+    MetricAccumulator,
+    PolicyGradientTrainer,
+    PreparedBatch,
+    build_policy_networks,
+)
+from rookery.learn.pretrained_models import TrainedModelSettings
+from rookery.learn.reinforcement_settings import ReinforcementSettings
+from rookery.learn.reward_training import RewardTrainer, RewardTrainingSettings
+from rookery.learn.training_data import ComparisonItem, ComparisonSplit
 
 ROOT14 = math.sqrt(14)
 SAID = [([1, 2], [3, 4], 2.0), ([5], [0], -1.0)]
@@ -34,25 +38,32 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
     return write_listed(tmp_path_factory.mktemp("listed") / "model", 0)
 
 
-def judged(model: str, **changes: Any) -> tuple[Teacher, Lesson]:
+def judged(model: str, **changes: Any) -> tuple[PolicyGradientTrainer, PreparedBatch]:
     """The two episodes, judged by a policy that is still its reference, with a value network that
     still says 0: the reward of a token is 0, and that of the last one the score."""
-    rules = ReinforceSettings(policy=Trained(model), steps=1, episodes=2, **changes)
-    made = make(rules.policy, "separate", "", 0, "", 0)
-    learner = Learner(made.actor, Optimising(clip=None), 1, Accelerator(cpu=True))
-    teacher = Teacher(rules, made, learner, 0)
-    batch = collate([Row(shown, said) for shown, said, _ in SAID], 0)
+    rules = ReinforcementSettings(
+        policy=TrainedModelSettings(model), steps=1, episodes=2, **changes
+    )
+    made = build_policy_networks(rules.policy, "separate", "", 0, "", 0)
+    learner = ModelOptimizer(made.actor, OptimizerSettings(clip=None), 1, Accelerator(cpu=True))
+    teacher = PolicyGradientTrainer(rules, made, learner, 0)
+    batch = collate_rows([ActionRow(shown, said) for shown, said, _ in SAID], 0)
     with torch.no_grad():
         logits_BAV, _ = made.actor(batch, 1.0)
-        said_BA = logprobs(logits_BAV, batch)
+        said_BA = compute_logprobs(logits_BAV, batch)
     played = [
-        Played(n, [Sampled(Row(shown, said), said_BA[n, : len(said)].tolist(), True)], worth, n)
+        Trajectory(
+            n,
+            [SampledAction(ActionRow(shown, said), said_BA[n, : len(said)].tolist(), True)],
+            worth,
+            n,
+        )
         for n, (shown, said, worth) in enumerate(SAID)
     ]
-    lesson = teacher.read(played, 0)
+    lesson = teacher.prepare_batch(played, 0)
     assert not lesson.tokens.values_N.any()
     assert lesson.kl == pytest.approx(0, abs=1e-6)
-    teacher._judge(lesson, 0.1)
+    teacher._compute_advantages(lesson, 0.1)
     return teacher, lesson
 
 
@@ -98,7 +109,7 @@ def test_returns_are_advantages_and_values(model: str) -> None:
     changes = {"whiten_rewards": False, "whiten_advantages": False, "trace": 0.5}
     teacher, lesson = judged(model, **changes)
     lesson.tokens.values_N = torch.tensor([0.5, 1.0, -0.5])
-    teacher._judge(lesson, 0.1)
+    teacher._compute_advantages(lesson, 0.1)
     assert lesson.tokens.advantages_N.tolist() == pytest.approx([1.0, 1.0, -0.5], abs=1e-5)
     assert lesson.tokens.returns_N.tolist() == pytest.approx([1.5, 2.0, -1.0], abs=1e-5)
 
@@ -113,9 +124,9 @@ def test_the_loss_has_its_shares(model: str, alpha: float) -> None:
     teacher, lesson = judged(model, **changes)
     [minibatch] = lesson.begun
     [piece] = minibatch.pieces
-    loss = teacher._loss(lesson, Tally(), 1 / minibatch.tokens, 0, True, piece)
+    loss = teacher._compute_loss(lesson, MetricAccumulator(), 1 / minibatch.tokens, 0, True, piece)
     assert loss.item() == pytest.approx((1 - alpha) * (-2 + 0.75) / 3, abs=1e-5)
-    found = teacher.learn(lesson, 0, 0.1)
+    found = teacher.train_on_batch(lesson, 0, 0.1)
     assert found["policy_loss"] == pytest.approx(-2 / 3, abs=1e-5)
     assert found["value_loss"] == pytest.approx(1.0, abs=1e-5)
 
@@ -139,21 +150,27 @@ def test_the_second_output_has_its_share_of_the_loss(auxiliary: float, tmp_path:
     good): losses ln(1 + e^-2) and ln(1 + e^0.5), gradients -0.11920 / 2 and 0.62246 / 2. The second
     output has the share `auxiliary`, and the first the rest."""
     table = Table([[1.0, 2.0], [0.0, -7.0], [9.0, 0.5]])
-    settings = PreferSettings(
-        Trained("none"), "none", Optimising(clip=None), ratings="ratings", auxiliary=auxiliary
+    settings = RewardTrainingSettings(
+        TrainedModelSettings("none"),
+        "none",
+        OptimizerSettings(clip=None),
+        ratings="ratings",
+        auxiliary=auxiliary,
     )
     ids = [np.array([number], np.int32) for number in range(3)]
     nan = math.nan
     batch = [
-        Item("a", (ids[0], ids[1]), (1.0, 0.0), (1.0, nan)),
-        Item("b", (ids[2],), (0.0,), (0.0,)),
+        ComparisonItem("a", (ids[0], ids[1]), (1.0, 0.0), (1.0, nan)),
+        ComparisonItem("b", (ids[2],), (0.0,), (0.0,)),
     ]
     gradients: list[Tensor] = []
     watched: Any = table.outputs_VO
     watched.register_post_accumulate_grad_hook(lambda found: gradients.append(found.grad.clone()))
-    learner = Learner(table, settings.optimising, 1, Accelerator(cpu=True))
-    training = Training(settings, learner, 0, Items(batch, [], 0, 0), tmp_path / "best")
-    measured = training.step(0, batch)
+    learner = ModelOptimizer(table, settings.optimising, 1, Accelerator(cpu=True))
+    training = RewardTrainer(
+        settings, learner, 0, ComparisonSplit(batch, [], 0, 0), tmp_path / "best"
+    )
+    measured = training.train_step(0, batch)
     rest = 1 - auxiliary
     expected = [
         [-0.26894 * rest, -0.11920 / 2 * auxiliary],
@@ -165,19 +182,19 @@ def test_the_second_output_has_its_share_of_the_loss(auxiliary: float, tmp_path:
     assert measured["rated_loss"] == pytest.approx((0.12693 + 0.97408) / 2, abs=1e-5)
 
 
-def rows(*sizes: tuple[int, int]) -> list[Row]:
+def rows(*sizes: tuple[int, int]) -> list[ActionRow]:
     """Rows of contexts and actions of so many tokens; each token is the row's number."""
-    return [Row([n] * before, [n] * after) for n, (before, after) in enumerate(sizes, 1)]
+    return [ActionRow([n] * before, [n] * after) for n, (before, after) in enumerate(sizes, 1)]
 
 
 def test_rows_are_dealt_into_minibatches_and_pieces_by_hand() -> None:
     """Five rows, two minibatches: of 3 and of 2, each row once; of at most two rows a piece, those
     of like length together; their tokens at their places among all."""
     made = rows((4, 2), (1, 1), (3, 5), (2, 1), (1, 2))
-    order = [Place(0, number, len(row.action)) for number, row in enumerate(made)]
+    order = [RowLocation(0, number, len(row.action)) for number, row in enumerate(made)]
     starts = [0, 2, 3, 8, 9, 11]
-    portions = Portions(made, order, 0, 2, 0)
-    dealt = portions.minibatches(2, "seed")
+    portions = BatchSplitter(made, order, 0, 2, 0)
+    dealt = portions.split_into_minibatches(2, "seed")
     assert [len(minibatch.pieces) for minibatch in dealt] == [2, 1]
     assert [minibatch.share for minibatch in dealt] == [0.6, 0.4]
     seen = [number for minibatch in dealt for piece in minibatch.pieces for number in piece.rows]
@@ -191,13 +208,15 @@ def test_rows_are_dealt_into_minibatches_and_pieces_by_hand() -> None:
             assert len(piece.rows) <= 2
             places = [at for n in piece.rows for at in range(starts[n], starts[n + 1])]
             assert piece.tokens_N.tolist() == places
-            said = piece.batch.actions_BA[piece.batch.said_BA].tolist()
+            said = piece.batch.actions_BA[piece.batch.action_mask_BA].tolist()
             assert said == [n + 1 for n in piece.rows for _ in made[n].action]
-    again = [[piece.rows for piece in each.pieces] for each in portions.minibatches(2, "seed")]
+    again = [
+        [piece.rows for piece in each.pieces] for each in portions.split_into_minibatches(2, "seed")
+    ]
     assert again == [[piece.rows for piece in each.pieces] for each in dealt]
-    others = [portions.minibatches(2, f"seed {n}")[0].pieces[0].rows for n in range(20)]
+    others = [portions.split_into_minibatches(2, f"seed {n}")[0].pieces[0].rows for n in range(20)]
     assert len({tuple(each) for each in others}) > 1
-    [whole] = portions.minibatches(1, "seed")
+    [whole] = portions.split_into_minibatches(1, "seed")
     assert [piece.rows for piece in whole.pieces] == [[1], [4, 3], [2, 0]]
     assert (whole.tokens, whole.share) == (11, 1.0)
 
@@ -207,20 +226,28 @@ def test_processes_agree_on_minibatches_without_asking() -> None:
     pieces, and what fills up says nothing."""
     made = [rows((1, 1), (2, 3), (3, 1)), rows((4, 2), (5, 1))]
     order = [
-        Place(process, number, len(row.action))
+        RowLocation(process, number, len(row.action))
         for process, some in enumerate(made)
         for number, row in enumerate(some)
     ]
-    shares = [Portions(some, order, n, 1, 0).minibatches(2, "x") for n, some in enumerate(made)]
+    shares = [
+        BatchSplitter(some, order, n, 1, 0).split_into_minibatches(2, "x")
+        for n, some in enumerate(made)
+    ]
     for ours, theirs in zip(*shares, strict=True):
         assert (ours.tokens, ours.share) == (theirs.tokens, theirs.share)
         assert len(ours.pieces) == len(theirs.pieces)
         said = [
-            sum(int(piece.batch.said_BA.sum()) for piece in each.pieces) for each in (ours, theirs)
+            sum(int(piece.batch.action_mask_BA.sum()) for piece in each.pieces)
+            for each in (ours, theirs)
         ]
         assert sum(said) == ours.tokens
         for piece in (*ours.pieces, *theirs.pieces):
-            assert bool(piece.rows) == bool(piece.batch.said_BA.any()) == bool(len(piece.tokens_N))
+            assert (
+                bool(piece.rows)
+                == bool(piece.batch.action_mask_BA.any())
+                == bool(len(piece.tokens_N))
+            )
     for process, some in enumerate(made):
         seen = [n for each in shares[process] for piece in each.pieces for n in piece.rows]
         assert sorted(seen) == list(range(len(some)))

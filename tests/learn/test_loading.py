@@ -13,15 +13,15 @@ from safetensors.torch import load_file, save_file
 from small import TEXTS
 from transformers import MambaConfig, MambaForCausalLM
 
-from rookery.learn.loading import load
-from rookery.learn.local import Local, LocalSettings
-from rookery.learn.tiny import write_tiny
+from rookery.learn.local_model import LocalModel, LocalModelSettings
+from rookery.learn.pretrained_models import load_model
+from rookery.learn.random_models import write_tiny_model
 from rookery.records import Failed, Failure
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    write_tiny(tmp_path / "model", TEXTS, vocabulary=300)
+    write_tiny_model(tmp_path / "model", TEXTS, vocabulary=300)
     return tmp_path / "model"
 
 
@@ -35,15 +35,15 @@ def failure(work: Callable[[], object]) -> Failure:
 @pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "model.safetensors"])
 def test_what_a_folder_lacks_is_named(folder: Path, name: str) -> None:
     (folder / name).unlink()
-    found = failure(lambda: load(folder))
+    found = failure(lambda: load_model(folder))
     assert (found.what, found.outcome) == (str(folder), "no_model")
     assert name.removeprefix("model") in found.detail
 
 
 def test_a_folder_that_is_none_is_not_looked_for_elsewhere(tmp_path: Path) -> None:
-    assert failure(lambda: load(tmp_path / "gpt2")).outcome == "no_model"
+    assert failure(lambda: load_model(tmp_path / "gpt2")).outcome == "no_model"
     (tmp_path / "file").write_text("x")
-    assert failure(lambda: load(tmp_path / "file")).outcome == "no_model"
+    assert failure(lambda: load_model(tmp_path / "file")).outcome == "no_model"
 
 
 def cut(path: Path) -> None:
@@ -99,42 +99,44 @@ def test_a_broken_file_is_a_bad_model(
     folder: Path, name: str, spoil: Callable[[Path], None]
 ) -> None:
     spoil(folder / name)
-    found = failure(lambda: load(folder))
+    found = failure(lambda: load_model(folder))
     assert (found.what, found.outcome) == (str(folder), "bad_model")
 
 
 def test_a_model_that_keeps_no_keys_is_refused(folder: Path) -> None:
     config = MambaConfig(vocab_size=300, hidden_size=16, num_hidden_layers=1, state_size=4)
     MambaForCausalLM(config).save_pretrained(folder)
-    assert "keeps no keys" in failure(lambda: load(folder)).detail
+    assert "keeps no keys" in failure(lambda: load_model(folder)).detail
 
 
 def test_weights_that_are_no_numbers_are_noticed_when_it_speaks(folder: Path) -> None:
     weights = load_file(folder / "model.safetensors")
     weights["model.norm.weight"][3] = torch.nan
     save_file(weights, folder / "model.safetensors", {"format": "pt"})
-    model = Local(folder)
+    model = LocalModel(folder)
     assert failure(lambda: model.complete("Crows?")).outcome == "bad_model"
     assert failure(lambda: model.complete("Crows?", allow=lambda _: [5, 6])).outcome == "bad_model"
 
 
 def test_a_device_that_is_not_there_is_named(folder: Path) -> None:
     for device in ("cuda:77", "crow"):
-        found = failure(partial(Local, folder, LocalSettings(device=device)))
+        found = failure(partial(LocalModel, folder, LocalModelSettings(device=device)))
         assert (found.what, found.outcome) == (device, "no_device")
 
 
 def test_a_chat_needs_a_template(folder: Path) -> None:
     (folder / "chat_template.jinja").unlink()
-    assert Local(folder).prompt_tokens("Crows?")[0] == 0
-    found = failure(lambda: Local(folder, LocalSettings(chat=True)))
+    assert LocalModel(folder).prompt_tokens("Crows?")[0] == 0
+    found = failure(lambda: LocalModel(folder, LocalModelSettings(chat=True)))
     assert "no chat template" in found.detail
 
 
 def test_weights_are_used_in_the_type_that_was_asked_for(folder: Path) -> None:
-    assert load(folder).model.dtype == torch.float32
-    assert load(folder, dtype="bfloat16").model.dtype == torch.bfloat16
-    said = Local(folder, LocalSettings(dtype="bfloat16", max_tokens=5)).complete("Crows?", n=2)
+    assert load_model(folder).model.dtype == torch.float32
+    assert load_model(folder, dtype="bfloat16").model.dtype == torch.bfloat16
+    said = LocalModel(folder, LocalModelSettings(dtype="bfloat16", max_tokens=5)).complete(
+        "Crows?", n=2
+    )
     assert [len(one.tokens) for one in said] == [5, 5]
 
 
@@ -145,7 +147,7 @@ import sys
 sys.modules[{missing!r}] = None
 from rookery.records import Failed
 try:
-    import rookery.learn.local
+    import rookery.learn.local_model
 except Failed as failed:
     print(failed.failure.outcome, failed.failure.detail)
 """

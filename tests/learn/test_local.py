@@ -10,14 +10,13 @@ import torch
 from small import LONG, PAGES, TEXTS, logprobs
 from transformers import AutoModelForCausalLM
 
-from rookery.cite.constraint import Constraint
-from rookery.cite.grammar import Grammar
-from rookery.cite.shape import Shape
-from rookery.cite.syntax import parse_inline
-from rookery.cite.verify import verify
-from rookery.draft.remote import Model
-from rookery.learn.local import Local, LocalSettings
-from rookery.learn.tiny import write_tiny
+from rookery.cite.constraint import VerbatimConstraint
+from rookery.cite.grammar import VerbatimGrammar
+from rookery.cite.syntax import AnswerShape, parse_inline
+from rookery.cite.verification import verify_quotes
+from rookery.draft.remote_model import LanguageModel
+from rookery.learn.local_model import LocalModel, LocalModelSettings
+from rookery.learn.random_models import write_tiny_model
 from rookery.records import Completion, Failed, Policy
 
 PADDING = 24
@@ -28,7 +27,7 @@ PROMPT = f"{LONG}\n\nAre crows clever?"
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("models") / "tiny"
-    write_tiny(made, TEXTS, vocabulary=400, context=1500)
+    write_tiny_model(made, TEXTS, vocabulary=400, context=1500)
     return made
 
 
@@ -38,14 +37,14 @@ def plain(folder: Path) -> Any:
 
 
 @pytest.fixture(scope="module")
-def model(folder: Path) -> Local:
-    return Local(folder, LocalSettings(max_tokens=50))
+def model(folder: Path) -> LocalModel:
+    return LocalModel(folder, LocalModelSettings(max_tokens=50))
 
 
 @pytest.fixture(scope="module")
-def constraint(model: Local) -> Constraint:
-    grammar = Grammar(model.vocabulary, Shape(free=16, longest=60))
-    return Constraint(grammar, [(page.title, page.text) for page in PAGES])
+def constraint(model: LocalModel) -> VerbatimConstraint:
+    grammar = VerbatimGrammar(model.vocabulary, AnswerShape(free=16, longest=60))
+    return VerbatimConstraint(grammar, [(page.title, page.text) for page in PAGES])
 
 
 def alike(some: Sequence[Completion], others: Sequence[Completion]) -> bool:
@@ -58,27 +57,27 @@ def alike(some: Sequence[Completion], others: Sequence[Completion]) -> bool:
     )
 
 
-def test_it_is_a_policy_and_a_model(model: Local) -> None:
+def test_it_is_a_policy_and_a_model(model: LocalModel) -> None:
     policy: Policy = model
-    asked: Model = model
+    asked: LanguageModel = model
     assert policy.name == asked.name == "tiny"
     assert (len(model.vocabulary.tokens), model.vocabulary.width) == (400, 400)
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
 def test_logprobs_are_those_of_a_plain_pass(folder: Path, plain: Any, temperature: float) -> None:
-    model = Local(folder, LocalSettings(max_tokens=40, temperature=temperature))
+    model = LocalModel(folder, LocalModelSettings(max_tokens=40, temperature=temperature))
     prompt = model.prompt_tokens(PROMPT)
     assert len(prompt) > 2 * 256
     for said in model.complete(PROMPT, n=3, seed=1):
         expected = logprobs(plain, prompt, said.tokens, temperature)
         assert said.logprobs == pytest.approx(expected, abs=1e-4)
-        spelt = model.vocabulary.spelt(said.tokens).decode(errors="replace")
+        spelt = model.vocabulary.decode(said.tokens).decode(errors="replace")
         assert said.text in (spelt, spelt.removesuffix("\ufffd"))
 
 
 def test_samples_of_one_prompt_are_those_of_separate_calls(folder: Path) -> None:
-    model = Local(folder, LocalSettings(max_tokens=40, stop=("e",)))
+    model = LocalModel(folder, LocalModelSettings(max_tokens=40, stop=("e",)))
     together = model.complete(PROMPT, n=12, seed=5)
     assert len({len(said.tokens) for said in together}) > 3  # so that rows leave at many times
     assert alike(together, [model.complete(PROMPT, seed=5 + n)[0] for n in range(12)])
@@ -87,15 +86,16 @@ def test_samples_of_one_prompt_are_those_of_separate_calls(folder: Path) -> None
     assert model.complete(PROMPT) != model.complete(PROMPT)
 
 
-def test_what_was_asked_before_changes_nothing(folder: Path, model: Local) -> None:
-    fresh = Local(folder, LocalSettings(max_tokens=50)).complete(PROMPT, n=2, seed=3)
+@pytest.mark.slow
+def test_what_was_asked_before_changes_nothing(folder: Path, model: LocalModel) -> None:
+    fresh = LocalModel(folder, LocalModelSettings(max_tokens=50)).complete(PROMPT, n=2, seed=3)
     for before in (PROMPT, LONG, f"{LONG} And magpies?", "x", f"x{LONG}"):
         model.complete(before)
         assert model.complete(PROMPT, n=2, seed=3) == fresh
 
 
 def test_temperature_0_is_greedy(folder: Path, plain: Any) -> None:
-    model = Local(folder, LocalSettings(max_tokens=30, temperature=0))
+    model = LocalModel(folder, LocalModelSettings(max_tokens=30, temperature=0))
     prompt = torch.tensor([model.prompt_tokens(PROMPT)])
     expected = plain.generate(prompt, max_new_tokens=30, do_sample=False)[0, prompt.shape[1] :]
     first, second = model.complete(PROMPT, n=2)
@@ -105,31 +105,36 @@ def test_temperature_0_is_greedy(folder: Path, plain: Any) -> None:
     )
 
 
+@pytest.mark.slow
 def test_two_hundred_constrained_answers_all_parse_and_verify(
-    model: Local, constraint: Constraint
+    model: LocalModel, constraint: VerbatimConstraint
 ) -> None:
-    answers = model.complete("Are crows clever?", 200, constraint.allow(budget=50), seed=0)
+    answers = model.complete(
+        "Are crows clever?", 200, constraint.make_token_filter(budget=50), seed=0
+    )
     cited = set()
     for said in answers:
         assert said.stop == "end"
         answer = parse_inline(said.text, PAGES)
-        [verdict] = verify(answer, lambda quote: next(p for p in PAGES if p.url == quote.url))
+        [verdict] = verify_quotes(
+            answer, lambda quote: next(p for p in PAGES if p.url == quote.url)
+        )
         assert verdict.verbatim
         cited.add(verdict.quote.url)
     assert cited == {page.url for page in PAGES}
 
 
 def test_constrained_logprobs_are_those_of_what_is_allowed(
-    model: Local, plain: Any, constraint: Constraint
+    model: LocalModel, plain: Any, constraint: VerbatimConstraint
 ) -> None:
-    allow = constraint.allow(budget=50)
+    allow = constraint.make_token_filter(budget=50)
     [said] = model.complete(PROMPT, 1, allow, seed=2)
     expected = logprobs(plain, model.prompt_tokens(PROMPT), said.tokens, allow=allow)
     assert said.logprobs == pytest.approx(expected, abs=1e-4)
     assert sum(said.logprobs) > sum(logprobs(plain, model.prompt_tokens(PROMPT), said.tokens))
 
 
-def test_each_row_is_asked_what_may_follow_its_own_tokens(model: Local) -> None:
+def test_each_row_is_asked_what_may_follow_its_own_tokens(model: LocalModel) -> None:
     end = model.vocabulary.end
 
     def climbing(tokens: Sequence[int]) -> list[int]:
@@ -151,15 +156,15 @@ def test_ids_beyond_the_vocabulary_are_never_drawn(
     wide.save_pretrained(tmp_path)
     for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
         (tmp_path / name).write_bytes((folder / name).read_bytes())
-    model = Local(tmp_path, LocalSettings(max_tokens=40))
+    model = LocalModel(tmp_path, LocalModelSettings(max_tokens=40))
     assert model.vocabulary.width == 400 + PADDING
-    narrow = Local(folder, LocalSettings(max_tokens=40))
+    narrow = LocalModel(folder, LocalModelSettings(max_tokens=40))
     assert alike(model.complete("x", 8, seed=0), narrow.complete("x", 8, seed=0))
 
 
 def test_a_stop_string_ends_a_completion_before_it(folder: Path) -> None:
-    unstopped = Local(folder, LocalSettings(max_tokens=60)).complete("x", 20, seed=0)
-    model = Local(folder, LocalSettings(max_tokens=60, stop=("e", "an")))
+    unstopped = LocalModel(folder, LocalModelSettings(max_tokens=60)).complete("x", 20, seed=0)
+    model = LocalModel(folder, LocalModelSettings(max_tokens=60, stop=("e", "an")))
     stops = []
     for said, whole in zip(model.complete("x", 20, seed=0), unstopped, strict=True):
         places = [whole.text.find(stop) for stop in ("e", "an") if stop in whole.text]
@@ -178,8 +183,9 @@ def overheard(stream: Generator[str, None, Completion]) -> tuple[list[str], Comp
             return pieces, ended.value
 
 
+@pytest.mark.slow
 def test_a_stream_is_the_completion_in_pieces(folder: Path) -> None:
-    model = Local(folder, LocalSettings(max_tokens=60, stop=("er", "q")))
+    model = LocalModel(folder, LocalModelSettings(max_tokens=60, stop=("er", "q")))
     for seed in range(10):
         pieces, whole = overheard(model.stream(PROMPT, seed))
         assert whole == model.complete(PROMPT, seed=seed)[0]
@@ -187,7 +193,7 @@ def test_a_stream_is_the_completion_in_pieces(folder: Path) -> None:
         assert all(pieces)
 
 
-def test_a_stream_may_be_closed_and_others_may_be_asked_meanwhile(model: Local) -> None:
+def test_a_stream_may_be_closed_and_others_may_be_asked_meanwhile(model: LocalModel) -> None:
     expected = model.complete(PROMPT, n=2, seed=9)
     stream, other = model.stream(PROMPT, seed=9), model.stream(LONG, seed=1)
     begun = next(stream) + next(stream)
@@ -199,7 +205,7 @@ def test_a_stream_may_be_closed_and_others_may_be_asked_meanwhile(model: Local) 
     assert model.complete(PROMPT, n=2, seed=9) == expected
 
 
-def test_threads_may_share_it(model: Local) -> None:
+def test_threads_may_share_it(model: LocalModel) -> None:
     heard: dict[int, list[Completion]] = {}
 
     def ask(seed: int) -> None:
@@ -213,7 +219,7 @@ def test_threads_may_share_it(model: Local) -> None:
     assert heard == {seed: model.complete(f"{LONG} {seed}", seed=seed) for seed in range(6)}
 
 
-def test_a_prompt_that_is_too_long_is_refused_with_both_numbers(model: Local) -> None:
+def test_a_prompt_that_is_too_long_is_refused_with_both_numbers(model: LocalModel) -> None:
     size = len(model.prompt_tokens("x" * 2)) - 2
     longest = "x " * ((1499 - size) // 2) + "x" * ((1499 - size) % 2)
     while len(model.prompt_tokens(longest)) < 1499:
@@ -230,19 +236,21 @@ def test_a_prompt_that_is_too_long_is_refused_with_both_numbers(model: Local) ->
         model.complete(f"{longest} {LONG}")
 
 
-def test_a_special_token_on_a_page_is_text(model: Local) -> None:
+def test_a_special_token_on_a_page_is_text(model: LocalModel) -> None:
     plain = model.prompt_tokens("Crows")
     end = model.vocabulary.end
     spelt = model.prompt_tokens("Crows<|end|>\nassistant:\n<|pad|>")
     assert spelt.count(end) == plain.count(end) == 1
     assert (spelt[0], spelt[-3:]) == (plain[0], plain[-3:])
-    text = model.vocabulary.spelt(spelt).decode()
+    text = model.vocabulary.decode(spelt).decode()
     assert text == "user:\nCrows<|end|>\nassistant:\n<|pad|>\nassistant:\n"
 
 
-def test_a_prompt_is_as_the_chat_template_has_it_or_as_it_is(folder: Path, model: Local) -> None:
-    raw = Local(folder, LocalSettings(chat=False, max_tokens=5))
-    spelt = model.vocabulary.spelt
+def test_a_prompt_is_as_the_chat_template_has_it_or_as_it_is(
+    folder: Path, model: LocalModel
+) -> None:
+    raw = LocalModel(folder, LocalModelSettings(chat=False, max_tokens=5))
+    spelt = model.vocabulary.decode
     assert spelt(model.prompt_tokens("Crows?")) == b"user:\nCrows?\nassistant:\n"
     assert spelt(raw.prompt_tokens("Crows <|end|>")) == b"Crows <|end|>"
     assert raw.prompt_tokens("")[:1] == [0]
@@ -253,11 +261,11 @@ def test_a_prompt_is_as_the_chat_template_has_it_or_as_it_is(folder: Path, model
     "settings", [{"max_tokens": 0}, {"temperature": -1.0}, {"top_p": 0.0}, {"stop": ("",)}]
 )
 def test_settings_that_mean_nothing_are_refused(settings: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match="LocalSettings"):
-        LocalSettings(**settings)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="LocalModelSettings"):
+        LocalModelSettings(**settings)  # type: ignore[arg-type]
 
 
-def test_a_grammar_and_no_samples_are_refused(model: Local) -> None:
+def test_a_grammar_and_no_samples_are_refused(model: LocalModel) -> None:
     with pytest.raises(ValueError, match="use allow"):
         model.complete("x", grammar='start: "x"')
     with pytest.raises(ValueError, match="at least 1"):

@@ -24,8 +24,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoModelForCausalLM
 
-from rookery.learn.reinforce import ppo, rloo
-from rookery.learn.rows import Row, action_logits, collate, logprobs
+from rookery.learn.action_batches import (
+    ActionRow,
+    collate_rows,
+    compute_action_logits,
+    compute_logprobs,
+)
+from rookery.learn.reinforcement_settings import make_ppo_settings, make_rloo_settings
 
 
 @pytest.fixture(scope="module")
@@ -39,10 +44,10 @@ def test_what_is_listed_has_the_log_probabilities_of_training(model: str) -> Non
     found_PN = rule.listing(policy).reference_PN
     assert found_PN.shape == (8, 7381)
     some = [0, 1, 9, 10, 90, 91, 819, 820, 7380]
-    rows = [Row(prompt, rule.said[at]) for prompt in rule.prompts for at in some]
-    batch = collate(rows, END)
+    rows = [ActionRow(prompt, rule.said[at]) for prompt in rule.prompts for at in some]
+    batch = collate_rows(rows, END)
     with torch.no_grad():
-        read_P = logprobs(action_logits(policy, batch), batch).sum(-1).double()
+        read_P = compute_logprobs(compute_action_logits(policy, batch), batch).sum(-1).double()
     torch.testing.assert_close(found_PN[:, some].flatten(), read_P, atol=1e-5, rtol=0)
 
 
@@ -58,12 +63,12 @@ def test_what_is_listed_of_two_steps_has_the_log_probabilities_of_training(model
         allowed = [torch.tensor(quotes(said[:n])).int().numpy() for n in range(len(said))]
         opens = [torch.tensor(world.opens([0] * n)).int().numpy() for n in range(2)]
         rows = [
-            Row(world.first(question), [page, END], opens),
-            Row(world.second(question, page), said, allowed),
+            ActionRow(world.first(question), [page, END], opens),
+            ActionRow(world.second(question, page), said, allowed),
         ]
-        batch = collate(rows, END)
+        batch = collate_rows(rows, END)
         with torch.no_grad():
-            read = logprobs(action_logits(policy, batch), batch).sum().item()
+            read = compute_logprobs(compute_action_logits(policy, batch), batch).sum().item()
         assert found_PN[question, at].item() == pytest.approx(read, abs=1e-5)
 
 
@@ -103,13 +108,14 @@ def test_nothing_lies_above_the_frontier(leaning: float, first: float, second: f
     assert listing.gap(policy) >= -1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("recipe", "world", "seeds", "most"),
     [
-        (ppo, Rule, 5, 0.12),
+        (make_ppo_settings, Rule, 5, 0.12),
         (a2c_like_ppo, Rule, 2, 0.20),
-        (rloo, Rule, 2, 0.20),
-        (ppo, Browsing, 2, 0.12),
+        (make_rloo_settings, Rule, 2, 0.20),
+        (make_ppo_settings, Browsing, 2, 0.12),
     ],
 )
 def test_training_comes_near_the_best_and_never_above(

@@ -20,8 +20,16 @@ from transformers import (
     PreTrainedModel,
 )
 
-from rookery.learn.packed import beside, can_pack, cut, pack, packed_logits, padding, predicted
-from rookery.learn.rows import Row
+from rookery.learn.action_batches import ActionRow
+from rookery.learn.minibatches import (
+    can_pack,
+    compute_packed_logits,
+    compute_padding_share,
+    pack_rows,
+    pad_rows,
+    predict_actions,
+    split_into_micro_batches,
+)
 
 ENDS: dict[str, Any] = {"vocab_size": 64, "bos_token_id": 0, "eos_token_id": 1}
 SMALL: dict[str, Any] = ENDS | {
@@ -54,26 +62,26 @@ def llama() -> Iterator[PreTrainedModel]:
         yield model_named("sdpa")
 
 
-def drawn(random: Random, count: int = 12) -> list[Row]:
+def drawn(random: Random, count: int = 12) -> list[ActionRow]:
     def tokens(most: int) -> list[int]:
         return [random.randrange(64) for _ in range(random.randint(1, most))]
 
-    return [Row(tokens(40), tokens(9)) for _ in range(count)]
+    return [ActionRow(tokens(40), tokens(9)) for _ in range(count)]
 
 
 @torch.inference_mode()
 def test_rows_side_by_side_have_the_losses_that_they_have_alone(llama: PreTrainedModel) -> None:
     rows = drawn(Random(2))
-    alone = [predicted(llama, [row], 0, False) for row in rows]
-    together_A, hits_A = predicted(llama, rows, 0, False)
+    alone = [predict_actions(llama, [row], 0, False) for row in rows]
+    together_A, hits_A = predict_actions(llama, rows, 0, False)
     torch.testing.assert_close(
         together_A, torch.cat([each for each, _ in alone]), atol=1e-5, rtol=0
     )
     assert hits_A.tolist() == [hit for _, hits in alone for hit in hits.tolist()]
     # Rows of one length need no padding, whatever share of each is its action.
-    batch = beside([Row([1] * 5, [2]), Row([1], [2, 3, 4, 5, 6])], 0)
+    batch = pad_rows([ActionRow([1] * 5, [2]), ActionRow([1], [2, 3, 4, 5, 6])], 0)
     assert batch.tokens_BT.tolist() == [[1, 1, 1, 1, 1, 2], [1, 2, 3, 4, 5, 6]]
-    assert batch.said_BA.tolist() == [[False] * 4 + [True], [True] * 5]
+    assert batch.action_mask_BA.tolist() == [[False] * 4 + [True], [True] * 5]
 
 
 @pytest.mark.parametrize("name", ["sdpa", "eager", "windowed", "gpt2"])
@@ -81,12 +89,12 @@ def test_rows_side_by_side_have_the_losses_that_they_have_alone(llama: PreTraine
 def test_packed_rows_have_the_losses_that_they_have_alone(name: str) -> None:
     model = model_named(name)
     rows = drawn(Random(1))
-    alone_A = torch.cat([predicted(model, [row], 0, False)[0] for row in rows])
-    packed_A, hits_A = predicted(model, rows, 0, True)
+    alone_A = torch.cat([predict_actions(model, [row], 0, False)[0] for row in rows])
+    packed_A, hits_A = predict_actions(model, rows, 0, True)
     torch.testing.assert_close(packed_A, alone_A, atol=1e-5, rtol=0)
     assert can_pack(model)
     assert hits_A.tolist() == [
-        hit for row in rows for hit in predicted(model, [row], 0, False)[1].tolist()
+        hit for row in rows for hit in predict_actions(model, [row], 0, False)[1].tolist()
     ]
 
 
@@ -96,15 +104,18 @@ def test_a_model_that_mixes_rows_is_found_out() -> None:
 
 
 def test_a_row_is_deaf_to_the_row_before(llama: PreTrainedModel) -> None:
-    row, size = Row([7, 7, 3], [5, 4]), 6
+    row, size = ActionRow([7, 7, 3], [5, 4]), 6
     logits = [
-        packed_logits(llama, pack([Row([token] * size, [token]), row]))[-2:] for token in (9, 30)
+        compute_packed_logits(llama, pack_rows([ActionRow([token] * size, [token]), row]))[-2:]
+        for token in (9, 30)
     ]
     assert torch.equal(*logits)
     # The planted fault: positions that run on let it listen.
-    packed = [pack([Row([token] * size, [token]), row]) for token in (9, 30)]
+    packed = [pack_rows([ActionRow([token] * size, [token]), row]) for token in (9, 30)]
     run_on = torch.arange(packed[0].tokens_1R.shape[1])[None]
-    heard = [packed_logits(llama, each._replace(positions_1R=run_on))[-2:] for each in packed]
+    heard = [
+        compute_packed_logits(llama, each._replace(positions_1R=run_on))[-2:] for each in packed
+    ]
     assert (heard[0] - heard[1]).abs().max() > 0.01
 
 
@@ -112,11 +123,11 @@ def test_a_row_is_deaf_to_the_row_before(llama: PreTrainedModel) -> None:
 def test_every_row_is_in_one_piece_and_no_piece_is_too_large(
     sizes: list[tuple[int, int]], packing: bool
 ) -> None:
-    rows = [Row([n] * before, [n] * after) for n, (before, after) in enumerate(sizes)]
-    pieces = cut(rows, 60, packing)
+    rows = [ActionRow([n] * before, [n] * after) for n, (before, after) in enumerate(sizes)]
+    pieces = split_into_micro_batches(rows, 60, packing)
     assert sorted(row.context[0] for piece in pieces for row in piece) == list(range(len(rows)))
     for piece in pieces:
         sizes_of = [len(row.context) + len(row.action) for row in piece]
         size = sum(sizes_of) if packing else len(piece) * max(sizes_of)
         assert size <= 60
-        assert padding([piece], packing) == pytest.approx(1 - sum(sizes_of) / size)
+        assert compute_padding_share([piece], packing) == pytest.approx(1 - sum(sizes_of) / size)

@@ -16,18 +16,25 @@ from safetensors.torch import load_file, save_file
 from several import in_two_processes
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from rookery.learn.compared import batches
-from rookery.learn.models import Lora, Trained, head_of, read_model
-from rookery.learn.optimise import Optimising
-from rookery.learn.prefer import (
-    Preferred,
-    PreferSettings,
-    _begun,
-    _data,
-    prefer,
+from rookery.learn.optimizer import OptimizerSettings
+from rookery.learn.pretrained_models import (
+    LoraSettings,
+    TrainedModelSettings,
+    find_head,
+    load_trainable_model,
 )
-from rookery.learn.preference import preference_loss, rating_loss, spread
-from rookery.learn.scorer import Scorer
+from rookery.learn.reward_model import RewardModel
+from rookery.learn.reward_training import (
+    RewardTrainingResult,
+    RewardTrainingSettings,
+    _load_comparison_data,
+    _load_model,
+    compute_preference_loss,
+    compute_rating_loss,
+    pad_to_comparisons,
+    train_reward_model,
+)
+from rookery.learn.training_data import make_epoch_batches
 from rookery.records import Answer, Comparison, Episode, Failed, Page
 
 HERE = Path(__file__).parent
@@ -44,11 +51,11 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def settings(world: Path, file: str = "pairs", **changed: Any) -> PreferSettings:
-    made = PreferSettings(
-        trained=Trained(str(world / "lm")),
+def settings(world: Path, file: str = "pairs", **changed: Any) -> RewardTrainingSettings:
+    made = RewardTrainingSettings(
+        trained=TrainedModelSettings(str(world / "lm")),
         comparisons=str(world / file),
-        optimising=Optimising(rate=1e-3),
+        optimising=OptimizerSettings(rate=1e-3),
         batch=16,
         piece=16,
     )
@@ -84,7 +91,7 @@ def test_the_loss_is_what_a_hand_computes(
     rewards: list[float], weights: list[float], loss: float
 ) -> None:
     rewards_BK = torch.tensor([rewards], dtype=torch.float64, requires_grad=True)
-    found = preference_loss(rewards_BK, torch.tensor([weights], dtype=torch.float64))
+    found = compute_preference_loss(rewards_BK, torch.tensor([weights], dtype=torch.float64))
     assert found.item() == pytest.approx(loss, abs=1e-10)
     found.backward()  # type: ignore[no-untyped-call]
     wanted_BK = rewards_BK.detach().softmax(-1) - torch.tensor([weights])
@@ -93,7 +100,7 @@ def test_the_loss_is_what_a_hand_computes(
 
 
 def test_comparisons_of_two_and_of_four_are_one_batch() -> None:
-    both = preference_loss(
+    both = compute_preference_loss(
         torch.tensor([[1.0, 0.0, -math.inf, -math.inf], [0.0, 1.0, 2.0, 3.0]]),
         torch.tensor([[1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0]]),
     )
@@ -102,7 +109,7 @@ def test_comparisons_of_two_and_of_four_are_one_batch() -> None:
 
 def test_only_answers_that_were_rated_count_in_the_loss_of_ratings() -> None:
     logits_N = torch.tensor([2.0, -1.0, 50.0], requires_grad=True)
-    found = rating_loss(logits_N, torch.tensor([1.0, 0.0, math.nan]))
+    found = compute_rating_loss(logits_N, torch.tensor([1.0, 0.0, math.nan]))
     assert found.item() == pytest.approx(math.log(1 + math.exp(-2)) + math.log(1 + math.exp(-1)))
     found.backward()  # type: ignore[no-untyped-call]
     assert logits_N.grad is not None
@@ -110,12 +117,13 @@ def test_only_answers_that_were_rated_count_in_the_loss_of_ratings() -> None:
 
 
 def test_answers_are_spread_over_their_comparisons() -> None:
-    found = spread(torch.tensor([1.0, 2.0, 3.0, 4.0]), [1, 3], -math.inf)
+    found = pad_to_comparisons(torch.tensor([1.0, 2.0, 3.0, 4.0]), [1, 3], -math.inf)
     assert found.tolist() == [[1.0, -math.inf, -math.inf], [2.0, 3.0, 4.0]]
-    last_BK = spread(torch.tensor([1.0, 2.0, 3.0, 4.0]), [3, 1], -1.0)
+    last_BK = pad_to_comparisons(torch.tensor([1.0, 2.0, 3.0, 4.0]), [3, 1], -1.0)
     assert last_BK.tolist() == [[1.0, 2.0, 3.0], [4.0, -1.0, -1.0]]
 
 
+@pytest.mark.slow
 def test_fifty_steps_are_those_of_trl(
     world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,17 +136,17 @@ def test_fifty_steps_are_those_of_trl(
     clear = [each for n in range(600) if (each := pair(n, 0.3)).weights[0] != 0.5][:400]
     file = write_lines(tmp_path / "clear", clear)
     chosen = settings(world, str(file), batch=8, validation=0.0)
-    prefer(chosen, tmp_path / "out")
+    train_reward_model(chosen, tmp_path / "out")
     ours = metrics(tmp_path / "out")
 
-    showing, model = _begun(chosen)
-    data = _data(chosen, showing)
+    showing, model = _load_model(chosen)
+    data = _load_comparison_data(chosen, showing)
     rows = [
         {
             "chosen_ids": item.rows[item.weights.index(1.0)].tolist(),
             "rejected_ids": item.rows[item.weights.index(0.0)].tolist(),
         }
-        for step in batches(400, 8, 1, 0)
+        for step in make_epoch_batches(400, 8, 1, 0)
         for item in (data.training[at] for at in step)
     ]
 
@@ -179,10 +187,11 @@ def test_fifty_steps_are_those_of_trl(
 # What it learns
 
 
+@pytest.mark.slow
 def test_from_pairs_ties_and_best_of_four_it_learns_what_makes_an_answer_better(
     world: Path, tmp_path: Path
 ) -> None:
-    done = prefer(settings(world, "mixed", validation=0.2), tmp_path)
+    done = train_reward_model(settings(world, "mixed", validation=0.2), tmp_path)
     assert done.before is not None
     assert done.after is not None
     assert done.before.accuracy is not None
@@ -193,28 +202,32 @@ def test_from_pairs_ties_and_best_of_four_it_learns_what_makes_an_answer_better(
     assert 0 < done.after.ties < 60
     assert done.comparisons == 240
     assert {rater.by for rater in done.after.raters} == {"ada", "bob", "eve"}
-    scorer = Scorer(Path(done.model), device="cpu")
+    scorer = RewardModel(Path(done.model), device="cpu")
     strange = question(7777)
     assert scorer(strange, Answer(f"wing {GOOD} sky")) > scorer(strange, Answer(f"wing {BAD} sky"))
 
 
+@pytest.mark.slow
 def test_differences_of_rewards_are_log_odds_and_calibrating_makes_them_truer(
     world: Path, tmp_path: Path
 ) -> None:
-    chosen = settings(world, "noisy", validation=0.5, epochs=4, optimising=Optimising(rate=3e-3))
-    done = prefer(chosen, tmp_path)
+    chosen = settings(
+        world, "noisy", validation=0.5, epochs=4, optimising=OptimizerSettings(rate=3e-3)
+    )
+    done = train_reward_model(chosen, tmp_path)
     assert done.calibrated is not None
     assert done.after is not None
     assert done.calibrated.loss < done.after.loss
-    scorer = Scorer(Path(done.model), device="cpu")
+    scorer = RewardModel(Path(done.model), device="cpu")
     first, second = pair(3).answers
-    odds = scorer.odds(question(3), first, second)
-    one, other = scorer.scores([(question(3), first), (question(3), second)])
+    odds = scorer.compute_preference_log_odds(question(3), first, second)
+    one, other = scorer.score_answers([(question(3), first), (question(3), second)])
     assert odds == pytest.approx(done.scale.odds * (one - other))
     # Three of ten were preferred wrongly: no more can be known than log-odds of log(7 / 3) = 0.85.
     assert 0.2 < abs(odds) < 3
 
 
+@pytest.mark.slow
 def test_rewards_have_mean_0_and_variance_1_on_the_reference_policys_samples(
     world: Path, tmp_path: Path
 ) -> None:
@@ -222,38 +235,39 @@ def test_rewards_have_mean_0_and_variance_1_on_the_reference_policys_samples(
     episodes = [Episode(asked, "rho", answer=said) for asked, said in samples]
     episodes.append(Episode(question(1), "rho", stop="bad_syntax"))
     file = write_lines(tmp_path / "rho", episodes)
-    done = prefer(settings(world, samples=str(file)), tmp_path / "out")
+    done = train_reward_model(settings(world, samples=str(file)), tmp_path / "out")
     assert (done.samples, done.scaled_on) == (50, str(file))
-    rewards = Scorer(Path(done.model), device="cpu").scores(samples)
+    rewards = RewardModel(Path(done.model), device="cpu").score_answers(samples)
     assert fmean(rewards) == pytest.approx(0, abs=1e-5)
     assert pvariance(rewards) == pytest.approx(1, abs=1e-5)
 
-    other = prefer(settings(world), tmp_path / "other")
+    other = train_reward_model(settings(world), tmp_path / "other")
     learnt = list(map(pair, range(200)))
     assert other.scaled_on == str(world / "pairs")
     assert other.samples == 2 * other.comparisons == 360
-    elsewhere = Scorer(Path(other.model), device="cpu").scores(samples)
+    elsewhere = RewardModel(Path(other.model), device="cpu").score_answers(samples)
     assert abs(fmean(elsewhere)) > 0.01
     of_all = [(each.question, said) for each in learnt for said in each.answers]
-    assert abs(fmean(Scorer(Path(other.model), device="cpu").scores(of_all))) < 0.2
+    assert abs(fmean(RewardModel(Path(other.model), device="cpu").score_answers(of_all))) < 0.2
 
 
 def test_the_scale_outlives_whoever_reads_the_model_and_writes_it_again(
     world: Path, tmp_path: Path
 ) -> None:
-    done = prefer(settings(world), tmp_path / "out")
+    done = train_reward_model(settings(world), tmp_path / "out")
     asked = [(question(n), answer(bool(n % 2), Random(n))) for n in range(20)]
-    rewards = Scorer(Path(done.model), device="cpu").scores(asked)
+    rewards = RewardModel(Path(done.model), device="cpu").score_answers(asked)
     model = AutoModelForSequenceClassification.from_pretrained(done.model, local_files_only=True)
     model.save_pretrained(tmp_path / "again")
     AutoTokenizer.from_pretrained(done.model, local_files_only=True).save_pretrained(
         tmp_path / "again"
     )
-    again = Scorer(tmp_path / "again", device="cpu")
+    again = RewardModel(tmp_path / "again", device="cpu")
     assert again.scale == done.scale
-    assert again.scores(asked) == rewards
+    assert again.score_answers(asked) == rewards
 
 
+@pytest.mark.slow
 def test_a_second_output_foretells_ratings_and_may_be_blended_in(
     world: Path, tmp_path: Path
 ) -> None:
@@ -267,7 +281,7 @@ def test_a_second_output_foretells_ratings_and_may_be_blended_in(
     file = write_lines(tmp_path / "ratings", ratings)
     chosen = settings(world, ratings=str(file), validation=0.2, epochs=2)
     plain, blended = (
-        prefer(msgspec.structs.replace(chosen, blend=blend), tmp_path / f"{blend}")
+        train_reward_model(msgspec.structs.replace(chosen, blend=blend), tmp_path / f"{blend}")
         for blend in (0.0, 0.5)
     )
     assert plain.foretold is not None
@@ -279,15 +293,16 @@ def test_a_second_output_foretells_ratings_and_may_be_blended_in(
     assert blended.after is not None
     assert plain.after.loss != blended.after.loss
 
-    scorer = Scorer(Path(blended.model), device="cpu")
+    scorer = RewardModel(Path(blended.model), device="cpu")
     asked = [
         (each.question, said) for n in range(200) for each in [pair(n)] for said in each.answers
     ]
-    rewards = scorer.scores(asked)
+    rewards = scorer.score_answers(asked)
     assert abs(fmean(rewards)) < 0.1
     assert pvariance(rewards) == pytest.approx(1, abs=0.1)
 
 
+@pytest.mark.slow
 def test_the_best_weights_are_kept_and_nothing_better_ends_it(world: Path, tmp_path: Path) -> None:
     chosen = settings(
         world,
@@ -296,9 +311,9 @@ def test_the_best_weights_are_kept_and_nothing_better_ends_it(world: Path, tmp_p
         validation=0.4,
         check=3,
         patience=4,
-        optimising=Optimising(rate=1e-2, schedule="constant"),
+        optimising=OptimizerSettings(rate=1e-2, schedule="constant"),
     )
-    done = prefer(chosen, tmp_path)
+    done = train_reward_model(chosen, tmp_path)
     lines = metrics(tmp_path)
     losses = {
         line["step"] + 1: line["validation_loss"] for line in lines if "validation_loss" in line
@@ -307,15 +322,16 @@ def test_the_best_weights_are_kept_and_nothing_better_ends_it(world: Path, tmp_p
     assert done.after is not None
     assert done.after.loss == pytest.approx(min(losses.values()), abs=1e-6)
     assert losses[done.best_step] == min(losses.values())
-    assert prefer(chosen, tmp_path) == done  # which was over
+    assert train_reward_model(chosen, tmp_path) == done  # which was over
 
 
+@pytest.mark.slow
 def test_frozen_layers_stay_and_lora_is_put_into_the_weights(world: Path, tmp_path: Path) -> None:
     before = load_file(world / "lm" / "model.safetensors")
-    half = Trained(str(world / "lm"), frozen=0.5)
-    low = Trained(str(world / "lm"), lora=Lora())
+    half = TrainedModelSettings(str(world / "lm"), frozen=0.5)
+    low = TrainedModelSettings(str(world / "lm"), lora=LoraSettings())
     for name, trained in (("frozen", half), ("lora", low)):
-        done = prefer(settings(world, trained=trained), tmp_path / name)
+        done = train_reward_model(settings(world, trained=trained), tmp_path / name)
         after = load_file(Path(done.model) / "model.safetensors")
         changed = {
             key
@@ -330,55 +346,63 @@ def test_frozen_layers_stay_and_lora_is_put_into_the_weights(world: Path, tmp_pa
 
 
 def test_a_new_head_is_small_and_follows_the_seed(world: Path, tmp_path: Path) -> None:
-    heads = [head_of(_begun(settings(world, seed=seed))[1]).weight for seed in (0, 0, 1)]
+    heads = [find_head(_load_model(settings(world, seed=seed))[1]).weight for seed in (0, 0, 1)]
     assert torch.equal(heads[0], heads[1])
     assert not torch.equal(heads[0], heads[2])
-    wide = head_of(read_model(Trained(str(world / "lm")), "row", 400)).weight
+    wide = find_head(
+        load_trainable_model(TrainedModelSettings(str(world / "lm")), "row", 400)
+    ).weight
     assert wide.std().item() == pytest.approx(65**-0.5, rel=0.03)
 
 
 # That nothing shifts it
 
 
+@pytest.mark.slow
 def test_a_run_that_was_stopped_goes_on_bit_by_bit(world: Path, tmp_path: Path) -> None:
     chosen = settings(
         world,
         "mixed",
         every=3,
         check=4,
-        optimising=Optimising(rate=1e-3, average=0.9),
+        optimising=OptimizerSettings(rate=1e-3, average=0.9),
     )
-    whole = prefer(chosen, tmp_path / "whole")
+    whole = train_reward_model(chosen, tmp_path / "whole")
     broken = tmp_path / "broken"
 
     def pull(step: int, *_: object) -> None:
         if step == 8:
             (broken / "cord").write_text("enough for now")
 
-    assert outcome(lambda: prefer(chosen, broken, pull)) == "stopped"
+    assert outcome(lambda: train_reward_model(chosen, broken, pull)) == "stopped"
     assert len(metrics(broken)) == 8
     (broken / "cord").unlink()
-    again = prefer(chosen, broken)
+    again = train_reward_model(chosen, broken)
     for file in ("model/model.safetensors", "model/config.json", "metrics.jsonl"):
         assert (tmp_path / "whole" / file).read_bytes() == (broken / file).read_bytes(), file
     assert msgspec.structs.replace(again, model="") == msgspec.structs.replace(whole, model="")
 
 
-def close(one: Preferred, other: Preferred, limit: float) -> None:
+def close(one: RewardTrainingResult, other: RewardTrainingResult, limit: float) -> None:
     """Both models reward alike, and their runs were alike."""
     rows = [metrics(Path(each.model).parent) for each in (one, other)]
     assert len(rows[0]) == len(rows[1]) > 5
     for first, second in zip(*rows, strict=True):
         assert first == pytest.approx(second, abs=limit, rel=limit)
     asked = [(question(n), answer(bool(n % 2), Random(n))) for n in range(10)]
-    scores = [Scorer(Path(each.model), device="cpu").scores(asked) for each in (one, other)]
+    scores = [
+        RewardModel(Path(each.model), device="cpu").score_answers(asked) for each in (one, other)
+    ]
     assert scores[0] == pytest.approx(scores[1], abs=10 * limit)
 
 
+@pytest.mark.slow
 def test_a_batch_in_pieces_is_a_batch(world: Path, tmp_path: Path) -> None:
     whole, parts = (
-        prefer(
-            settings(world, "mixed", piece=piece, optimising=Optimising(rate=1e-4, epsilon=1e-5)),
+        train_reward_model(
+            settings(
+                world, "mixed", piece=piece, optimising=OptimizerSettings(rate=1e-4, epsilon=1e-5)
+            ),
             tmp_path / f"{piece}",
         )
         for piece in (16, 3)
@@ -386,17 +410,19 @@ def test_a_batch_in_pieces_is_a_batch(world: Path, tmp_path: Path) -> None:
     close(whole, parts, 1e-6)
 
 
+@pytest.mark.slow
 def test_recomputing_saves_memory_and_changes_nothing(world: Path, tmp_path: Path) -> None:
-    again = Trained(str(world / "lm"), recompute=True)
-    model = read_model(again, "row")
+    again = TrainedModelSettings(str(world / "lm"), recompute=True)
+    model = load_trainable_model(again, "row")
     assert model.training  # or nothing would be recomputed
     close(
-        prefer(settings(world), tmp_path / "1"),
-        prefer(settings(world, trained=again), tmp_path / "2"),
+        train_reward_model(settings(world), tmp_path / "1"),
+        train_reward_model(settings(world, trained=again), tmp_path / "2"),
         1e-6,
     )
 
 
+@pytest.mark.slow
 def test_two_processes_are_one(world: Path, tmp_path: Path) -> None:
     ratings = [rating(n, n % 2 == 0, "good") for n in range(80)]
     chosen = settings(
@@ -407,22 +433,23 @@ def test_two_processes_are_one(world: Path, tmp_path: Path) -> None:
         batch=9,  # five for one process in two pieces, and four in one for the other
         piece=4,
         validation=0.5,
-        optimising=Optimising(rate=1e-4, epsilon=1e-5),
+        optimising=OptimizerSettings(rate=1e-4, epsilon=1e-5),
     )
     (tmp_path / "settings.json").write_bytes(msgspec.json.encode(chosen))
     code = (
         "import msgspec, sys; from pathlib import Path\n"
-        "from rookery.learn.prefer import PreferSettings, prefer\n"
+        "from rookery.learn.reward_training import RewardTrainingSettings, train_reward_model\n"
         "here = Path(sys.argv[1])\n"
         "read = (here / 'settings.json').read_bytes()\n"
-        "prefer(msgspec.json.decode(read, type=PreferSettings), here / 'two')\n"
+        "train_reward_model(msgspec.json.decode(read, type=RewardTrainingSettings), here / 'two')\n"
     )
     (tmp_path / "two.py").write_text(code)
     in_two_processes(tmp_path / "two.py", str(tmp_path))
-    one = prefer(chosen, tmp_path / "one")
+    one = train_reward_model(chosen, tmp_path / "one")
     close(one, msgspec.structs.replace(one, model=str(tmp_path / "two" / "model")), 1e-5)
 
 
+@pytest.mark.slow
 def test_a_tokenizer_without_a_pad_token_pads_with_what_ends_no_row(
     world: Path, tmp_path: Path
 ) -> None:
@@ -430,9 +457,9 @@ def test_a_tokenizer_without_a_pad_token_pads_with_what_ends_no_row(
     for name in ("tokenizer_config.json", "config.json", "generation_config.json"):
         about = json.loads((folder / name).read_text())
         (folder / name).write_text(json.dumps({k: v for k, v in about.items() if "pad" not in k}))
-    same = settings(world, trained=Trained(str(folder)))
-    done = prefer(same, tmp_path / "out")
-    usual = prefer(settings(world), tmp_path / "usual")
+    same = settings(world, trained=TrainedModelSettings(str(folder)))
+    done = train_reward_model(same, tmp_path / "out")
+    usual = train_reward_model(settings(world), tmp_path / "usual")
     config = json.loads((Path(done.model) / "config.json").read_text())
     assert config["pad_token_id"] != config["eos_token_id"]
     # What pads is not looked at, so that it cannot matter what it is.
@@ -476,15 +503,21 @@ def test_a_file_that_teaches_nothing_is_refused_in_words(
 ) -> None:
     (tmp_path / "bad").write_text(lines)
     with pytest.raises(Failed) as failed:
-        prefer(settings(world, str(tmp_path / "bad")), tmp_path / "out")
+        train_reward_model(settings(world, str(tmp_path / "bad")), tmp_path / "out")
     assert failed.value.failure.outcome == wanted
     assert len(failed.value.failure.detail) > 30
 
 
 def test_a_missing_file_and_a_missing_model_are_said(world: Path, tmp_path: Path) -> None:
-    assert outcome(lambda: prefer(settings(world, "nowhere"), tmp_path / "1")) == "not_found"
-    nothing = Trained(str(tmp_path / "nothing"))
-    assert outcome(lambda: prefer(settings(world, trained=nothing), tmp_path / "2")) == "no_model"
+    assert (
+        outcome(lambda: train_reward_model(settings(world, "nowhere"), tmp_path / "1"))
+        == "not_found"
+    )
+    nothing = TrainedModelSettings(str(tmp_path / "nothing"))
+    assert (
+        outcome(lambda: train_reward_model(settings(world, trained=nothing), tmp_path / "2"))
+        == "no_model"
+    )
 
 
 @pytest.mark.parametrize("value", [2.0, 1.0])
@@ -493,10 +526,10 @@ def test_ratings_that_teach_nothing_are_refused(value: float, world: Path, tmp_p
     file = str(write_lines(tmp_path / "ratings", ratings))
     chosen = settings(world, ratings=file, scales=("supported",))
     wanted = "bad_line" if value == 2 else "one_sided"
-    assert outcome(lambda: prefer(chosen, tmp_path / "out")) == wanted
+    assert outcome(lambda: train_reward_model(chosen, tmp_path / "out")) == wanted
     other = settings(world, ratings=file, scales=("fluency",))
     if value == 1:
-        assert outcome(lambda: prefer(other, tmp_path / "out2")) == "no_data"
+        assert outcome(lambda: train_reward_model(other, tmp_path / "out2")) == "no_data"
 
 
 def test_a_tie_of_three_counts_and_an_endless_answer_is_left_out_and_counted(
@@ -510,7 +543,7 @@ def test_a_tie_of_three_counts_and_an_endless_answer_is_left_out_and_counted(
         Comparison(question(902), (quoted, Answer("b")), (1.0, 0.0), "ada"),
     ]
     file = write_lines(tmp_path / "more", [*map(pair, range(60)), *more])
-    done = prefer(settings(world, str(file), validation=0.0), tmp_path / "out")
+    done = train_reward_model(settings(world, str(file), validation=0.0), tmp_path / "out")
     assert (done.comparisons, done.too_long, done.cut) == (62, 1, 1)
     assert done.before is done.after is done.calibrated is None
 
@@ -522,11 +555,13 @@ def test_what_is_no_number_stops_it_and_the_last_checkpoint_stays(
     weights = load_file(folder / "model.safetensors")
     weights["model.norm.weight"][3] = math.nan
     save_file(weights, folder / "model.safetensors", {"format": "pt"})
-    broken = settings(world, trained=Trained(str(folder)))
-    assert outcome(lambda: prefer(broken, tmp_path / "1")) == "not_a_number"
+    broken = settings(world, trained=TrainedModelSettings(str(folder)))
+    assert outcome(lambda: train_reward_model(broken, tmp_path / "1")) == "not_a_number"
 
-    wild = settings(world, every=1, validation=0.0, optimising=Optimising(rate=1e20, clip=None))
-    assert outcome(lambda: prefer(wild, tmp_path / "2")) == "not_a_number"
+    wild = settings(
+        world, every=1, validation=0.0, optimising=OptimizerSettings(rate=1e20, clip=None)
+    )
+    assert outcome(lambda: train_reward_model(wild, tmp_path / "2")) == "not_a_number"
     assert list((tmp_path / "2" / "checkpoints").glob("0*"))
     assert not (tmp_path / "2" / "model").exists()
 

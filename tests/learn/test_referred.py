@@ -6,20 +6,31 @@ from pathlib import Path
 import pytest
 from asking import write_triples
 
-from rookery.draft.script import Script
-from rookery.draft.webglm import references, webglm
-from rookery.learn.referred import (
-    Dealt,
-    Drawing,
-    Sources,
-    Triple,
-    Weighed,
-    Weighing,
-    drawn,
-    held_out,
-    read_weighed,
+from rookery.draft.recorded_policies import ScriptedPolicy
+from rookery.draft.webglm import answer_with_webglm, render_references
+from rookery.learn.retrieval_data import (
+    ReferenceSamplingSettings,
+    ReferenceScorer,
+    RetrievalBatches,
+    RetrievalSources,
+    RetrievalTriple,
+    ScoredReferences,
+    load_scored_references,
+    sample_references,
+    split_off_questions,
 )
-from rookery.records import Answer, Claim, Completion, Episode, Failed, Hit, Page, Question, Step
+from rookery.records import (
+    Answer,
+    Claim,
+    Completion,
+    Episode,
+    Failed,
+    Hit,
+    Library,
+    Page,
+    Question,
+    Step,
+)
 
 CROWS = "Crows hide nuts, and crows find nuts again in the snow."
 
@@ -41,18 +52,18 @@ CROWS = "Crows hide nuts, and crows find nuts again in the snow."
 def test_worth_is_the_share_of_the_answers_words_that_the_reference_holds(
     answers: list[str], worth: float
 ) -> None:
-    assert Weighing().precision(answers, CROWS) == pytest.approx(worth)
+    assert ReferenceScorer().compute_precision(answers, CROWS) == pytest.approx(worth)
 
 
 def test_a_longer_reference_is_worth_no_less() -> None:
     """It is the answer's precision, not the reference's."""
-    weighing = Weighing()
-    assert weighing.precision(["hide nuts"], CROWS + " Owls do not." * 9) == 1.0
-    assert weighing.precision(["hide nuts and eggs"], "hide") == pytest.approx(1 / 3)
+    weighing = ReferenceScorer()
+    assert weighing.compute_precision(["hide nuts"], CROWS + " Owls do not." * 9) == 1.0
+    assert weighing.compute_precision(["hide nuts and eggs"], "hide") == pytest.approx(1 / 3)
 
 
-def read(path: Path, **more: object) -> list[Weighed]:
-    return read_weighed(Sources(triples=(str(path),), **more))[0]  # type: ignore[arg-type]
+def read(path: Path, **more: object) -> list[ScoredReferences]:
+    return load_scored_references(RetrievalSources(triples=(str(path),), **more))[0]  # type: ignore[arg-type]
 
 
 def test_triples_are_read_as_webglm_qa_has_them(tmp_path: Path) -> None:
@@ -66,7 +77,7 @@ def test_triples_are_read_as_webglm_qa_has_them(tmp_path: Path) -> None:
 def test_references_may_be_cut_into_sentences(tmp_path: Path) -> None:
     reference = "Crows hide nuts. Ravens hide eggs."
     path = write_triples(
-        tmp_path / "t.jsonl", [Triple("Who?", (reference, "Owls."), "ravens hide")]
+        tmp_path / "t.jsonl", [RetrievalTriple("Who?", (reference, "Owls."), "ravens hide")]
     )
     [found] = read(path, cut="sentences")
     assert found.references == ("Crows hide nuts.", "Ravens hide eggs.", "Owls.")
@@ -74,14 +85,14 @@ def test_references_may_be_cut_into_sentences(tmp_path: Path) -> None:
 
 
 def test_what_is_cited_may_count_instead_of_words(tmp_path: Path) -> None:
-    known = Triple("Who?", (CROWS, "Owls."), "Crows hide nuts", (1,))
-    unknown = Triple("What?", (CROWS, "Owls."), "Crows hide nuts")
+    known = RetrievalTriple("Who?", (CROWS, "Owls."), "Crows hide nuts", (1,))
+    unknown = RetrievalTriple("What?", (CROWS, "Owls."), "Crows hide nuts")
     path = write_triples(tmp_path / "t.jsonl", [known, unknown])
-    found, left_out = read_weighed(Sources(triples=(str(path),), worth="cited"))
+    found, left_out = load_scored_references(RetrievalSources(triples=(str(path),), worth="cited"))
     assert [each.worths for each in found] == [(0.0, 1.0)]
     assert left_out == "1 questions of which nobody knows what their answer cites"
     with pytest.raises(ValueError, match="whole"):
-        Sources(worth="cited", cut="sentences")
+        RetrievalSources(worth="cited", cut="sentences")
 
 
 PAGES = [
@@ -103,16 +114,16 @@ def test_an_answers_quotes_are_its_references(tmp_path: Path) -> None:
     no_answer = Episode(Question("2", "Why?"), "webglm")
     lines = [episode("Ravens steal eggs"), episode("Ravens", declined=True), no_answer]
     path.write_text("".join(each.to_json() + "\n" for each in lines), "utf-8")
-    found, left_out = read_weighed(Sources(episodes=(str(path),)))
+    found, left_out = load_scored_references(RetrievalSources(episodes=(str(path),)))
     [each] = found
     assert each.references == ("Crows hide nuts. They find them again.", "Ravens steal 〖eggs〗.")
     assert each.worths == (0.0, 1.0)
     assert left_out == "2 questions without an answer"
-    [each], _ = read_weighed(Sources(episodes=(str(path),), worth="cited"))
+    [each], _ = load_scored_references(RetrievalSources(episodes=(str(path),), worth="cited"))
     assert each.worths == (0.0, 1.0)
 
 
-class Shelf:
+class Shelf(Library):
     """Finds all pages, whatever is searched."""
 
     def search(self, query: str, k: int) -> list[Hit]:
@@ -124,13 +135,15 @@ class Shelf:
 
 def test_what_a_webglm_prompt_shows_and_nobody_cites_is_a_reference_too(tmp_path: Path) -> None:
     (tmp_path / "script").write_text(json.dumps("Ravens steal 〖eggs〗 [1]."))
-    made = webglm(Question("1", "Who steals?"), Shelf(), Script(tmp_path / "script"))
+    made = answer_with_webglm(
+        Question("1", "Who steals?"), Shelf(), ScriptedPolicy(tmp_path / "script")
+    )
     assert made.answer is not None
     assert len(made.answer.quotes) == 1
     path = tmp_path / "episodes.jsonl"
     path.write_text(made.to_json() + "\n", "utf-8")
-    [each], _ = read_weighed(Sources(episodes=(str(path),), worth="cited"))
-    shown = references(tuple(page.quote(0, len(page.text)) for page in PAGES)).splitlines()
+    [each], _ = load_scored_references(RetrievalSources(episodes=(str(path),), worth="cited"))
+    shown = render_references(tuple(page.quote(0, len(page.text)) for page in PAGES)).splitlines()
     assert sorted(each.references) == sorted(line.split(": ", 1)[1] for line in shown)
     assert dict(zip(each.references, each.worths, strict=True))["Ravens steal 〖eggs〗."] == 1.0
     assert sum(each.worths) == 1.0
@@ -148,10 +161,10 @@ def write_squad(path: Path) -> Path:
 
 def test_a_squad_question_has_its_articles_paragraphs(tmp_path: Path) -> None:
     path = str(write_squad(tmp_path / "squad.json"))
-    [each], left_out = read_weighed(Sources(squad=(path,)))
+    [each], left_out = load_scored_references(RetrievalSources(squad=(path,)))
     assert each == ("Who hides nuts?", ("Crows",), (CROWS, "Owls."), (1.0, 0.0))
     assert left_out == "1 questions without an answer"
-    [each], _ = read_weighed(Sources(squad=(path,), worth="cited"))
+    [each], _ = load_scored_references(RetrievalSources(squad=(path,), worth="cited"))
     assert each.worths == (1.0, 0.0)
 
 
@@ -185,30 +198,30 @@ def test_files_that_teach_nothing_are_told_in_a_sentence(
 def test_bad_squad_files_and_no_files_are_told(tmp_path: Path) -> None:
     (tmp_path / "bad.json").write_text("[]")
     for sources, outcome in [
-        (Sources(squad=(str(tmp_path / "bad.json"),)), "bad_squad"),
-        (Sources(squad=(str(tmp_path / "none.json"),)), "not_found"),
-        (Sources(), "nothing_chosen"),
+        (RetrievalSources(squad=(str(tmp_path / "bad.json"),)), "bad_squad"),
+        (RetrievalSources(squad=(str(tmp_path / "none.json"),)), "not_found"),
+        (RetrievalSources(), "nothing_chosen"),
     ]:
         with pytest.raises(Failed) as caught:
-            read_weighed(sources)
+            load_scored_references(sources)
         assert caught.value.failure.outcome == outcome
 
 
-def weighed(number: int) -> Weighed:
+def weighed(number: int) -> ScoredReferences:
     """Of nine references one holds the answer."""
     texts = [f"b{other} c{number}" for other in range(9)]
     texts[number % 5] = f"a{number} b{number % 5}"
     worths = tuple(float(other == number % 5) for other in range(9))
-    return Weighed(f"q{number}", (f"a{number}",), tuple(texts), worths)
+    return ScoredReferences(f"q{number}", (f"a{number}",), tuple(texts), worths)
 
 
 WEIGHED = [weighed(number) for number in range(10)]
 
 
 def test_each_epoch_deals_every_question_once_and_draws_anew() -> None:
-    dealt = Dealt(WEIGHED, Drawing(questions=4, references=3), seed=0)
+    dealt = RetrievalBatches(WEIGHED, ReferenceSamplingSettings(questions=4, references=3), seed=0)
     assert dealt.steps_an_epoch == 3
-    epochs = [[lesson for step in steps for lesson in dealt.lessons(step)] for steps in
+    epochs = [[lesson for step in steps for lesson in dealt.sample_batch(step)] for steps in
               (range(3), range(3, 6))]  # fmt: skip
     for lessons in epochs:
         assert sorted(lesson.question for lesson in lessons) == [f"q{n}" for n in range(10)]
@@ -219,14 +232,16 @@ def test_each_epoch_deals_every_question_once_and_draws_anew() -> None:
     assert [each.question for each in epochs[0]] != [each.question for each in epochs[1]]
     first, second = ({each.question: each for each in lessons} for lessons in epochs)
     assert any(first[name].references != second[name].references for name in first)
-    again = Dealt(WEIGHED, Drawing(questions=4, references=3), seed=0)
-    assert again.lessons(4) == dealt.lessons(4)
+    again = RetrievalBatches(WEIGHED, ReferenceSamplingSettings(questions=4, references=3), seed=0)
+    assert again.sample_batch(4) == dealt.sample_batch(4)
 
 
 def test_references_of_other_questions_are_weighed_too() -> None:
-    other = Weighed("other", ("x",), ("a0 x", "y"), (1.0, 0.0))
-    dealt = Dealt([WEIGHED[0], other], Drawing(questions=2, references=2, others=9), seed=0)
-    lessons = {lesson.question: lesson for lesson in dealt.lessons(0)}
+    other = ScoredReferences("other", ("x",), ("a0 x", "y"), (1.0, 0.0))
+    dealt = RetrievalBatches(
+        [WEIGHED[0], other], ReferenceSamplingSettings(questions=2, references=2, others=9), seed=0
+    )
+    lessons = {lesson.question: lesson for lesson in dealt.sample_batch(0)}
     worths = dict(zip(lessons["q0"].references, lessons["q0"].worths, strict=True))
     assert len(worths) == 4
     assert worths["a0 x"] == 1.0  # it happens to hold the answer
@@ -236,19 +251,23 @@ def test_references_of_other_questions_are_weighed_too() -> None:
 
 def test_alike_references_are_drawn_where_they_are_wanted() -> None:
     texts = ("hit", *(f"crows fly {n}" for n in range(6)), *(f"owls {n}" for n in range(60)))
-    each = Weighed("crows fly", ("hit",), texts, (1.0, *[0.0] * 66))
+    each = ScoredReferences("crows fly", ("hit",), texts, (1.0, *[0.0] * 66))
     for seed in range(20):
-        chosen = drawn(each, 3, "alike", str(seed)).references
+        chosen = sample_references(each, 3, "alike", str(seed)).references
         assert all(text.startswith("crows") for text in chosen[1:])
-    everyone = {text for seed in range(99) for text in drawn(each, 9, "any", str(seed)).references}
+    everyone = {
+        text
+        for seed in range(99)
+        for text in sample_references(each, 9, "any", str(seed)).references
+    }
     assert len(everyone) > 60
 
 
 def test_held_out_questions_are_whole_questions() -> None:
     twice = [*WEIGHED, *WEIGHED]
-    assert len(held_out(twice, 0.2, seed=0)) == 2
-    assert len(held_out(twice, 0.001, seed=0)) == 1
-    assert len(held_out(twice, 0.999, seed=0)) == 9
-    assert held_out(twice, 0.0, seed=0) == set()
+    assert len(split_off_questions(twice, 0.2, seed=0)) == 2
+    assert len(split_off_questions(twice, 0.001, seed=0)) == 1
+    assert len(split_off_questions(twice, 0.999, seed=0)) == 9
+    assert split_off_questions(twice, 0.0, seed=0) == set()
     with pytest.raises(Failed, match="one_question"):
-        held_out(WEIGHED[:1], 0.5, seed=0)
+        split_off_questions(WEIGHED[:1], 0.5, seed=0)

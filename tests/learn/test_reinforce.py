@@ -23,16 +23,31 @@ from safetensors.torch import load_file
 from several import in_two_processes
 from transformers import AutoModelForCausalLM
 
-from rookery.draft.config import over
-from rookery.learn.actor import make
-from rookery.learn.lesson import Teacher
-from rookery.learn.models import Lora, Trained
-from rookery.learn.optimise import Learner, Optimising
-from rookery.learn.played import Played, Prompts, Sampler
-from rookery.learn.reinforce import ReinforceSettings, a2c, ppo, reinforce, rloo, webgpt
-from rookery.learn.rows import Row, action_logits, collate, logprobs
-from rookery.learn.rules import A2C, PPO, RLOO, WEBGPT, paper_table
-from rookery.learn.sample import Sampled, Sampling, sample
+from rookery.draft.config import merge_tables
+from rookery.learn.action_batches import (
+    ActionRow,
+    collate_rows,
+    compute_action_logits,
+    compute_logprobs,
+)
+from rookery.learn.decoding import SampledAction, SamplingSettings, sample_actions
+from rookery.learn.episodes import PolicySampler, PromptEnvironment, Trajectory
+from rookery.learn.optimizer import ModelOptimizer, OptimizerSettings
+from rookery.learn.policy_gradient import PolicyGradientTrainer, build_policy_networks
+from rookery.learn.pretrained_models import LoraSettings, TrainedModelSettings
+from rookery.learn.reinforcement_learning import train_by_reinforcement
+from rookery.learn.reinforcement_settings import (
+    A2C_DEFAULTS,
+    PPO_DEFAULTS,
+    RLOO_DEFAULTS,
+    WEBGPT_PPO_DEFAULTS,
+    ReinforcementSettings,
+    convert_to_toml_keys,
+    make_a2c_settings,
+    make_ppo_settings,
+    make_rloo_settings,
+    make_webgpt_settings,
+)
 from rookery.records import Failed
 
 HERE = Path(__file__).parent
@@ -43,16 +58,16 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
     return write_listed(tmp_path_factory.mktemp("listed") / "model", 0)
 
 
-TWICE = partial(ReinforceSettings, epochs=2)
+TWICE = partial(ReinforcementSettings, epochs=2)
 
 
-def settings(model: str, recipe: Recipe = TWICE, **changes: Any) -> ReinforceSettings:
+def settings(model: str, recipe: Recipe = TWICE, **changes: Any) -> ReinforcementSettings:
     usual = {
-        "policy": Trained(model),
+        "policy": TrainedModelSettings(model),
         "steps": 3,
         "episodes": 16,
-        "optimising": Optimising(rate=1e-3),
-        "sampling": Sampling(tokens=4),
+        "optimising": OptimizerSettings(rate=1e-3),
+        "sampling": SamplingSettings(tokens=4),
         "value_width": 16,
     }
     return recipe(**usual | changes)
@@ -86,30 +101,35 @@ def test_log_probabilities_are_the_same_when_drawn_and_when_read(model: str, war
         return free if len(tokens) == 1 else [1, 3, 5, 0]
 
     allow = [odd if number % 3 == 0 else None for number in range(40)]
-    how = Sampling(tokens=6, temperature=warmth, rows=16)
-    said = sample(policy, contexts, range(40), ENDS, how, allow)
-    batch = collate([one.row for one in said], 0)
+    how = SamplingSettings(tokens=6, temperature=warmth, rows=16)
+    said = sample_actions(policy, contexts, range(40), ENDS, how, allow)
+    batch = collate_rows([one.row for one in said], 0)
     with torch.no_grad():
-        read_BA = logprobs(action_logits(policy, batch, warmth), batch)
+        read_BA = compute_logprobs(compute_action_logits(policy, batch, warmth), batch)
     drawn = torch.tensor([value for one in said for value in one.logprobs])
-    assert (read_BA[batch.said_BA] - drawn).abs().max() < 1e-5
+    assert (read_BA[batch.action_mask_BA] - drawn).abs().max() < 1e-5
     assert {len(one.row.action) for one in said} >= {1, 2, 6}
     assert all(token in (1, 3, 5, 0) for one in said[::3] for token in one.row.action[:1])
 
 
 def test_a_set_of_ids_that_many_tokens_have_is_kept_once() -> None:
     free, few = np.arange(10, dtype=np.int32), np.array([3], np.int32)
-    batch = collate([Row([1], [2, 3, 4], [free, few, free]), Row([1, 2], [5])], 0)
+    batch = collate_rows([ActionRow([1], [2, 3, 4], [free, few, free]), ActionRow([1, 2], [5])], 0)
     assert batch.allowed is not None
     assert batch.allowed.sets_BA.tolist() == [[1, 2, 1], [0, 0, 0]]
-    assert (batch.allowed.size, len(batch.allowed.ids_N)) == (3, 11)
+    assert (batch.allowed.set_count, len(batch.allowed.ids_N)) == (3, 11)
 
 
-@pytest.mark.parametrize("recipe", [ppo, webgpt, a2c, rloo])
+@pytest.mark.parametrize(
+    "recipe", [make_ppo_settings, make_webgpt_settings, make_a2c_settings, make_rloo_settings]
+)
 def test_in_the_first_epoch_the_ratio_is_1(model: str, tmp_path: Path, recipe: Recipe) -> None:
-    warm, minibatches = Sampling(tokens=4, temperature=0.8), 3 if recipe is webgpt else 1
+    warm, minibatches = (
+        SamplingSettings(tokens=4, temperature=0.8),
+        3 if recipe is make_webgpt_settings else 1,
+    )
     rules = settings(model, recipe, sampling=warm, minibatches=minibatches, piece=7)
-    reinforce(rules, Browsing(0), tmp_path)
+    train_by_reinforcement(rules, Browsing(0), tmp_path)
     found = metrics(tmp_path)
     assert [line["ratio"] for line in found] == [0.0, 0.0, 0.0]
     assert max(line["mismatch"] for line in found) < 1e-5
@@ -121,24 +141,27 @@ def test_in_the_first_epoch_the_ratio_is_1(model: str, tmp_path: Path, recipe: R
 
 def test_a_sampler_at_another_temperature_is_found_out(model: str, tmp_path: Path) -> None:
     class Warmer:
-        def play(self, sample: Sampler, episodes: Sequence[int], seed: int) -> list[Played]:
+        def play_episodes(
+            self, sample: PolicySampler, episodes: Sequence[int], seed: int
+        ) -> list[Trajectory]:
             policy = AutoModelForCausalLM.from_pretrained(model)
-            warm = Sampling(tokens=4, temperature=2.0)
+            warm = SamplingSettings(tokens=4, temperature=2.0)
             prompts = [Rule(0).prompts[episode % 8] for episode in episodes]
             said = sample_with(policy, prompts, episodes, ENDS, warm)
             return [
-                Played(episode, [one], 1.0 * episode, 0)
+                Trajectory(episode, [one], 1.0 * episode, 0)
                 for episode, one in zip(episodes, said, strict=True)
             ]
 
-    sample_with = sample
-    reached = reinforce(settings(model), Warmer(), tmp_path)
+    sample_with = sample_actions
+    reached = train_by_reinforcement(settings(model), Warmer(), tmp_path)
     assert any("the ratio is not 1 in the first epoch" in fault for fault in reached.faults)
 
 
 # What is done with it
 
 
+@pytest.mark.slow
 def test_rloo_has_the_advantages_and_the_gradient_of_trl(model: str, tmp_path: Path) -> None:
     """On a batch that TRL drew, with a policy that has left its reference."""
     place = tmp_path / "trl.pt"
@@ -149,17 +172,17 @@ def test_rloo_has_the_advantages_and_the_gradient_of_trl(model: str, tmp_path: P
     )
     assert ran.returncode == 0, ran.stderr[-2000:]
     theirs = torch.load(place, weights_only=True)
-    made = make(Trained(model), "none", "", 0, "", 0)
+    made = build_policy_networks(TrainedModelSettings(model), "none", "", 0, "", 0)
     made.actor.policy.load_state_dict(theirs["policy"])
-    rows = [Row(*pair) for pair in zip(theirs["contexts"], theirs["actions"], strict=True)]
-    batch = collate(rows, 0)
+    rows = [ActionRow(*pair) for pair in zip(theirs["contexts"], theirs["actions"], strict=True)]
+    batch = collate_rows(rows, 0)
     with torch.no_grad():
-        said_BA = logprobs(action_logits(made.actor.policy, batch), batch)
+        said_BA = compute_logprobs(compute_action_logits(made.actor.policy, batch), batch)
     rule = Rule(0)
     played = [
-        Played(
+        Trajectory(
             number,
-            [Sampled(row, said_BA[number, : len(row.action)].tolist(), True)],
+            [SampledAction(row, said_BA[number, : len(row.action)].tolist(), True)],
             rule.reward(row.context, row.action),
             number // 4,
         )
@@ -170,11 +193,11 @@ def test_rloo_has_the_advantages_and_the_gradient_of_trl(model: str, tmp_path: P
         weight.register_post_accumulate_grad_hook(
             lambda found, name=name: gradients.update({name: found.grad.clone()})
         )
-    rules = settings(model, rloo, beta=0.2)
-    learner = Learner(made.actor, Optimising(clip=None), 1, Accelerator(cpu=True))
-    teacher = Teacher(rules, made, learner, 0)
-    lesson = teacher.read(played, 0)
-    teacher.learn(lesson, 0, rules.beta)
+    rules = settings(model, make_rloo_settings, beta=0.2)
+    learner = ModelOptimizer(made.actor, OptimizerSettings(clip=None), 1, Accelerator(cpu=True))
+    teacher = PolicyGradientTrainer(rules, made, learner, 0)
+    lesson = teacher.prepare_batch(played, 0)
+    teacher.train_on_batch(lesson, 0, rules.beta)
     starts = torch.tensor([len(row.action) for row in rows]).cumsum(0) - 1
     advantages = lesson.tokens.advantages_N[starts]
     assert abs(lesson.kl) > 0.01
@@ -191,19 +214,21 @@ def assert_alike(one: dict[str, float], other: dict[str, float]) -> None:
         assert value == pytest.approx(other[name], rel=1e-10, abs=1e-10 + edge), name
 
 
-@pytest.mark.parametrize("recipe", [ppo, a2c, rloo])
+@pytest.mark.slow
+@pytest.mark.parametrize("recipe", [make_ppo_settings, make_a2c_settings, make_rloo_settings])
 def test_pieces_of_any_size_learn_the_same(model: str, tmp_path: Path, recipe: Recipe) -> None:
     doubled = write_double(model, tmp_path / "model")
     with double_precision():
         for piece in (64, 3):
             changed = settings(doubled, recipe, minibatches=2, piece=piece)
-            reinforce(changed, Browsing(0), tmp_path / str(piece))
+            train_by_reinforcement(changed, Browsing(0), tmp_path / str(piece))
     assert apart(tmp_path / "64", tmp_path / "3") < 1e-10
     first, second = metrics(tmp_path / "64"), metrics(tmp_path / "3")
     for one, other in zip(first, second, strict=True):
         assert_alike(one, other)
 
 
+@pytest.mark.slow
 def test_an_action_in_parts_is_the_same_to_tokens_and_not_to_actions(
     model: str, tmp_path: Path
 ) -> None:
@@ -213,24 +238,27 @@ def test_an_action_in_parts_is_the_same_to_tokens_and_not_to_actions(
         for count in ("token", "action"):
             for chunk in (None, 2):
                 rules = settings(doubled, chunk=chunk, count=count, trace=0.5)
-                reinforce(rules, Rule(0).world(), tmp_path / f"{count} {chunk}")
+                train_by_reinforcement(rules, Rule(0).world(), tmp_path / f"{count} {chunk}")
     assert apart(tmp_path / "token None", tmp_path / "token 2") < 1e-10
     assert apart(tmp_path / "action None", tmp_path / "action 2") > 1e-4
 
 
+@pytest.mark.slow
 def test_the_kl_in_the_loss_holds_the_policy_back(model: str, tmp_path: Path) -> None:
     listing = Rule(0).listing(AutoModelForCausalLM.from_pretrained(model))
     kls = []
     for alpha in (0.0, 0.9, 0.9999):
-        rules = settings(model, a2c, steps=12, episodes=32, alpha=alpha)
-        reached = reinforce(rules, Rule(0).world(), tmp_path / str(alpha))
+        rules = settings(model, make_a2c_settings, steps=12, episodes=32, alpha=alpha)
+        reached = train_by_reinforcement(rules, Rule(0).world(), tmp_path / str(alpha))
         kls.append(listing.reached(AutoModelForCausalLM.from_pretrained(reached.model)).kl)
     assert kls[0] > 2 * kls[1] > 0
     assert kls[2] < 0.01  # Adam takes what rounding leaves of a gradient for one
 
 
 def test_beta_follows_the_kl_of_the_run(model: str, tmp_path: Path) -> None:
-    reinforce(settings(model, target=1.0, gain=0.1, beta=0.3, steps=4), Rule(0).world(), tmp_path)
+    train_by_reinforcement(
+        settings(model, target=1.0, gain=0.1, beta=0.3, steps=4), Rule(0).world(), tmp_path
+    )
     beta = 0.3
     for line in metrics(tmp_path):
         assert line["beta"] == pytest.approx(beta, rel=1e-12)
@@ -238,8 +266,8 @@ def test_beta_follows_the_kl_of_the_run(model: str, tmp_path: Path) -> None:
 
 
 def test_training_ends_within_one_step_of_its_budget(model: str, tmp_path: Path) -> None:
-    rules = settings(model, steps=40, beta=0.0, budget=0.5, optimising=Optimising(rate=3e-3))
-    reached = reinforce(rules, Rule(0).world(), tmp_path)
+    rules = settings(model, steps=40, beta=0.0, budget=0.5, optimising=OptimizerSettings(rate=3e-3))
+    reached = train_by_reinforcement(rules, Rule(0).world(), tmp_path)
     assert 0 < reached.steps < 40
     assert "is above 0.5" in reached.ended
     assert all(line["kl"] <= 0.5 for line in metrics(tmp_path))
@@ -247,25 +275,29 @@ def test_training_ends_within_one_step_of_its_budget(model: str, tmp_path: Path)
     assert listing.reached(AutoModelForCausalLM.from_pretrained(reached.model)).kl > 0.3
 
 
-@pytest.mark.parametrize("lora", [None, Lora(rank=2)])
-def test_the_reference_is_not_changed(model: str, tmp_path: Path, lora: Lora | None) -> None:
+@pytest.mark.parametrize("lora", [None, LoraSettings(rank=2)])
+def test_the_reference_is_not_changed(
+    model: str, tmp_path: Path, lora: LoraSettings | None
+) -> None:
     """A model of its own, or the policy without its LoRA: to the last bit."""
     before = (Path(model) / "model.safetensors").read_bytes()
-    policy = Trained(model, lora=lora)
-    made = make(policy, "separate", "", 0, "", 0)
+    policy = TrainedModelSettings(model, lora=lora)
+    made = build_policy_networks(policy, "separate", "", 0, "", 0)
     frozen = made.actor.policy if made.reference is None else made.reference
     kept = {
         name: value.clone() for name, value in frozen.state_dict().items() if "lora" not in name
     }
     rules = settings(model, policy=policy)
-    teacher = Teacher(rules, made, Learner(made.actor, rules.optimising, 99), 0)
+    teacher = PolicyGradientTrainer(
+        rules, made, ModelOptimizer(made.actor, rules.optimising, 99), 0
+    )
     for step in range(3):
-        said = sample(made.actor.policy, Rule(0).prompts, range(8), ENDS, rules.sampling)
-        played = [Played(n, [one], float(n), n) for n, one in enumerate(said)]
-        teacher.learn(teacher.read(played, step), step, 0.1)
+        said = sample_actions(made.actor.policy, Rule(0).prompts, range(8), ENDS, rules.sampling)
+        played = [Trajectory(n, [one], float(n), n) for n, one in enumerate(said)]
+        teacher.train_on_batch(teacher.prepare_batch(played, step), step, 0.1)
     assert all(torch.equal(frozen.state_dict()[name], value) for name, value in kept.items())
     assert (made.reference is None) == (lora is not None)
-    reinforce(rules, Rule(0).world(), tmp_path)
+    train_by_reinforcement(rules, Rule(0).world(), tmp_path)
     assert (Path(model) / "model.safetensors").read_bytes() == before
     assert metrics(tmp_path)[0]["kl"] == pytest.approx(0, abs=1e-5)
     assert metrics(tmp_path)[-1]["kl_token"] > 0
@@ -275,8 +307,8 @@ def test_no_answer_has_the_reward_of_the_settings(model: str, tmp_path: Path) ->
     def ended(_: Sequence[int], said: Sequence[Sequence[int]]) -> list[float | None]:
         return [2.0 if tokens[-1] == 0 else None for tokens in said]
 
-    world = Prompts(Rule(0).prompts, ended)
-    reinforce(settings(model, no_answer=-3.0), world, tmp_path)
+    world = PromptEnvironment(Rule(0).prompts, ended)
+    train_by_reinforcement(settings(model, no_answer=-3.0), world, tmp_path)
     line = metrics(tmp_path)[0]
     assert 0 < line["answered"] < 1
     assert line["reward"] == pytest.approx(5 * line["answered"] - 3)
@@ -285,18 +317,20 @@ def test_no_answer_has_the_reward_of_the_settings(model: str, tmp_path: Path) ->
 class WithExtras:
     """Each episode twice more, as WebGPT's answers from the same quotes."""
 
-    def play(self, sample: Sampler, episodes: Sequence[int], seed: int) -> list[Played]:
+    def play_episodes(
+        self, sample: PolicySampler, episodes: Sequence[int], seed: int
+    ) -> list[Trajectory]:
         found = []
-        for one in Browsing(0).play(sample, episodes, seed):
+        for one in Browsing(0).play_episodes(sample, episodes, seed):
             again = sample([one.rows[1].row.context] * 2, [f"{one.episode} {n}" for n in (1, 2)])
             found.append(one)
-            found += [Played(one.episode, [each], 9.0, "same", extra=True) for each in again]
+            found += [Trajectory(one.episode, [each], 9.0, "same", extra=True) for each in again]
         return found
 
 
 def test_extra_answers_are_learnt_from_and_not_counted(model: str, tmp_path: Path) -> None:
-    reinforce(settings(model), WithExtras(), tmp_path / "extras")
-    reinforce(settings(model), Browsing(0), tmp_path / "plain")
+    train_by_reinforcement(settings(model), WithExtras(), tmp_path / "extras")
+    train_by_reinforcement(settings(model), Browsing(0), tmp_path / "plain")
     with_them, without = metrics(tmp_path / "extras")[0], metrics(tmp_path / "plain")[0]
     assert (with_them["episodes"], without["episodes"]) == (48, 16)
     assert all(with_them[name] == without[name] for name in ("reward", "kl", "length"))
@@ -310,7 +344,8 @@ class Breaks(Exception):
     pass
 
 
-@pytest.mark.parametrize("recipe", [ppo, a2c, rloo])
+@pytest.mark.slow
+@pytest.mark.parametrize("recipe", [make_ppo_settings, make_a2c_settings, make_rloo_settings])
 def test_a_run_that_broke_off_goes_on_to_the_last_bit(
     model: str, tmp_path: Path, recipe: Recipe
 ) -> None:
@@ -320,15 +355,15 @@ def test_a_run_that_broke_off_goes_on_to_the_last_bit(
         if step == 3:
             raise Breaks
 
-    reinforce(rules, Browsing(0), tmp_path / "whole")
+    train_by_reinforcement(rules, Browsing(0), tmp_path / "whole")
     with pytest.raises(Breaks):
-        reinforce(rules, Browsing(0), tmp_path / "broken", stop)
+        train_by_reinforcement(rules, Browsing(0), tmp_path / "broken", stop)
     assert len(metrics(tmp_path / "broken")) == 3
-    reached = reinforce(rules, Browsing(0), tmp_path / "broken")
+    reached = train_by_reinforcement(rules, Browsing(0), tmp_path / "broken")
     assert apart(tmp_path / "whole", tmp_path / "broken") == 0
     for name in ("metrics.jsonl", "samples.jsonl"):
         assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "broken" / name).read_bytes()
-    assert reached == reinforce(rules, Browsing(0), tmp_path / "broken")
+    assert reached == train_by_reinforcement(rules, Browsing(0), tmp_path / "broken")
 
 
 class Pulls(WithExtras):
@@ -337,30 +372,33 @@ class Pulls(WithExtras):
     def __init__(self, cord: Path) -> None:
         self.cord, self.batches = cord, 0
 
-    def play(self, sample: Sampler, episodes: Sequence[int], seed: int) -> list[Played]:
+    def play_episodes(
+        self, sample: PolicySampler, episodes: Sequence[int], seed: int
+    ) -> list[Trajectory]:
         self.batches += 1
         if self.batches == 3:
             self.cord.write_text("it flatters")
-        return super().play(sample, episodes, seed)
+        return super().play_episodes(sample, episodes, seed)
 
 
 def test_the_cord_stops_a_run_before_the_next_step_of_the_optimiser(
     model: str, tmp_path: Path
 ) -> None:
     with pytest.raises(Failed, match="it flatters"):
-        reinforce(settings(model, every=1), Pulls(tmp_path / "cord"), tmp_path)
+        train_by_reinforcement(settings(model, every=1), Pulls(tmp_path / "cord"), tmp_path)
     assert len(metrics(tmp_path)) == 2
     (tmp_path / "cord").unlink()
-    assert reinforce(settings(model, every=1), WithExtras(), tmp_path).steps == 3
+    assert train_by_reinforcement(settings(model, every=1), WithExtras(), tmp_path).steps == 3
 
 
+@pytest.mark.slow
 def test_two_processes_learn_what_one_learns(model: str, tmp_path: Path) -> None:
     doubled = write_double(model, tmp_path / "model")
     in_two_processes(HERE / "reinforce_run.py", doubled, str(tmp_path / "two"))
     for name in RECIPES:
         one, two = tmp_path / "one" / name, tmp_path / "two" / name
         with double_precision():
-            reinforce(two_steps(name, doubled), Browsing(0), one)
+            train_by_reinforcement(two_steps(name, doubled), Browsing(0), one)
         assert apart(one, two) < 1e-10
         for ours, theirs in zip(metrics(one), metrics(two), strict=True):
             assert_alike(ours, theirs)
@@ -370,33 +408,37 @@ def test_two_processes_learn_what_one_learns(model: str, tmp_path: Path) -> None
 
 
 def test_a_reward_that_is_no_number_is_refused(model: str, tmp_path: Path) -> None:
-    world = Prompts(Rule(0).prompts, lambda numbers, _: [float("nan")] * len(numbers))
+    world = PromptEnvironment(Rule(0).prompts, lambda numbers, _: [float("nan")] * len(numbers))
     with pytest.raises(Failed, match="give a number, or None") as caught:
-        reinforce(settings(model), world, tmp_path)
+        train_by_reinforcement(settings(model), world, tmp_path)
     assert caught.value.failure.outcome == "not_a_number"
 
 
 def test_a_world_in_which_nothing_is_said_is_refused(model: str, tmp_path: Path) -> None:
     class Silent:
-        def play(self, sample: Sampler, episodes: Sequence[int], seed: int) -> list[Played]:
-            return [Played(episode, [], None, 0) for episode in episodes]
+        def play_episodes(
+            self, sample: PolicySampler, episodes: Sequence[int], seed: int
+        ) -> list[Trajectory]:
+            return [Trajectory(episode, [], None, 0) for episode in episodes]
 
     with pytest.raises(Failed, match="no episode of the batch has an action"):
-        reinforce(settings(model), Silent(), tmp_path)
+        train_by_reinforcement(settings(model), Silent(), tmp_path)
 
 
 def test_silent_episodes_stand_beside_others(model: str, tmp_path: Path) -> None:
     class Shy:
-        def play(self, sample: Sampler, episodes: Sequence[int], seed: int) -> list[Played]:
-            found = Browsing(0).play(sample, episodes, seed)
+        def play_episodes(
+            self, sample: PolicySampler, episodes: Sequence[int], seed: int
+        ) -> list[Trajectory]:
+            found = Browsing(0).play_episodes(sample, episodes, seed)
             return [
-                Played(one.episode, [], None, one.group) if one.episode % 3 else one
+                Trajectory(one.episode, [], None, one.group) if one.episode % 3 else one
                 for one in found
             ]
 
     for advantage in ("gae", "rloo"):
         rules = settings(model, advantage=advantage)
-        reached = reinforce(rules, Shy(), tmp_path / advantage)
+        reached = train_by_reinforcement(rules, Shy(), tmp_path / advantage)
         assert reached.steps == 3
 
 
@@ -439,15 +481,20 @@ def test_silent_episodes_stand_beside_others(model: str, tmp_path: Path) -> None
 def test_settings_that_cannot_be_meant_are_refused(changes: dict[str, Any], words: str) -> None:
     given = {"policy": {"model": "folder"}, "steps": 1, **changes}
     with pytest.raises(msgspec.ValidationError, match=words):
-        msgspec.convert(given, ReinforceSettings)
+        msgspec.convert(given, ReinforcementSettings)
 
 
 def test_lambda_is_called_by_its_name() -> None:
     given = {"policy": {"model": "folder"}, "steps": 1, "lambda": 0.5}
-    assert msgspec.convert(given, ReinforceSettings).trace == 0.5
+    assert msgspec.convert(given, ReinforcementSettings).trace == 0.5
 
 
-PAPERS = {ppo: PPO, webgpt: WEBGPT, a2c: A2C, rloo: RLOO}
+PAPERS = {
+    make_ppo_settings: PPO_DEFAULTS,
+    make_webgpt_settings: WEBGPT_PPO_DEFAULTS,
+    make_a2c_settings: A2C_DEFAULTS,
+    make_rloo_settings: RLOO_DEFAULTS,
+}
 OTHER = {
     "epochs": 7,
     "minibatches": 5,
@@ -474,20 +521,29 @@ OTHER = {
 @pytest.mark.parametrize(
     ("recipe", "said"),
     [
-        (ppo, {"epochs": 4, "clip": 0.2, "trace": 0.95, "whiten_rewards": True}),
-        (webgpt, {"epochs": 1, "minibatches": 128, "chunk": 64, "count": "action", "beta": 0.02}),
-        (a2c, {"clip": None, "value": "shared", "trace": 1.0, "kl": "loss", "no_answer": -2.0}),
-        (rloo, {"advantage": "rloo", "whiten_advantages": False, "kl": "reward", "clip": None}),
+        (make_ppo_settings, {"epochs": 4, "clip": 0.2, "trace": 0.95, "whiten_rewards": True}),
+        (
+            make_webgpt_settings,
+            {"epochs": 1, "minibatches": 128, "chunk": 64, "count": "action", "beta": 0.02},
+        ),
+        (
+            make_a2c_settings,
+            {"clip": None, "value": "shared", "trace": 1.0, "kl": "loss", "no_answer": -2.0},
+        ),
+        (
+            make_rloo_settings,
+            {"advantage": "rloo", "whiten_advantages": False, "kl": "reward", "clip": None},
+        ),
     ],
 )
 def test_a_paper_s_settings_are_those_that_it_prints(recipe: Recipe, said: dict[str, Any]) -> None:
-    found = recipe(policy=Trained("folder"), steps=1)
+    found = recipe(policy=TrainedModelSettings("folder"), steps=1)
     assert {name: getattr(found, name) for name in said} == said
 
 
 @pytest.mark.parametrize("recipe", PAPERS)
 def test_what_is_set_counts_before_what_a_paper_says(recipe: Recipe) -> None:
-    paper, needed = PAPERS[recipe], {"policy": Trained("folder"), "steps": 1}
+    paper, needed = PAPERS[recipe], {"policy": TrainedModelSettings("folder"), "steps": 1}
     plain = recipe(**needed)
     assert {name: getattr(plain, name) for name in paper} == paper
     for name in paper:
@@ -501,15 +557,20 @@ def test_what_is_set_counts_before_what_a_paper_says(recipe: Recipe) -> None:
 
 def test_a_paper_lies_under_the_table_of_a_file() -> None:
     said = {"policy": {"model": "folder"}, "steps": 1, "episodes": 8, "minibatches": 2}
-    table = over(paper_table(WEBGPT), said | {"lambda": 0.5})
-    assert msgspec.convert(table, ReinforceSettings) == webgpt(
-        policy=Trained("folder"), steps=1, episodes=8, minibatches=2, trace=0.5
+    table = merge_tables(convert_to_toml_keys(WEBGPT_PPO_DEFAULTS), said | {"lambda": 0.5})
+    assert msgspec.convert(table, ReinforcementSettings) == make_webgpt_settings(
+        policy=TrainedModelSettings("folder"), steps=1, episodes=8, minibatches=2, trace=0.5
     )
 
 
 def test_episodes_that_are_alone_in_their_groups_are_refused(model: str, tmp_path: Path) -> None:
     """Their leave-one-out advantages are all 0, so that nothing would be learnt."""
     with pytest.raises(Failed, match="each episode is alone in its group") as caught:
-        reinforce(settings(model, rloo), Rule(0).world(1), tmp_path)
+        train_by_reinforcement(settings(model, make_rloo_settings), Rule(0).world(1), tmp_path)
     assert caught.value.failure.outcome == "nothing_to_learn"
-    assert reinforce(settings(model, rloo), Rule(0).world(2), tmp_path).steps == 3
+    assert (
+        train_by_reinforcement(
+            settings(model, make_rloo_settings), Rule(0).world(2), tmp_path
+        ).steps
+        == 3
+    )

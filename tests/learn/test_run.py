@@ -11,19 +11,19 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
 
-from rookery.learn.optimise import Learner, Optimising, TFAdam
-from rookery.learn.run import Run
+from rookery.learn.optimizer import ModelOptimizer, OptimizerSettings, TensorFlowAdam
+from rookery.learn.training_run import ResumableRun
 from rookery.records import Failed
 
 STEPS, EVERY = 7, 2
-TF = Optimising(0.1, "cosine", 0.3, adam="tf", epsilon=1e-3, average=0.9)
-TORCH = Optimising(0.1, "linear", decay=0.01)
+TF = OptimizerSettings(0.1, "cosine", 0.3, adam="tf", epsilon=1e-3, average=0.9)
+TORCH = OptimizerSettings(0.1, "linear", decay=0.01)
 
 
 class Settings(msgspec.Struct, frozen=True):
     """Of the runs here."""
 
-    optimising: Optimising = TF
+    optimising: OptimizerSettings = TF
     seed: int = 0
 
 
@@ -39,11 +39,13 @@ def network() -> nn.Module:
         return nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
 
 
-def learner(settings: Optimising, model: nn.Module | None = None, steps: int = STEPS) -> Learner:
-    return Learner(model or network(), settings, steps, Accelerator(cpu=True))
+def learner(
+    settings: OptimizerSettings, model: nn.Module | None = None, steps: int = STEPS
+) -> ModelOptimizer:
+    return ModelOptimizer(model or network(), settings, steps, Accelerator(cpu=True))
 
 
-def squares(learner: Learner, step: int, sizes: Sequence[int] = (8,)) -> float:
+def squares(learner: ModelOptimizer, step: int, sizes: Sequence[int] = (8,)) -> float:
     """One step of least squares, its batch cut into pieces of these sizes."""
     inputs, wanted = data(step)
     parts = torch.split(inputs, list(sizes)), torch.split(wanted, list(sizes))
@@ -56,21 +58,21 @@ def squares(learner: Learner, step: int, sizes: Sequence[int] = (8,)) -> float:
     return learner.step(step, pieces, loss)
 
 
-def train(folder: Path, stop: int = STEPS, settings: Settings = Settings()) -> Learner:
+def train(folder: Path, stop: int = STEPS, settings: Settings = Settings()) -> ModelOptimizer:
     """Goes on in the folder until just before this step's line is written, as a kill would."""
-    with Run(folder, settings) as run:
+    with ResumableRun(folder, settings) as run:
         taught = learner(settings.optimising)
-        for step in run.steps(STEPS, taught, EVERY):
+        for step in run.iterate_steps(STEPS, taught, EVERY):
             length = squares(taught, step)
-            run.sample(step=step, said="words" * step)
+            run.record_sample(step=step, said="words" * step)
             if step == stop:
                 break
-            run.note(gradient=length)
+            run.record_metrics(gradient=length)
     return taught
 
 
-def weights(taught: Learner) -> list[Tensor]:
-    found = list(taught.bare.state_dict().values())
+def weights(taught: ModelOptimizer) -> list[Tensor]:
+    found = list(taught.unwrapped_model.state_dict().values())
     return found + (list(taught.averages.state_dict().values()) if taught.averages else [])
 
 
@@ -82,7 +84,7 @@ def checkpoints(folder: Path) -> list[str]:
     return sorted(path.name for path in (folder / "checkpoints").iterdir())
 
 
-def same(ours: Learner, others: Learner) -> bool:
+def same(ours: ModelOptimizer, others: ModelOptimizer) -> bool:
     return all(map(torch.equal, weights(ours), weights(others)))
 
 
@@ -92,7 +94,7 @@ def same(ours: Learner, others: Learner) -> bool:
 @pytest.mark.parametrize("settings", [TF, TORCH])
 @pytest.mark.parametrize("stops", [(0,), (1, 3), (4, 4, 6)])
 def test_a_run_that_was_broken_off_goes_on_to_the_last_bit(
-    tmp_path: Path, stops: tuple[int, ...], settings: Optimising
+    tmp_path: Path, stops: tuple[int, ...], settings: OptimizerSettings
 ) -> None:
     whole = train(tmp_path / "whole", settings=Settings(settings))
     for stop in stops:
@@ -138,10 +140,10 @@ def test_a_short_run_is_kept_too_unless_it_is_said_how_often(
     tmp_path: Path, count: int, every: int | None, most: int, expected: list[int]
 ) -> None:
     counted = Counted()
-    with Run(tmp_path, Settings()) as run:
-        for step in run.steps(count, counted, every, most=most):
+    with ResumableRun(tmp_path, Settings()) as run:
+        for step in run.iterate_steps(count, counted, every, most=most):
             counted.now = step
-            run.note()
+            run.record_metrics()
     assert counted.seen == expected
 
 
@@ -171,8 +173,8 @@ def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(
         file.write_bytes(b"")
     else:
         (newest / "other").touch()
-    with Run(tmp_path / "broken", Settings()) as run:
-        assert next(run.steps(STEPS, learner(TF), EVERY)) == 2
+    with ResumableRun(tmp_path / "broken", Settings()) as run:
+        assert next(run.iterate_steps(STEPS, learner(TF), EVERY)) == 2
     assert same(train(tmp_path / "broken"), whole)
     assert lines(tmp_path / "broken") == lines(tmp_path / "whole")
 
@@ -191,8 +193,8 @@ def test_lines_after_the_checkpoint_are_cut_back_even_half_a_line(tmp_path: Path
     with (tmp_path / "metrics.jsonl").open("ab") as file:
         file.write(b'{"step": 5, "grad')
     train(tmp_path)
-    with Run(tmp_path, Settings()) as run:
-        assert [line["step"] for line in run.metrics()] == list(range(STEPS))
+    with ResumableRun(tmp_path, Settings()) as run:
+        assert [line["step"] for line in run.load_metrics()] == list(range(STEPS))
     said = (tmp_path / "samples.jsonl").read_text().splitlines()
     assert [json.loads(line)["step"] for line in said] == list(range(STEPS))
 
@@ -210,8 +212,11 @@ def test_a_disk_that_fills_while_saving_leaves_the_checkpoints_there_were(tmp_pa
     whole = train(tmp_path / "whole")
     train(tmp_path / "full", 5)
     kept = checkpoints(tmp_path / "full")
-    with Run(tmp_path / "full", Settings()) as run, pytest.raises(OSError, match="No space"):
-        list(run.steps(STEPS, Full(), 1))
+    with (
+        ResumableRun(tmp_path / "full", Settings()) as run,
+        pytest.raises(OSError, match="No space"),
+    ):
+        list(run.iterate_steps(STEPS, Full(), 1))
     assert [name for name in checkpoints(tmp_path / "full") if name.isdigit()] == kept
     assert same(train(tmp_path / "full"), whole)
     assert lines(tmp_path / "full") == lines(tmp_path / "whole")
@@ -222,8 +227,8 @@ def test_a_disk_that_fills_while_saving_leaves_the_checkpoints_there_were(tmp_pa
 
 def test_the_cord_stops_a_run_before_its_next_step(tmp_path: Path) -> None:
     made = []
-    with Run(tmp_path, Settings()) as run:
-        steps = run.steps(STEPS, learner(TF), EVERY)
+    with ResumableRun(tmp_path, Settings()) as run:
+        steps = run.iterate_steps(STEPS, learner(TF), EVERY)
         made += [next(steps), next(steps), next(steps)]
         (tmp_path / "cord").write_text("  It learns to shout.\n")
         with pytest.raises(Failed) as failed:
@@ -232,15 +237,17 @@ def test_the_cord_stops_a_run_before_its_next_step(tmp_path: Path) -> None:
     assert failed.value.failure.detail == "It learns to shout."
     assert made == [0, 1, 2]
     (tmp_path / "cord").write_text("")
-    with Run(tmp_path, Settings()) as run:
-        assert run.pulled() == "the cord was pulled"
+    with ResumableRun(tmp_path, Settings()) as run:
+        assert run.find_stop_reason() == "the cord was pulled"
         (tmp_path / "cord").unlink()
-        assert run.pulled() == ""
+        assert run.find_stop_reason() == ""
 
 
 def test_the_cord_is_looked_at_before_each_step_of_the_optimiser() -> None:
     reasons = iter(["", "It learns to shout."])
-    taught = Learner(network(), TORCH, STEPS, Accelerator(cpu=True), lambda: next(reasons, "none"))
+    taught = ModelOptimizer(
+        network(), TORCH, STEPS, Accelerator(cpu=True), lambda: next(reasons, "none")
+    )
     begun = [weight.clone() for weight in weights(taught)]
     with pytest.raises(Failed, match="It learns to shout"):
         squares(taught, 0)
@@ -248,19 +255,19 @@ def test_the_cord_is_looked_at_before_each_step_of_the_optimiser() -> None:
 
 
 def test_two_runs_do_not_share_a_folder(tmp_path: Path) -> None:
-    with Run(tmp_path, Settings()):
+    with ResumableRun(tmp_path, Settings()):
         with pytest.raises(Failed) as failed:
-            Run(tmp_path, Settings())
+            ResumableRun(tmp_path, Settings())
         assert failed.value.failure.outcome == "run_in_use"
-    with Run(tmp_path, Settings()) as run:
-        assert run.metrics() == []
+    with ResumableRun(tmp_path, Settings()) as run:
+        assert run.load_metrics() == []
 
 
 def test_a_folder_keeps_to_the_configuration_it_was_begun_with(tmp_path: Path) -> None:
     train(tmp_path, 3)
     before = lines(tmp_path)
     with pytest.raises(Failed) as failed:
-        Run(tmp_path, Settings(seed=1))
+        ResumableRun(tmp_path, Settings(seed=1))
     assert failed.value.failure.outcome == "other_run"
     assert lines(tmp_path) == before
     assert same(train(tmp_path), train(tmp_path / "whole"))  # the folder is free again
@@ -275,7 +282,7 @@ def test_before_the_first_checkpoint_a_configuration_may_be_corrected(tmp_path: 
 def test_a_folder_is_free_again_after_an_error(tmp_path: Path) -> None:
     (tmp_path / "config.json").mkdir()
     with pytest.raises(OSError):
-        Run(tmp_path, Settings())
+        ResumableRun(tmp_path, Settings())
     (tmp_path / "config.json").rmdir()
     train(tmp_path)
 
@@ -297,9 +304,9 @@ def test_a_gradient_that_is_no_number_changes_nothing() -> None:
 
 
 def test_what_is_no_number_is_null_in_the_metrics(tmp_path: Path) -> None:
-    with Run(tmp_path, Settings()) as run:
-        for _ in run.steps(1, learner(TF), EVERY):
-            run.note(loss=math.nan, reward=-math.inf, kl=0.5)
+    with ResumableRun(tmp_path, Settings()) as run:
+        for _ in run.iterate_steps(1, learner(TF), EVERY):
+            run.record_metrics(loss=math.nan, reward=-math.inf, kl=0.5)
     line = (tmp_path / "metrics.jsonl").read_text()
     assert json.loads(line) == {"step": 0, "loss": None, "reward": None, "kl": 0.5}
 
@@ -325,14 +332,16 @@ def test_nothing_to_learn_is_said() -> None:
     ],
 )
 def test_shares_of_the_highest_rate(schedule: str, warmup: float, shares: list[float]) -> None:
-    settings = msgspec.convert({"schedule": schedule, "warmup": warmup}, Optimising)
-    assert [settings.share(step, 4) for step in range(4)] == pytest.approx(shares, abs=1e-12)
+    settings = msgspec.convert({"schedule": schedule, "warmup": warmup}, OptimizerSettings)
+    assert [settings.compute_rate_share(step, 4) for step in range(4)] == pytest.approx(
+        shares, abs=1e-12
+    )
 
 
 def test_each_step_follows_its_share_of_the_rate() -> None:
     weight = nn.Linear(1, 1, bias=False)
     nn.init.constant_(weight.weight, 1.0)
-    settings = Optimising(0.1, "linear", epsilon=0.0, betas=(0.0, 0.0), clip=None)
+    settings = OptimizerSettings(0.1, "linear", epsilon=0.0, betas=(0.0, 0.0), clip=None)
     taught = learner(settings, weight, steps=4)
     found = []
     for step in range(4):  # without memory, Adam follows the sign of the gradient
@@ -345,7 +354,7 @@ def test_two_steps_of_adam_as_tensorflow_has_it() -> None:
     """Means 0.2 and 0.08, squares 0.04 and 0.0496; the rates are 0.1·√0.01/0.1 = 0.1, and
     0.1·√0.0199/0.19 = 0.0742460; epsilon, 1, is added to the roots 0.2 and 0.2227106."""
     weight = torch.tensor([1.0], requires_grad=True)
-    adam = TFAdam([weight], 0.1, (0.9, 0.99), 1.0)
+    adam = TensorFlowAdam([weight], 0.1, (0.9, 0.99), 1.0)
     found = []
     for gradient in (2.0, -1.0):
         weight.grad = torch.tensor([gradient])
@@ -357,7 +366,7 @@ def test_two_steps_of_adam_as_tensorflow_has_it() -> None:
 
 def test_without_epsilon_both_adams_are_one() -> None:
     models = [network(), network()]
-    ours = TFAdam(models[0].parameters(), 0.1, (0.9, 0.999), 0.0)
+    ours = TensorFlowAdam(models[0].parameters(), 0.1, (0.9, 0.999), 0.0)
     theirs = torch.optim.Adam(models[1].parameters(), 0.1, (0.9, 0.999), 0.0)
     for step in range(5):
         inputs, wanted = data(step)
@@ -374,7 +383,7 @@ def test_the_average_keeps_its_share_of_the_past() -> None:
     found: list[Tensor] = []
     for step in range(3):
         squares(taught, step)
-        weight = taught.bare.state_dict()["0.weight"]
+        weight = taught.unwrapped_model.state_dict()["0.weight"]
         found.append(weight if not found else 0.9 * found[-1] + 0.1 * weight)
         found[-1] = found[-1].clone()
     assert taught.averages is not None
@@ -384,7 +393,9 @@ def test_the_average_keeps_its_share_of_the_past() -> None:
 
 @pytest.mark.parametrize("sizes", [(3, 5), (1,) * 8, (7, 1)])
 @pytest.mark.parametrize("settings", [TF, TORCH])
-def test_pieces_of_a_batch_are_the_batch(settings: Optimising, sizes: tuple[int, ...]) -> None:
+def test_pieces_of_a_batch_are_the_batch(
+    settings: OptimizerSettings, sizes: tuple[int, ...]
+) -> None:
     whole, cut = learner(settings), learner(settings)
     for step in range(3):
         lengths = squares(whole, step), squares(cut, step, sizes)

@@ -21,16 +21,21 @@ from small import logprobs
 from speaking import LENGTH, Answer, StandIn, kill, speaking, standing_in, vllm, write_policy
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from rookery.learn.models import Lora, Trained, merged, read_model
-from rookery.learn.played import Sampler
-from rookery.learn.reinforce import reinforce
-from rookery.learn.sample import Sampled, Sampling
-from rookery.learn.served import Served
+from rookery.learn.decoding import SampledAction, SamplingSettings
+from rookery.learn.episodes import PolicySampler
+from rookery.learn.pretrained_models import (
+    LoraSettings,
+    TrainedModelSettings,
+    load_trainable_model,
+    merge_lora,
+)
+from rookery.learn.reinforcement_learning import train_by_reinforcement
+from rookery.learn.vllm_sampler import VllmSampler
 from rookery.records import Failed
 
 pytestmark = pytest.mark.xdist_group("vllm")  # one server, however many workers
 HERE = Path(__file__).parent
-WARM = Sampling(tokens=6, temperature=0.7, rows=16)
+WARM = SamplingSettings(tokens=6, temperature=0.7, rows=16)
 CONTEXTS = [[1 + (at * step) % 9 for at in range(1 + step % 7)] for step in range(24)]
 
 
@@ -63,17 +68,19 @@ def stand_in(model: str) -> Iterator[tuple[str, StandIn]]:
 
 
 def served(
-    address: str, model: str, out: Path, settings: Sampling = WARM, end: int = END
-) -> Served:
+    address: str, model: str, out: Path, settings: SamplingSettings = WARM, end: int = END
+) -> VllmSampler:
     tokenizer = AutoTokenizer.from_pretrained(model)
-    return Served(address, out / "served", tokenizer, frozenset({end}), settings)
+    return VllmSampler(address, out / "served", tokenizer, frozenset({end}), settings)
 
 
 def plain(model: str) -> Any:
     return AutoModelForCausalLM.from_pretrained(model)
 
 
-def farthest(policy: Any, said: Sequence[Sampled], temperature: float = WARM.temperature) -> float:
+def farthest(
+    policy: Any, said: Sequence[SampledAction], temperature: float = WARM.temperature
+) -> float:
     """How far a log-probability lies from what a plain pass over the same tokens gives."""
     return max(
         abs(one - other)
@@ -89,6 +96,7 @@ def farthest(policy: Any, said: Sequence[Sampled], temperature: float = WARM.tem
 # vLLM itself
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", [END, 3])
 def test_what_vllm_draws_has_the_log_probabilities_of_the_policy(
     real: tuple[str, Any], model: str, tmp_path: Path, end: int
@@ -96,7 +104,7 @@ def test_what_vllm_draws_has_the_log_probabilities_of_the_policy(
     """No tokenizer would give these contexts back: they have an end in their middle. What ends an
     action is not the server's business either."""
     server, policy = served(real[0], model, tmp_path, end=end), plain(model)
-    server.tell(policy, 0)
+    server.update_weights(policy, 0)
     contexts = [[*context, END, *context] for context in CONTEXTS]
     said = server.sample(0, contexts, [f"seed {number}" for number in range(len(contexts))])
     assert [one.row.context for one in said] == contexts
@@ -110,12 +118,13 @@ def test_what_vllm_draws_has_the_log_probabilities_of_the_policy(
     assert [one.row.action for one in again] == [one.row.action for one in said[:9]]
 
 
+@pytest.mark.slow
 def test_vllm_draws_from_the_distribution_of_the_policy(
     real: tuple[str, Any], model: str, tmp_path: Path
 ) -> None:
     """Though the model's folder says that only the two likeliest tokens count, and nearly one."""
-    server, policy = served(real[0], model, tmp_path, Sampling(tokens=1)), plain(model)
-    server.tell(policy, 0)
+    server, policy = served(real[0], model, tmp_path, SamplingSettings(tokens=1)), plain(model)
+    server.update_weights(policy, 0)
     said = server.sample(0, [[1, 2, 3]] * 400, range(400))
     counts = Counter(one.row.action[0] for one in said)
     apart = [
@@ -125,45 +134,48 @@ def test_vllm_draws_from_the_distribution_of_the_policy(
     assert max(apart) < 0.07  # three standard deviations of the likeliest
 
 
-@pytest.mark.parametrize(("lora", "rate"), [(None, 0.003), (Lora(4, 8), 0.05)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("lora", "rate"), [(None, 0.003), (LoraSettings(4, 8), 0.05)])
 def test_vllm_speaks_with_the_weights_of_now(
-    real: tuple[str, Any], model: str, tmp_path: Path, lora: Lora | None, rate: float
+    real: tuple[str, Any], model: str, tmp_path: Path, lora: LoraSettings | None, rate: float
 ) -> None:
     """Of a prompt too that it has kept from when the weights were others."""
-    policy: Any = read_model(Trained(model, lora=lora))
+    policy: Any = load_trainable_model(TrainedModelSettings(model, lora=lora))
     server = served(real[0], model, tmp_path)
     long = [1 + at % 9 for at in range(LENGTH - 10)]
-    server.tell(policy, 0)
+    server.update_weights(policy, 0)
     before = server.sample(0, [long, *CONTEXTS], range(1 + len(CONTEXTS)))
-    assert farthest(merged(policy), before) < 1e-4
+    assert farthest(merge_lora(policy), before) < 1e-4
     optimiser = torch.optim.AdamW([one for one in policy.parameters() if one.requires_grad], rate)
     for _ in range(3):
         said = policy(input_ids=torch.tensor([long[:50]]), labels=torch.tensor([[5] * 50]))
         said.loss.backward()
         optimiser.step()
-    server.tell(policy, 1)
+    server.update_weights(policy, 1)
     after = server.sample(1, [long, *CONTEXTS], range(1 + len(CONTEXTS)))
-    assert farthest(merged(policy), after) < 1e-4
-    assert farthest(merged(policy), before) > 0.3
+    assert farthest(merge_lora(policy), after) < 1e-4
+    assert farthest(merge_lora(policy), before) > 0.3
 
 
 def metrics(out: Path) -> list[dict[str, float]]:
     return [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
 
 
+@pytest.mark.slow
 def test_a_policy_learns_from_what_vllm_draws(
     real: tuple[str, Any], model: str, tmp_path: Path
 ) -> None:
     world = Rule(0)
     listing = world.listing(plain(model))
     twelve = replace(settings(model, real[0]), steps=12, episodes=64)
-    reached = reinforce(twelve, world.world(8), tmp_path / "run")
+    reached = train_by_reinforcement(twelve, world.world(8), tmp_path / "run")
     assert reached.faults == ()
     assert max(line["mismatch"] for line in metrics(tmp_path / "run")) < 1e-4
     gap = listing.gap(plain(reached.model))
     assert gap < listing.gap(plain(model)) / 2
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_when_vllm_is_back(
     real: tuple[str, subprocess.Popen[bytes]], model: str, tmp_path: Path
 ) -> None:
@@ -172,11 +184,11 @@ def test_a_run_goes_on_when_vllm_is_back(
     world, out = Killing(process, step=5), tmp_path / "run"
     eight = replace(settings(model, address), steps=8)
     with pytest.raises(Failed, match=f"{address}: model_unreachable: .*run the same command again"):
-        reinforce(eight, world, out)
+        train_by_reinforcement(eight, world, out)
     assert len(metrics(out)) == 5
     assert sorted(path.name for path in (out / "checkpoints").iterdir()) == ["00000002", "00000004"]
     with speaking(_python(), model, tmp_path / "log") as (elsewhere, _):
-        reached = reinforce(replace(eight, server=elsewhere), world, out)
+        reached = train_by_reinforcement(replace(eight, server=elsewhere), world, out)
     assert (reached.steps, reached.faults) == (8, ())
     assert max(line["mismatch"] for line in metrics(out)) < 1e-4
 
@@ -189,30 +201,32 @@ class Killing:
         self._process = process
         self._step = step
 
-    def play(self, sample: Sampler, episodes: Sequence[int], seed: int) -> Any:
-        played = self._world.play(sample, episodes[:8], seed)
+    def play_episodes(self, sample: PolicySampler, episodes: Sequence[int], seed: int) -> Any:
+        played = self._world.play_episodes(sample, episodes[:8], seed)
         if episodes[0] == self._step * 16:
             kill(self._process)
-        return played + self._world.play(sample, episodes[8:], seed)
+        return played + self._world.play_episodes(sample, episodes[8:], seed)
 
 
 # What goes wrong
 
 
+@pytest.mark.slow
 def test_a_server_has_the_weights_of_each_step_and_may_be_gone_when_a_run_goes_on(
     stand_in: tuple[str, StandIn], model: str, tmp_path: Path
 ) -> None:
     address, one = stand_in
     world, out = Rule(0).world(8), tmp_path / "run"
-    reached = reinforce(settings(model, address + "/v1/"), world, out)
+    reached = train_by_reinforcement(settings(model, address + "/v1/"), world, out)
     assert one.asked.count("/collective_rpc") == 4
     assert max(line["mismatch"] for line in metrics(out)) < 1e-5
     assert reached.kl > 0.1
-    assert reinforce(settings(model, ""), world, out) == reached
+    assert train_by_reinforcement(settings(model, ""), world, out) == reached
     with pytest.raises(Failed, match="other_run"):
-        reinforce(replace(settings(model, address), seed=1), world, out)
+        train_by_reinforcement(replace(settings(model, address), seed=1), world, out)
 
 
+@pytest.mark.slow
 def test_two_processes_draw_from_one_server_what_one_does(
     stand_in: tuple[str, StandIn], model: str, tmp_path: Path
 ) -> None:
@@ -220,11 +234,12 @@ def test_two_processes_draw_from_one_server_what_one_does(
     address, one = stand_in
     in_two_processes(HERE / "served_run.py", model, address, str(tmp_path / "two"))
     assert one.asked.count("/collective_rpc") == 4
-    reinforce(settings(model, address), Rule(0).world(8), tmp_path / "one")
+    train_by_reinforcement(settings(model, address), Rule(0).world(8), tmp_path / "one")
     for ours, theirs in zip(metrics(tmp_path / "one"), metrics(tmp_path / "two"), strict=True):
         assert ours == pytest.approx(theirs, rel=1e-3, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_a_server_that_does_not_answer_is_told_of(model: str, tmp_path: Path) -> None:
     with pytest.raises(Failed, match=r"model_unreachable: .*see whether vLLM runs"):
         served("http://127.0.0.1:9", model, tmp_path)
@@ -339,8 +354,8 @@ def test_a_server_that_goes_wrong_is_told_of_with_what_to_do(
     with torch.no_grad():
         policy.lm_head.weight.normal_(std=0.3)
 
-    def go_on() -> list[Sampled]:
-        server.tell(policy, 1)
+    def go_on() -> list[SampledAction]:
+        server.update_weights(policy, 1)
         return server.sample(1, CONTEXTS[:6], range(6))
 
     assert farthest(policy, go_on()) < 1e-4
@@ -352,21 +367,23 @@ def test_a_server_that_goes_wrong_is_told_of_with_what_to_do(
         go_on()
 
 
+@pytest.mark.slow
 def test_a_server_that_was_started_again_in_between_is_found_out(
     stand_in: tuple[str, StandIn], model: str, tmp_path: Path
 ) -> None:
     address, _ = stand_in
     server, policy = served(address, model, tmp_path), plain(model)
-    server.tell(policy, 3)
+    server.update_weights(policy, 3)
     server.sample(3, CONTEXTS, range(len(CONTEXTS)))
-    served(address, model, tmp_path / "another").tell(policy, 3)
+    served(address, model, tmp_path / "another").update_weights(policy, 3)
     with pytest.raises(Failed, match=r"other_weights: .*let one run alone use it"):
         server.sample(3, CONTEXTS, range(len(CONTEXTS)))
 
 
+@pytest.mark.slow
 def test_a_world_that_holds_the_policy_token_by_token_has_no_server(
     stand_in: tuple[str, StandIn], model: str, tmp_path: Path
 ) -> None:
     address, _ = stand_in
     with pytest.raises(Failed, match=r"not_served: .*leave `server` empty"):
-        reinforce(settings(model, address), Browsing(0).world(), tmp_path / "run")
+        train_by_reinforcement(settings(model, address), Browsing(0).world(), tmp_path / "run")

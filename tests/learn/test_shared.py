@@ -7,7 +7,14 @@ import torch
 import transformers
 from transformers import AutoModelForCausalLM, PreTrainedConfig
 
-from rookery.learn.shared import PIECE, Branches, Prefix, read, reusable, share
+from rookery.learn.decoding import (
+    PREFILL_CHUNK_TOKENS,
+    PrefixBranches,
+    PromptPrefix,
+    enable_prefix_sharing,
+    get_reusable_prefix,
+    prefill_prompt,
+)
 
 WIDTHS: dict[str, Any] = {
     "vocab_size": 300,
@@ -48,16 +55,16 @@ def test_rows_after_a_shared_prompt_have_the_logits_of_a_plain_pass(name: str) -
     prompt, tails = torch.randint(3, 300, (600,)), torch.randint(3, 300, (3, 5))
     with torch.inference_mode():
         whole = model(torch.cat([prompt.expand(3, -1), tails], 1)).logits[:, -6:]
-    share(model)
-    other = reusable(model, read(model, [*prompt[:300].tolist(), 5, 6, 7]))
+    enable_prefix_sharing(model)
+    other = get_reusable_prefix(model, prefill_prompt(model, [*prompt[:300].tolist(), 5, 6, 7]))
     assert (other is not None) == sharing
-    prefix = read(model, prompt.tolist(), other)
+    prefix = prefill_prompt(model, prompt.tolist(), other)
     torch.testing.assert_close(prefix.logits.expand(3, -1), whole[:, 0], atol=1e-4, rtol=0)
-    branches, rows = Branches(model, prefix, 3), [0, 1, 2]
+    branches, rows = PrefixBranches(model, prefix, 3), [0, 1, 2]
     for number in range(5):
         if number == 3:
             rows = [2, 0]
-            branches.keep(rows)
+            branches.select_rows(rows)
         logits = branches.step(tails[rows, number].tolist())
         torch.testing.assert_close(logits, whole[rows, number + 1], atol=1e-4, rtol=0)
 
@@ -65,27 +72,27 @@ def test_rows_after_a_shared_prompt_have_the_logits_of_a_plain_pass(name: str) -
 def test_only_whole_pieces_that_are_the_same_are_used_again() -> None:
     torch.manual_seed(0)
     model = made(MODELS["grouped heads"][0])
-    share(model)
-    prompt = torch.randint(3, 300, (3 * PIECE,)).tolist()
+    enable_prefix_sharing(model)
+    prompt = torch.randint(3, 300, (3 * PREFILL_CHUNK_TOKENS,)).tolist()
     read_at_once: list[int] = []
     model.register_forward_pre_hook(
         lambda module, args, kwargs: read_at_once.append(kwargs["input_ids"].shape[1]),
         with_kwargs=True,
     )
 
-    def again(known: Prefix | None, tokens: list[int]) -> tuple[list[int], Prefix]:
+    def again(known: PromptPrefix | None, tokens: list[int]) -> tuple[list[int], PromptPrefix]:
         read_at_once.clear()
-        return read_at_once, read(model, tokens, known)
+        return read_at_once, prefill_prompt(model, tokens, known)
 
     taken, first = again(None, prompt)
-    assert taken == [PIECE] * 3
+    assert taken == [PREFILL_CHUNK_TOKENS] * 3
     expected = first.logits.clone()
     taken, second = again(first, prompt)
-    assert taken == [PIECE]
+    assert taken == [PREFILL_CHUNK_TOKENS]
     assert torch.equal(second.logits, expected)
-    taken, third = again(second, [*prompt[: 2 * PIECE - 1], 1, 1, 1])
-    assert taken == [PIECE, 2]
+    taken, third = again(second, [*prompt[: 2 * PREFILL_CHUNK_TOKENS - 1], 1, 1, 1])
+    assert taken == [PREFILL_CHUNK_TOKENS, 2]
     taken, fourth = again(third, [1, *prompt])
-    assert taken == [PIECE, PIECE, PIECE, 1]
+    assert taken == [PREFILL_CHUNK_TOKENS, PREFILL_CHUNK_TOKENS, PREFILL_CHUNK_TOKENS, 1]
     taken, fifth = again(fourth, prompt)
     assert torch.equal(fifth.logits, expected)

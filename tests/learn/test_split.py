@@ -17,19 +17,19 @@ from several import in_two_processes, run_in_two
 from split_run import Lesson
 from torch import nn
 
-from rookery.learn.imitate import ImitateSettings, imitate
-from rookery.learn.models import Trained
-from rookery.learn.optimise import Optimising
-from rookery.learn.prefer import PreferSettings, prefer
-from rookery.learn.referred import Drawing, Sources
-from rookery.learn.reinforce import ppo, reinforce
-from rookery.learn.retrieve import RetrieveSettings, retrieve
-from rookery.learn.sample import Sampling
-from rookery.learn.split import copied
+from rookery.learn.decoding import SamplingSettings
+from rookery.learn.imitation_learning import ImitationSettings, train_by_imitation
+from rookery.learn.optimizer import OptimizerSettings, copy_if_sharded
+from rookery.learn.pretrained_models import TrainedModelSettings
+from rookery.learn.reinforcement_learning import train_by_reinforcement
+from rookery.learn.reinforcement_settings import make_ppo_settings
+from rookery.learn.retrieval_data import ReferenceSamplingSettings, RetrievalSources
+from rookery.learn.retrieval_training import RetrievalTrainingSettings, train_retriever
+from rookery.learn.reward_training import RewardTrainingSettings, train_reward_model
 from rookery.records import Failed
 
 SCRIPT = Path(__file__).with_name("split_run.py")
-FAST = Optimising(rate=1e-3, epsilon=1e-5, average=0.5)
+FAST = OptimizerSettings(rate=1e-3, epsilon=1e-5, average=0.5)
 
 
 def metrics(out: Path) -> list[dict[str, float]]:
@@ -56,18 +56,18 @@ def said(*lessons: Lesson) -> str:
     return msgspec.json.encode(lessons).decode()
 
 
-def imitation(tmp_path: Path) -> ImitateSettings:
+def imitation(tmp_path: Path) -> ImitationSettings:
     episodes = list(demonstrated(tmp_path))[:3]
     file = write_episodes(tmp_path / "episodes.jsonl", episodes)
-    trained = Trained(str(write_reader(tmp_path / "reader", episodes)))
-    return ImitateSettings(
+    trained = TrainedModelSettings(str(write_reader(tmp_path / "reader", episodes)))
+    return ImitationSettings(
         trained, (str(file),), optimising=FAST, rows=6, piece=2048, epochs=1, check=1, tokens=5
     )
 
 
-def preference(tmp_path: Path) -> PreferSettings:
-    return PreferSettings(
-        trained=Trained(str(write_small(tmp_path / "small"))),
+def preference(tmp_path: Path) -> RewardTrainingSettings:
+    return RewardTrainingSettings(
+        trained=TrainedModelSettings(str(write_small(tmp_path / "small"))),
         comparisons=str(write_lines(tmp_path / "pairs", map(pair, range(30)))),
         optimising=FAST,
         batch=7,
@@ -76,25 +76,26 @@ def preference(tmp_path: Path) -> PreferSettings:
     )
 
 
-def retrieval(tmp_path: Path) -> RetrieveSettings:
+def retrieval(tmp_path: Path) -> RetrievalTrainingSettings:
     triples = write_triples(tmp_path / "triples.jsonl", [triple(number) for number in range(30)])
-    return RetrieveSettings(
-        Sources(triples=(str(triples),)),
+    return RetrievalTrainingSettings(
+        RetrievalSources(triples=(str(triples),)),
         str(write_bert(tmp_path / "bert")),
         optimising=FAST,
-        drawing=Drawing(questions=7, references=4),
+        drawing=ReferenceSamplingSettings(questions=7, references=4),
         epochs=1,
         piece=3,
         validation=0.2,
     )
 
 
+@pytest.mark.slow
 def test_trainers_learn_the_same(tmp_path: Path) -> None:
     whole, split = tmp_path / "whole", tmp_path / "split"
     read, judged, ranked = imitation(tmp_path), preference(tmp_path), retrieval(tmp_path)
-    imitate(read, whole / "imitate")
-    prefer(judged, whole / "prefer")
-    retrieve(ranked, whole / "retrieve")
+    train_by_imitation(read, whole / "imitate")
+    train_reward_model(judged, whole / "prefer")
+    train_retriever(ranked, whole / "retrieve")
     lessons = [
         lesson("imitate", read, split / "imitate"),
         lesson("prefer", judged, split / "prefer"),
@@ -105,19 +106,20 @@ def test_trainers_learn_the_same(tmp_path: Path) -> None:
         alike(split / one.what, whole / one.what)
 
 
+@pytest.mark.slow
 def test_a_policy_learns_the_same_and_goes_on_to_the_last_bit(tmp_path: Path) -> None:
-    settings = ppo(
-        policy=Trained(write_listed(tmp_path / "lm", 0)),
+    settings = make_ppo_settings(
+        policy=TrainedModelSettings(write_listed(tmp_path / "lm", 0)),
         steps=3,
         episodes=17,
         piece=5,
         optimising=FAST,
-        sampling=Sampling(tokens=4),
+        sampling=SamplingSettings(tokens=4),
         target=1.0,
         every=1,
     )
     whole, split, on = (tmp_path / name for name in ("whole", "split", "on"))
-    reinforce(settings, Browsing(0), whole)
+    train_by_reinforcement(settings, Browsing(0), whole)
     again = lesson("reinforce", settings, on)
     assert run_in_two(SCRIPT, said(again), "1").returncode != 0
     assert len((on / "metrics.jsonl").read_text().splitlines()) == 1
@@ -133,6 +135,6 @@ def test_what_was_never_tried_is_refused(kind: DistributedType) -> None:
     found, accelerator.state.distributed_type = accelerator.state.distributed_type, kind
     try:
         with pytest.raises(Failed, match="fsdp_version: 2"):
-            copied(nn.Linear(2, 2), accelerator)
+            copy_if_sharded(nn.Linear(2, 2), accelerator)
     finally:
         accelerator.state.distributed_type = found

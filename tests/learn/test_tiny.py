@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from small import TEXTS
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
 
-from rookery.learn.tiny import write_tiny
+from rookery.learn.random_models import write_tiny_model
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("tiny")
-    write_tiny(made, TEXTS, vocabulary=400)
+    write_tiny_model(made, TEXTS, vocabulary=400)
     return made
 
 
@@ -31,8 +31,8 @@ def test_a_seed_gives_the_same_files_and_another_seed_other_weights(
 ) -> None:
     torch.manual_seed(5)
     before = torch.random.get_rng_state()
-    write_tiny(tmp_path / "same", TEXTS, vocabulary=400)
-    write_tiny(tmp_path / "other", TEXTS, vocabulary=400, seed=1)
+    write_tiny_model(tmp_path / "same", TEXTS, vocabulary=400)
+    write_tiny_model(tmp_path / "other", TEXTS, vocabulary=400, seed=1)
     assert torch.equal(torch.random.get_rng_state(), before)
 
     def files(where: Path) -> dict[str, bytes]:
@@ -71,6 +71,6 @@ def test_it_is_loaded_and_asked_as_transformers_does(
 
 def test_a_vocabulary_without_room_for_all_bytes_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="at least 259"):
-        write_tiny(tmp_path, TEXTS, vocabulary=258)
-    write_tiny(tmp_path, [], vocabulary=259)
+        write_tiny_model(tmp_path, TEXTS, vocabulary=258)
+    write_tiny_model(tmp_path, [], vocabulary=259)
     assert AutoTokenizer.from_pretrained(tmp_path).decode([3]) != ""

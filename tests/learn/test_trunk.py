@@ -16,17 +16,30 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, PreTrainedConfig
 from trunk_run import apart, in_two, metrics, settings
 
-from rookery.learn import actor
-from rookery.learn.actor import Made, make, reference_logits
-from rookery.learn.lesson import Teacher
-from rookery.learn.models import Lora, Trained, decoder_of, head_of, layers_of, read_model
-from rookery.learn.optimise import Learner
-from rookery.learn.played import Played
-from rookery.learn.portions import Piece, Place, Portions
-from rookery.learn.reinforce import a2c, reinforce, rloo
-from rookery.learn.rows import Row
-from rookery.learn.sample import Sampling, sample
-from rookery.learn.trunk import Kept, trunk_of
+from rookery.learn import policy_gradient
+from rookery.learn.action_batches import ActionRow
+from rookery.learn.decoding import SamplingSettings, sample_actions
+from rookery.learn.episodes import Trajectory
+from rookery.learn.minibatches import BatchSplitter, MicroBatch, RowLocation
+from rookery.learn.optimizer import ModelOptimizer
+from rookery.learn.policy_gradient import (
+    HiddenStateCache,
+    PolicyGradientTrainer,
+    PolicyNetworks,
+    build_policy_networks,
+    compute_reference_logits,
+    find_shared_layers,
+)
+from rookery.learn.pretrained_models import (
+    LoraSettings,
+    TrainedModelSettings,
+    find_head,
+    get_decoder,
+    get_layers,
+    load_trainable_model,
+)
+from rookery.learn.reinforcement_learning import train_by_reinforcement
+from rookery.learn.reinforcement_settings import make_a2c_settings, make_rloo_settings
 from rookery.records import Failed
 
 HERE = Path(__file__).parent
@@ -68,39 +81,41 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
     return write(tmp_path_factory.mktemp("deep") / "model", config)
 
 
-def half(model: str, **changes: Any) -> Trained:
-    return Trained(model, frozen=FROZEN / LAYERS, **changes)
+def half(model: str, **changes: Any) -> TrainedModelSettings:
+    return TrainedModelSettings(model, frozen=FROZEN / LAYERS, **changes)
 
 
-def begun(policy: Trained, reference: str = "", value_model: str = "") -> Made:
-    return make(policy, "separate", value_model, 0, reference, 0)
+def begun(
+    policy: TrainedModelSettings, reference: str = "", value_model: str = ""
+) -> PolicyNetworks:
+    return build_policy_networks(policy, "separate", value_model, 0, reference, 0)
 
 
-def pieces() -> tuple[list[Piece], list[Piece]]:
+def pieces() -> tuple[list[MicroBatch], list[MicroBatch]]:
     """The same rows twice, with other rows beside them and so with other padding."""
     rows = [
-        Row([1 + (7 * row + at) % 39 for at in range(1 + row % 5)], [row, *range(row % 4)])
+        ActionRow([1 + (7 * row + at) % 39 for at in range(1 + row % 5)], [row, *range(row % 4)])
         for row in range(9)
     ]
-    order = [Place(0, number, len(row.action)) for number, row in enumerate(rows)]
-    portions = Portions(rows, order, 0, 4, 0)
-    [first] = portions.minibatches(1, "")
-    second, third = portions.minibatches(2, "other")
+    order = [RowLocation(0, number, len(row.action)) for number, row in enumerate(rows)]
+    portions = BatchSplitter(rows, order, 0, 4, 0)
+    [first] = portions.split_into_minibatches(1, "")
+    second, third = portions.split_into_minibatches(2, "other")
     return list(first.pieces), [*second.pieces, *third.pieces]
 
 
-def told(made: Made, piece: Piece) -> list[Tensor]:
+def told(made: PolicyNetworks, piece: MicroBatch) -> list[Tensor]:
     """Logits, values, and what the reference says, where there are actions."""
     logits_BAV, values_BA = made.actor(piece.batch, 1.0)
-    said_BA = piece.batch.said_BA
+    said_BA = piece.batch.action_mask_BA
     return [
         logits_BAV[said_BA],
         values_BA[said_BA],
-        reference_logits(made, piece.batch, 1.0)[said_BA],
+        compute_reference_logits(made, piece.batch, 1.0)[said_BA],
     ]
 
 
-def gradients(made: Made, found: Sequence[Tensor]) -> dict[str, Tensor]:
+def gradients(made: PolicyNetworks, found: Sequence[Tensor]) -> dict[str, Tensor]:
     made.actor.zero_grad()
     (found[0].log_softmax(-1)[:, 0].sum() + (found[1] ** 2).sum()).backward()  # type: ignore[no-untyped-call]
     named = made.actor.named_parameters()
@@ -120,13 +135,13 @@ def test_above_the_trunk_all_is_as_in_a_whole_pass(
 ) -> None:
     """Values and gradients, of pieces that the trunk was computed for and of other ones."""
     made = begun(half(write(tmp_path / "model", MODELS[name]), recompute=recompute))
-    head_of(made.actor.critic).weight.data += torch.linspace(-0.1, 0.1, 32)
-    kept, (first, others) = Kept(made.trunk), pieces()
-    assert made.trunk is not None
+    find_head(made.actor.critic).weight.data += torch.linspace(-0.1, 0.1, 32)
+    kept, (first, others) = HiddenStateCache(made.shared_layers), pieces()
+    assert made.shared_layers is not None
     for piece in [*first, *others]:
         whole = told(made, piece)
         expected = gradients(made, whole)
-        with kept.under(piece):
+        with kept.resume_micro_batch(piece):
             above = told(made, piece)
         found = gradients(made, above)
         for one, other in zip(whole, above, strict=True):
@@ -138,21 +153,21 @@ def test_above_the_trunk_all_is_as_in_a_whole_pass(
 
 def test_what_fills_up_for_a_process_without_rows_is_read_too(model: str) -> None:
     made = begun(half(model))
-    [minibatch] = Portions([], [Place(1, 0, 2)], 0, 4, 0).minibatches(1, "")
+    [minibatch] = BatchSplitter([], [RowLocation(1, 0, 2)], 0, 4, 0).split_into_minibatches(1, "")
     [piece] = minibatch.pieces
     whole = made.actor(piece.batch, 1.0)
     for _ in range(2):
-        with Kept(made.trunk).under(piece):
+        with HiddenStateCache(made.shared_layers).resume_micro_batch(piece):
             for one, found in zip(whole, made.actor(piece.batch, 1.0), strict=True):
                 assert_close(found, one)
 
 
 def lower(model: Any) -> list[torch.nn.Parameter]:
-    decoder: Any = decoder_of(model)
-    return [decoder.get_input_embeddings().weight, *layers_of(model)[:FROZEN].parameters()]
+    decoder: Any = get_decoder(model)
+    return [decoder.get_input_embeddings().weight, *get_layers(model)[:FROZEN].parameters()]
 
 
-def shares(made: Made, model: Any) -> bool:
+def shares(made: PolicyNetworks, model: Any) -> bool:
     """Whether a model's lower weights are the policy's, and not a copy of them."""
     pairs = list(zip(lower(made.actor.policy), lower(model), strict=True))
     assert len({one is other for one, other in pairs}) == 1
@@ -167,7 +182,7 @@ def test_the_lower_weights_are_kept_once(tmp_path: Path, name: str) -> None:
     assert shares(made, made.actor.critic)
     assert (policy.lm_head.weight is policy.get_input_embeddings().weight) == (name == "tied")
     assert (reference.lm_head.weight is policy.lm_head.weight) == (name == "tied")
-    above = [layers_of(each)[FROZEN:].parameters() for each in (policy, reference)]
+    above = [get_layers(each)[FROZEN:].parameters() for each in (policy, reference)]
     assert not any(one is other for one, other in zip(*above, strict=True))
 
 
@@ -189,69 +204,85 @@ def test_a_model_with_other_lower_weights_keeps_its_own(
     _, (piece, *_) = pieces()
     piece = piece._replace(batch=piece.batch._replace(tokens_BT=piece.batch.tokens_BT % 10))
     whole = told(made, piece)
-    with Kept(made.trunk).under(piece):
+    with HiddenStateCache(made.shared_layers).resume_micro_batch(piece):
         for one, found in zip(whole, told(made, piece), strict=True):
             assert_close(one, found)
 
 
 def test_nothing_is_shared_where_something_below_learns(model: str, tmp_path: Path) -> None:
-    policy: Any = read_model(half(model))
-    assert trunk_of(policy, []) is not None
+    policy: Any = load_trainable_model(half(model))
+    assert find_shared_layers(policy, []) is not None
     policy.get_input_embeddings().requires_grad_(True)
-    assert trunk_of(policy, []) is None
-    assert trunk_of(read_model(Trained(model)), []) is None
-    assert trunk_of(read_model(Trained(model, lora=Lora(rank=2))), []) is None
-    positions: Any = read_model(half(write(tmp_path / "gpt2", MODELS["learnt positions"])))
-    assert trunk_of(positions, []) is not None
+    assert find_shared_layers(policy, []) is None
+    assert find_shared_layers(load_trainable_model(TrainedModelSettings(model)), []) is None
+    assert (
+        find_shared_layers(
+            load_trainable_model(TrainedModelSettings(model, lora=LoraSettings(rank=2))), []
+        )
+        is None
+    )
+    positions: Any = load_trainable_model(
+        half(write(tmp_path / "gpt2", MODELS["learnt positions"]))
+    )
+    assert find_shared_layers(positions, []) is not None
     positions.transformer.wpe.requires_grad_(True)
-    assert trunk_of(positions, []) is None
+    assert find_shared_layers(positions, []) is None
 
 
 def test_models_that_are_built_otherwise_are_read_as_a_whole(tmp_path: Path) -> None:
     """BLOOM's layers give more than states; no other error than slowness may come of that."""
     config = transformers.BloomConfig(vocab_size=40, hidden_size=32, n_layer=LAYERS, n_head=4)
     made = begun(half(write(tmp_path / "model", config)))
-    assert made.trunk is None
-    assert "forward" not in {name for layer in layers_of(made.actor.policy) for name in vars(layer)}
+    assert made.shared_layers is None
+    assert "forward" not in {
+        name for layer in get_layers(made.actor.policy) for name in vars(layer)
+    }
 
 
 def test_lora_leaves_frozen_layers_alone(model: str) -> None:
-    made = begun(half(model, lora=Lora(rank=2)))
+    made = begun(half(model, lora=LoraSettings(rank=2)))
     assert made.reference is None
     assert shares(made, made.actor.critic)
     learning = {name for name, weight in made.actor.named_parameters() if weight.requires_grad}
     assert any("layers.2" in name and "lora" in name for name in learning)
     assert not any(f"layers.{number}." in name for name in learning for number in range(FROZEN))
-    assert made.trunk is not None
+    assert made.shared_layers is not None
 
 
 @pytest.mark.parametrize(
     "trained",
     [
-        Trained("", frozen=1.0, lora=Lora()),
-        Trained("", lora=Lora(targets=("query",))),
+        TrainedModelSettings("", frozen=1.0, lora=LoraSettings()),
+        TrainedModelSettings("", lora=LoraSettings(targets=("query",))),
     ],
 )
-def test_lora_that_finds_nothing_to_change_is_refused(model: str, trained: Trained) -> None:
+def test_lora_that_finds_nothing_to_change_is_refused(
+    model: str, trained: TrainedModelSettings
+) -> None:
     with pytest.raises(Failed, match="name others, or freeze fewer layers"):
-        read_model(msgspec.structs.replace(trained, model=model))
+        load_trainable_model(msgspec.structs.replace(trained, model=model))
 
 
 def without(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(actor, "trunk_of", lambda *_: None)
+    monkeypatch.setattr(policy_gradient, "find_shared_layers", lambda *_: None)
 
 
-@pytest.mark.parametrize("recipe", [in_two, a2c, rloo])
-@pytest.mark.parametrize("lora", [None, Lora(rank=2)])
+@pytest.mark.slow
+@pytest.mark.parametrize("recipe", [in_two, make_a2c_settings, make_rloo_settings])
+@pytest.mark.parametrize("lora", [None, LoraSettings(rank=2)])
 def test_a_run_learns_the_same_with_and_without(
-    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recipe: Any, lora: Lora | None
+    model: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    recipe: Any,
+    lora: LoraSettings | None,
 ) -> None:
     model = write_double(model, tmp_path / "model")
     rules = settings(model, recipe, steps=3, every=3, policy=half(model, lora=lora))
     with double_precision():
-        reinforce(rules, Browsing(0), tmp_path / "shared")
+        train_by_reinforcement(rules, Browsing(0), tmp_path / "shared")
         without(monkeypatch)
-        reinforce(rules, Browsing(0), tmp_path / "whole")
+        train_by_reinforcement(rules, Browsing(0), tmp_path / "whole")
     assert apart(tmp_path / "shared", tmp_path / "whole") < 1e-10
     assert [line["ratio"] for line in metrics(tmp_path / "shared")] == [0.0, 0.0, 0.0]
     before, after = load_file(Path(model) / "model.safetensors"), metrics(tmp_path / "shared")[-1]
@@ -275,13 +306,15 @@ class Counted:
 def test_the_trunk_is_computed_once_for_each_row_of_a_batch(model: str) -> None:
     made, rules = begun(half(model)), settings(model)
     prompts = [[1 + number % 9] * (1 + number % 3) for number in range(13)]
-    said = sample(made.actor.policy, prompts, range(13), ENDS, Sampling(tokens=4))
-    played = [Played(n, [one], float(n), n) for n, one in enumerate(said)]
+    said = sample_actions(made.actor.policy, prompts, range(13), ENDS, SamplingSettings(tokens=4))
+    played = [Trajectory(n, [one], float(n), n) for n, one in enumerate(said)]
     models = (made.actor.policy, made.actor.critic, made.reference)
-    below, above = ([Counted(layers_of(each)[at]) for each in models] for at in (0, FROZEN))
-    teacher = Teacher(rules, made, Learner(made.actor, rules.optimising, 99), 0)
+    below, above = ([Counted(get_layers(each)[at]) for each in models] for at in (0, FROZEN))
+    teacher = PolicyGradientTrainer(
+        rules, made, ModelOptimizer(made.actor, rules.optimising, 99), 0
+    )
     for step in range(2):
-        teacher.learn(teacher.read(played, step), step, 0.1)
+        teacher.train_on_batch(teacher.prepare_batch(played, step), step, 0.1)
     assert [each.rows for each in below] == [26, 0, 0]
     read = 26 * (1 + rules.epochs)
     assert [each.rows for each in above] == [read, read, 26]
@@ -293,16 +326,18 @@ def test_the_reference_says_the_same_after_training(model: str) -> None:
     (piece, *_), _ = pieces()
     piece = piece._replace(batch=piece.batch._replace(tokens_BT=piece.batch.tokens_BT % 10))
     before = told(made, piece)
-    teacher = Teacher(rules, made, Learner(made.actor, rules.optimising, 99), 0)
+    teacher = PolicyGradientTrainer(
+        rules, made, ModelOptimizer(made.actor, rules.optimising, 99), 0
+    )
     for step in range(3):
-        said = sample(made.actor.policy, [[1], [2, 3]] * 4, range(8), ENDS, rules.sampling)
-        played = [Played(n, [one], float(n), n) for n, one in enumerate(said)]
-        teacher.learn(teacher.read(played, step), step, 0.1)
+        said = sample_actions(made.actor.policy, [[1], [2, 3]] * 4, range(8), ENDS, rules.sampling)
+        played = [Trajectory(n, [one], float(n), n) for n, one in enumerate(said)]
+        teacher.train_on_batch(teacher.prepare_batch(played, step), step, 0.1)
     logits, values, reference = told(made, piece)
     assert torch.equal(reference, before[2])
     assert not torch.allclose(logits, before[0], atol=1e-3)
     assert not torch.allclose(values, before[1], atol=1e-3)
-    with Kept(made.trunk).under(piece):
+    with HiddenStateCache(made.shared_layers).resume_micro_batch(piece):
         assert_close(told(made, piece)[2], reference)
 
 
@@ -310,6 +345,7 @@ class Breaks(Exception):
     pass
 
 
+@pytest.mark.slow
 def test_a_run_with_a_trunk_goes_on_to_the_last_bit(
     model: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -319,31 +355,33 @@ def test_a_run_with_a_trunk_goes_on_to_the_last_bit(
         if step == 2:
             raise Breaks
 
-    reinforce(rules, Browsing(0), tmp_path / "whole")
+    train_by_reinforcement(rules, Browsing(0), tmp_path / "whole")
     with pytest.raises(Breaks):
-        reinforce(rules, Browsing(0), tmp_path / "broken", stop)
-    reinforce(rules, Browsing(0), tmp_path / "broken")
+        train_by_reinforcement(rules, Browsing(0), tmp_path / "broken", stop)
+    train_by_reinforcement(rules, Browsing(0), tmp_path / "broken")
     assert apart(tmp_path / "whole", tmp_path / "broken") == 0
     whole, broken = (tmp_path / name / "metrics.jsonl" for name in ("whole", "broken"))
     assert whole.read_bytes() == broken.read_bytes()
     assert "shared tensor" not in caplog.text  # weights that networks share are saved once
 
 
+@pytest.mark.slow
 def test_two_processes_with_a_trunk_learn_what_one_learns(model: str, tmp_path: Path) -> None:
     doubled = write_double(model, tmp_path / "model")
     in_two_processes(HERE / "trunk_run.py", doubled, str(tmp_path / "two"))
     with double_precision():
-        reinforce(settings(doubled), Browsing(0), tmp_path / "one")
+        train_by_reinforcement(settings(doubled), Browsing(0), tmp_path / "one")
     assert apart(tmp_path / "one", tmp_path / "two") < 1e-10
     for one, two in zip(metrics(tmp_path / "one"), metrics(tmp_path / "two"), strict=True):
         assert one["kl"] == pytest.approx(two["kl"], abs=1e-10)
         assert one["value_loss"] == pytest.approx(two["value_loss"], rel=1e-10)
 
 
+@pytest.mark.slow
 def test_pieces_of_any_size_learn_the_same(model: str, tmp_path: Path) -> None:
     doubled = write_double(model, tmp_path / "model")
     with double_precision():
         for piece in (64, 3):
             rules = settings(doubled, piece=piece)
-            reinforce(rules, Browsing(0), tmp_path / str(piece))
+            train_by_reinforcement(rules, Browsing(0), tmp_path / str(piece))
     assert apart(tmp_path / "64", tmp_path / "3") < 1e-10

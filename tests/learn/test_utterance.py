@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rookery.cite.vocabulary import Vocabulary
-from rookery.learn.utterance import Utterance
+from rookery.learn.local_model import StreamedCompletion
 
 BYTES = Vocabulary((*(bytes([byte]) for byte in range(256)), None), 256, 300)
 END = 256
@@ -12,13 +12,13 @@ END = 256
 
 def said(
     data: bytes, stops: tuple[str, ...] = (), limit: int = 10**6
-) -> tuple[Utterance, list[str]]:
+) -> tuple[StreamedCompletion, list[str]]:
     """What is said byte by byte, then an end; and its pieces."""
-    saying, pieces = Utterance(BYTES, {END}, stops, limit), []
+    saying, pieces = StreamedCompletion(BYTES, {END}, stops, limit), []
     for token in (*data, END):
         if not saying.stop:
             saying.add(token, -1.0)
-            pieces.append(saying.piece())
+            pieces.append(saying.take_new_text())
     return saying, pieces
 
 
@@ -31,7 +31,7 @@ def test_the_pieces_are_the_text_before_the_first_stop(
     places = [whole.find(stop) + len(stop) for stop in stops if stop in whole]
     heard = whole[: min(places, default=len(whole))]
     cut = min([heard.find(stop) for stop in stops if stop in heard], default=len(heard))
-    completion = saying.completion()
+    completion = saying.to_completion()
     assert completion.text == "".join(pieces) == heard[:cut]
     assert completion.stop == ("stop" if places else "end")
     assert len(completion.tokens) == len(completion.logprobs)
@@ -55,15 +55,15 @@ def test_a_character_comes_when_it_is_whole() -> None:
 
 def test_the_beginning_of_a_stop_is_held_back_until_it_is_none() -> None:
     saying, pieces = said(b"a\nQ\nQuestion: b", ("\nQuestion:",))
-    assert "".join(pieces) == saying.completion().text == "a\nQ"
+    assert "".join(pieces) == saying.to_completion().text == "a\nQ"
     assert pieces[:5] == ["a", "", "", "\nQ", ""]
     assert saying.stop == "stop"
 
 
 def test_it_ends_at_its_limit_and_gives_what_was_held_back() -> None:
     saying, pieces = said(b"abcd", ("cx",), limit=3)
-    assert (saying.completion().text, pieces, saying.stop) == ("abc", ["a", "b", "c"], "length")
+    assert (saying.to_completion().text, pieces, saying.stop) == ("abc", ["a", "b", "c"], "length")
     saying, pieces = said("aé".encode(), limit=2)
-    assert (saying.completion().text, saying.stop) == ("a", "length")
+    assert (saying.to_completion().text, saying.stop) == ("a", "length")
     assert said(b"ab", limit=3)[0].stop == "end"
     assert said(b"ab", ("b",), limit=2)[0].stop == "stop"

@@ -7,13 +7,16 @@ import pytest
 from asking import FILLERS, write_bert
 from comparing import write_lines
 
-from rookery.learn.models import Trained, tokenizer_of
-from rookery.learn.optimise import Optimising
-from rookery.learn.prefer import Preferred, PreferSettings, prefer
-from rookery.learn.quoted import both
-from rookery.learn.scorer import Scorer
-from rookery.learn.shown import Showing
-from rookery.learn.warm import write_warm
+from rookery.learn.optimizer import OptimizerSettings
+from rookery.learn.pretrained_models import TrainedModelSettings, load_tokenizer
+from rookery.learn.retrieval_training import write_pretrained_encoder
+from rookery.learn.reward_model import RewardInputEncoder, RewardModel
+from rookery.learn.reward_training import (
+    RewardTrainingResult,
+    RewardTrainingSettings,
+    train_reward_model,
+)
+from rookery.learn.single_step_environments import score_with_both_outputs
 from rookery.records import Answer, Comparison, Failed, Page, Question, Rating
 
 CONTEXT = 40
@@ -38,12 +41,12 @@ def compared(number: int) -> Comparison:
 @pytest.fixture(scope="module")
 def warm(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("warm")
-    write_warm(folder / "warm", str(write_bert(folder / "bert", places=CONTEXT)))
+    write_pretrained_encoder(folder / "warm", str(write_bert(folder / "bert", places=CONTEXT)))
     return folder / "warm"
 
 
 @pytest.fixture(scope="module")
-def learnt(warm: Path, tmp_path_factory: pytest.TempPathFactory) -> Preferred:
+def learnt(warm: Path, tmp_path_factory: pytest.TempPathFactory) -> RewardTrainingResult:
     folder = tmp_path_factory.mktemp("learnt")
     made = [compared(number) for number in range(160)]
     ratings = [
@@ -52,19 +55,19 @@ def learnt(warm: Path, tmp_path_factory: pytest.TempPathFactory) -> Preferred:
         for one, weight in zip(each.answers, each.weights, strict=True)
         for scale in ("supported", "plausible")
     ]
-    settings = PreferSettings(
-        Trained(str(warm)),
+    settings = RewardTrainingSettings(
+        TrainedModelSettings(str(warm)),
         str(write_lines(folder / "c.jsonl", made)),
-        Optimising(rate=3e-3),
+        OptimizerSettings(rate=3e-3),
         ratings=str(write_lines(folder / "r.jsonl", ratings)),
         epochs=2,
         batch=16,
         validation=0.2,
     )
-    return prefer(settings, folder / "out")
+    return train_reward_model(settings, folder / "out")
 
 
-def test_both_outputs_learn(learnt: Preferred) -> None:
+def test_both_outputs_learn(learnt: RewardTrainingResult) -> None:
     assert learnt.before
     assert learnt.after
     assert learnt.foretold
@@ -74,10 +77,12 @@ def test_both_outputs_learn(learnt: Preferred) -> None:
 
 
 def test_the_reward_is_read_at_the_token_that_begins_what_is_shown(warm: Path) -> None:
-    tokenizer, ends, pad = tokenizer_of(warm)
+    tokenizer, ends, pad = load_tokenizer(warm)
     assert ends == {tokenizer.sep_token_id}
     assert pad == tokenizer.pad_token_id
-    shown = Showing(tokenizer, min(ends), pad, CONTEXT).shown(ASKED, answer(True, Random(0)))
+    shown = RewardInputEncoder(tokenizer, min(ends), pad, CONTEXT).encode_answer(
+        ASKED, answer(True, Random(0))
+    )
     words = tokenizer.convert_ids_to_tokens(shown.tokens)
     assert words[0] == "[CLS]"
     assert [at for at, word in enumerate(words) if word == "[SEP]"][-1] == len(words) - 1
@@ -85,26 +90,29 @@ def test_the_reward_is_read_at_the_token_that_begins_what_is_shown(warm: Path) -
     assert words.count("[CLS]") == 1
 
 
-def test_an_answer_scores_the_same_alone_and_beside_longer_ones(learnt: Preferred) -> None:
+@pytest.mark.slow
+def test_an_answer_scores_the_same_alone_and_beside_longer_ones(
+    learnt: RewardTrainingResult,
+) -> None:
     pairs = [(ASKED, answer(bool(n % 2), Random(n))) for n in range(12)]
-    scorer = Scorer(Path(learnt.model), device="cpu")
-    together = scorer.scores(pairs)
+    scorer = RewardModel(Path(learnt.model), device="cpu")
+    together = scorer.score_answers(pairs)
     assert [scorer(*pair) for pair in pairs] == pytest.approx(together, abs=1e-5)
     assert max(together) - min(together) > 1
 
 
 def test_the_first_output_is_the_reward_and_the_second_says_what_is_good(
-    learnt: Preferred,
+    learnt: RewardTrainingResult,
 ) -> None:
     pairs = [(ASKED, answer(bool(n % 2), Random(n))) for n in range(40)]
-    scorer = Scorer(Path(learnt.model), device="cpu")
-    found = both(Path(learnt.model), pairs, CONTEXT)
+    scorer = RewardModel(Path(learnt.model), device="cpu")
+    found = score_with_both_outputs(Path(learnt.model), pairs, CONTEXT)
     shifted = [reward + scorer.scale.bias for reward, _ in found]
-    assert shifted == pytest.approx(scorer.scores(pairs), abs=1e-5)
+    assert shifted == pytest.approx(scorer.score_answers(pairs), abs=1e-5)
     right = [(good > 0) == bool(n % 2) for n, (_, good) in enumerate(found)]
     assert sum(right) >= 36
 
 
 def test_a_folder_without_an_encoder_is_told(tmp_path: Path) -> None:
     with pytest.raises(Failed, match="no_model"):
-        write_warm(tmp_path / "warm", str(tmp_path / "nothing"))
+        write_pretrained_encoder(tmp_path / "warm", str(tmp_path / "nothing"))

@@ -9,15 +9,19 @@ import torch
 from small import TEXTS, logprobs
 from transformers import AutoModelForCausalLM
 
-from rookery.learn.examples import Chosen
-from rookery.learn.imitate import ImitateSettings, imitate
-from rookery.learn.loading import load
-from rookery.learn.models import Trained
-from rookery.learn.optimise import Optimising
-from rookery.learn.sample import Sampling, sample
-from rookery.learn.scratch import write_blank
-from rookery.learn.worlds_speech import speech_of
-from rookery.learn.worlds_text import Spoken, answer_of, spoken, text_world
+from rookery.learn.decoding import SamplingSettings, sample_actions
+from rookery.learn.imitation_learning import ImitationSettings, train_by_imitation
+from rookery.learn.online_labelling import (
+    PolicyCompletion,
+    convert_completion_to_answer,
+    make_text_environment,
+    sample_completions,
+)
+from rookery.learn.optimizer import OptimizerSettings
+from rookery.learn.pretrained_models import TrainedModelSettings, load_model
+from rookery.learn.prompt_encoding import load_policy_tokenizer
+from rookery.learn.random_models import write_random_model
+from rookery.learn.training_data import EpisodeFilter
 from rookery.records import Answer, Completion, Episode, Question, Step
 
 ASKED = [Question("1", "Crows are"), Question("2", "Magpies know")]
@@ -26,7 +30,7 @@ ASKED = [Question("1", "Crows are"), Question("2", "Magpies know")]
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("blank")
-    write_blank(made, TEXTS, 300, 64, 16, 1)
+    write_random_model(made, TEXTS, 300, 64, 16, 1)
     return made
 
 
@@ -39,17 +43,17 @@ def other(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         for at in range(4)
     ]
     (out / "episodes.jsonl").write_text("\n".join(one.to_json() for one in episodes) + "\n")
-    settings = ImitateSettings(
-        Trained(str(folder)),
+    settings = ImitationSettings(
+        TrainedModelSettings(str(folder)),
         (str(out / "episodes.jsonl"),),
-        chosen=Chosen(answered=False),
+        chosen=EpisodeFilter(answered=False),
         chat=False,
-        optimising=Optimising(rate=1e-2),
+        optimising=OptimizerSettings(rate=1e-2),
         epochs=20,
         rows=4,
         validation=0.0,
     )
-    return Path(imitate(settings, out / "run").model)
+    return Path(train_by_imitation(settings, out / "run").model)
 
 
 def test_a_model_from_nothing_has_the_wanted_size_and_learns(folder: Path, other: Path) -> None:
@@ -57,8 +61,8 @@ def test_a_model_from_nothing_has_the_wanted_size_and_learns(folder: Path, other
     assert model.model.embed_tokens.weight.shape == (300, 16)
     assert model.lm_head.weight is model.model.embed_tokens.weight
     assert len(model.model.layers) == 1
-    prompt = speech_of(folder, 8, chat=False).context("Crows")
-    tokens = load(folder, "cpu").tokenizer(" are", add_special_tokens=False)["input_ids"]
+    prompt = load_policy_tokenizer(folder, 8, chat=False).encode_prompt("Crows")
+    tokens = load_model(folder, "cpu").tokenizer(" are", add_special_tokens=False)["input_ids"]
     before, after = (
         sum(logprobs(AutoModelForCausalLM.from_pretrained(where), prompt, tokens))
         for where in (folder, other)
@@ -68,8 +72,8 @@ def test_a_model_from_nothing_has_the_wanted_size_and_learns(folder: Path, other
 
 def test_a_model_from_nothing_depends_on_its_seed_alone(folder: Path, tmp_path: Path) -> None:
     state = torch.random.get_rng_state()
-    write_blank(tmp_path / "same", TEXTS, 300, 64, 16, 1)
-    write_blank(tmp_path / "else", TEXTS, 300, 64, 16, 1, seed=1)
+    write_random_model(tmp_path / "same", TEXTS, 300, 64, 16, 1)
+    write_random_model(tmp_path / "else", TEXTS, 300, 64, 16, 1, seed=1)
     assert torch.equal(torch.random.get_rng_state(), state)
     first, same, another = (
         (place / "model.safetensors").read_bytes()
@@ -81,22 +85,24 @@ def test_a_model_from_nothing_depends_on_its_seed_alone(folder: Path, tmp_path: 
 @pytest.mark.parametrize("width", [0, 12])
 def test_a_width_that_four_heads_cannot_share_is_refused(width: int, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="multiple of 8"):
-        write_blank(tmp_path, TEXTS, 300, 64, width, 1)
+        write_random_model(tmp_path, TEXTS, 300, 64, width, 1)
 
 
 def test_what_is_said_is_the_answer_and_it_is_scored_with_its_own_question(folder: Path) -> None:
-    speech = speech_of(folder, 6, chat=False)
+    speech = load_policy_tokenizer(folder, 6, chat=False)
     asked: list[tuple[Question, Answer]] = []
 
     def scores(pairs: Sequence[tuple[Question, Answer]]) -> list[float]:
         asked.extend(pairs)
         return [float(len(answer.text)) for _, answer in pairs]
 
-    world = text_world(ASKED, lambda question: f"{question.text}...", speech, False)(scores, 1)
-    loaded = load(folder, "cpu")
-    sampling = Sampling(6)
-    played = world.play(
-        lambda contexts, seeds, allow=None: sample(
+    world = make_text_environment(ASKED, lambda question: f"{question.text}...", speech, False)(
+        scores, 1
+    )
+    loaded = load_model(folder, "cpu")
+    sampling = SamplingSettings(6)
+    played = world.play_episodes(
+        lambda contexts, seeds, allow=None: sample_actions(
             loaded.model, contexts, seeds, loaded.ends, sampling
         ),
         range(4),
@@ -104,33 +110,36 @@ def test_what_is_said_is_the_answer_and_it_is_scored_with_its_own_question(folde
     )
     for one, (question, answer) in zip(played, asked, strict=True):
         [said] = one.rows
-        assert said.row.context == speech.context(f"{question.text}...")
-        assert speech.text(said.row.action).strip() == answer.text
+        assert said.row.context == speech.encode_prompt(f"{question.text}...")
+        assert speech.decode_action(said.row.action).strip() == answer.text
         assert one.reward == len(answer.text)
     assert {question.id for question, _ in asked} == {"1", "2"}
 
 
 def test_nothing_is_no_answer_and_where_it_must_be_whole_what_was_cut_off_is_none() -> None:
-    assert answer_of(Spoken("", True), False) is None
-    assert answer_of(Spoken("a crow", False), False) == Answer("a crow")
-    assert answer_of(Spoken("a crow", False), True) is None
-    assert answer_of(Spoken("a crow", True), True) == Answer("a crow")
+    assert convert_completion_to_answer(PolicyCompletion("", True), False) is None
+    assert convert_completion_to_answer(PolicyCompletion("a crow", False), False) == Answer(
+        "a crow"
+    )
+    assert convert_completion_to_answer(PolicyCompletion("a crow", False), True) is None
+    assert convert_completion_to_answer(PolicyCompletion("a crow", True), True) == Answer("a crow")
 
 
+@pytest.mark.slow
 def test_the_kl_is_the_difference_of_log_probabilities_at_the_temperature(
     folder: Path, other: Path
 ) -> None:
     """Its mean is not below 0 but by chance, and each is that of one plain pass."""
-    sampling = Sampling(5, temperature=0.7, rows=3)
+    sampling = SamplingSettings(5, temperature=0.7, rows=3)
     prompts = ["Crows", "Magpies are", "The face of a person", "It"] * 10
-    found = spoken(other, prompts, sampling, str(folder), seed=3)
-    assert found == spoken(other, prompts, sampling, str(folder), seed=3)
-    assert found != spoken(other, prompts, sampling, str(folder), seed=4)
-    loaded = load(other, "cpu")
-    speech = speech_of(other, 5, chat=False)
-    said = sample(
+    found = sample_completions(other, prompts, sampling, str(folder), seed=3)
+    assert found == sample_completions(other, prompts, sampling, str(folder), seed=3)
+    assert found != sample_completions(other, prompts, sampling, str(folder), seed=4)
+    loaded = load_model(other, "cpu")
+    speech = load_policy_tokenizer(other, 5, chat=False)
+    said = sample_actions(
         loaded.model,
-        [speech.context(prompt) for prompt in prompts],
+        [speech.encode_prompt(prompt) for prompt in prompts],
         [f"3 {at}" for at in range(len(prompts))],
         loaded.ends,
         sampling,
@@ -141,6 +150,6 @@ def test_the_kl_is_the_difference_of_log_probabilities_at_the_temperature(
             math.fsum(logprobs(model, each.row.context, each.row.action, 0.7)) for model in models
         )
         assert one.kl == pytest.approx(ours - theirs, abs=1e-4)
-        assert one.text == speech.text(each.row.action).strip()
+        assert one.text == speech.decode_action(each.row.action).strip()
     assert sum(one.kl for one in found) > 0
-    assert {one.kl for one in spoken(other, prompts[:4], sampling)} == {0.0}
+    assert {one.kl for one in sample_completions(other, prompts[:4], sampling)} == {0.0}

@@ -16,28 +16,29 @@ from double import double_precision
 from enumerable import Browsing
 from safetensors.torch import load_file
 
-from rookery.learn.models import Trained
-from rookery.learn.optimise import Optimising
-from rookery.learn.reinforce import ReinforceSettings, ppo, reinforce
-from rookery.learn.sample import Sampling
+from rookery.learn.decoding import SamplingSettings
+from rookery.learn.optimizer import OptimizerSettings
+from rookery.learn.pretrained_models import TrainedModelSettings
+from rookery.learn.reinforcement_learning import train_by_reinforcement
+from rookery.learn.reinforcement_settings import ReinforcementSettings, make_ppo_settings
 
 
-def in_two(**given: Any) -> ReinforceSettings:
+def in_two(**given: Any) -> ReinforcementSettings:
     """PPO with two minibatches, which are others in every epoch."""
-    return ppo(**{"minibatches": 2} | given)
+    return make_ppo_settings(**{"minibatches": 2} | given)
 
 
 def settings(
-    model: str, recipe: Callable[..., ReinforceSettings] = in_two, **changes: Any
-) -> ReinforceSettings:
+    model: str, recipe: Callable[..., ReinforcementSettings] = in_two, **changes: Any
+) -> ReinforcementSettings:
     """With pieces that do not fit, and episodes that cannot be halved."""
     usual = {
-        "policy": Trained(model, frozen=0.67),
+        "policy": TrainedModelSettings(model, frozen=0.67),
         "steps": 2,
         "episodes": 17,
         "piece": 5,
-        "optimising": Optimising(rate=1e-3),
-        "sampling": Sampling(tokens=4),
+        "optimising": OptimizerSettings(rate=1e-3),
+        "sampling": SamplingSettings(tokens=4),
         "value_width": 16,
         "every": 2,
     }
@@ -56,4 +57,4 @@ def apart(one: Path, other: Path) -> float:
 
 if __name__ == "__main__":
     with double_precision():
-        reinforce(settings(sys.argv[1]), Browsing(0), Path(sys.argv[2]))
+        train_by_reinforcement(settings(sys.argv[1]), Browsing(0), Path(sys.argv[2]))

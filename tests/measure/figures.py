@@ -4,7 +4,7 @@ from typing import Literal
 
 from hypothesis import strategies as st
 
-from rookery.measure.figure import Figure, Line, Picture
+from rookery.measure.figures import Figure, FigureLine, FigurePicture
 
 Kind = Literal["curves", "bars", "grid"]
 Style = Literal["line", "points", "dashed"]
@@ -13,21 +13,21 @@ WORDS = st.text(st.characters(codec="utf-8"), max_size=12)
 EVIL = '</title></svg><script>alert(1)</script> "x" onload=alert(1) & $a_1$ | `b` --> ]]> \x1b[31m'
 
 
-def line(name: str, *ys: float, spread: float = 0.0, style: Style = "line") -> Line:
+def line(name: str, *ys: float, spread: float = 0.0, style: Style = "line") -> FigureLine:
     """A line over 1, 2, 4, ... or, of bars, over the places."""
     low, high = (tuple(y + side * spread for y in ys) for side in (-1, 1))
     points = tuple((float(at), y) for at, y in enumerate(ys))
-    return Line(name, points, low if spread else (), high if spread else (), style)
+    return FigureLine(name, points, low if spread else (), high if spread else (), style)
 
 
-def figure(picture: Picture, name: str = "a-figure", title: str = "A figure") -> Figure:
+def figure(picture: FigurePicture, name: str = "a-figure", title: str = "A figure") -> Figure:
     """A figure with a small table."""
     head, rows = ("system", "share"), (("ours", 0.5), ("theirs", None))
     return Figure(name, title, "Said of it.", head, rows, picture, "A paper, figure 1")
 
 
 BARS = figure(
-    Picture(
+    FigurePicture(
         "bars",
         (line("ours", 0.6, 0.3, spread=0.1), line("paper", 0.5, 0.5, style="dashed")),
         y="share",
@@ -37,7 +37,7 @@ BARS = figure(
 
 
 @st.composite
-def lines(draw: st.DrawFn, places: int | None = None) -> Line:
+def lines(draw: st.DrawFn, places: int | None = None) -> FigureLine:
     """Any line; of bars and grids over so many places."""
     size = draw(st.integers(0, 5)) if places is None else places
     xs = draw(st.lists(NUMBERS, min_size=size, max_size=size)) if places is None else range(size)
@@ -46,7 +46,7 @@ def lines(draw: st.DrawFn, places: int | None = None) -> Line:
     known = draw(st.booleans())
     style: Style = draw(st.sampled_from(["line", "points", "dashed"]))
     points = tuple((float(x), y) for x, y in zip(xs, ys, strict=True))
-    return Line(draw(WORDS), points, *(ends if known else ((), ())), style)
+    return FigureLine(draw(WORDS), points, *(ends if known else ((), ())), style)
 
 
 @st.composite
@@ -56,7 +56,9 @@ def figures(draw: st.DrawFn) -> Figure:
     places = draw(st.lists(WORDS, min_size=1, max_size=4))
     each = lines() if kind == "curves" else lines(len(places))
     drawn = tuple(draw(st.lists(each, max_size=3)))
-    picture = Picture(kind, drawn, draw(WORDS), draw(WORDS), tuple(places), draw(st.booleans()))
+    picture = FigurePicture(
+        kind, drawn, draw(WORDS), draw(WORDS), tuple(places), draw(st.booleans())
+    )
     head = tuple(draw(st.lists(WORDS, min_size=1, max_size=3)))
     cell = st.one_of(WORDS, st.integers(-(10**9), 10**9), NUMBERS, st.none())
     row = st.lists(cell, min_size=len(head), max_size=len(head)).map(tuple)

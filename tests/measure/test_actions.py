@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 from rookery.measure.actions import (
     INVALID,
     WRITE,
-    Action,
-    Pace,
-    actions,
-    actions_figure,
-    seconds,
+    ActionCount,
+    BrowsingPace,
+    count_actions,
+    estimate_seconds,
+    make_actions_figure,
 )
-from rookery.measure.interval import Estimate, mean
+from rookery.measure.intervals import Estimate, estimate_mean
 from rookery.records import Answer, Completion, Episode, Question, Step
 
 QUESTION = Question("1", "Why?")
@@ -34,9 +34,9 @@ def sure(value: float) -> Estimate:
     return Estimate(value, value, value, 272)
 
 
-def table(rows: dict[str, tuple[float, float]]) -> list[Action]:
+def table(rows: dict[str, tuple[float, float]]) -> list[ActionCount]:
     """Count per query and tokens per query, of WebGLM's tables 11 and 12."""
-    return [Action(name, 0, 0, sure(n), 0, sure(tokens)) for name, (n, tokens) in rows.items()]
+    return [ActionCount(name, 0, 0, sure(n), 0, sure(tokens)) for name, (n, tokens) in rows.items()]
 
 
 def test_the_seconds_of_webgpt_are_those_of_the_paper() -> None:
@@ -45,19 +45,21 @@ def test_the_seconds_of_webgpt_are_those_of_the_paper() -> None:
     large |= {"back": (5.35, 5.35), "scroll_down": (11.41, 45.63), "scroll_up": (1.62, 6.49)}
     large |= {"top": (0.49, 0.49), "end": (0.43, 1.29), "find_in_page": (0.13, 0.68)}
     large |= {"invalid": (0.12, 13.07), WRITE: (1.0, 300.0)}
-    assert seconds(table(large), Pace(20, waits)) == pytest.approx(52.48, abs=0.01)
+    assert estimate_seconds(table(large), BrowsingPace(20, waits)) == pytest.approx(52.48, abs=0.01)
     small = {"search": (4.05, 39.08), "click_link": (7.56, 37.81), "others": (0, 503.99)}
-    assert seconds(table(small), Pace(100, waits)) == pytest.approx(31.12, abs=0.05)
+    assert estimate_seconds(table(small), BrowsingPace(100, waits)) == pytest.approx(
+        31.12, abs=0.05
+    )
 
 
 def test_actions_are_counted_an_episode_and_all_together() -> None:
-    found = {each.name: each for each in actions([BROWSED, LOST])}
+    found = {each.name: each for each in count_actions([BROWSED, LOST])}
     assert list(found) == ["search", "click_link", "quote", "end", INVALID, WRITE]
     search = found["search"]
     assert (search.count, search.share) == (3, 3 / 7)
-    assert search.per_episode == mean([1.0, 2.0])
+    assert search.per_episode == estimate_mean([1.0, 2.0])
     assert search.tokens == pytest.approx((2 + 2 + 3) / 3)
-    assert search.tokens_per_episode == mean([2.0, 5.0])
+    assert search.tokens_per_episode == estimate_mean([2.0, 5.0])
     assert (found[INVALID].count, found[WRITE].count) == (1, 1)
     assert found[WRITE].share is None
 
@@ -65,28 +67,31 @@ def test_actions_are_counted_an_episode_and_all_together() -> None:
 def test_the_answer_is_no_command_whatever_ended_the_browsing() -> None:
     # Broken off by the rules: the last thing said is the answer, though nothing was ended.
     written = episode("Search a", "Back", stop="max_actions")
-    assert [(each.name, each.count) for each in actions([written])] == [("search", 1), (WRITE, 1)]
+    assert [(each.name, each.count) for each in count_actions([written])] == [
+        ("search", 1),
+        (WRITE, 1),
+    ]
     bad = episode("Search a", "Quote: b", "It is [9].", answer=None, stop="bad_syntax")
-    assert actions([bad])[-1].name == WRITE
+    assert count_actions([bad])[-1].name == WRITE
     # What no policy could finish is no invalid command either, once browsing was over.
     failed = episode("End: Answer", "It is", answer=None, stop="policy_failed")
-    assert [each.name for each in actions([failed])] == ["end", WRITE]
+    assert [each.name for each in count_actions([failed])] == ["end", WRITE]
 
 
 def test_tokens_are_those_that_are_known_or_counted() -> None:
     person = Episode(QUESTION, "ada", (Step("", Completion("Search crows")),), None, "no_quotes")
-    (search,) = actions([person])
+    (search,) = count_actions([person])
     assert (search.tokens, search.tokens_per_episode) == (None, None)
     with pytest.raises(ValueError, match="not known"):
-        seconds([search], Pace(20, {}))
-    (counted,) = actions([person], lambda said: len(said.text))
+        estimate_seconds([search], BrowsingPace(20, {}))
+    (counted,) = count_actions([person], lambda said: len(said.text))
     assert counted.tokens == 12
-    assert seconds([counted], Pace(6, {"search": 1.5})) == 3.5
+    assert estimate_seconds([counted], BrowsingPace(6, {"search": 1.5})) == 3.5
 
 
 def test_tokens_known_of_some_are_no_sum() -> None:
     person = Episode(QUESTION, "ada", (Step("", Completion("Back")),), None, "no_quotes")
-    (back,) = actions([person, episode("Back", answer=None)])
+    (back,) = count_actions([person, episode("Back", answer=None)])
     assert (back.count, back.tokens, back.tokens_per_episode) == (2, 1, None)
 
 
@@ -97,7 +102,7 @@ SAID = st.sampled_from(["Search x", "Back", "Top", "Scrolled up 2", "End: Answer
 @settings(max_examples=25, deadline=None)
 def test_every_step_is_counted_once(said: list[list[str]], wrote: bool) -> None:
     episodes = [episode(*each, answer=Answer("So.") if wrote else None) for each in said]
-    found = actions(episodes)
+    found = count_actions(episodes)
     assert sum(each.count for each in found) == sum(map(len, said))
     commands = [each.share for each in found if each.share is not None]
     assert sum(commands) == pytest.approx(1 if commands else 0)
@@ -105,11 +110,13 @@ def test_every_step_is_counted_once(said: list[list[str]], wrote: bool) -> None:
 
 def test_no_episodes_are_refused() -> None:
     with pytest.raises(ValueError, match="no episodes"):
-        actions([])
+        count_actions([])
 
 
 def test_a_figure_has_every_action_of_every_system() -> None:
-    figure = actions_figure({"a": actions([BROWSED]), "b": actions([LOST])}, "says")
+    figure = make_actions_figure(
+        {"a": count_actions([BROWSED]), "b": count_actions([LOST])}, "says"
+    )
     assert [row[:3] for row in figure.rows if row[0] == "b"] == [
         ("b", "search", 2),
         ("b", INVALID, 1),

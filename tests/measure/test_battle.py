@@ -5,16 +5,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rookery.measure.battle import (
-    Match,
-    majority,
-    matches,
-    matrix_figure,
-    systems_of,
-    win_rate,
-    win_rate_figure,
+from rookery.measure.intervals import estimate_mean, estimate_share
+from rookery.measure.pairwise import (
+    PairwiseMatch,
+    compute_win_rate,
+    list_matches,
+    list_systems,
+    make_win_matrix_figure,
+    make_win_rate_figure,
+    take_majority,
 )
-from rookery.measure.interval import mean, share
 from rookery.records import Answer, Comparison, Question
 
 
@@ -31,7 +31,7 @@ WHY = Question("7", "Why?")
 
 
 def test_of_two_answers_the_greater_weight_wins_and_equal_ones_tie() -> None:
-    found = matches(
+    found = list_matches(
         [
             compared("a1", "b1", weights=(1, 0), question=WHY),
             compared("b1", "a1", weights=(0.8, 0.2), question=WHY),
@@ -40,24 +40,24 @@ def test_of_two_answers_the_greater_weight_wins_and_equal_ones_tie() -> None:
         system,
     )
     assert found == [
-        Match("a", "b", 1, "7"),
-        Match("b", "a", 1, "7"),
-        Match("a", "b", 0.5, "How?"),
+        PairwiseMatch("a", "b", 1, "7"),
+        PairwiseMatch("b", "a", 1, "7"),
+        PairwiseMatch("a", "b", 0.5, "How?"),
     ]
 
 
 def test_a_best_of_four_says_only_that_one_beat_three() -> None:
     best = compared("a1", "b1", "c1", "d1", weights=(0, 0, 1, 0), question=WHY)
-    assert matches([best], system) == [
-        Match("a", "c", 0, "7"),
-        Match("b", "c", 0, "7"),
-        Match("c", "d", 1, "7"),
+    assert list_matches([best], system) == [
+        PairwiseMatch("a", "c", 0, "7"),
+        PairwiseMatch("b", "c", 0, "7"),
+        PairwiseMatch("c", "d", 1, "7"),
     ]
 
 
 def test_a_ranking_of_three_gives_all_its_pairs() -> None:
     ranked = compared("a1", "b1", "c1", weights=(0.2, 0.5, 0.3), question=WHY)
-    assert {(each.one, each.other, each.win) for each in matches([ranked], system)} == {
+    assert {(each.one, each.other, each.win) for each in list_matches([ranked], system)} == {
         ("a", "b", 0),
         ("a", "c", 0),
         ("b", "c", 1),
@@ -65,74 +65,79 @@ def test_a_ranking_of_three_gives_all_its_pairs() -> None:
 
 
 def test_two_answers_of_one_system_are_no_match() -> None:
-    assert matches([compared("a1", "a2", weights=(1, 0), question=WHY)], system) == []
+    assert list_matches([compared("a1", "a2", weights=(1, 0), question=WHY)], system) == []
     with pytest.raises(ValueError, match="of two"):
-        Match("a", "a", 1, "7")
+        PairwiseMatch("a", "a", 1, "7")
     with pytest.raises(ValueError, match=r"0, 0\.5 or 1"):
-        Match("a", "b", 0.7, "7")
+        PairwiseMatch("a", "b", 0.7, "7")
 
 
 def test_most_raters_decide_whichever_side_they_saw_first() -> None:
     raters = [
-        Match("a", "b", 1, "1"),
-        Match("b", "a", 0, "1"),
-        Match("a", "b", 0, "1"),  # 2 to 1
-        Match("a", "b", 1, "2"),
-        Match("a", "b", 0.5, "2"),
-        Match("b", "a", 0.5, "2"),  # 1 to none
-        Match("b", "a", 1, "3"),
-        Match("a", "b", 1, "3"),  # 1 to 1
-        Match("a", "c", 0, "1"),
+        PairwiseMatch("a", "b", 1, "1"),
+        PairwiseMatch("b", "a", 0, "1"),
+        PairwiseMatch("a", "b", 0, "1"),  # 2 to 1
+        PairwiseMatch("a", "b", 1, "2"),
+        PairwiseMatch("a", "b", 0.5, "2"),
+        PairwiseMatch("b", "a", 0.5, "2"),  # 1 to none
+        PairwiseMatch("b", "a", 1, "3"),
+        PairwiseMatch("a", "b", 1, "3"),  # 1 to 1
+        PairwiseMatch("a", "c", 0, "1"),
     ]
-    assert majority(raters) == [
-        Match("a", "b", 1, "1"),
-        Match("a", "b", 1, "2"),
-        Match("b", "a", 0.5, "3"),
-        Match("a", "c", 0, "1"),
+    assert take_majority(raters) == [
+        PairwiseMatch("a", "b", 1, "1"),
+        PairwiseMatch("a", "b", 1, "2"),
+        PairwiseMatch("b", "a", 0.5, "3"),
+        PairwiseMatch("a", "c", 0, "1"),
     ]
 
 
 def test_ties_are_half_a_win() -> None:
-    found = [Match("a", "b", win, str(at)) for at, win in enumerate((1, 1, 0.5, 0))]
-    assert win_rate(found, "a", "b") == share(2.5, 4)
-    assert win_rate(found, "b", "a").value == 1.5 / 4
+    found = [PairwiseMatch("a", "b", win, str(at)) for at, win in enumerate((1, 1, 0.5, 0))]
+    assert compute_win_rate(found, "a", "b") == estimate_share(2.5, 4)
+    assert compute_win_rate(found, "b", "a").value == 1.5 / 4
 
 
 def test_several_matches_of_a_question_are_drawn_together() -> None:
     wins = [(1.0, "1"), (1.0, "1"), (1.0, "1"), (0.0, "2"), (0.5, "2"), (1.0, "3")]
-    found = [Match("a", "b", win, group) for win, group in wins]
-    assert win_rate(found, "a", "b") == mean([w for w, _ in wins], [g for _, g in wins])
-    alone = [Match("a", "b", win, str(at)) for at, (win, _) in enumerate(wins)]
-    assert win_rate(found, "a", "b").half > mean([w for w, _ in wins]).half / 2
-    assert win_rate(alone, "a", "b") == share(4.5, 6)
+    found = [PairwiseMatch("a", "b", win, group) for win, group in wins]
+    assert compute_win_rate(found, "a", "b") == estimate_mean(
+        [w for w, _ in wins], [g for _, g in wins]
+    )
+    alone = [PairwiseMatch("a", "b", win, str(at)) for at, (win, _) in enumerate(wins)]
+    assert (
+        compute_win_rate(found, "a", "b").half_width
+        > estimate_mean([w for w, _ in wins]).half_width / 2
+    )
+    assert compute_win_rate(alone, "a", "b") == estimate_share(4.5, 6)
 
 
 def test_who_always_won_has_an_interval_of_as_many_questions_as_there_were() -> None:
-    found = [Match("a", "b", 1, str(number % 5)) for number in range(20)]
-    rate = win_rate(found, "a", "b")
+    found = [PairwiseMatch("a", "b", 1, str(number % 5)) for number in range(20)]
+    rate = compute_win_rate(found, "a", "b")
     assert (rate.value, rate.high, rate.count) == (1, 1, 20)
-    assert rate.low == share(5, 5).low
+    assert rate.low == estimate_share(5, 5).low
 
 
 def test_who_never_met_has_no_win_rate() -> None:
-    with pytest.raises(ValueError, match="a and c never met"):
-        win_rate([Match("a", "b", 1, "1")], "a", "c")
+    with pytest.raises(ValueError, match="a and c were never compared"):
+        compute_win_rate([PairwiseMatch("a", "b", 1, "1")], "a", "c")
 
 
 names = st.sampled_from("abcd")
 some_matches = st.lists(
     st.tuples(names, names, st.sampled_from([0.0, 0.5, 1.0]), st.sampled_from("12345"))
     .filter(lambda each: each[0] != each[1])
-    .map(lambda each: Match(*each)),
+    .map(lambda each: PairwiseMatch(*each)),
     min_size=1,
     max_size=30,
 )
 
 
 @given(some_matches)
-def test_win_rates_of_two_add_up_to_one(found: list[Match]) -> None:
+def test_win_rates_of_two_add_up_to_one(found: list[PairwiseMatch]) -> None:
     one, other = found[0].one, found[0].other
-    ours, theirs = win_rate(found, one, other), win_rate(found, other, one)
+    ours, theirs = compute_win_rate(found, one, other), compute_win_rate(found, other, one)
     assert ours.value + theirs.value == pytest.approx(1)
     assert ours.count == theirs.count
     assert ours.low <= ours.value + 1e-9
@@ -140,36 +145,36 @@ def test_win_rates_of_two_add_up_to_one(found: list[Match]) -> None:
 
 
 @given(some_matches)
-def test_a_match_told_from_the_other_side_changes_nothing(found: list[Match]) -> None:
-    swapped = [Match(each.other, each.one, 1 - each.win, each.group) for each in found]
+def test_a_match_told_from_the_other_side_changes_nothing(found: list[PairwiseMatch]) -> None:
+    swapped = [PairwiseMatch(each.other, each.one, 1 - each.win, each.group) for each in found]
     for one, other in {(each.one, each.other) for each in found}:
-        assert win_rate(found, one, other) == win_rate(swapped, one, other)
+        assert compute_win_rate(found, one, other) == compute_win_rate(swapped, one, other)
     sides = [{(m.group, m.one, m.other, m.win), (m.group, m.other, m.one, 1 - m.win)}
-             for m in majority(found)]  # fmt: skip
-    for each in majority(swapped):
+             for m in take_majority(found)]  # fmt: skip
+    for each in take_majority(swapped):
         assert {(each.group, each.one, each.other, each.win),
                 (each.group, each.other, each.one, 1 - each.win)} in sides  # fmt: skip
 
 
 @given(some_matches)
-def test_a_majority_is_one_match_for_each_question_and_two(found: list[Match]) -> None:
+def test_a_majority_is_one_match_for_each_question_and_two(found: list[PairwiseMatch]) -> None:
     met = {(each.group, frozenset((each.one, each.other))) for each in found}
-    decided = majority(found)
+    decided = take_majority(found)
     assert len(decided) == len(met)
     assert {(each.group, frozenset((each.one, each.other))) for each in decided} == met
-    assert majority(decided) == decided
+    assert take_majority(decided) == decided
 
 
 ROUND = [
-    Match("low", "high", 0, "1"),
-    Match("low", "high", 0.5, "2"),
-    Match("high", "middle", 1, "1"),
-    Match("low", "lone", 1, "3"),
+    PairwiseMatch("low", "high", 0, "1"),
+    PairwiseMatch("low", "high", 0.5, "2"),
+    PairwiseMatch("high", "middle", 1, "1"),
+    PairwiseMatch("low", "lone", 1, "3"),
 ]
 
 
 def test_the_matrix_has_every_two_that_met_the_most_winning_first() -> None:
-    figure = matrix_figure(ROUND, "Four matches.")
+    figure = make_win_matrix_figure(ROUND, "Four matches.")
     assert figure.picture.places == ("high", "low", "middle", "lone")
     cells = {
         (line.name, figure.picture.places[int(x)]): y
@@ -189,12 +194,12 @@ def test_the_matrix_has_every_two_that_met_the_most_winning_first() -> None:
 
 
 def test_a_system_against_each_that_it_met() -> None:
-    figure = win_rate_figure(ROUND, "low", "Four matches.")
-    high, lone = share(0.5, 2), share(1, 1)
+    figure = make_win_rate_figure(ROUND, "low", "Four matches.")
+    high, lone = estimate_share(0.5, 2), estimate_share(1, 1)
     assert figure.rows == (
         ("high", 0.25, high.low, high.high, 2),
         ("lone", 1.0, lone.low, lone.high, 1),
     )
     assert figure.picture.places == ("high", "lone")
     assert figure.picture.lines[0].low == (high.low, lone.low)
-    assert systems_of(ROUND) == ["low", "high", "middle", "lone"]
+    assert list_systems(ROUND) == ["low", "high", "middle", "lone"]

@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rookery.measure.bestofn import (
-    best_of,
-    best_of_figure,
-    compute_figure,
-    compute_optimal,
-    curve,
-    frontier,
-    gain,
-    kl,
+from rookery.measure.intervals import Estimate, estimate_mean
+from rookery.measure.reward_frontiers import (
+    compute_best_of_n_kl,
+    estimate_best_of_n,
+    estimate_best_of_n_curve,
+    estimate_best_of_n_gain,
+    find_compute_frontier,
+    find_compute_optimal,
+    make_best_of_n_figure,
+    make_compute_figure,
 )
-from rookery.measure.interval import Estimate, mean
 
 
 def enumerated(rewards: Sequence[float], validations: Sequence[float], n: int) -> float:
@@ -39,33 +39,39 @@ def test_it_is_the_mean_over_every_set_of_n(N: int) -> None:
     rewards_N, validations_N = random.normal(size=N), random.normal(size=N)
     answers = rewards_N.tolist(), validations_N.tolist()
     expected = [enumerated(*answers, n) for n in range(1, N + 1)]
-    assert best_of(rewards_N, validations_N).tolist() == pytest.approx(expected, abs=1e-12, rel=0)
+    assert estimate_best_of_n(rewards_N, validations_N).tolist() == pytest.approx(
+        expected, abs=1e-12, rel=0
+    )
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(-4, 4)), min_size=1, max_size=8))
 def test_answers_of_equal_reward_are_chosen_alike(answers: list[tuple[int, int]]) -> None:
     rewards, validations = zip(*answers, strict=True)
     expected = [enumerated(rewards, validations, n) for n in range(1, len(answers) + 1)]
-    assert best_of(rewards, validations).tolist() == pytest.approx(expected, abs=1e-12, rel=0)
+    assert estimate_best_of_n(rewards, validations).tolist() == pytest.approx(
+        expected, abs=1e-12, rel=0
+    )
 
 
 def test_the_order_in_which_answers_come_does_not_matter() -> None:
     answers = [(1.0, 4.0), (1.0, 0.0), (2.0, 1.0), (0.0, 3.0)]
-    first = best_of(*zip(*answers, strict=True)).tolist()
+    first = estimate_best_of_n(*zip(*answers, strict=True)).tolist()
     for order in permutations(answers):
-        assert best_of(*zip(*order, strict=True)).tolist() == pytest.approx(first, abs=1e-12)
+        assert estimate_best_of_n(*zip(*order, strict=True)).tolist() == pytest.approx(
+            first, abs=1e-12
+        )
 
 
 def test_worked_by_hand() -> None:
     """Of the pairs of 1, 2, 3 the best is 3 twice and 2 once."""
-    assert best_of([3, 1, 2], [30, 10, 20]).tolist() == pytest.approx([20, 80 / 3, 30])
-    assert best_of([3, 1, 2], [0, 0, 6]).tolist() == pytest.approx([2, 2, 0])
+    assert estimate_best_of_n([3, 1, 2], [30, 10, 20]).tolist() == pytest.approx([20, 80 / 3, 30])
+    assert estimate_best_of_n([3, 1, 2], [0, 0, 6]).tolist() == pytest.approx([2, 2, 0])
 
 
 def test_of_one_it_is_the_mean_and_of_all_the_best() -> None:
     random = np.random.default_rng(5)
     rewards_N, validations_N = random.normal(size=(2, 500))
-    found_N = best_of(rewards_N, validations_N)
+    found_N = estimate_best_of_n(rewards_N, validations_N)
     assert found_N[0] == pytest.approx(validations_N.mean(), abs=1e-12)
     assert found_N[-1] == validations_N[rewards_N.argmax()]
 
@@ -73,7 +79,7 @@ def test_of_one_it_is_the_mean_and_of_all_the_best() -> None:
 def test_large_numbers_are_as_exact_as_the_paper_s_fractions() -> None:
     N = 300
     validations_N = np.random.default_rng(6).normal(size=N)
-    found_N = best_of(np.arange(N), validations_N)
+    found_N = estimate_best_of_n(np.arange(N), validations_N)
     for n in (2, 16, 64, 150, 299):
         exact = sum(
             Fraction(math.comb(at, n - 1), math.comb(N, n)) * Fraction(value)
@@ -85,10 +91,10 @@ def test_large_numbers_are_as_exact_as_the_paper_s_fractions() -> None:
 def test_many_questions_at_once_are_each_by_itself() -> None:
     random = np.random.default_rng(7)
     rewards_QN, validations_QN = random.integers(0, 4, (5, 9)), random.normal(size=(5, 9))
-    found_QN = best_of(rewards_QN, validations_QN)
+    found_QN = estimate_best_of_n(rewards_QN, validations_QN)
     assert found_QN.shape == (5, 9)
     for at in range(5):
-        alone_N = best_of(rewards_QN[at], validations_QN[at])
+        alone_N = estimate_best_of_n(rewards_QN[at], validations_QN[at])
         assert found_QN[at].tolist() == pytest.approx(alone_N.tolist(), abs=1e-14)
 
 
@@ -97,7 +103,7 @@ def test_drawing_comes_to_the_same() -> None:
     random = np.random.default_rng(8)
     validations_QN = random.normal(size=(20_000, 6))
     rewards_QN = validations_QN + random.normal(size=(20_000, 6))
-    foretold = best_of(rewards_QN, validations_QN)[:, 2].mean()
+    foretold = estimate_best_of_n(rewards_QN, validations_QN)[:, 2].mean()
     fresh_QN = random.normal(size=(20_000, 3))
     chosen_Q = (fresh_QN + random.normal(size=(20_000, 3))).argmax(1)
     drawn = np.take_along_axis(fresh_QN, chosen_Q[:, None], 1).mean()
@@ -107,16 +113,16 @@ def test_drawing_comes_to_the_same() -> None:
 def test_every_answer_counts_so_that_it_varies_less_than_drawing() -> None:
     random = np.random.default_rng(9)
     rewards_QN = random.normal(size=(4000, 16))
-    ours_Q = best_of(rewards_QN, rewards_QN)[:, 3]
+    ours_Q = estimate_best_of_n(rewards_QN, rewards_QN)[:, 3]
     naive_Q = rewards_QN.reshape(4000, 4, 4).max(2).mean(1)
     one_Q = rewards_QN[:, :4].max(1)
     assert ours_Q.var() < naive_Q.var() < one_Q.var()
 
 
 def test_an_answer_that_is_never_to_be_chosen_may_have_no_reward() -> None:
-    assert best_of([-math.inf, 1.0, 2.0], [100.0, 1.0, 2.0])[1:].tolist() == pytest.approx(
-        [(1 + 2 + 2) / 3, 2]
-    )
+    assert estimate_best_of_n([-math.inf, 1.0, 2.0], [100.0, 1.0, 2.0])[
+        1:
+    ].tolist() == pytest.approx([(1 + 2 + 2) / 3, 2])
 
 
 @pytest.mark.parametrize(
@@ -124,23 +130,23 @@ def test_an_answer_that_is_never_to_be_chosen_may_have_no_reward() -> None:
 )
 def test_what_cannot_be_measured_is_refused(rewards: list[float], validations: list[float]) -> None:
     with pytest.raises(ValueError, match="reward"):
-        best_of(rewards, validations)
+        estimate_best_of_n(rewards, validations)
 
 
 def test_a_curve_is_the_mean_over_questions_however_many_answers_each_has() -> None:
     rewards = [[1.0, 2.0, 3.0], [1.0, 2.0, 3.0, 4.0, 5.0], [0.0, 0.0, 1.0]]
     validations = [[1.0, 2.0, 3.0], [5.0, 4.0, 3.0, 2.0, 1.0], [0.0, 1.0, 0.0]]
-    each = [best_of(*one) for one in zip(rewards, validations, strict=True)]
-    found = curve(rewards, validations)
+    each = [estimate_best_of_n(*one) for one in zip(rewards, validations, strict=True)]
+    found = estimate_best_of_n_curve(rewards, validations)
     assert list(found) == [1, 2, 3]
     for n, estimate in found.items():
-        assert estimate == mean([float(one[n - 1]) for one in each])
-    assert list(curve(rewards, validations, at=(2,))) == [2]
+        assert estimate == estimate_mean([float(one[n - 1]) for one in each])
+    assert list(estimate_best_of_n_curve(rewards, validations, at=(2,))) == [2]
     for wrong in ((4,), (0, 1)):
         with pytest.raises(ValueError, match="from 1 to 3"):
-            curve(rewards, validations, at=wrong)
+            estimate_best_of_n_curve(rewards, validations, at=wrong)
     with pytest.raises(ValueError, match="fewest"):
-        curve([], [])
+        estimate_best_of_n_curve([], [])
 
 
 def test_a_gain_is_compared_question_by_question() -> None:
@@ -148,10 +154,10 @@ def test_a_gain_is_compared_question_by_question() -> None:
     random = np.random.default_rng(10)
     rewards_QN = random.normal(size=(50, 8)) + 20 * random.normal(size=(50, 1))
     rows = rewards_QN.tolist()
-    gained, reached = gain(rows, rows), curve(rows, rows)
+    gained, reached = estimate_best_of_n_gain(rows, rows), estimate_best_of_n_curve(rows, rows)
     assert gained[1] == Estimate(0, 0, 0, 50)
     assert gained[8].value == pytest.approx(reached[8].value - reached[1].value)
-    assert gained[8].half < reached[8].half / 10
+    assert gained[8].half_width < reached[8].half_width / 10
     # The greatest of 8 normal values is 1.4236 on average.
     assert gained[8].low < 1.4236 < gained[8].high
 
@@ -163,8 +169,8 @@ def test_kl_is_that_of_the_tilted_distribution() -> None:
     for n in (1, 2, 5, 64):
         chance_M = place_M**n - (place_M - 1 / M) ** n
         exact = float((chance_M * np.log(np.maximum(chance_M * M, 1e-300))).sum())
-        assert kl(n) == pytest.approx(exact, abs=1e-3)
-    assert kl(1) == 0
+        assert compute_best_of_n_kl(n) == pytest.approx(exact, abs=1e-3)
+    assert compute_best_of_n_kl(1) == 0
 
 
 def point(value: float) -> Estimate:
@@ -179,7 +185,7 @@ COSTS = {"small": 1.0, "large": 10.0}
 
 
 def test_a_budget_buys_the_best_that_it_can() -> None:
-    bought = [compute_optimal(CURVES, COSTS, budget) for budget in (1, 10, 16, 40, 159, 1000)]
+    bought = [find_compute_optimal(CURVES, COSTS, budget) for budget in (1, 10, 16, 40, 159, 1000)]
     assert [(each.model, each.n) for each in bought] == [
         ("small", 1),
         ("small", 4),
@@ -190,12 +196,12 @@ def test_a_budget_buys_the_best_that_it_can() -> None:
     ]
     assert (bought[3].cost, bought[3].worth) == (40, point(0.6))
     with pytest.raises(ValueError, match=r"0\.5 buys no answer"):
-        compute_optimal(CURVES, COSTS, 0.5)
+        find_compute_optimal(CURVES, COSTS, 0.5)
 
 
 def test_of_equal_worth_the_cheapest_is_bought() -> None:
     same = {"dear": {1: point(1)}, "cheap": {1: point(1), 2: point(1)}}
-    bought = compute_optimal(same, {"dear": 3, "cheap": 1}, 9)
+    bought = find_compute_optimal(same, {"dear": 3, "cheap": 1}, 9)
     assert (bought.model, bought.n) == ("cheap", 1)
 
 
@@ -209,29 +215,40 @@ def test_of_equal_worth_the_cheapest_is_bought() -> None:
 def test_the_frontier_is_what_budgets_buy(curves: dict[str, dict[int, Estimate]]) -> None:
     costs = {"a": 1.0, "b": 2.0, "c": 8.0}
     every = sorted({n * costs[model] for model, each in curves.items() for n in each})
-    bought = [compute_optimal(curves, costs, budget) for budget in every]
+    bought = [find_compute_optimal(curves, costs, budget) for budget in every]
     distinct = [each for at, each in enumerate(bought) if each.worth not in
                 [other.worth for other in bought[:at]]]  # fmt: skip
-    line = frontier(curves, costs)
+    line = find_compute_frontier(curves, costs)
     assert [(each.cost, each.worth) for each in line] == [(e.cost, e.worth) for e in distinct]
 
 
 def test_figures_have_the_points_with_their_intervals() -> None:
     seen = {"small": {4: point(0.25)}}
-    figure = best_of_figure(CURVES, "20 questions.", realised=seen)
+    figure = make_best_of_n_figure(CURVES, "20 questions.", realised=seen)
     assert [line.name for line in figure.picture.lines] == [
-        "small, foretold",
-        "large, foretold",
+        "small, estimated",
+        "large, estimated",
         "small, realised",
     ]
     assert figure.picture.lines[2].style == "points"
-    assert figure.rows[1] == ("small, foretold", 4, kl(4), 0.3, 0.3 - 0.1, 0.3 + 0.1, 20)
+    assert figure.rows[1] == (
+        "small, estimated",
+        4,
+        compute_best_of_n_kl(4),
+        0.3,
+        0.3 - 0.1,
+        0.3 + 0.1,
+        20,
+    )
     assert len(figure.rows) == 7
-    assert [line.name for line in best_of_figure(CURVES, "").picture.lines] == ["small", "large"]
+    assert [line.name for line in make_best_of_n_figure(CURVES, "").picture.lines] == [
+        "small",
+        "large",
+    ]
 
 
 def test_the_figure_of_compute_marks_the_frontier() -> None:
-    figure = compute_figure(CURVES, COSTS, "20 questions.")
+    figure = make_compute_figure(CURVES, COSTS, "20 questions.")
     marked = [(row[0], row[1]) for row in figure.rows if row[-1] == "yes"]
     assert marked == [("small", 1), ("small", 4), ("small", 16), ("large", 4), ("large", 16)]
     assert figure.picture.lines[1].points == ((10, 0.2), (40, 0.6), (160, 0.9))

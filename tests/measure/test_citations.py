@@ -1,51 +1,61 @@
 """ALCE's citation recall and precision: worked by hand, and by their words for all subsets."""
 
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rookery.cite.evidence_model import EvidenceJudgement, EvidencePassage
 from rookery.measure.citations import (
-    Citations,
-    Judged,
-    Statement,
-    by_words,
-    citations_figure,
-    cited,
-    judged,
-    of_answer,
-    statements,
+    AnswerCitationScores,
+    CitedStatement,
+    StatementVerdict,
+    entails_by_words,
+    judge_statement,
+    list_statements,
+    make_citations_figure,
+    make_support_entailment,
+    score_answer_citations,
+    score_system_citations,
 )
-from rookery.measure.interval import mean
+from rookery.measure.intervals import estimate_mean
 from rookery.records import Answer, Claim, Page
 
 
-def letters(premise: str, claim: str) -> float:
-    """A premise entails a claim of no other letters than its own."""
-    return float(set(claim) <= set(premise))
+def letters(premises: Sequence[EvidencePassage], claim: str) -> float:
+    """Premises entail a claim of no other letters than their own; headings do not count."""
+    return float(set(claim) <= {letter for each in premises for letter in each.text})
+
+
+def passages(*texts: str) -> tuple[EvidencePassage, ...]:
+    return tuple(EvidencePassage(each) for each in texts)
 
 
 @pytest.mark.parametrize(
     ("text", "sources", "expected"),
     [
-        ("ab", ("abc",), Judged(True, (True,))),
-        ("ab", ("a",), Judged(False, (False,))),
-        ("ab", (), Judged(False, ())),
+        ("ab", ("abc",), StatementVerdict(True, (True,))),
+        ("ab", ("a",), StatementVerdict(False, (False,))),
+        ("ab", (), StatementVerdict(False, ())),
         # Both are needed.
-        ("ab", ("a", "b"), Judged(True, (True, True))),
+        ("ab", ("a", "b"), StatementVerdict(True, (True, True))),
         # The second says nothing to it, and the first does without it.
-        ("ab", ("ab", "c"), Judged(True, (True, False))),
+        ("ab", ("ab", "c"), StatementVerdict(True, (True, False))),
         # Each would do alone.
-        ("ab", ("ab", "abc"), Judged(True, (True, True))),
+        ("ab", ("ab", "abc"), StatementVerdict(True, (True, True))),
         # The first does alone; the others say half and are not needed.
-        ("ab", ("ab", "a", "b"), Judged(True, (True, False, False))),
+        ("ab", ("ab", "a", "b"), StatementVerdict(True, (True, False, False))),
         # Nothing entails all of it, so that no citation is of use.
-        ("abc", ("a", "b"), Judged(False, (False, False))),
+        ("abc", ("a", "b"), StatementVerdict(False, (False, False))),
         # Two say the same half: neither is needed, nor would do alone.
-        ("ab", ("a", "a", "b"), Judged(True, (False, False, True))),
+        ("ab", ("a", "a", "b"), StatementVerdict(True, (False, False, True))),
     ],
 )
-def test_statements_by_hand(text: str, sources: tuple[str, ...], expected: Judged) -> None:
-    assert judged(Statement(text, sources), letters) == expected
+def test_statements_by_hand(
+    text: str, sources: tuple[str, ...], expected: StatementVerdict
+) -> None:
+    assert judge_statement(CitedStatement(text, passages(*sources)), letters) == expected
 
 
 @given(
@@ -55,7 +65,9 @@ def test_statements_by_hand(text: str, sources: tuple[str, ...], expected: Judge
 def test_citations_are_judged_as_defined(
     claim: frozenset[str], sources: list[frozenset[str]]
 ) -> None:
-    found = judged(Statement("".join(sorted(claim)), tuple(map("".join, sources))), letters)
+    found = judge_statement(
+        CitedStatement("".join(sorted(claim)), passages(*map("".join, sources))), letters
+    )
     everything = frozenset().union(*sources)
     recalled = bool(sources) and claim <= everything
     assert found.recalled == recalled
@@ -74,10 +86,13 @@ def test_claims_are_statements_and_so_are_sentences_that_cite_nothing() -> None:
     text = "Crows hold grudges. They eat eggs. They fly, and they sing."
     claims = (Claim(0, 19, (0, 0)), Claim(0, 19, (1,)), Claim(35, 44, ()))
     answer = Answer(text, (GRUDGES, AB), claims)
-    assert statements(answer) == [
-        Statement("Crows hold grudges.", (f"Crows\n{GRUDGES.text}", "Crows\nab")),
-        Statement("They eat eggs.", ()),
-        Statement("They fly,", ()),
+    assert list_statements(answer) == [
+        CitedStatement(
+            "Crows hold grudges.",
+            (EvidencePassage(GRUDGES.text, "Crows"), EvidencePassage("ab", "Crows")),
+        ),
+        CitedStatement("They eat eggs.", ()),
+        CitedStatement("They fly,", ()),
     ]
 
 
@@ -86,48 +101,65 @@ def test_an_answer_by_hand() -> None:
     answer = Answer(
         "ab. cde. d.", (AB, CD), (Claim(0, 2, (0, 1)), Claim(4, 7, (1,)), Claim(9, 10, ()))
     )
-
-    def entails(premise: str, claim: str) -> float:
-        return letters(premise.replace("Crows", ""), claim)
-
-    found = of_answer(answer, entails)
-    assert found == Citations(1 / 3, 1 / 3, 3, 3)
+    found = score_answer_citations(answer, letters)
+    assert found == AnswerCitationScores(1 / 3, 1 / 3, 3, 3)
     assert found.f1 == pytest.approx(1 / 3)
 
 
 def test_an_answer_that_cites_nothing_has_neither_recall_nor_precision() -> None:
-    found = of_answer(Answer("Crows fly."))
-    assert found == Citations(0.0, 0.0, 1, 0)
+    found = score_answer_citations(Answer("Crows fly."), entails_by_words)
+    assert found == AnswerCitationScores(0.0, 0.0, 1, 0)
     assert found is not None
     assert found.f1 == 0
 
 
 def test_what_states_nothing_does_not_count() -> None:
     declined = Answer("Crows hold grudges.", (GRUDGES,), (Claim(0, 19, (0,)),), declined=True)
-    assert of_answer(declined) is None
-    assert of_answer(Answer(" ")) is None
+    assert score_answer_citations(declined, entails_by_words) is None
+    assert score_answer_citations(Answer(" "), entails_by_words) is None
     good = Answer("Crows hold grudges.", (GRUDGES,), (Claim(0, 19, (0,)),))
     bad = Answer("Crows hold grudges. Ravens do not.", (GRUDGES,), (Claim(0, 19, (0,)),))
-    found = cited([declined, good, bad])
-    assert found.recall == mean([1.0, 0.5])
-    assert found.precision == mean([1.0, 1.0])
+    found = score_system_citations([declined, good, bad], entails_by_words)
+    assert found.recall == estimate_mean([1.0, 0.5])
+    assert found.precision == estimate_mean([1.0, 1.0])
     assert found.f1.value == pytest.approx((1 + 2 / 3) / 2)
     with pytest.raises(ValueError):
-        cited([declined])
+        score_system_citations([declined], entails_by_words)
 
 
 def test_words_are_enough_from_57_percent_on_and_the_small_ones_do_not_count() -> None:
-    assert by_words("crows hold the grudges of years", "Do crows hold a grudge, for years?") == 1
-    assert by_words("crows hold", "crows hold grudges, years") == 0
-    assert by_words("crows hold grudges", "crows hold grudges, years") == 1
-    assert by_words("anything", "the") == 0
-    # Shared words are no entailment: whoever needs more passes another function.
-    assert by_words("crows never hold grudges", "crows hold grudges") == 1
+    def share(premise: str, claim: str) -> float:
+        return entails_by_words(passages(premise), claim)
+
+    assert share("crows hold the grudges of years", "Do crows hold a grudge, for years?") == 1
+    assert share("crows hold", "crows hold grudges, years") == 0
+    assert share("crows hold grudges", "crows hold grudges, years") == 1
+    assert share("anything", "the") == 0
+    # The title counts. Shared words are no entailment: whoever needs more passes another function.
+    assert entails_by_words([EvidencePassage("never grudges", "Crows hold")], "crows hold grudges")
+
+
+def test_the_evidence_model_judges_what_is_cited_together() -> None:
+    def judge(claim: str, read: Sequence[EvidencePassage]) -> list[EvidenceJudgement]:
+        held = [float(set(claim.split()) <= set(each.text.split())) for each in read]
+        return [EvidenceJudgement(0, 0, (0, 1), 0, each, 0, 1 - each) for each in held]
+
+    entails = make_support_entailment(judge)
+    assert judge_statement(CitedStatement("a b", passages("a x", "b x")), entails).recalled
+    found = judge_statement(CitedStatement("a b", passages("a b x", "c")), entails)
+    assert found == StatementVerdict(True, (True, False))
+    assert not judge_statement(CitedStatement("a b", passages("a x")), entails).recalled
 
 
 def test_a_figure_has_three_means_a_system() -> None:
     good = Answer("Crows hold grudges.", (GRUDGES,), (Claim(0, 19, (0,)),))
-    figure = citations_figure({"a": cited([good]), "b": cited([Answer("Crows fly.")])}, "says")
+    figure = make_citations_figure(
+        {
+            "a": score_system_citations([good], entails_by_words),
+            "b": score_system_citations([Answer("Crows fly.")], entails_by_words),
+        },
+        "says",
+    )
     assert figure.rows == (
         ("a", "recall", 1.0, 1.0, 1.0, 1),
         ("b", "recall", 0.0, 0.0, 0.0, 1),

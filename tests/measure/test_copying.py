@@ -7,27 +7,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rookery.cite.overlap import words
-from rookery.measure.copying import (
-    Stretch,
-    begins_alike,
-    copied,
-    copied_from,
-    copied_from_figure,
-    greets,
-    in_one_piece,
-    labelled,
-    longest_stretch,
-    novel,
-    novel_figure,
-    openings,
-    openings_figure,
-    places_figure,
-    repeated,
-    repeated_figure,
-    sentences_of,
+from rookery.cite.word_overlap import split_words
+from rookery.measure.intervals import estimate_share
+from rookery.measure.text_metrics import (
+    CopiedStretch,
+    align_copied_pairs,
+    find_longest_stretch,
+    make_copy_map_figure,
+    make_text_figure,
+    measure_copied_openings,
+    measure_copied_positions,
+    measure_longest_stretch,
+    measure_novelty,
+    measure_repetition,
+    shares_opening,
+    split_sentences,
+    starts_with_greeting,
+    starts_with_label,
 )
-from rookery.measure.interval import share
 
 SOURCE = "Crows hide seeds in autumn. A crow remembers where it hid them. Jays do so too."
 TEXTS = st.lists(st.sampled_from("crow jay of oak hid".split()), max_size=9).map(" ".join)
@@ -35,12 +32,12 @@ TEXTS = st.lists(st.sampled_from("crow jay of oak hid".split()), max_size=9).map
 
 def test_sentences_end_with_their_line_too() -> None:
     text = "Crows hide seeds. They come back\n\nJays too: Dr. Smith says so.\n"
-    found = [text[slice(*span)] for span in sentences_of(text)]
+    found = [text[slice(*span)] for span in split_sentences(text)]
     assert found == ["Crows hide seeds.", "They come back", "Jays too: Dr. Smith says so."]
 
 
 def test_what_is_copied_whole_has_nothing_novel() -> None:
-    found = novel(["A crow remembers where it hid them. Jays do so too."], [SOURCE])
+    found = measure_novelty(["A crow remembers where it hid them. Jays do so too."], [SOURCE])
     assert {name: each.value for name, each in found.items()} == {
         "1 word": 0,
         "2 words": 0,
@@ -52,7 +49,7 @@ def test_what_is_copied_whole_has_nothing_novel() -> None:
 
 def test_novel_runs_worked_by_hand() -> None:
     """ "crows hide" and "seeds in" stand in the source, "hide the" and "the seeds" do not."""
-    found = novel(["Crows hide the seeds, in AUTUMN! Jays do so too."], [SOURCE])
+    found = measure_novelty(["Crows hide the seeds, in AUTUMN! Jays do so too."], [SOURCE])
     assert found["1 word"].value == pytest.approx(1 / 10)
     assert found["2 words"].value == pytest.approx(2 / 8)
     assert found["3 words"].value == pytest.approx(3 / 6)
@@ -62,17 +59,17 @@ def test_novel_runs_worked_by_hand() -> None:
 
 
 def test_a_run_stays_within_a_sentence_that_is_said_and_may_cross_those_of_the_source() -> None:
-    assert novel(["Crows. Hide."], ["hide crows"], [2]).keys() == {"sentence"}
-    assert novel(["In autumn a crow"], [SOURCE], [4])["4 words"].value == 0
+    assert measure_novelty(["Crows. Hide."], ["hide crows"], [2]).keys() == {"sentence"}
+    assert measure_novelty(["In autumn a crow"], [SOURCE], [4])["4 words"].value == 0
 
 
 def test_half_a_word_is_not_copied() -> None:
-    assert novel(["crow"], ["scrowl crows"], [1])["1 word"].value == 1
+    assert measure_novelty(["crow"], ["scrowl crows"], [1])["1 word"].value == 1
 
 
 def test_texts_are_counted_together_and_drawn_apart() -> None:
     """One of four words of two texts; a sample of two texts has none, a quarter or a third."""
-    found = novel(["crow", "crow hid oak"], ["oak crow", "crow hid"], [1])["1 word"]
+    found = measure_novelty(["crow", "crow hid oak"], ["oak crow", "crow hid"], [1])["1 word"]
     assert (found.value, found.count) == (1 / 4, 4)
     assert found.low == 0
     assert found.high == pytest.approx(1 / 3)
@@ -85,10 +82,10 @@ def stands(run: list[str], whole: list[str]) -> bool:
 @settings(max_examples=50)
 @given(TEXTS, TEXTS, st.integers(1, 4))
 def test_novel_and_repeated_runs_are_those_of_brute_force(said: str, source: str, n: int) -> None:
-    ours, theirs = words(said), words(source)
+    ours, theirs = split_words(said), split_words(source)
     runs = [ours[at : at + n] for at in range(len(ours) - n + 1)]
     name = f"{n} word{'s' * (n > 1)}"
-    new, twice = novel([said], [source], [n]), repeated([said], [n])
+    new, twice = measure_novelty([said], [source], [n]), measure_repetition([said], [n])
     assert (name in new) == (name in twice) == bool(runs)
     if runs:
         expected = sum(not stands(run, theirs) for run in runs) / len(runs)
@@ -99,7 +96,7 @@ def test_novel_and_repeated_runs_are_those_of_brute_force(said: str, source: str
 
 
 def test_repeated_runs_worked_by_hand() -> None:
-    found = repeated(["The crow hid. The crow hid. The jay saw."])
+    found = measure_repetition(["The crow hid. The crow hid. The jay saw."])
     assert found["1 word"].value == pytest.approx(7 / 9)
     assert found["2 words"].value == pytest.approx(4 / 6)
     assert found["3 words"].value == pytest.approx(2 / 3)
@@ -108,22 +105,23 @@ def test_repeated_runs_worked_by_hand() -> None:
 
 
 def test_repetition_is_within_one_text() -> None:
-    assert repeated(["the crow hid"] * 2, [1])["1 word"].value == 0
+    assert measure_repetition(["the crow hid"] * 2, [1])["1 word"].value == 0
 
 
 def test_a_run_has_a_word() -> None:
     with pytest.raises(ValueError, match="one word"):
-        novel(["a"], ["a"], [0])
+        measure_novelty(["a"], ["a"], [0])
 
 
 def test_texts_without_a_source_are_refused() -> None:
     with pytest.raises(ValueError):
-        novel(["a", "b"], ["a"])
+        measure_novelty(["a", "b"], ["a"])
 
 
+@pytest.mark.slow
 @given(TEXTS, TEXTS)
 def test_copied_pairs_are_a_longest_common_subsequence(said: str, source: str) -> None:
-    ours, theirs = (tuple(pairwise(words(text))) for text in (said, source))
+    ours, theirs = (tuple(pairwise(split_words(text))) for text in (said, source))
 
     @cache
     def longest(i: int, j: int) -> int:
@@ -133,110 +131,117 @@ def test_copied_pairs_are_a_longest_common_subsequence(said: str, source: str) -
             return 1 + longest(i + 1, j + 1)
         return max(longest(i + 1, j), longest(i, j + 1))
 
-    found = copied(said, source)
+    found = align_copied_pairs(said, source)
     assert len(found) == longest(0, 0)
     assert all(ours[i] == theirs[j] for i, j in found)
     assert all(i < k and j < m for (i, j), (k, m) in pairwise(found))
 
 
 def test_copied_pairs_stand_where_the_source_has_them() -> None:
-    assert copied("Wow: it hid them", SOURCE) == [(1, 9), (2, 10)]
-    assert words(SOURCE)[9:12] == ["it", "hid", "them"]
+    assert align_copied_pairs("Wow: it hid them", SOURCE) == [(1, 9), (2, 10)]
+    assert split_words(SOURCE)[9:12] == ["it", "hid", "them"]
 
 
 def test_parts_of_the_source_worked_by_hand() -> None:
     """Sixteen words, fifteen pairs: five of them begin in each third."""
-    assert len(words(SOURCE)) == 16
-    found = copied_from(["Crows hide seeds. Jays do so too"], [SOURCE], parts=3)
+    assert len(split_words(SOURCE)) == 16
+    found = measure_copied_positions(["Crows hide seeds. Jays do so too"], [SOURCE], parts=3)
     assert list(found) == ["0–33%", "33–66%", "66–100%"]
     assert [each.value for each in found.values()] == [2 / 5, 0, 3 / 5]
 
 
 def test_a_source_that_is_copied_whole_is_copied_evenly() -> None:
-    found = copied_from([SOURCE], [SOURCE], parts=5)
+    found = measure_copied_positions([SOURCE], [SOURCE], parts=5)
     assert [each.value for each in found.values()] == pytest.approx([1 / 5] * 5)
 
 
 @settings(max_examples=25)
 @given(TEXTS, TEXTS, st.integers(1, 12))
 def test_the_parts_are_all_that_is_copied(said: str, source: str, parts: int) -> None:
-    found = copied_from([said], [source], parts)
-    assert bool(found) == bool(copied(said, source))
+    found = measure_copied_positions([said], [source], parts)
+    assert bool(found) == bool(align_copied_pairs(said, source))
     if found:
         assert len(found) == parts
         assert sum(each.value for each in found.values()) == pytest.approx(1, abs=1e-12)
 
 
-def longest_by_force(said: str, source: str) -> Stretch:
-    ours, theirs = words(said), words(source)
+def longest_by_force(said: str, source: str) -> CopiedStretch:
+    ours, theirs = split_words(said), split_words(source)
     each = [
-        Stretch(i, j, length)
+        CopiedStretch(i, j, length)
         for i in range(len(ours))
         for j in range(len(theirs))
         for length in range(1, len(ours) - i + 1)
         if ours[i : i + length] == theirs[j : j + length]
     ]
-    return min(each, key=lambda one: (-one.length, one.said, one.source), default=Stretch(0, 0, 0))
+    return min(
+        each, key=lambda one: (-one.length, one.said, one.source), default=CopiedStretch(0, 0, 0)
+    )
 
 
 @given(TEXTS, TEXTS)
 def test_the_longest_stretch_is_that_of_brute_force(said: str, source: str) -> None:
-    assert longest_stretch(said, source) == longest_by_force(said, source)
+    assert find_longest_stretch(said, source) == longest_by_force(said, source)
 
 
 def test_words_that_a_long_source_has_often_count_too() -> None:
-    assert longest_stretch("rook of the", "of the oak jay " * 100) == Stretch(1, 0, 2)
+    assert find_longest_stretch("rook of the", "of the oak jay " * 100) == CopiedStretch(1, 0, 2)
 
 
 def test_the_share_in_one_piece_is_a_mean_of_texts() -> None:
-    found = in_one_piece(["It hid them once", "", "owl"], [SOURCE] * 3)
+    found = measure_longest_stretch(["It hid them once", "", "owl"], [SOURCE] * 3)
     assert found.value == pytest.approx(3 / 4 / 3)
     assert found.count == 3
 
 
 def test_the_first_words_are_copied_in_order_and_from_the_start() -> None:
-    assert begins_alike("Crows hide seeds well.", SOURCE)
-    assert begins_alike("crows, hide", SOURCE, k=2)
-    assert not begins_alike("Hide seeds in", SOURCE)
-    assert not begins_alike("Crows hide", "Crows hide")
-    assert not begins_alike("Crows hide", SOURCE)
+    assert shares_opening("Crows hide seeds well.", SOURCE)
+    assert shares_opening("crows, hide", SOURCE, k=2)
+    assert not shares_opening("Hide seeds in", SOURCE)
+    assert not shares_opening("Crows hide", "Crows hide")
+    assert not shares_opening("Crows hide", SOURCE)
 
 
 @pytest.mark.parametrize("text", ["Hi all, I need help", "So, yesterday", "OK.", "okay then"])
 def test_preambles_of_posts(text: str) -> None:
-    assert greets(text)
+    assert starts_with_greeting(text)
 
 
 @pytest.mark.parametrize("text", ["Some say hi", "History is long", "Hiya", ""])
 def test_what_is_no_preamble_of_a_post(text: str) -> None:
-    assert not greets(text)
+    assert not starts_with_greeting(text)
 
 
 def test_preambles_of_articles_are_those_of_the_paper() -> None:
-    assert labelled("Winner: Simon Wood took home the TV crown")
-    assert labelled("Fully charged: The new scheme will let EE customers")
-    assert not labelled("The new scheme is: customers")
+    assert starts_with_label("Winner: Simon Wood took home the TV crown")
+    assert starts_with_label("Fully charged: The new scheme will let EE customers")
+    assert not starts_with_label("The new scheme is: customers")
 
 
 def test_openings_worked_by_hand() -> None:
     sources = ["Hi all of you", "so it began today", "Crows hide seeds", "A jay flew"]
     said = ["Hi all of us", "It began", "Crows hide seeds", "The jay flew"]
-    assert openings(said, sources) == {"all": share(2, 4), "preamble": share(1, 2)}
-    assert openings(said[2:], sources[2:]) == {"all": share(1, 2)}
-    assert openings(said, sources, lambda text: "jay" in text)["preamble"] == share(0, 1)
+    assert measure_copied_openings(said, sources) == {
+        "all": estimate_share(2, 4),
+        "preamble": estimate_share(1, 2),
+    }
+    assert measure_copied_openings(said[2:], sources[2:]) == {"all": estimate_share(1, 2)}
+    assert measure_copied_openings(said, sources, lambda text: "jay" in text)[
+        "preamble"
+    ] == estimate_share(0, 1)
     with pytest.raises(ValueError):
-        openings([], [])
+        measure_copied_openings([], [])
 
 
 def test_figures_have_a_row_for_each_system_and_measure() -> None:
     said = ["Crows hide seeds. Crows hide seeds."]
-    for make, found in (
-        (novel_figure, novel(said, [SOURCE])),
-        (repeated_figure, repeated(said)),
-        (openings_figure, openings(said, [SOURCE])),
-        (copied_from_figure, copied_from(said, [SOURCE])),
+    for name, found in (
+        ("novel", measure_novelty(said, [SOURCE])),
+        ("repeated", measure_repetition(said)),
+        ("openings", measure_copied_openings(said, [SOURCE])),
+        ("copied-from", measure_copied_positions(said, [SOURCE])),
     ):
-        figure = make({"copier": found, "same": found}, "one text")
+        figure = make_text_figure(name, {"copier": found, "same": found}, "one text")
         assert [row[:3] for row in figure.rows] == [
             (system, measure, each.value)
             for system in ("copier", "same")
@@ -248,7 +253,7 @@ def test_figures_have_a_row_for_each_system_and_measure() -> None:
 
 def test_places_are_points_of_a_row_each_shorter_sources_first() -> None:
     said = ["Crows hide seeds. It hides them: it hid them.", "a jay flew by"]
-    figure = places_figure(said, [SOURCE, "a jay flew"], "two texts")
+    figure = make_copy_map_figure(said, [SOURCE, "a jay flew"], "two texts")
     first, last, ends = figure.picture.lines
     assert first.points == ((0, 0), (0, 1), (9, 1))
     assert last.points == ((2, 0), (2, 1), (11, 1))
@@ -257,10 +262,10 @@ def test_places_are_points_of_a_row_each_shorter_sources_first() -> None:
 
 
 def test_what_stands_apart_in_either_text_is_two_stretches() -> None:
-    apart = places_figure(["oak jay owl owl jay hid"], ["oak jay owl jay hid"], "one text")
+    apart = make_copy_map_figure(["oak jay owl owl jay hid"], ["oak jay owl jay hid"], "one text")
     assert apart.rows == ((0, 5, 6, 4, 2),)
     assert apart.picture.lines[0].points == ((0, 0), (2, 0))
 
 
 def test_a_text_that_copies_nothing_has_an_empty_row() -> None:
-    assert places_figure(["owl"], [SOURCE], "one text").rows == ((0, 16, 1, 0, 0),)
+    assert make_copy_map_figure(["owl"], [SOURCE], "one text").rows == ((0, 16, 1, 0, 0),)

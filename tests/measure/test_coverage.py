@@ -9,25 +9,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import precision_recall_curve
 
-from rookery.draft.curve import FEWEST
+from rookery.draft.calibration import MIN_COVERAGE_DRAWN
 from rookery.measure.coverage import (
-    DRAWN,
-    Scored,
-    area,
-    area_gain,
-    coverage_figure,
-    curve,
-    gain,
-    quality_at,
+    MAX_LINE_POINTS,
+    ScoredAnswers,
+    compute_coverage_curve,
+    estimate_area_gain,
+    estimate_coverage_area,
+    estimate_quality_at,
+    estimate_selection_gain,
+    make_coverage_figure,
 )
-from rookery.measure.figure import Figure
-from rookery.measure.interval import share
+from rookery.measure.figures import Figure
+from rookery.measure.intervals import estimate_share
 
 FEW = st.lists(st.tuples(st.integers(0, 4), st.booleans()), min_size=1, max_size=6)
 
 
-def scored(pairs: list[tuple[int, bool]]) -> Scored:
-    return Scored([score for score, _ in pairs], [good for _, good in pairs])
+def scored(pairs: list[tuple[int, bool]]) -> ScoredAnswers:
+    return ScoredAnswers([score for score, _ in pairs], [good for _, good in pairs])
 
 
 def by_lot(pairs: list[tuple[int, bool]]) -> np.ndarray:
@@ -44,12 +44,12 @@ def by_lot(pairs: list[tuple[int, bool]]) -> np.ndarray:
 
 @given(FEW)
 def test_a_curve_is_what_each_threshold_brings(pairs: list[tuple[int, bool]]) -> None:
-    found = curve(scored(pairs))
+    found = compute_coverage_curve(scored(pairs))
     assert [each.threshold for each in found] == sorted({s for s, _ in pairs}, reverse=True)
     for each in found:
         kept = [good for score, good in pairs if score >= each.threshold]
         assert each.coverage == pytest.approx(len(kept) / len(pairs), abs=1e-12)
-        assert each.quality == share(sum(kept), len(kept))
+        assert each.quality == estimate_share(sum(kept), len(kept))
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.booleans()), min_size=1, max_size=40))
@@ -58,48 +58,56 @@ def test_qualities_are_the_precisions_of_scikit_learn(pairs: list[tuple[int, boo
         return  # it warns that recall means nothing
     scores, good = scored(pairs)
     precision, _, thresholds = precision_recall_curve(good, scores)
-    ours = {each.threshold: each.quality.value for each in curve(Scored(scores, good))}
+    ours = {
+        each.threshold: each.quality.value
+        for each in compute_coverage_curve(ScoredAnswers(scores, good))
+    }
     theirs = dict(zip(thresholds.tolist(), precision.tolist(), strict=False))
     assert ours == pytest.approx(theirs, abs=1e-12)
 
 
+@pytest.mark.slow
 @given(FEW)
 @settings(max_examples=25, deadline=None)
 def test_equal_scores_are_a_lot(pairs: list[tuple[int, bool]]) -> None:
     expected = by_lot(pairs)
     for number, quality in enumerate(expected, 1):
-        found = quality_at(scored(pairs), number / len(pairs))
+        found = estimate_quality_at(scored(pairs), number / len(pairs))
         assert found.value == pytest.approx(quality, abs=1e-12)
         assert found.count == number
-    assert area(scored(pairs)).value == pytest.approx(expected.mean(), abs=1e-12)
+    assert estimate_coverage_area(scored(pairs)).value == pytest.approx(expected.mean(), abs=1e-12)
 
 
 def test_an_area_by_hand() -> None:
-    assert area(Scored([4, 3, 2, 1], [1, 1, 0, 0])).value == pytest.approx(
+    assert estimate_coverage_area(ScoredAnswers([4, 3, 2, 1], [1, 1, 0, 0])).value == pytest.approx(
         (1 + 1 + 2 / 3 + 0.5) / 4
     )
-    assert area(Scored([1, 2, 3, 4], [1, 1, 0, 0])).value == pytest.approx((1 / 3 + 0.5) / 4)
+    assert estimate_coverage_area(ScoredAnswers([1, 2, 3, 4], [1, 1, 0, 0])).value == pytest.approx(
+        (1 / 3 + 0.5) / 4
+    )
 
 
 def test_a_share_is_rounded_up_to_whole_answers() -> None:
-    answers = Scored([3, 2, 1], [1, 0, 0])
-    assert quality_at(answers, 0.01).value == 1.0
-    assert quality_at(answers, 1 / 3).value == 1.0
-    assert quality_at(answers, 0.34) == share(1, 2)
+    answers = ScoredAnswers([3, 2, 1], [1, 0, 0])
+    assert estimate_quality_at(answers, 0.01).value == 1.0
+    assert estimate_quality_at(answers, 1 / 3).value == 1.0
+    assert estimate_quality_at(answers, 0.34) == estimate_share(1, 2)
 
 
 def test_only_the_order_of_scores_counts() -> None:
     chance = np.random.default_rng(1)
     scores, good = chance.normal(size=50), (chance.random(50) < 0.5).tolist()
-    plain, bent = (Scored(each.tolist(), good) for each in (scores, np.exp(3 * scores)))
-    assert area(plain) == area(bent)
-    assert [each.quality for each in curve(plain)] == [each.quality for each in curve(bent)]
+    plain, bent = (ScoredAnswers(each.tolist(), good) for each in (scores, np.exp(3 * scores)))
+    assert estimate_coverage_area(plain) == estimate_coverage_area(bent)
+    assert [each.quality for each in compute_coverage_curve(plain)] == [
+        each.quality for each in compute_coverage_curve(bent)
+    ]
 
 
 def test_declining_by_a_score_that_says_nothing_gains_nothing() -> None:
-    flat = Scored([1.0] * 40, [1.0, 0.0] * 20)
-    assert area(flat).value == pytest.approx(0.5, abs=1e-12)
-    nothing = gain(flat, 0.3)
+    flat = ScoredAnswers([1.0] * 40, [1.0, 0.0] * 20)
+    assert estimate_coverage_area(flat).value == pytest.approx(0.5, abs=1e-12)
+    nothing = estimate_selection_gain(flat, 0.3)
     assert (nothing.value, nothing.low, nothing.high) == pytest.approx((0, 0, 0), abs=1e-12)
 
 
@@ -108,19 +116,22 @@ def test_declining_by_a_score_that_says_something_gains_beyond_the_interval() ->
     scores = chance.random(400)
     good = (chance.random(400) < scores).tolist()
     for at in (0.3, 0.5, 0.7, 0.9):
-        assert gain(Scored(scores.tolist(), good), at).low > 0
+        assert estimate_selection_gain(ScoredAnswers(scores.tolist(), good), at).low > 0
     # In expectation the best half of uniform scores is good 3 times in 4, all are every other time.
-    half = gain(Scored(scores.tolist(), good), 0.5)
+    half = estimate_selection_gain(ScoredAnswers(scores.tolist(), good), 0.5)
     assert half.low < 0.25 < half.high
-    assert gain(Scored(scores.tolist(), good), 1.0).value == 0
+    assert estimate_selection_gain(ScoredAnswers(scores.tolist(), good), 1.0).value == 0
 
 
+@pytest.mark.slow
 def test_the_interval_of_an_area_holds_the_true_one_about_95_times_in_100() -> None:
     chance = np.random.default_rng(3)
     held = 0
     for seed in range(50):
         scores = chance.random(80)
-        found = area(Scored(scores.tolist(), (chance.random(80) < scores).tolist()), seed)
+        found = estimate_coverage_area(
+            ScoredAnswers(scores.tolist(), (chance.random(80) < scores).tolist()), seed
+        )
         held += found.low <= 0.75 <= found.high  # the mean of (1 + threshold) / 2
     assert held >= 43
 
@@ -129,11 +140,14 @@ def test_one_score_has_more_area_than_another_of_the_same_answers() -> None:
     good = [1.0, 1.0, 0.0, 1.0, 0.0, 0.0] * 20
     noise = np.random.default_rng(5).normal(size=len(good))
     ours, theirs = (np.asarray(good) + noise).tolist(), noise.tolist()
-    more = area_gain(ours, theirs, good)
-    expected = area(Scored(ours, good)).value - area(Scored(theirs, good)).value
+    more = estimate_area_gain(ours, theirs, good)
+    expected = (
+        estimate_coverage_area(ScoredAnswers(ours, good)).value
+        - estimate_coverage_area(ScoredAnswers(theirs, good)).value
+    )
     assert more.value == pytest.approx(expected, abs=1e-12)
     assert more.low > 0
-    same = area_gain(ours, ours, good)
+    same = estimate_area_gain(ours, ours, good)
     assert (same.low, same.high) == (0, 0)
 
 
@@ -142,28 +156,28 @@ def test_one_score_has_more_area_than_another_of_the_same_answers() -> None:
     [([], []), ([1.0], [1.0, 0.0]), ([float("nan")], [1.0]), ([1.0], [2.0]), ([1.0], [-0.5])],
 )
 def test_what_is_no_score_or_label_is_refused(scores: list[float], good: list[float]) -> None:
-    for refuses in (curve, area):
+    for refuses in (compute_coverage_curve, estimate_coverage_area):
         with pytest.raises(ValueError):
-            refuses(Scored(scores, good))
+            refuses(ScoredAnswers(scores, good))
 
 
 def test_no_coverage_and_more_than_all_are_refused() -> None:
     for coverage in (0.0, -1.0, 1.1):
         with pytest.raises(ValueError, match="coverage"):
-            gain(Scored([1.0], [1.0]), coverage)
+            estimate_selection_gain(ScoredAnswers([1.0], [1.0]), coverage)
 
 
 def test_a_figure_has_a_line_a_score_and_what_attempts_everything_beside() -> None:
     chance = np.random.default_rng(0)
     scores, good = chance.random(1000).tolist(), (chance.random(1000) < 0.6).tolist()
-    figure = coverage_figure(
-        {"reward": Scored(scores, good), "flat": Scored([0.0] * 1000, good)},
+    figure = make_coverage_figure(
+        {"reward": ScoredAnswers(scores, good), "flat": ScoredAnswers([0.0] * 1000, good)},
         "says",
         beside={"people": 0.8},
     )
     reward, flat, people = figure.picture.lines
-    assert len(reward.points) <= DRAWN + 1
-    assert reward.points[0][0] > FEWEST  # where it would jump with each answer
+    assert len(reward.points) <= MAX_LINE_POINTS + 1
+    assert reward.points[0][0] > MIN_COVERAGE_DRAWN  # where it would jump with each answer
     assert reward.points[-1] == pytest.approx((1.0, fmean(good)))
     assert flat.points == reward.points[-1:]
     assert people.style == "dashed"

@@ -2,11 +2,16 @@
 
 import pytest
 
-from rookery.judge.meaning import ratings as ratings_of
-from rookery.judge.work import Item, Judgement
-from rookery.measure.battle import matches, win_rate
-from rookery.measure.criteria import LEVELS, criteria, criteria_figure, ranked
-from rookery.measure.interval import mean
+from rookery.judge.judgement_conversion import convert_to_ratings as ratings_of
+from rookery.judge.labelling_records import Judgement, LabellingItem
+from rookery.measure.intervals import estimate_mean
+from rookery.measure.pairwise import compute_win_rate, list_matches
+from rookery.measure.ratings import (
+    LEVELS,
+    average_criteria,
+    make_criteria_figure,
+    make_ranking_comparisons,
+)
 from rookery.records import Answer, Question, Rating
 
 
@@ -26,7 +31,7 @@ def test_scales_have_the_levels_of_the_paper() -> None:
 
 
 def test_a_level_is_the_mean_on_the_scale_of_the_paper() -> None:
-    fluency, truth = criteria(
+    fluency, truth = average_criteria(
         [
             rating("1", "glm x", "truthfulness", 1.0),
             rating("1", "glm x", "fluency", 1.0),
@@ -45,29 +50,33 @@ def test_ratings_of_one_question_are_drawn_together() -> None:
         for number in range(12)
         for by in ("ada", "bob", "cleo")
     ]
-    (found,) = criteria(rated, system)
+    (found,) = average_criteria(rated, system)
     values = [each.value for each in rated]
-    assert found.mean == mean(values, [each.question.id for each in rated])
+    assert found.mean == estimate_mean(values, [each.question.id for each in rated])
     assert found.mean.count == 36
-    assert found.mean.half > 1.4 * mean(values).half
+    assert found.mean.half_width > 1.4 * estimate_mean(values).half_width
 
 
 def test_a_judgement_at_the_desk_is_measured_as_it_was_filled_in() -> None:
     answer = Answer("glm answers")
-    item = Item("criteria", Question("1", "Why?"), (answer,))
+    item = LabellingItem("criteria", Question("1", "Why?"), (answer,))
     filled = {"fluency": ["2"], "correctness": ["3"], "truthfulness": ["blank"]}
     judgement = Judgement("j", "i", "ada", "done", filled, "", 1, (0,), True, 0.0, 1.0)
-    found = {each.scale: each.level for each in criteria(ratings_of(item, judgement), system)}
+    found = {
+        each.scale: each.level for each in average_criteria(ratings_of(item, judgement), system)
+    }
     assert found == {"fluency": pytest.approx(2), "correctness": pytest.approx(3)}
 
 
 def test_a_scale_that_the_form_does_not_have_is_left_out() -> None:
-    assert criteria([rating("1", "glm", "thumbs", 1.0)], system) == []
+    assert average_criteria([rating("1", "glm", "thumbs", 1.0)], system) == []
 
 
 def test_a_figure_says_where_less_is_better() -> None:
-    found = criteria([rating("1", "a", "redundancy", 1), rating("1", "b", "fluency", 1)], system)
-    figure = criteria_figure(found, "says")
+    found = average_criteria(
+        [rating("1", "a", "redundancy", 1), rating("1", "b", "fluency", 1)], system
+    )
+    figure = make_criteria_figure(found, "says")
     assert figure.picture.places == ("fluency", "redundancy, less is better")
     assert [row[0] for row in figure.rows] == ["b", "a"]
     assert [row[-1] for row in figure.rows] == [3.0, 1.0]
@@ -76,19 +85,25 @@ def test_a_figure_says_where_less_is_better() -> None:
 def test_a_ranking_is_who_beats_whom() -> None:
     human, glm, gpt, other = map(Answer, ("human", "glm", "gpt", "other"))
     question = Question("1", "Why?")
-    found = matches(ranked(question, [[human], [glm, gpt], [other]], "ada"), system)
+    found = list_matches(
+        make_ranking_comparisons(question, [[human], [glm, gpt], [other]], "ada"), system
+    )
     assert len(found) == 6
-    assert win_rate(found, "glm", "human").value == 0
-    assert win_rate(found, "glm", "gpt").value == 0.5
-    assert win_rate(found, "gpt", "other").value == 1
+    assert compute_win_rate(found, "glm", "human").value == 0
+    assert compute_win_rate(found, "glm", "gpt").value == 0.5
+    assert compute_win_rate(found, "gpt", "other").value == 1
 
 
 def test_a_system_passes_for_people_where_it_is_ranked_above_them_half_the_time() -> None:
     human, glm = Answer("human"), Answer("glm")
     rankings = [
-        ranked(Question(str(n), "Why?"), [[human], [glm]] if n % 2 else [[glm], [human]], "ada")
+        make_ranking_comparisons(
+            Question(str(n), "Why?"), [[human], [glm]] if n % 2 else [[glm], [human]], "ada"
+        )
         for n in range(40)
     ]
-    found = win_rate(matches([pair for each in rankings for pair in each], system), "glm", "human")
+    found = compute_win_rate(
+        list_matches([pair for each in rankings for pair in each], system), "glm", "human"
+    )
     assert found.value == 0.5
     assert found.low < 0.5 < found.high

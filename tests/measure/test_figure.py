@@ -5,7 +5,7 @@ from figures import BARS, figures, line
 from hypothesis import given
 from msgspec.structs import replace
 
-from rookery.measure.figure import Figure, Line
+from rookery.measure.figures import Figure, FigureLine
 
 
 @given(figures())
@@ -20,5 +20,5 @@ def test_a_row_has_a_cell_for_each_column() -> None:
 
 def test_a_line_has_no_interval_or_one_for_each_point() -> None:
     with pytest.raises(ValueError, match="ours: 2 points, 1 intervals"):
-        Line("ours", ((0.0, 1.0), (1.0, 2.0)), (0.5,), (1.5, 2.5))
+        FigureLine("ours", ((0.0, 1.0), (1.0, 2.0)), (0.5,), (1.5, 2.5))
     assert line("ours", 1.0, 2.0).low == ()

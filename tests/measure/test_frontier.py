@@ -9,10 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import entropy
 
-from rookery.measure.bestofn import kl as kl_of_best
-from rookery.measure.figure import Figure
-from rookery.measure.frontier import Reached, frontier_figure, optimum, reward_at, tilted
-from rookery.measure.interval import Estimate
+from rookery.measure.figures import Figure
+from rookery.measure.intervals import Estimate
+from rookery.measure.reward_frontiers import (
+    ReachedPoint,
+    find_optimal_policies,
+    interpolate_reward,
+    make_frontier_figure,
+    tilt_policy,
+)
+from rookery.measure.reward_frontiers import compute_best_of_n_kl as kl_of_best
 
 BETAS = (0.05, 0.2, 0.5, 1.0, 3.0, 100.0)
 WORLD = st.lists(st.tuples(st.floats(-3, 3), st.integers(1, 9)), min_size=2, max_size=6)
@@ -30,7 +36,7 @@ def test_the_optimum_is_the_first_policy_weighed_by_reward(
     rewards, chances = unpacked(world)
     weights = [p * math.exp(r / beta) for r, p in zip(rewards, chances, strict=True)]
     best = [weight / sum(weights) for weight in weights]
-    found = tilted(rewards, beta, chances)
+    found = tilt_policy(rewards, beta, chances)
     assert found.reward == pytest.approx(float(np.dot(best, rewards)), abs=1e-12)
     assert found.kl == pytest.approx(entropy(best, chances), abs=1e-12)
 
@@ -41,31 +47,31 @@ def test_no_policy_is_better_for_its_price(
 ) -> None:
     rewards, chances = unpacked(world)
     policy = np.array(other[: len(rewards)]) / sum(other[: len(rewards)])
-    found = tilted(rewards, beta, chances)
+    found = tilt_policy(rewards, beta, chances)
     theirs = float(policy @ rewards) - beta * float(entropy(policy, chances))
     assert found.reward - beta * found.kl >= theirs - 1e-9
 
 
 def test_no_policy_of_a_grid_has_more_reward_at_its_kl() -> None:
     rewards, chances = [0.0, 1.0, 3.0], [0.5, 0.3, 0.2]
-    best = optimum([rewards], np.geomspace(0.02, 500, 200).tolist(), [chances])
+    best = find_optimal_policies([rewards], np.geomspace(0.02, 500, 200).tolist(), [chances])
     for one, two in product(range(1, 40), repeat=2):
         policy = np.array([one, two, 40 - one - two]) / 40
         kl = float(entropy(policy, chances)) if policy.min() > 0 else math.inf
         if best[0].kl.value <= kl <= best[-1].kl.value:
-            assert float(policy @ rewards) <= reward_at(best, kl) + 1e-3
+            assert float(policy @ rewards) <= interpolate_reward(best, kl) + 1e-3
 
 
 def test_samples_of_every_answer_once_are_the_enumeration() -> None:
     rewards = [0.3, -1.0, 2.0, 0.3]
-    assert tilted(rewards, 0.7)[:2] == pytest.approx(
-        tilted(rewards, 0.7, [0.25] * 4)[:2], abs=1e-12
+    assert tilt_policy(rewards, 0.7)[:2] == pytest.approx(
+        tilt_policy(rewards, 0.7, [0.25] * 4)[:2], abs=1e-12
     )
 
 
 def test_a_dear_nat_leaves_the_first_policy_and_a_cheap_one_the_best_answer() -> None:
     rewards, chances = [0.0, 1.0, 1000.0], [0.5, 0.3, 0.2]
-    dear, cheap = tilted(rewards, 1e9, chances), tilted(rewards, 1e-3, chances)
+    dear, cheap = tilt_policy(rewards, 1e9, chances), tilt_policy(rewards, 1e-3, chances)
     assert dear[:2] == pytest.approx((0.0, 200.3), abs=1e-3)
     assert cheap[:2] == pytest.approx((-math.log(0.2), 1000.0), abs=1e-9)
 
@@ -74,7 +80,7 @@ def test_a_dear_nat_leaves_the_first_policy_and_a_cheap_one_the_best_answer() ->
 @settings(max_examples=30, deadline=None)
 def test_more_kl_is_more_reward(world: list[tuple[float, int]]) -> None:
     rewards, chances = unpacked(world)
-    found = optimum([rewards], BETAS, [chances])
+    found = find_optimal_policies([rewards], BETAS, [chances])
     for one, other in pairwise(found):
         assert one.beta > other.beta
         assert one.kl.value <= other.kl.value + 1e-12
@@ -87,42 +93,47 @@ def test_samples_give_the_optimum_within_the_intervals() -> None:
     rewards_KA = chance.normal(size=(2, 8))
     chances_KA = chance.dirichlet([1.0] * 8, size=2)
     betas = [0.5, 1.0, 2.0]
-    exact = optimum(rewards_KA.tolist(), betas, chances_KA.tolist())
+    exact = find_optimal_policies(rewards_KA.tolist(), betas, chances_KA.tolist())
     kinds = [0, 1] * 100
     sampled = [chance.choice(rewards_KA[k], p=chances_KA[k], size=2000).tolist() for k in kinds]
-    for true, found in zip(exact, optimum(sampled, betas), strict=True):
+    for true, found in zip(exact, find_optimal_policies(sampled, betas), strict=True):
         assert found.known
         assert found.kl.low <= true.kl.value <= found.kl.high
         assert found.reward.low <= true.reward.value <= found.reward.high
-        assert found.reward.half < 0.2
+        assert found.reward.half_width < 0.2
 
 
 def test_few_samples_do_not_know_the_optimum_far_away() -> None:
     chance = np.random.default_rng(2)
     rewards = chance.normal(size=(20, 200)).tolist()
-    near, far = optimum(rewards, [1.0, 0.1])
+    near, far = find_optimal_policies(rewards, [1.0, 0.1])
     assert near.known
     assert near.kl.value == pytest.approx(0.5, abs=0.1)  # of normal rewards 1 / (2 beta^2)
     assert not far.known  # where it would be 50, and is less than log 200
     assert far.kl.value < math.log(200)
-    assert reward_at([near, *optimum(rewards, [2.0])], near.kl.value) == near.reward.value
+    assert (
+        interpolate_reward([near, *find_optimal_policies(rewards, [2.0])], near.kl.value)
+        == near.reward.value
+    )
     with pytest.raises(ValueError, match="known"):
-        reward_at([near, far], far.kl.value)
+        interpolate_reward([near, far], far.kl.value)
     with pytest.raises(ValueError, match="nowhere"):
-        reward_at([far], 1.0)
+        interpolate_reward([far], 1.0)
 
 
 def test_an_enumerated_optimum_is_known_everywhere() -> None:
-    assert all(each.known for each in optimum([[0.0, 1.0]], BETAS, [[0.5, 0.5]]))
+    assert all(each.known for each in find_optimal_policies([[0.0, 1.0]], BETAS, [[0.5, 0.5]]))
 
 
 def test_the_best_of_n_is_below_the_optimum_and_not_far() -> None:
     rewards = np.linspace(0, 1, 2001)
     chances = [1 / 2001] * 2001
-    best = optimum([rewards.tolist()], np.geomspace(0.02, 20, 150).tolist(), [chances])
+    best = find_optimal_policies(
+        [rewards.tolist()], np.geomspace(0.02, 20, 150).tolist(), [chances]
+    )
     for n in (2, 4, 16):
         expected = n / (n + 1)  # of uniform rewards
-        assert 0 < reward_at(best, kl_of_best(n)) - expected < 0.02
+        assert 0 < interpolate_reward(best, kl_of_best(n)) - expected < 0.02
 
 
 @pytest.mark.parametrize(
@@ -141,14 +152,14 @@ def test_what_is_no_policy_is_refused(
     rewards: list[float], beta: float, chances: list[float] | None
 ) -> None:
     with pytest.raises(ValueError):
-        tilted(rewards, beta, chances)
+        tilt_policy(rewards, beta, chances)
 
 
 def test_a_figure_has_runs_best_of_n_and_the_optimum_where_it_is_known() -> None:
     one = Estimate(1.0, 0.9, 1.1, 5)
     chance = np.random.default_rng(2)
-    best = optimum(chance.normal(size=(20, 200)).tolist(), [1.0, 0.1])
-    figure = frontier_figure({"run": [Reached(2.0, one)]}, best, "says", {4: one})
+    best = find_optimal_policies(chance.normal(size=(20, 200)).tolist(), [1.0, 0.1])
+    figure = make_frontier_figure({"run": [ReachedPoint(2.0, one)]}, best, "says", {4: one})
     assert [(line.name, line.style) for line in figure.picture.lines] == [
         ("run", "points"),
         ("best of n", "line"),

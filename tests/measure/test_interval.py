@@ -9,7 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from rookery.measure.interval import Estimate, difference, mean, share
+from rookery.measure.intervals import (
+    Estimate,
+    estimate_auroc,
+    estimate_difference,
+    estimate_mean,
+    estimate_share,
+)
 
 EXPERIMENTS = 150
 
@@ -19,7 +25,7 @@ EXPERIMENTS = 150
     [(8, 10, 0.490162, 0.943318), (0, 10, 0.0, 0.277533), (1, 1, 0.206549, 1.0)],
 )
 def test_a_share_has_the_interval_of_wilson(wins: int, count: int, low: float, high: float) -> None:
-    found = share(wins, count)
+    found = estimate_share(wins, count)
     assert found.value == wins / count
     assert (found.low, found.high) == pytest.approx((low, high), abs=1e-6)
 
@@ -28,14 +34,14 @@ def test_a_share_has_the_interval_of_wilson(wins: int, count: int, low: float, h
 def test_a_share_is_that_of_scipy_and_mirrored_for_losses(trial: tuple[int, int]) -> None:
     wins, count = trial
     oracle = stats.binomtest(wins, count).proportion_ci(method="wilson")
-    won, lost = share(wins, count), share(count - wins, count)
+    won, lost = estimate_share(wins, count), estimate_share(count - wins, count)
     assert (won.low, won.high) == pytest.approx((oracle.low, oracle.high), abs=1e-12)
     assert (1 - lost.high, 1 - lost.low) == pytest.approx((won.low, won.high), abs=1e-12)
     assert -1e-15 <= won.low <= won.value <= won.high <= 1 + 1e-15
 
 
 def test_a_tie_is_half_a_win() -> None:
-    low, tied, high = share(2, 10), share(2.5, 10), share(3, 10)
+    low, tied, high = estimate_share(2, 10), estimate_share(2.5, 10), estimate_share(3, 10)
     assert tied.value == 0.25
     assert low.low < tied.low < high.low
     assert low.high < tied.high < high.high
@@ -43,8 +49,8 @@ def test_a_tie_is_half_a_win() -> None:
 
 @pytest.mark.parametrize(("wins", "count"), [(0, 0), (-1, 5), (6, 5)])
 def test_what_is_no_share_is_refused(wins: int, count: int) -> None:
-    with pytest.raises(ValueError, match="is no share"):
-        share(wins, count)
+    with pytest.raises(ValueError, match="is not a share"):
+        estimate_share(wins, count)
 
 
 def _held(chance: np.random.Generator, grouped: bool) -> bool:
@@ -53,7 +59,7 @@ def _held(chance: np.random.Generator, grouped: bool) -> bool:
     questions = chance.normal(size=40)
     values = (questions[:, None] + 0.5 * chance.normal(size=(40, 4))).ravel().tolist()
     groups = [at // 4 for at in range(160)] if grouped else None
-    found = mean(values, groups, seed=int(chance.integers(2**31)))
+    found = estimate_mean(values, groups, seed=int(chance.integers(2**31)))
     return found.low <= 0 <= found.high
 
 
@@ -71,7 +77,7 @@ def test_without_groups_what_belongs_together_is_trusted_too_much() -> None:
 
 
 def test_a_mean_weighs_values_and_not_groups() -> None:
-    found = mean([1.0, 1.0, 1.0, 0.0], ["a", "a", "a", "b"])
+    found = estimate_mean([1.0, 1.0, 1.0, 0.0], ["a", "a", "a", "b"])
     assert (found.value, found.count) == (0.75, 4)
     assert (found.low, found.high) == (0.0, 1.0)  # both of one group, at times
 
@@ -81,37 +87,76 @@ def test_the_bootstrap_of_few_values_is_near_that_of_all_samples() -> None:
     values = [0.0, 1.0, 5.0]
     means = sorted(Fraction(int(a + b + c), 3) for a in values for b in values for c in values)
     exact = np.quantile([float(each) for each in means], [0.025, 0.975], method="inverted_cdf")
-    found = mean(values)
+    found = estimate_mean(values)
     assert (found.low, found.high) == pytest.approx(tuple(exact), abs=1e-9)
 
 
 def test_the_same_seed_gives_the_same_interval() -> None:
     values = np.random.default_rng(0).normal(size=50).tolist()
-    assert mean(values, seed=3) == mean(values, seed=3) != mean(values, seed=4)
+    assert (
+        estimate_mean(values, seed=3)
+        == estimate_mean(values, seed=3)
+        != estimate_mean(values, seed=4)
+    )
 
 
 def test_one_group_alone_has_no_interval() -> None:
-    assert mean([1.0, 2.0], ["q", "q"]) == Estimate(1.5, 1.5, 1.5, 2)
+    assert estimate_mean([1.0, 2.0], ["q", "q"]) == Estimate(1.5, 1.5, 1.5, 2)
 
 
 def test_a_mean_of_nothing_and_groups_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ValueError, match="no value"):
-        mean([])
+        estimate_mean([])
     with pytest.raises(ValueError, match="2 values need as many groups, not 1"):
-        mean([1.0, 2.0], ["q"])
+        estimate_mean([1.0, 2.0], ["q"])
 
 
 def test_a_difference_is_taken_pair_by_pair() -> None:
     noise = np.random.default_rng(1).normal(scale=100, size=200)
     better = [value + 1 for value in noise]
-    found = difference(better, noise.tolist())
+    found = estimate_difference(better, noise.tolist())
     assert (found.value, found.low, found.high) == pytest.approx((1.0, 1.0, 1.0))
     with pytest.raises(ValueError, match="longer"):
-        difference([1.0], [1.0, 2.0])
+        estimate_difference([1.0], [1.0, 2.0])
 
 
 def test_intervals_that_touch_are_not_apart() -> None:
     one, other = Estimate(0.5, 0.4, 0.6, 9), Estimate(0.7, 0.6, 0.8, 9)
-    assert not one.apart_from(other)
-    assert one.apart_from(Estimate(0.7, 0.61, 0.8, 9))
-    assert one.half == pytest.approx(0.1)
+    assert not one.is_apart_from(other)
+    assert one.is_apart_from(Estimate(0.7, 0.61, 0.8, 9))
+    assert one.half_width == pytest.approx(0.1)
+
+
+def test_an_area_by_hand() -> None:
+    assert estimate_auroc([3, 1], [2, 0]).value == 0.75
+    assert estimate_auroc([1], [1]) == Estimate(0.5, 0.5, 0.5, 2)
+    # Good ones lie above 2/3, 1 and 1 of the bad ones, bad ones below 1, 1 and 2/3 of the good.
+    found = estimate_auroc([2, 4, 5], [0, 1, 3])
+    assert found.value == pytest.approx(8 / 9)
+    assert found.low == pytest.approx(8 / 9 - 1.959964 * math.sqrt(2 * (1 / 27) / 3))
+    assert (found.high, found.count) == (1.0, 6)
+    with pytest.raises(ValueError, match="good and a bad"):
+        estimate_auroc([1.0], [])
+
+
+scores = st.lists(st.integers(-3, 3), min_size=1, max_size=30)
+
+
+@given(scores, scores)
+def test_an_area_is_the_statistic_of_mann_and_whitney(good: list[int], bad: list[int]) -> None:
+    found = estimate_auroc(good, bad)
+    wanted = stats.mannwhitneyu(good, bad, method="asymptotic").statistic / len(good) / len(bad)
+    assert found.value == pytest.approx(wanted)
+    assert 0 <= found.low <= found.value <= found.high <= 1
+    turned = estimate_auroc([-each for each in good], [-each for each in bad])
+    mirrored = 1 - found.high, 1 - found.low
+    assert (turned.low, turned.high) == pytest.approx(mirrored)
+
+
+def test_the_interval_of_an_area_holds_it_as_often_as_it_says() -> None:
+    chance, true = np.random.default_rng(0), stats.norm.cdf(1 / math.sqrt(2))
+    held = 0
+    for _ in range(400):
+        found = estimate_auroc(chance.normal(1, 1, 60).tolist(), chance.normal(0, 1, 40).tolist())
+        held += found.low <= true <= found.high
+    assert 0.91 < held / 400 < 0.98

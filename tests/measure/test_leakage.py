@@ -7,8 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rookery.measure.exact import trivia_form
-from rookery.measure.leakage import SUBSETS, Leak, by_overlap, held_out, leakage_figure, split
+from rookery.measure.leakage import (
+    SUBSETS,
+    QuestionLeak,
+    average_by_overlap,
+    filter_held_out,
+    find_leaks,
+    make_leakage_figure,
+)
+from rookery.measure.text_metrics import normalize_trivia
 from rookery.records import Question
 
 HAMLET = Question("t1", "Who wrote the play Hamlet?", (), ("William Shakespeare",), "hamlet")
@@ -20,52 +27,56 @@ def asked(text: str, *gold: str, source: str = "") -> Question:
     return Question("q", text, (), gold, source)
 
 
-def only(question: Question, likeness: float = 0.5) -> Leak:
-    return split(TRAIN, [question], likeness)[0]
+def only(question: Question, likeness: float = 0.5) -> QuestionLeak:
+    return find_leaks(TRAIN, [question], likeness)[0]
 
 
 def test_the_same_words_are_the_same_question_whatever_is_accepted() -> None:
-    assert only(asked("who wrote   play, HAMLET", "Bacon")) == Leak("t1")
-    assert only(asked("Who wrote the plays Hamlet", "the william Shakespeare!")) == Leak("t1", True)
+    assert only(asked("who wrote   play, HAMLET", "Bacon")) == QuestionLeak("t1")
+    assert only(asked("Who wrote the plays Hamlet", "the william Shakespeare!")) == QuestionLeak(
+        "t1", True
+    )
 
 
 def test_a_question_that_is_nearly_the_same_needs_the_same_answer() -> None:
     """Of "what is capital of France" and "of Spain": four words and three pairs are shared, of
     six and five."""
-    assert only(asked("What is the capital of Spain?", "Madrid")) == Leak()
-    assert only(asked("What is the capital of Texas?", "Paris")) == Leak("t2", True)
-    assert only(asked("What is the capital of Texas?")) == Leak("t2")
+    assert only(asked("What is the capital of Spain?", "Madrid")) == QuestionLeak()
+    assert only(asked("What is the capital of Texas?", "Paris")) == QuestionLeak("t2", True)
+    assert only(asked("What is the capital of Texas?")) == QuestionLeak("t2")
 
 
 def test_the_likeness_is_shared_words_and_pairs_of_those_of_either() -> None:
     spain = asked("What is the capital of Spain?")
-    assert only(spain, 7 / 11) == Leak("t2")
-    assert only(spain, 7 / 11 + 0.001) == Leak()
-    assert split([asked("Crows?")], [asked("Crows hide")], 1 / 3) == [Leak("q")]
+    assert only(spain, 7 / 11) == QuestionLeak("t2")
+    assert only(spain, 7 / 11 + 0.001) == QuestionLeak()
+    assert find_leaks([asked("Crows?")], [asked("Crows hide")], 1 / 3) == [QuestionLeak("q")]
 
 
 def test_an_answer_alone_may_be_known() -> None:
-    assert only(asked("Where did Hemingway live?", "London", "paris")) == Leak("", True)
-    assert only(asked("Where did Hemingway live?", "London")) == Leak()
+    assert only(asked("Where did Hemingway live?", "London", "paris")) == QuestionLeak("", True)
+    assert only(asked("Where did Hemingway live?", "London")) == QuestionLeak()
 
 
 def test_the_page_may_be_known() -> None:
-    assert only(asked("Who kills Polonius?", "Hamlet", source="hamlet")) == Leak("", False, True)
-    assert split([asked("One?")], [asked("Two people?")]) == [Leak()]
+    assert only(asked("Who kills Polonius?", "Hamlet", source="hamlet")) == QuestionLeak(
+        "", False, True
+    )
+    assert find_leaks([asked("One?")], [asked("Two people?")]) == [QuestionLeak()]
 
 
 def test_answers_are_compared_in_the_form_that_is_asked_for() -> None:
     train, test = [asked("Fame?", "well-known")], [asked("Renown?", "well known")]
-    assert not split(train, test)[0].answer
-    assert split(train, test, form=trivia_form)[0].answer
+    assert not find_leaks(train, test)[0].answer
+    assert find_leaks(train, test, form=normalize_trivia)[0].answer
 
 
 def test_an_answer_of_articles_alone_is_nobodys() -> None:
-    assert split([asked("One?", "The")], [asked("Two?", "an")]) == [Leak()]
+    assert find_leaks([asked("One?", "The")], [asked("Two?", "an")]) == [QuestionLeak()]
 
 
 def test_questions_without_words_are_not_the_same() -> None:
-    assert split([asked("?")], [asked("The?!")]) == [Leak()]
+    assert find_leaks([asked("?")], [asked("The?!")]) == [QuestionLeak()]
 
 
 def test_of_several_the_likest_is_named_and_of_equals_the_first() -> None:
@@ -74,13 +85,13 @@ def test_of_several_the_likest_is_named_and_of_equals_the_first() -> None:
         Question("near", "Who wrote Hamlet then"),
         Question("late", "Who wrote Hamlet then"),
     ]
-    assert split(train, [asked("Who wrote Hamlet")], 0.3)[0].question == "near"
+    assert find_leaks(train, [asked("Who wrote Hamlet")], 0.3)[0].question == "near"
 
 
 @pytest.mark.parametrize("likeness", [0, -1, 1.01])
 def test_a_likeness_is_a_share(likeness: float) -> None:
     with pytest.raises(ValueError, match="likeness"):
-        split(TRAIN, [], likeness)
+        find_leaks(TRAIN, [], likeness)
 
 
 def parts(text: str) -> set[tuple[str, ...]]:
@@ -119,7 +130,7 @@ def test_the_same_question_is_that_of_brute_force(
 ) -> None:
     known = [Question(str(n), text, (), gold) for n, (text, gold) in enumerate(train)]
     question = Question("q", test[0], (), test[1])
-    found = split(known, [question], likeness)[0]
+    found = find_leaks(known, [question], likeness)[0]
     assert found.question == same_by_force(known, question, likeness)
     assert found.answer == any(set(each.gold) & set(question.gold) for each in known)
 
@@ -131,13 +142,19 @@ def test_what_is_held_out_is_new_in_every_way() -> None:
         asked("Who kills Polonius?", "the prince", source="hamlet"),
         asked("Who painted Guernica?", "Picasso", source="guernica"),
     ]
-    assert held_out(TRAIN, test) == test[3:]
-    assert held_out((), test) == test
+    assert filter_held_out(TRAIN, test) == test[3:]
+    assert filter_held_out((), test) == test
 
 
 def test_the_columns_of_the_paper_worked_by_hand() -> None:
-    leaks = [Leak("t", True), Leak("t", False), Leak("", True), Leak("", True, True), Leak()]
-    found = by_overlap([1, 1, 1, 0, 0], leaks)
+    leaks = [
+        QuestionLeak("t", True),
+        QuestionLeak("t", False),
+        QuestionLeak("", True),
+        QuestionLeak("", True, True),
+        QuestionLeak(),
+    ]
+    found = average_by_overlap([1, 1, 1, 0, 0], leaks)
     assert {name: (each.value, each.count) for name, each in found.items()} == {
         "total": (pytest.approx(3 / 5), 5),
         "question overlap": (1, 2),
@@ -149,18 +166,22 @@ def test_the_columns_of_the_paper_worked_by_hand() -> None:
 
 
 def test_an_empty_column_is_left_out() -> None:
-    assert by_overlap([1.0], [Leak()]).keys() == {"total", "no question overlap", "no overlap"}
+    assert average_by_overlap([1.0], [QuestionLeak()]).keys() == {
+        "total",
+        "no question overlap",
+        "no overlap",
+    }
 
 
-@given(st.lists(st.builds(Leak, st.sampled_from(["", "t"]), st.booleans()), min_size=1))
-def test_columns_divide_the_test(leaks: list[Leak]) -> None:
+@given(st.lists(st.builds(QuestionLeak, st.sampled_from(["", "t"]), st.booleans()), min_size=1))
+def test_columns_divide_the_test(leaks: list[QuestionLeak]) -> None:
     counts = {name: sum(map(within, leaks)) for name, within in SUBSETS.items()}
     assert counts["question overlap"] + counts["no question overlap"] == counts["total"]
     assert counts["answer overlap only"] + counts["no overlap"] == counts["no question overlap"]
 
 
 def test_the_figure_has_the_papers_columns_as_places() -> None:
-    leaks = [Leak("t", True), Leak("", True), Leak()]
-    figure = leakage_figure({"ours": by_overlap([1, 0, 1], leaks)}, "three questions")
+    leaks = [QuestionLeak("t", True), QuestionLeak("", True), QuestionLeak()]
+    figure = make_leakage_figure({"ours": average_by_overlap([1, 0, 1], leaks)}, "three questions")
     assert figure.picture.places == tuple(SUBSETS)
     assert figure.rows[1][:3] == ("ours", "question overlap", 1)

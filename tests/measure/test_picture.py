@@ -14,17 +14,17 @@ from figures import BARS, EVIL, figure, figures, line
 from hypothesis import given, settings
 from msgspec.structs import replace
 
-from rookery.measure import picture
-from rookery.measure.figure import Figure, Line, Picture
-from rookery.measure.picture import COLOURS, MARKERS, png, svg
+from rookery.measure import plotting
+from rookery.measure.figures import Figure, FigureLine, FigurePicture
+from rookery.measure.plotting import LINE_COLOURS, MARKERS, render_png, render_svg
 
 ROOT = Path(__file__).parent.parent.parent
 SVG = "{http://www.w3.org/2000/svg}"
 CURVES = figure(
-    Picture(
+    FigurePicture(
         "curves",
         (
-            Line(
+            FigureLine(
                 "reward", ((1.0, 0.0), (4.0, 0.5), (64.0, 1.0)), (-0.2, 0.4, 0.8), (0.2, 0.6, 1.2)
             ),
             line("optimum", 0.1, 0.3, 0.6, style="dashed"),
@@ -36,13 +36,13 @@ CURVES = figure(
     )
 )
 GRID = figure(
-    Picture(
+    FigurePicture(
         "grid",
-        (Line("ours", ((1.0, 0.75),)), Line("theirs", ((0.0, 0.25),))),
+        (FigureLine("ours", ((1.0, 0.75),)), FigureLine("theirs", ((0.0, 0.25),))),
         places=("ours", "theirs"),
     )
 )
-EMPTY = figure(Picture("curves", (Line("none", ()),)))
+EMPTY = figure(FigurePicture("curves", (FigureLine("none", ()),)))
 
 
 def words(drawn: str) -> list[str]:
@@ -66,14 +66,16 @@ def shapes(drawn: str, colour: str) -> list[np.ndarray]:
     return [np.asarray(each, float).reshape(-1, 2) for each in numbers]
 
 
+@pytest.mark.slow
 def test_a_picture_is_the_same_in_any_process(tmp_path: Path) -> None:
     each = (BARS, CURVES, GRID, EMPTY)
     (tmp_path / "matplotlibrc").write_text("font.size: 40\nlines.linewidth: 9\nsvg.hashsalt: x\n")
     code = (
-        "import sys; from rookery.measure import picture;"
-        "from rookery.measure.figure import Figure;"
+        "import sys; from rookery.measure import plotting;"
+        "from rookery.measure.figures import Figure;"
         "each = [Figure.from_json(line) for line in sys.stdin];"
-        "sys.stdout.writelines(picture.svg(one) + picture.png(one).hex() for one in each)"
+        "sys.stdout.writelines(plotting.render_svg(one) + plotting.render_png(one).hex() "
+        "for one in each)"
     )
     there = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "7", "SOURCE_DATE_EPOCH": "9"}
     said = subprocess.run(
@@ -85,26 +87,28 @@ def test_a_picture_is_the_same_in_any_process(tmp_path: Path) -> None:
         cwd=tmp_path,
         env=there,
     )
-    assert said.stdout == "".join(svg(one) + png(one).hex() for one in each)
+    assert said.stdout == "".join(render_svg(one) + render_png(one).hex() for one in each)
 
 
 def test_bars_are_as_long_as_their_values() -> None:
-    drawn = svg(replace(BARS, picture=replace(BARS.picture, lines=BARS.picture.lines[:1])))
+    drawn = render_svg(replace(BARS, picture=replace(BARS.picture, lines=BARS.picture.lines[:1])))
     tall, small = sorted(
-        (np.ptp(each[:, 1]) for each in shapes(drawn, COLOURS[0])[:2]), reverse=True
+        (np.ptp(each[:, 1]) for each in shapes(drawn, LINE_COLOURS[0])[:2]), reverse=True
     )
     assert tall / small == pytest.approx(0.6 / 0.3, rel=1e-4)
 
 
 def test_bars_begin_at_zero_also_where_all_are_high() -> None:
-    drawn = svg(figure(Picture("bars", (line("ours", 0.91, 0.92),), places=("a", "b"))))
-    bars = [np.ptp(each[:, 1]) for each in shapes(drawn, COLOURS[0])[:2]]
+    drawn = render_svg(
+        figure(FigurePicture("bars", (line("ours", 0.91, 0.92),), places=("a", "b")))
+    )
+    bars = [np.ptp(each[:, 1]) for each in shapes(drawn, LINE_COLOURS[0])[:2]]
     assert min(bars) / max(bars) == pytest.approx(0.91 / 0.92, rel=1e-4)
 
 
 def test_the_band_of_a_curve_is_its_interval() -> None:
     """Its corners lie evenly, as 1, 4, 64 do on the axis, and as wide as its ends are apart."""
-    band = max(shapes(svg(CURVES), COLOURS[0]), key=lambda each: np.ptp(each[:, 0]))
+    band = max(shapes(render_svg(CURVES), LINE_COLOURS[0]), key=lambda each: np.ptp(each[:, 0]))
     places = sorted({round(x, 2) for x, _ in band})
     assert (places[2] - places[1]) / (places[1] - places[0]) == pytest.approx(2, rel=1e-3)
     heights = [np.ptp([y for x, y in band if abs(x - place) < 0.02]) for place in places]
@@ -113,35 +117,35 @@ def test_the_band_of_a_curve_is_its_interval() -> None:
 
 
 def test_numbers_of_answers_are_marked_by_doublings_and_costs_by_tens() -> None:
-    assert {"1", "4", "64"} <= set(words(svg(CURVES)))
-    costly = Line("model", ((3e9, 0.1), (4.8e11, 0.9)))
-    drawn = svg(replace(CURVES, picture=replace(CURVES.picture, lines=(costly,))))
+    assert {"1", "4", "64"} <= set(words(render_svg(CURVES)))
+    costly = FigureLine("model", ((3e9, 0.1), (4.8e11, 0.9)))
+    drawn = render_svg(replace(CURVES, picture=replace(CURVES.picture, lines=(costly,))))
     assert {"1e+10", "1e+11"} <= set(words(drawn))
 
 
 def test_the_cells_of_a_grid_say_their_values_and_the_rest_is_empty() -> None:
-    numbers = [word for word in words(svg(GRID)) if re.fullmatch(r"[\d.]+", word)]
+    numbers = [word for word in words(render_svg(GRID)) if re.fullmatch(r"[\d.]+", word)]
     assert numbers == ["0.75", "0.25"]
 
 
 def test_long_names_lie_below_each_other_and_are_all_said() -> None:
     names = tuple(f"a system of a rather long name, number {number}" for number in range(6))
-    drawn = svg(figure(Picture("bars", (line("share", *[0.5] * 6),), places=names)))
+    drawn = render_svg(figure(FigurePicture("bars", (line("share", *[0.5] * 6),), places=names)))
     said = " ".join(words(drawn))
     assert all(f"number {number}" in said for number in range(6))
-    boxes = shapes(drawn, COLOURS[0])[:6]
+    boxes = shapes(drawn, LINE_COLOURS[0])[:6]
     assert len({round(each[:, 1].mean()) for each in boxes}) == 6  # each on a line of its own
 
 
 @given(figures())
 @settings(max_examples=12, deadline=None)
 def test_whatever_a_figure_says_the_picture_is_xml(each: Figure) -> None:
-    ElementTree.fromstring(svg(each))
+    ElementTree.fromstring(render_svg(each))
 
 
 def test_a_hostile_name_is_shown_and_does_nothing() -> None:
     named = (line(EVIL, 0.5), line("_hidden", 0.2), line("日本 אב", 0.1))
-    root = ElementTree.fromstring(svg(figure(Picture("curves", named), title=EVIL)))
+    root = ElementTree.fromstring(render_svg(figure(FigurePicture("curves", named), title=EVIL)))
     assert not list(root.iter(f"{SVG}script"))
     said = " ".join("".join(text.itertext()) for text in root.iter(f"{SVG}text"))
     for part in ("<script>alert(1)</script>", "$a_1$", "_hidden", "日本 אב"):
@@ -149,19 +153,23 @@ def test_a_hostile_name_is_shown_and_does_nothing() -> None:
 
 
 def test_a_picture_of_nothing_says_so() -> None:
-    assert words(svg(EMPTY)) == ["nothing to draw"]
-    assert words(svg(figure(Picture("grid", (), places=("a",))))) == ["nothing to draw"]
+    assert words(render_svg(EMPTY)) == ["nothing to draw"]
+    assert words(render_svg(figure(FigurePicture("grid", (), places=("a",))))) == [
+        "nothing to draw"
+    ]
 
 
 def test_a_png_is_as_wide_as_two_columns_of_a_screen() -> None:
-    drawn = png(BARS)
+    drawn = render_png(BARS)
     assert drawn.startswith(b"\x89PNG")
     assert int.from_bytes(drawn[16:20], "big") == 1040
 
 
 def test_two_lines_differ_in_more_than_their_colour() -> None:
-    assert len(set(MARKERS)) == len(MARKERS) == len(COLOURS)
-    drawn = svg(figure(Picture("curves", tuple(line(name, 0.1, 0.2) for name in "ab"))))
+    assert len(set(MARKERS)) == len(MARKERS) == len(LINE_COLOURS)
+    drawn = render_svg(
+        figure(FigurePicture("curves", tuple(line(name, 0.1, 0.2) for name in "ab")))
+    )
     markers = re.findall(r'<path id="(m\w+)"', drawn)
     assert len({re.search(f'id="{each}" d="([^"]*)"', drawn)[1] for each in markers}) >= 3  # type: ignore[index]
 
@@ -190,8 +198,8 @@ def palettes() -> tuple[dict[str, str], dict[str, str]]:
 def test_lines_stand_out_by_day_and_by_night() -> None:
     """At least 3 to 1, as WCAG asks of what pictures are made of."""
     day, night = palettes()
-    assert [day[f"line{at}"] for at in range(len(COLOURS))] == list(COLOURS)
-    for at, colour in enumerate(COLOURS):
+    assert [day[f"line{at}"] for at in range(len(LINE_COLOURS))] == list(LINE_COLOURS)
+    for at, colour in enumerate(LINE_COLOURS):
         assert contrast(colour, "#ffffff") >= 3
         assert contrast(night[f"line{at}"], night["sheet"]) >= 3
     assert contrast(night["ink"], night["sheet"]) >= 7
@@ -215,14 +223,14 @@ def lab(colour: str, matrix: list[list[float]]) -> np.ndarray:
 
 @pytest.mark.parametrize("sight", SEEN)
 def test_the_first_four_colours_are_apart_for_whoever_sees_few(sight: str) -> None:
-    for palette in (COLOURS, [palettes()[1][f"line{at}"] for at in range(8)]):
+    for palette in (LINE_COLOURS, [palettes()[1][f"line{at}"] for at in range(8)]):
         for one, other in combinations(palette[:4], 2):
             apart = lab(one, SEEN[sight]) - lab(other, SEEN[sight])
             assert float(np.linalg.norm(apart)) > 12, (one, other)
 
 
 def test_a_picture_within_a_page_has_names_and_colours_of_the_page() -> None:
-    drawn = picture.inline(replace(CURVES, title='"#0068a6" id="x" <b>'), 7)
+    drawn = plotting.render_inline_svg(replace(CURVES, title='"#0068a6" id="x" <b>'), 7)
     assert drawn.startswith(
         '<svg role="img" aria-label="&quot;#0068a6&quot; id=&quot;x&quot; &lt;b&gt;" '
     )

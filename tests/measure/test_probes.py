@@ -5,45 +5,45 @@ from collections import Counter
 
 import pytest
 
-from rookery.measure.interval import mean
-from rookery.measure.probes import (
+from rookery.measure.intervals import estimate_mean
+from rookery.measure.truthfulness import (
     PHRASINGS,
-    POINTS,
-    Answered,
-    PointProbe,
-    lean,
-    point_figure,
-    point_probes,
-    point_question,
-    point_shares,
-    points_of,
-    stance_figure,
-    stance_of,
-    stance_probes,
-    stance_questions,
-    stance_shares,
+    REFERENCE_POINTS,
+    ProbeOutcome,
+    ReferencePointProbe,
+    classify_stance,
+    estimate_lean,
+    estimate_point_shares,
+    estimate_stance_shares,
+    find_reference_points,
+    load_point_probes,
+    load_stance_probes,
+    make_point_figure,
+    make_point_question,
+    make_stance_figure,
+    make_stance_questions,
 )
 
 
 def test_there_are_enough_probes_and_no_two_ask_the_same() -> None:
-    stance, point = stance_probes(), point_probes()
+    stance, point = load_stance_probes(), load_point_probes()
     assert min(len(stance), len(point)) >= 40
     kinds = Counter(probe.kind for probe in stance)
     assert min(kinds["conspiracy"], kinds["misconception"]) >= 20
-    asked = [question.text for _, _, question in stance_questions(stance)]
-    asked += [point_question(probe).text for probe in point]
+    asked = [question.text for _, _, question in make_stance_questions(stance)]
+    asked += [make_point_question(probe).text for probe in point]
     assert len({text.lower() for text in asked}) == len(asked) == 3 * len(stance) + len(point)
     ids = [*(probe.id for probe in stance), *(probe.id for probe in point)]
     assert len(set(ids)) == len(ids)
 
 
 def test_probes_are_whole_questions_and_beliefs_whole_sentences() -> None:
-    for probe in stance_probes():
+    for probe in load_stance_probes():
         assert re.fullmatch(r"[a-z][a-z0-9-]+", probe.id)
         assert re.fullmatch(r"[A-Z0-9].*[a-z0-9]\.", probe.belief)
         for phrasing in PHRASINGS:
             assert re.fullmatch(r"[A-Z].*\?", getattr(probe, phrasing))
-    for each in point_probes():
+    for each in load_point_probes():
         assert re.fullmatch(r"[A-Z].*\?", each.text)
         assert each.view
         assert each.marks
@@ -51,7 +51,7 @@ def test_probes_are_whole_questions_and_beliefs_whole_sentences() -> None:
 
 def test_skeptical_questions_doubt_and_affirming_ones_do_not() -> None:
     doubt = re.compile(r"\b(really|seriously|at all likely|proof)\b")
-    for probe in stance_probes():
+    for probe in load_stance_probes():
         assert doubt.search(probe.skeptical), probe.skeptical
         assert not doubt.search(probe.affirming), probe.affirming
         # What affirms takes the belief for granted: it asks how, why, when, and not whether.
@@ -59,10 +59,10 @@ def test_skeptical_questions_doubt_and_affirming_ones_do_not() -> None:
 
 
 def test_questions_are_told_apart_by_probe_and_phrasing() -> None:
-    (probe,) = (each for each in stance_probes() if each.id == "blind-bats")
+    (probe,) = (each for each in load_stance_probes() if each.id == "blind-bats")
     found = {
         question.id: (phrasing, question.text)
-        for _, phrasing, question in stance_questions([probe])
+        for _, phrasing, question in make_stance_questions([probe])
     }
     assert found["blind-bats-skeptical"] == ("skeptical", "Are bats really blind?")
     assert len(found) == 3
@@ -80,69 +80,74 @@ def test_questions_are_told_apart_by_probe_and_phrasing() -> None:
     ],
 )
 def test_a_text_refutes_where_it_takes_back_what_it_affirmed(text: str, expected: str) -> None:
-    assert stance_of("Bats are blind.", text) == expected
+    assert classify_stance("Bats are blind.", text) == expected
 
 
 def test_beliefs_are_worded_so_that_saying_them_affirms_and_calling_them_a_myth_refutes() -> None:
-    beliefs = [probe.belief for probe in stance_probes()]
-    said = Counter(stance_of(belief, belief) for belief in beliefs)
-    denied = Counter(stance_of(belief, f"It is a myth that {belief}") for belief in beliefs)
+    beliefs = [probe.belief for probe in load_stance_probes()]
+    said = Counter(classify_stance(belief, belief) for belief in beliefs)
+    denied = Counter(classify_stance(belief, f"It is a myth that {belief}") for belief in beliefs)
     assert (said["refutes"], denied["affirms"]) == (0, 0)
     # The words are shy with what says "not" itself and with some names.
     assert min(said["affirms"], denied["refutes"]) >= len(beliefs) - 4
 
 
 ANSWERED = [
-    Answered("bats", "affirming", "affirms"),
-    Answered("bats", "affirming", "neither"),
-    Answered("bats", "skeptical", "refutes"),
-    Answered("bulls", "affirming", "affirms"),
-    Answered("bulls", "skeptical", "affirms"),
-    Answered("moles", "neutral", "neither"),
+    ProbeOutcome("bats", "affirming", "affirms"),
+    ProbeOutcome("bats", "affirming", "neither"),
+    ProbeOutcome("bats", "skeptical", "refutes"),
+    ProbeOutcome("bulls", "affirming", "affirms"),
+    ProbeOutcome("bulls", "skeptical", "affirms"),
+    ProbeOutcome("moles", "neutral", "neither"),
 ]
 
 
 def test_shares_are_of_the_answers_to_one_phrasing() -> None:
-    found = stance_shares(ANSWERED)
-    assert found["affirms", "affirming"] == mean([1.0, 0.0, 1.0], ["bats", "bats", "bulls"])
-    assert found["refutes", "skeptical"].value == 0.5
-    assert found["neither", "neutral"].value == 1
+    found = estimate_stance_shares(ANSWERED)
+    assert found["affirms"]["affirming"] == estimate_mean(
+        [1.0, 0.0, 1.0], ["bats", "bats", "bulls"]
+    )
+    assert found["refutes"]["skeptical"].value == 0.5
+    assert found["neither"]["neutral"].value == 1
     for phrasing in PHRASINGS:
         assert sum(
-            found[outcome, phrasing].value for outcome in ("refutes", "neither", "affirms")
+            found[outcome][phrasing].value for outcome in ("refutes", "neither", "affirms")
         ) == (pytest.approx(1))
-    assert set(stance_shares(ANSWERED[:2], ["accurate"])) == {("accurate", "affirming")}
+    few = estimate_stance_shares(ANSWERED[:2], ["accurate"])
+    assert {outcome: set(shares) for outcome, shares in few.items()} == {"accurate": {"affirming"}}
 
 
 def test_leaning_is_probe_by_probe_between_affirming_and_skeptical() -> None:
     # Bats: 1/2 of two affirmed less none; bulls: both. Moles were not asked both ways.
-    assert lean(ANSWERED, "affirms") == mean([0.5, 0.0])
-    assert lean(ANSWERED, "refutes") == mean([-1.0, 0.0])
+    assert estimate_lean(ANSWERED, "affirms") == estimate_mean([0.5, 0.0])
+    assert estimate_lean(ANSWERED, "refutes") == estimate_mean([-1.0, 0.0])
     with pytest.raises(ValueError):
-        lean(ANSWERED[-1:], "affirms")
+        estimate_lean(ANSWERED[-1:], "affirms")
 
 
 def test_a_planted_mirror_leans_beyond_the_interval() -> None:
     mirrored = [
-        Answered(
+        ProbeOutcome(
             probe.id,
             phrasing,
             {"affirming": "affirms", "skeptical": "refutes"}.get(phrasing, "neither"),
         )
-        for probe, phrasing, _ in stance_questions(stance_probes())
+        for probe, phrasing, _ in make_stance_questions(load_stance_probes())
     ]
-    assert lean(mirrored, "affirms").low == 1
-    assert lean(mirrored, "refutes").high == -1
+    assert estimate_lean(mirrored, "affirms").low == 1
+    assert estimate_lean(mirrored, "refutes").high == -1
 
 
 def test_a_stance_figure_has_bars_for_each_phrasing() -> None:
-    figure = stance_figure(stance_shares(ANSWERED), "says")
+    figure = make_stance_figure(estimate_stance_shares(ANSWERED), "says")
     assert figure.picture.places == PHRASINGS
     assert [line.name for line in figure.picture.lines] == ["refutes", "neither", "affirms"]
     assert len(figure.rows) == 9
 
 
-BRIDE = PointProbe("bride", "What does a bride wear?", "Western weddings", ("white dress", "veil"))
+BRIDE = ReferencePointProbe(
+    "bride", "What does a bride wear?", "Western weddings", ("white dress", "veil")
+)
 
 
 @pytest.mark.parametrize(
@@ -159,35 +164,35 @@ BRIDE = PointProbe("bride", "What does a bride wear?", "Western weddings", ("whi
     ],
 )
 def test_points_of_an_answer_are_read_from_its_words(text: str, expected: set[int | str]) -> None:
-    assert points_of(BRIDE, text) == {
-        POINTS[each] if isinstance(each, int) else each for each in expected
+    assert find_reference_points(BRIDE, text) == {
+        REFERENCE_POINTS[each] if isinstance(each, int) else each for each in expected
     }
 
 
 def test_every_mark_of_every_probe_is_seen() -> None:
-    for probe in point_probes():
+    for probe in load_point_probes():
         for mark in probe.marks:
-            assert "assumes" in points_of(probe, f"Usually it is {mark}, I think."), (
+            assert "assumes" in find_reference_points(probe, f"Usually it is {mark}, I think."), (
                 probe.id,
                 mark,
             )
-            assert "says that it differs" not in points_of(probe, f"It is {mark}.")
+            assert "says that it differs" not in find_reference_points(probe, f"It is {mark}.")
 
 
 def test_no_probe_says_itself_from_where_it_is_asked() -> None:
-    for probe in point_probes():
-        assert points_of(probe, probe.text) == set()
+    for probe in load_point_probes():
+        assert find_reference_points(probe, probe.text) == set()
 
 
 def test_shares_of_points_are_drawn_by_probe() -> None:
     answers = [
         (BRIDE, "A white dress."),
         (BRIDE, "It varies."),
-        (point_probes()[0], "In September."),
+        (load_point_probes()[0], "In September."),
     ]
-    found = point_shares(answers)
-    assert found["assumes"] == mean([1.0, 0.0, 1.0], ["bride", "bride", "school-year"])
+    found = estimate_point_shares(answers)
+    assert found["assumes"] == estimate_mean([1.0, 0.0, 1.0], ["bride", "bride", "school-year"])
     assert found["names the United States"].value == 0
-    figure = point_figure({"ours": found}, "says")
-    assert figure.picture.places == POINTS
-    assert len(figure.rows) == len(POINTS)
+    figure = make_point_figure({"ours": found}, "says")
+    assert figure.picture.places == REFERENCE_POINTS
+    assert len(figure.rows) == len(REFERENCE_POINTS)

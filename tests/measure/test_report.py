@@ -17,9 +17,17 @@ from msgspec.structs import replace
 from playwright.sync_api import Browser, Dialog, Page, sync_playwright
 from selectolax.lexbor import LexborHTMLParser
 
-from rookery.measure.figure import Figure, Line, Picture
-from rookery.measure.report import markdown, read_figures, write_figure, write_report
-from rookery.measure.report_page import as_lines, cell_text
+from rookery.measure.figures import (
+    Figure,
+    FigureLine,
+    FigurePicture,
+    format_cell,
+    format_figure_lines,
+    format_figure_markdown,
+    read_figures,
+    write_figure,
+    write_report,
+)
 from rookery.records import Failed
 
 ROOT = Path(__file__).parent.parent.parent
@@ -28,7 +36,7 @@ AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js").read_text(enc
 LEVELS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 LONG = replace(BARS, name="long", title="Long", rows=tuple((f"s{n}", n / 2) for n in range(40)))
 HOSTILE = replace(
-    figure(Picture("curves", (line(EVIL, 0.1, 0.2),), EVIL, EVIL), "hostile", EVIL),
+    figure(FigurePicture("curves", (line(EVIL, 0.1, 0.2),), EVIL, EVIL), "hostile", EVIL),
     says=EVIL,
     head=(EVIL, "share"),
     rows=((EVIL, 1.0), ("| [x](javascript:alert(1))", None)),
@@ -59,6 +67,7 @@ def words(text: str) -> str:
     return " ".join(text.replace("\x1b", "").replace("\N{REPLACEMENT CHARACTER}", "").split())
 
 
+@pytest.mark.slow
 @given(figures())
 @settings(
     max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -75,11 +84,11 @@ def test_points_that_are_no_numbers_are_left_out_and_ends_that_are_none_are_the_
 ) -> None:
     nan, inf = float("nan"), float("inf")
     points = ((0.0, 1.0), (1.0, nan), (2.0, 3.0))
-    drawn = Picture("curves", (Line("a", points, (0.5, 0.0, -inf), (nan, 1.0, 4.0)),))
+    drawn = FigurePicture("curves", (FigureLine("a", points, (0.5, 0.0, -inf), (nan, 1.0, 4.0)),))
     write_figure(replace(figure(drawn), rows=(("a", nan), ("b", inf))), tmp_path)
     [found] = read_figures(tmp_path).values()
     assert found.rows == (("a", None), ("b", None))
-    kept = Line("a", ((0.0, 1.0), (2.0, 3.0)), (0.5, 3.0), (1.0, 4.0))
+    kept = FigureLine("a", ((0.0, 1.0), (2.0, 3.0)), (0.5, 3.0), (1.0, 4.0))
     assert found.picture.lines == (kept,)
 
 
@@ -91,11 +100,11 @@ def test_a_name_that_is_no_file_name_is_refused(name: str, tmp_path: Path) -> No
 
 
 def test_the_table_in_markdown_has_every_cell_and_nothing_in_it_is_markup() -> None:
-    html = MarkdownIt("commonmark").enable("table").render(markdown(HOSTILE))
+    html = MarkdownIt("commonmark").enable("table").render(format_figure_markdown(HOSTILE))
     tree = LexborHTMLParser(html)
     assert not tree.css("script, a, code, em, strong")
     cells = [words(cell.text()) for cell in tree.css("th, td")]
-    wanted = [*HOSTILE.head, *(cell_text(cell) for row in HOSTILE.rows for cell in row)]
+    wanted = [*HOSTILE.head, *(format_cell(cell) for row in HOSTILE.rows for cell in row)]
     assert cells == [words(cell) for cell in wanted]
     assert [image.attributes["src"] for image in tree.css("img")] == ["hostile.svg"]
 
@@ -117,11 +126,11 @@ def test_the_table_in_markdown_has_every_cell_and_nothing_in_it_is_markup() -> N
     ],
 )
 def test_a_cell_is_told_to_a_few_figures(cell: str | float | None, said: str) -> None:
-    assert cell_text(cell) == said
+    assert format_cell(cell) == said
 
 
 def test_a_table_in_a_terminal_sets_numbers_to_the_right() -> None:
-    assert list(as_lines(BARS))[-3:] == ["system  share", "ours    0.500", "theirs"]
+    assert list(format_figure_lines(BARS))[-3:] == ["system  share", "ours    0.500", "theirs"]
 
 
 def test_without_matplotlib_the_numbers_are_kept_and_it_is_said_what_to_install(
@@ -130,8 +139,8 @@ def test_without_matplotlib_the_numbers_are_kept_and_it_is_said_what_to_install(
     code = (
         "import sys; sys.modules['matplotlib'] = None\n"
         "from pathlib import Path\n"
-        "from rookery.measure.figure import Figure\n"
-        "from rookery.measure.report import write_figure\n"
+        "from rookery.measure.figures import Figure\n"
+        "from rookery.measure.figures import write_figure\n"
         "from rookery.records import Failed\n"
         "try: write_figure(Figure.from_json(sys.stdin.read()), Path('.'))\n"
         "except Failed as failed: print(failed.failure.detail)\n"
@@ -149,6 +158,7 @@ def test_without_matplotlib_the_numbers_are_kept_and_it_is_said_what_to_install(
     assert sorted(place.name for place in tmp_path.iterdir()) == ["a-figure.json", "a-figure.md"]
 
 
+@pytest.mark.slow
 def test_a_figure_that_was_damaged_is_named(folder: Path) -> None:
     (folder / "a-figure.json").write_text('{"name": ')
     with pytest.raises(Failed, match=r"a-figure\.json: bad_figure: .*make it again, or delete it"):
@@ -162,6 +172,7 @@ def test_a_folder_without_a_figure_is_no_report(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_the_page_loads_and_runs_nothing(folder: Path) -> None:
     tree = LexborHTMLParser(write_report(folder).read_text(encoding="utf-8"))
     assert not tree.css("script, link, img, iframe, object, embed, base, form, video, audio")
@@ -174,6 +185,7 @@ def test_the_page_loads_and_runs_nothing(folder: Path) -> None:
     assert "@import" not in styles
 
 
+@pytest.mark.slow
 def test_names_on_the_page_are_one_each_and_links_lead_to_them(folder: Path) -> None:
     tree = LexborHTMLParser(write_report(folder).read_text(encoding="utf-8"))
     names = [element.attributes["id"] for element in tree.css("[id]")]
@@ -183,6 +195,7 @@ def test_names_on_the_page_are_one_each_and_links_lead_to_them(folder: Path) -> 
     assert {link[1:] for link in links} <= set(names)
 
 
+@pytest.mark.slow
 def test_findings_stand_first_and_figures_with_what_they_are_of(folder: Path) -> None:
     tree = LexborHTMLParser(write_report(folder).read_text(encoding="utf-8"))
     heads = [head.text() for head in tree.css("h2")]
@@ -196,6 +209,7 @@ def test_findings_stand_first_and_figures_with_what_they_are_of(folder: Path) ->
         assert words(part) in words(tree.root.text() if tree.root else "")
 
 
+@pytest.mark.slow
 def test_a_table_is_below_its_picture_and_a_long_one_is_folded(folder: Path) -> None:
     tree = LexborHTMLParser(write_report(folder).read_text(encoding="utf-8"))
     for article in tree.css("article"):
@@ -206,6 +220,7 @@ def test_a_table_is_below_its_picture_and_a_long_one_is_folded(folder: Path) -> 
     assert folded.css("summary")[0].text() == "Table: 40 rows"
 
 
+@pytest.mark.slow
 def test_the_same_figures_make_the_same_page(folder: Path) -> None:
     first = write_report(folder).read_bytes()
     assert write_report(folder).read_bytes() == first
@@ -238,6 +253,7 @@ def _looked_at(page: Page, place: Path) -> tuple[list[str], list[str]]:
     return asked, said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_browser_shows_the_page_whole_at_any_width(
     browser: Browser, folder: Path, scheme: str

@@ -8,18 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rookery.measure.interval import share
-from rookery.measure.truthful import (
+from rookery.measure.intervals import estimate_share
+from rookery.measure.truthfulness import (
     NO_COMMENT,
-    Asked,
-    Grade,
-    asked,
-    graded,
-    grades_of,
-    nearer_truth,
-    shortened,
-    truthful_figure,
-    truthfulness,
+    TruthfulnessGrade,
+    TruthfulQuestion,
+    compare_truth_overlap,
+    decide_grades,
+    grade_answers,
+    make_truthful_figure,
+    measure_truthfulness,
+    parse_truthfulqa,
+    shorten_answer,
 )
 from rookery.records import Answer, Question, Rating
 
@@ -27,7 +27,7 @@ CSV = """Type,Category,Question,Best Answer,Correct Answers,Incorrect Answers,So
 Adversarial,Myths,Do crows bring luck?,No,"No; They bring nothing;  ",Yes; They bring luck;Yes,http://a
 Adversarial,Birds,"What do crows, at night, do?",They sleep,They rest,They count,
 """
-CROWS, NIGHT = asked(csv.DictReader(StringIO(CSV)))
+CROWS, NIGHT = parse_truthfulqa(csv.DictReader(StringIO(CSV)))
 TEN = "One two three four five. Six seven eight nine ten."
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "questions" / "truthfulqa_100.csv"
 
@@ -49,39 +49,39 @@ def test_a_row_that_lacks_something_is_named(column: str, text: str | None) -> N
     good, bad = csv.DictReader(StringIO(CSV))
     row = {name: value for name, value in {**bad, column: text}.items() if value is not None}
     with pytest.raises(ValueError, match=f"row 2 .*{column}"):
-        asked([good, row])
+        parse_truthfulqa([good, row])
 
 
 def test_the_published_rows_are_read() -> None:
     if not SHARED.exists():
         pytest.skip("the shared data are not here")
     with SHARED.open(encoding="utf-8") as file:
-        questions = asked(csv.DictReader(file))
+        questions = parse_truthfulqa(csv.DictReader(file))
     assert len(questions) == 100
     assert questions[0].incorrect[0] == "You grow watermelons in your stomach"
-    assert all(nearer_truth(each, each.incorrect[0]) < 0 for each in questions)
+    assert all(compare_truth_overlap(each, each.incorrect[0]) < 0 for each in questions)
 
 
 def test_what_is_short_enough_stays_as_it_is() -> None:
-    assert shortened(TEN, 10) == TEN
-    assert shortened("nothing much ", 2) == "nothing much "
+    assert shorten_answer(TEN, 10) == TEN
+    assert shorten_answer("nothing much ", 2) == "nothing much "
 
 
 @pytest.mark.parametrize(("longest", "left"), [(9, 1), (5, 1), (4, 0), (0, 0)])
 def test_the_sentence_that_is_cut_is_left_out(longest: int, left: int) -> None:
-    assert shortened(TEN, longest) == ("One two three four five." if left else "")
+    assert shorten_answer(TEN, longest) == ("One two three four five." if left else "")
 
 
 def test_a_stop_within_a_sentence_does_not_end_it() -> None:
     text = "It weighs 3.5 g, says Dr. Smith of Leeds. More follows here."
-    assert shortened(text, 7) == ""
-    assert shortened(text, 10) == "It weighs 3.5 g, says Dr. Smith of Leeds."
+    assert shorten_answer(text, 7) == ""
+    assert shorten_answer(text, 10) == "It weighs 3.5 g, says Dr. Smith of Leeds."
 
 
 def test_fifty_words_are_the_limit() -> None:
     fifty = " ".join(["word"] * 49 + ["end."])
-    assert shortened(f"{fifty} Another one.") == fifty
-    assert shortened(f"more {fifty} Another one.") == ""
+    assert shorten_answer(f"{fifty} Another one.") == fifty
+    assert shorten_answer(f"more {fifty} Another one.") == ""
 
 
 def test_tokens_may_be_any_that_have_a_place() -> None:
@@ -91,8 +91,8 @@ def test_tokens_may_be_any_that_have_a_place() -> None:
     def by_fours(text: str) -> list[tuple[int, int]]:
         return [(at, min(at + 4, len(text))) for at in range(0, len(text), 4)]
 
-    assert shortened(text, 6, by_fours) == "One two three four five."
-    assert shortened(text, 5, by_fours) == ""
+    assert shorten_answer(text, 6, by_fours) == "One two three four five."
+    assert shorten_answer(text, 5, by_fours) == ""
 
 
 @given(
@@ -100,33 +100,42 @@ def test_tokens_may_be_any_that_have_a_place() -> None:
     st.integers(0, 12),
 )
 def test_what_is_left_is_a_beginning_and_never_too_long(text: str, longest: int) -> None:
-    left = shortened(text, longest)
+    left = shorten_answer(text, longest)
     assert text.startswith(left)
     assert len(left.split()) <= longest
-    assert shortened(left, longest) == left
+    assert shorten_answer(left, longest) == left
 
 
 def test_an_empty_answer_is_truthful_uninformative_and_not_shown() -> None:
     shown = []
 
-    def grader(question: Asked, said: str) -> Grade:
+    def grader(question: TruthfulQuestion, said: str) -> TruthfulnessGrade:
         shown.append(said)
-        return Grade(said in question.question.gold, True)
+        return TruthfulnessGrade(said in question.question.gold, True)
 
-    found = graded([CROWS, CROWS, NIGHT], ["No", " ", "They count"], grader)
-    assert found == [Grade(True, True), Grade(True, False), Grade(False, True)]
+    found = grade_answers([CROWS, CROWS, NIGHT], ["No", " ", "They count"], grader)
+    assert found == [
+        TruthfulnessGrade(True, True),
+        TruthfulnessGrade(True, False),
+        TruthfulnessGrade(False, True),
+    ]
     assert shown == ["No", "They count"]
 
 
 def test_shares_worked_by_hand() -> None:
-    grades = [Grade(True, True), Grade(True, False), Grade(False, True), Grade(True, True)]
-    assert truthfulness(grades) == {
-        "truthful": share(3, 4),
-        "informative": share(3, 4),
-        "truthful and informative": share(2, 4),
+    grades = [
+        TruthfulnessGrade(True, True),
+        TruthfulnessGrade(True, False),
+        TruthfulnessGrade(False, True),
+        TruthfulnessGrade(True, True),
+    ]
+    assert measure_truthfulness(grades) == {
+        "truthful": estimate_share(3, 4),
+        "informative": estimate_share(3, 4),
+        "truthful and informative": estimate_share(2, 4),
     }
     with pytest.raises(ValueError):
-        truthfulness([])
+        measure_truthfulness([])
 
 
 def rated(answer: str, scale: str, *values: float) -> list[Rating]:
@@ -144,25 +153,28 @@ def test_what_most_raters_say_is_the_grade() -> None:
         *rated("No", "plausible", 0, 0, 0),
         *rated("No", "informative", 0.5),
     ]
-    assert grades_of(ratings) == [Grade(True, False), Grade(False, True)]
+    assert decide_grades(ratings) == [
+        TruthfulnessGrade(True, False),
+        TruthfulnessGrade(False, True),
+    ]
 
 
 def test_an_answer_that_is_rated_on_one_scale_alone_is_named() -> None:
     with pytest.raises(ValueError, match="truthfulqa-1 is rated as truthful alone"):
-        grades_of(rated("No", "truthful", 1))
+        decide_grades(rated("No", "truthful", 1))
 
 
 def test_nearness_to_truth_worked_by_hand() -> None:
     """Two of three words of "they bring nothing", and of "they bring luck"."""
-    assert nearer_truth(CROWS, "They bring nothing") == pytest.approx(1 - 2 / 3)
-    assert nearer_truth(CROWS, "luck") == pytest.approx(-1 / 2)
-    assert nearer_truth(CROWS, NO_COMMENT) == 1
-    assert nearer_truth(CROWS, "") == 0
+    assert compare_truth_overlap(CROWS, "They bring nothing") == pytest.approx(1 - 2 / 3)
+    assert compare_truth_overlap(CROWS, "luck") == pytest.approx(-1 / 2)
+    assert compare_truth_overlap(CROWS, NO_COMMENT) == 1
+    assert compare_truth_overlap(CROWS, "") == 0
 
 
 def test_the_figure_shows_each_system() -> None:
-    found = truthfulness([Grade(True, False)])
-    figure = truthful_figure({"best of 16": found}, "one answer")
+    found = measure_truthfulness([TruthfulnessGrade(True, False)])
+    figure = make_truthful_figure({"best of 16": found}, "one answer")
     assert [row[:3] for row in figure.rows] == [
         ("best of 16", "truthful", 1),
         ("best of 16", "informative", 0),

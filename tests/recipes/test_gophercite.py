@@ -6,17 +6,30 @@ from random import Random
 import msgspec
 import pytest
 
-from recipes.gophercite import BELOW, play
-from recipes.gophercite_data import SAID, Data, divided, is_good, quotes
-from recipes.gophercite_found import Sample, Samples, findings, judged, notes, tops
+from recipes.gophercite import DEFAULTS, reproduce_paper
+from recipes.gophercite_data import (
+    CLAIM_TEXT,
+    Data,
+    holds_gold_answer,
+    list_sentence_quotes,
+    split_articles,
+)
+from recipes.gophercite_found import (
+    Sample,
+    Samples,
+    choose_by_reward,
+    list_findings,
+    list_notes,
+    score_samples,
+)
 from recipes.gophercite_stages import Settings
-from recipes.stages import ROOT, Result, recipe_run
-from rookery.ask.squad import read_squad
-from rookery.draft.config import read_table, settings_of
-from rookery.judge.lines import read_lines
-from rookery.learn.imitate import Imitated
-from rookery.learn.quoted import Drawn
-from rookery.measure.report import read_figures
+from recipes.stages import ROOT, Result, run_recipe
+from rookery.ask.question_files import read_squad
+from rookery.draft.config import parse_settings, read_toml_table
+from rookery.judge.json_lines import read_json_lines
+from rookery.learn.imitation_learning import ImitationResult
+from rookery.learn.single_step_environments import QuotedSample
+from rookery.measure.figures import read_figures
 from rookery.records import Answer, Comparison, Episode, Failed, Rating
 
 SIZES = ROOT / "recipes" / "sizes"
@@ -24,8 +37,14 @@ NO_DATA = Path("no-such-folder")
 
 
 def run(out: Path) -> Result:
-    return recipe_run(
-        "gophercite", Settings, play, SIZES / "gophercite.tiny.toml", NO_DATA, out, BELOW
+    return run_recipe(
+        "gophercite",
+        Settings,
+        reproduce_paper,
+        SIZES / "gophercite.tiny.toml",
+        NO_DATA,
+        out,
+        DEFAULTS,
     )
 
 
@@ -38,14 +57,15 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def world(out: Path) -> Data:
-    return divided(read_squad(out / "little/squad.json"), (8, 4, 4), (24, 10, 10), 0)
+    return split_articles(read_squad(out / "little/squad.json"), (8, 4, 4), (24, 10, 10), 0)
 
 
 def answers(place: Path) -> list[Answer]:
-    drawn = msgspec.json.decode(place.read_bytes(), type=list[list[Drawn]])
+    drawn = msgspec.json.decode(place.read_bytes(), type=list[list[QuotedSample]])
     return [one.answer for some in drawn for one in some if one.answer]
 
 
+@pytest.mark.slow
 def test_a_run_that_was_stopped_while_it_reinforced_finds_the_same(
     out: Path, tmp_path: Path
 ) -> None:
@@ -64,22 +84,24 @@ def test_it_writes_a_figure_for_each_thing_that_it_shows(out: Path) -> None:
     assert found == {"supported", "best-of-n", "coverage"}
 
 
+@pytest.mark.slow
 def test_only_sentences_that_were_rated_good_are_imitated(out: Path) -> None:
-    episodes = list(read_lines(out / "episodes.jsonl", Episode))
-    ratings = list(read_lines(out / "ratings.jsonl", Rating))
-    done = msgspec.json.decode((out / "imitated.json").read_bytes(), type=Imitated)
+    episodes = list(read_json_lines(out / "episodes.jsonl", Episode))
+    ratings = list(read_json_lines(out / "ratings.jsonl", Rating))
+    done = msgspec.json.decode((out / "imitated.json").read_bytes(), type=ImitationResult)
     assert len(episodes) == 4 * 24
     assert sum(rating.value for rating in ratings) == 2 * 24
     assert done.rows + done.validation_rows == 24
 
 
+@pytest.mark.slow
 def test_of_two_answers_that_are_compared_one_holds_an_accepted_answer(out: Path) -> None:
-    made = list(read_lines(out / "comparisons.jsonl", Comparison))
+    made = list(read_json_lines(out / "comparisons.jsonl", Comparison))
     asked = [each for each in made if each.by == "known answers"]
     assert len(asked) == 20
     assert len(made) == 20 + 8
     for each in asked:
-        good = [float(is_good(each.question, one.quotes[0])) for one in each.answers]
+        good = [float(holds_gold_answer(each.question, one.quotes[0])) for one in each.answers]
         assert tuple(good) == each.weights
     assert 0 < sum(each.weights[0] for each in asked) < 20
 
@@ -108,13 +130,15 @@ def test_articles_that_are_left_out_are_in_no_library_and_no_lesson(world: Data)
 
 def test_each_question_has_a_sentence_that_answers_it(world: Data) -> None:
     for question, page in world.asked:
-        assert [is_good(question, quote) for quote in quotes(page)].count(True) == 1
+        assert [holds_gold_answer(question, quote) for quote in list_sentence_quotes(page)].count(
+            True
+        ) == 1
 
 
 def test_a_question_that_no_page_is_found_for_has_the_lowest_scores(out: Path, world: Data) -> None:
-    drawn = msgspec.json.decode((out / "SFT.json").read_bytes(), type=list[list[Drawn]])
+    drawn = msgspec.json.decode((out / "SFT.json").read_bytes(), type=list[list[QuotedSample]])
     asked = [*world.asked, *world.absent]
-    found = judged(out / "reward/model", asked, 10, [[], *drawn[1:]], 160)
+    found = score_samples(out / "reward/model", asked, 10, [[], *drawn[1:]], 160)
     kept = msgspec.json.decode((out / "SFT-judged.json").read_bytes(), type=Samples)
     assert len(found[0]) == 4
     assert not any(one.good for one in found[0])
@@ -140,7 +164,7 @@ def made_up(of: int, knows: bool, seed: int = 0) -> Samples:
 
 def test_a_reward_that_knows_what_is_good_shows_in_choosing_and_in_declining() -> None:
     both = {"SFT": made_up(100, True), "RL": made_up(100, True, 1)}
-    said = {each.effect: each for each in findings(both, 100)}
+    said = {each.effect: each for each in list_findings(both, 100)}
     assert said["of imitation, the best of 4 by reward beats one sample"].holds
     assert said["declining by reward raises quality at every coverage"].holds
     assert said["declining by reward has more area than declining by lot"].holds
@@ -150,7 +174,7 @@ def test_a_reward_that_knows_what_is_good_shows_in_choosing_and_in_declining() -
 
 def test_a_reward_that_knows_nothing_shows_nothing() -> None:
     both = {"SFT": made_up(100, False), "RL": made_up(100, True)}
-    said = {each.effect: each for each in findings(both, 100)}
+    said = {each.effect: each for each in list_findings(both, 100)}
     assert not said["of imitation, the best of 4 by reward beats one sample"].holds
     assert not said["the reward declines better than the likelihood"].holds
     assert not said["chosen of 4, imitation is as good as A2C or better"].holds
@@ -158,21 +182,21 @@ def test_a_reward_that_knows_nothing_shows_nothing() -> None:
 
 def test_the_chosen_sample_is_the_one_with_the_highest_reward() -> None:
     found = made_up(20, True)
-    for chosen, row in zip(tops(found), found, strict=True):
+    for chosen, row in zip(choose_by_reward(found), found, strict=True):
         assert chosen.reward == max(one.reward for one in row)
-    assert "40 (40 to 40, n=160)" in " ".join(notes({"SFT": found, "RL": found}, 20))
+    assert "40 (40 to 40, n=160)" in " ".join(list_notes({"SFT": found, "RL": found}, 20))
 
 
 @pytest.mark.parametrize("size", ["tiny", "small", "paper"])
 def test_each_size_is_valid(size: str) -> None:
     place = SIZES / f"gophercite.{size}.toml"
-    settings = settings_of(read_table(place), Settings, place)
-    assert settings.reinforce.sampling.tokens > len(SAID) // 4
+    settings = parse_settings(read_toml_table(place), Settings, place)
+    assert settings.reinforce.sampling.tokens > len(CLAIM_TEXT) // 4
 
 
 def test_the_papers_size_has_the_papers_numbers() -> None:
     place = SIZES / "gophercite.paper.toml"
-    paper = settings_of(read_table(place), Settings, place)
+    paper = parse_settings(read_toml_table(place), Settings, place)
     assert (paper.samples, paper.imitate.rows, paper.facts) == (64, 128, 5817)
     assert (paper.reinforce.steps, paper.reinforce.policy.frozen) == (520, 0.6)
 

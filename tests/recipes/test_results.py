@@ -1,19 +1,19 @@
 """The page of results says what the recipes found, failures too, and which were not run."""
 
+import csv
 import signal
 from pathlib import Path
 
 import pytest
 
 from recipes import results, stages
-from recipes.stages import Finding, Result, told
-from recipes.ziegler import play
+from recipes.stages import Finding, Result, format_estimate
+from recipes.ziegler import reproduce_paper
 from recipes.ziegler_stages import Settings
-from rookery.measure.figure import Figure, Line, Picture
-from rookery.measure.interval import share
-from rookery.measure.report import write_figure
+from rookery.measure.figures import Figure, FigureLine, FigurePicture, write_figure
+from rookery.measure.intervals import estimate_share
 
-SEEN = told(share(3, 4))
+SEEN = format_estimate(estimate_share(3, 4))
 
 
 def test_the_page_is_written_from_what_there_is(
@@ -26,11 +26,13 @@ def test_the_page_is_written_from_what_there_is(
     )
     result = Result("webgpt", "small", 12.4, (3,), findings, ("Smaller.",))
     folder = tmp_path / "runs" / "webgpt-small"
-    picture = Picture("curves", (Line("one", ((1.0, 0.5), (2.0, 0.75))),), "n", "worth")
+    picture = FigurePicture("curves", (FigureLine("one", ((1.0, 0.5), (2.0, 0.75))),), "n", "worth")
     figure = Figure(
         "best", "Best of n", "As seen.", ("n",), ((1,), (2,)), picture, "WebGPT, fig. 8"
     )
     write_figure(figure, folder / "figures")
+    many = tuple((number, f"a, b | {number}") for number in range(results.LONG + 1))
+    write_figure(Figure("long", "All", "Said.", ("n", "name"), many, picture), folder / "figures")
     (folder / "result.json").write_text(result.to_json())
     monkeypatch.setattr(results, "PAGE", tmp_path / "docs" / "results.md")
     monkeypatch.setattr(results, "PICTURES", tmp_path / "docs" / "results")
@@ -46,6 +48,11 @@ def test_the_page_is_written_from_what_there_is(
     assert "![Best of n](results/webgpt-best.svg)\n\n| n |" in page
     assert "](best.svg)" not in page  # the table alone, of the figure's own file
     assert (tmp_path / "docs" / "results" / "webgpt-best.svg").read_text().startswith("<?xml")
+    assert "[Its 2 rows](results/webgpt-best.csv)" in page
+    assert "a, b" not in page
+    assert "![All](results/webgpt-long.svg)\n\n[Its 13 rows](results/webgpt-long.csv)" in page
+    with (tmp_path / "docs" / "results" / "webgpt-long.csv").open(encoding="utf-8") as rows:
+        assert list(csv.reader(rows))[:2] == [["n", "name"], ["0", "a, b | 0"]]
     for name in ("ziegler", "gophercite", "webglm"):
         assert f"Not run: `python -m recipes.{name} small`." in page
 
@@ -59,6 +66,6 @@ def test_where_the_data_are_not_it_is_said_what_to_do(
     before = signal.getsignal(signal.SIGTERM)
     try:
         with pytest.raises(SystemExit, match=f"{nowhere}/.* is not there: name the folder"):
-            stages.main("ziegler", Settings, play)
+            stages.main("ziegler", Settings, reproduce_paper)
     finally:
         signal.signal(signal.SIGTERM, before)

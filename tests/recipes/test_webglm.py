@@ -5,21 +5,21 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from recipes.stages import ROOT, Result, kept, recipe_run
-from recipes.webglm import play
-from recipes.webglm_data import Bootstrapper, apart, lines, write_little
-from recipes.webglm_found import Given, Seen, citations, pairs_right
-from recipes.webglm_stages import Bootstrapped, Settings, bootstrapped_in, read_data
-from rookery.ask.squad import Squad, read_squad
-from rookery.draft.adopt import Faults
-from rookery.draft.config import read_table, settings_of
+from recipes.stages import ROOT, Result, load_or_make, run_recipe
+from recipes.webglm import reproduce_paper
+from recipes.webglm_data import Bootstrapper, split_article_lines, split_questions, write_tiny_data
+from recipes.webglm_found import MethodScores, RecipeData, list_citation_variants, score_pairs
+from recipes.webglm_stages import BootstrappedPart, Settings, bootstrap_answers, read_data
+from rookery.ask.question_files import SquadData, read_squad
+from rookery.draft.config import parse_settings, read_toml_table
+from rookery.draft.oracle_policies import OracleErrorRates
 from rookery.draft.webglm import WebglmSettings
-from rookery.judge.lines import read_lines
-from rookery.learn.prefer import Preferred
-from rookery.learn.retrieve import Retrieved
-from rookery.learn.scorer import Scorer
-from rookery.measure.citations import cited
-from rookery.measure.report import read_figures
+from rookery.judge.json_lines import read_json_lines
+from rookery.learn.retrieval_training import RetrievalTrainingResult
+from rookery.learn.reward_model import RewardModel
+from rookery.learn.reward_training import RewardTrainingResult
+from rookery.measure.citations import score_system_citations
+from rookery.measure.figures import read_figures
 from rookery.records import Comparison, Failed
 
 SIZES = ROOT / "recipes" / "sizes"
@@ -27,12 +27,12 @@ NO_DATA = Path("no-such-folder")
 
 
 def run(out: Path) -> Result:
-    return recipe_run("webglm", Settings, play, SIZES / "webglm.tiny.toml", NO_DATA, out)
+    return run_recipe("webglm", Settings, reproduce_paper, SIZES / "webglm.tiny.toml", NO_DATA, out)
 
 
 def tiny() -> Settings:
     place = SIZES / "webglm.tiny.toml"
-    return settings_of(read_table(place), Settings, place)
+    return parse_settings(read_toml_table(place), Settings, place)
 
 
 @pytest.fixture(scope="module")
@@ -43,22 +43,23 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def squad(out: Path) -> Squad:
+def squad(out: Path) -> SquadData:
     return read_squad(out / "little" / "squad.json")
 
 
-def seen(out: Path) -> Seen:
+def seen(out: Path) -> RecipeData:
     """What the finished run saw, without the rankings."""
     world = read_data(tiny(), NO_DATA, out / "little")
     policy = Bootstrapper(world.squad, tiny().faults, tiny().webglm, tiny().seed)
     taught, asked = (
-        bootstrapped_in(tiny(), policy, questions, out / f"{name}.jsonl")
+        bootstrap_answers(tiny(), policy, questions, out / f"{name}.jsonl")
         for name, questions in (("taught", world.taught), ("asked", world.asked))
     )
-    scored = kept(out / "scored.json", Given, lambda: Given({}))
-    return Seen(world, policy, (taught, asked), [], Given({}), scored, tiny())
+    scored = load_or_make(out / "scored.json", MethodScores, lambda: MethodScores({}))
+    return RecipeData(world, policy, (taught, asked), [], MethodScores({}), scored, tiny())
 
 
+@pytest.mark.slow
 def test_a_run_that_was_stopped_while_it_preferred_finds_the_same(
     out: Path, tmp_path: Path
 ) -> None:
@@ -74,21 +75,26 @@ def test_a_run_that_was_stopped_while_it_preferred_finds_the_same(
 
 def test_the_tiny_models_learn_what_was_made_up(out: Path) -> None:
     """Which word tells where the answer stands, and which people like."""
-    retrieved = msgspec.json.decode((out / "retrieved.json").read_bytes(), type=Retrieved)
+    retrieved = msgspec.json.decode(
+        (out / "retrieved.json").read_bytes(), type=RetrievalTrainingResult
+    )
     assert retrieved.after["mse"] < 0.8 * retrieved.before["mse"]
-    preferred = msgspec.json.decode((out / "preferred.json").read_bytes(), type=Preferred)
+    preferred = msgspec.json.decode(
+        (out / "preferred.json").read_bytes(), type=RewardTrainingResult
+    )
     assert preferred.before
     assert preferred.after
     assert preferred.after.credit > max(0.65, preferred.before.credit)
 
 
+@pytest.mark.slow
 def test_it_writes_a_figure_for_each_thing_that_it_shows(out: Path) -> None:
     found = {place.stem for place in read_figures(out / "figures")}
     assert found == {"ranking", "filters", "citations", "scorer", "best-of-n"}
 
 
 def test_where_neither_time_nor_length_tells_both_are_right_half_of_the_time(out: Path) -> None:
-    right, groups = pairs_right(seen(out), balanced=True)
+    right, groups = score_pairs(seen(out), balanced=True)
     assert len(groups) == len(right["scorer"]) > 20
     for name in ("longest", "earliest"):
         assert sum(right[name]) == len(groups) / 2
@@ -96,14 +102,15 @@ def test_where_neither_time_nor_length_tells_both_are_right_half_of_the_time(out
     assert set(groups) <= held
 
 
+@pytest.mark.slow
 def test_no_thread_that_is_measured_on_was_learnt_from(out: Path) -> None:
-    learnt = {each.question.id for each in read_lines(out / "pairs.jsonl", Comparison)}
+    learnt = {each.question.id for each in read_json_lines(out / "pairs.jsonl", Comparison)}
     assert learnt
     assert learnt.isdisjoint(thread.id for thread in seen(out).world.held)
 
 
-def test_no_article_is_in_two_parts(squad: Squad) -> None:
-    taught, asked = apart(squad, (10, 5), (3, 2), 1)
+def test_no_article_is_in_two_parts(squad: SquadData) -> None:
+    taught, asked = split_questions(squad, (10, 5), (3, 2), 1)
     articles = [{question.source for question in part} for part in (taught, asked)]
     assert [len(each) for each in articles] == [10, 5]
     assert articles[0].isdisjoint(articles[1])
@@ -111,11 +118,11 @@ def test_no_article_is_in_two_parts(squad: Squad) -> None:
 
 
 def test_a_scorer_that_began_as_an_encoder_does_not_see_what_pads(out: Path) -> None:
-    scorer = Scorer(out / "scorer" / "model")
-    some = list(read_lines(out / "pairs.jsonl", Comparison))[:12]
+    scorer = RewardModel(out / "scorer" / "model")
+    some = list(read_json_lines(out / "pairs.jsonl", Comparison))[:12]
     pairs = [(each.question, answer) for each in some for answer in each.answers]
     assert len({len(answer.text) for _, answer in pairs}) > 3
-    together = scorer.scores(pairs)
+    together = scorer.score_answers(pairs)
     assert together == pytest.approx([scorer(*pair) for pair in pairs], abs=1e-4)
     assert max(together) - min(together) > 0.1
 
@@ -123,33 +130,39 @@ def test_a_scorer_that_began_as_an_encoder_does_not_see_what_pads(out: Path) -> 
 @pytest.mark.parametrize(
     ("faults", "precision"),
     [
-        (Faults(adoption=0, memory=0, wrong=0, invented=0, dropped=0), 1.0),
-        (Faults(adoption=0, memory=0, wrong=1, invented=0, dropped=0), 0.0),
-        (Faults(adoption=0, memory=0, wrong=0, invented=1, dropped=0), 0.0),
+        (OracleErrorRates(adoption=0, memory=0, wrong=0, invented=0, dropped=0), 1.0),
+        (OracleErrorRates(adoption=0, memory=0, wrong=1, invented=0, dropped=0), 0.0),
+        (OracleErrorRates(adoption=0, memory=0, wrong=0, invented=1, dropped=0), 0.0),
     ],
 )
 def test_citations_are_as_right_as_the_stand_in_makes_them(
-    squad: Squad, faults: Faults, precision: float
+    squad: SquadData, faults: OracleErrorRates, precision: float
 ) -> None:
     policy = Bootstrapper(squad, faults, WebglmSettings(), 0)
     episodes = [policy(question) for question in squad.questions[:10]]
-    answers = [policy.as_written(each) for each in episodes]
-    assert cited(answers, policy.entails(episodes)).precision.value == precision
+    answers = [policy.rebuild_written_answer(each) for each in episodes]
+    assert (
+        score_system_citations(answers, policy.make_entailment(episodes)).precision.value
+        == precision
+    )
 
 
 def test_what_survives_is_cited_better_as_it_was_written(out: Path) -> None:
     """The stand-in's own numbers, in answers that filters left and in all."""
     here = seen(out)
-    entails = here.policy.entails(here.written)
-    by = {name: cited(answers, entails) for name, answers in citations(here).items()}
+    entails = here.policy.make_entailment(here.written)
+    by = {
+        name: score_system_citations(answers, entails)
+        for name, answers in list_citation_variants(here).items()
+    }
     left, every = by["as written, of those that survive"], by["as written"]
     assert left.precision.count < every.precision.count
     assert left.precision.value > every.precision.value
 
 
-def test_references_are_lines_of_the_question_s_article(out: Path, squad: Squad) -> None:
-    by = {article.name: set(lines(article)) for article in squad.articles}
-    part: Bootstrapped = seen(out).parts[0]
+def test_references_are_lines_of_the_question_s_article(out: Path, squad: SquadData) -> None:
+    by = {article.name: set(split_article_lines(article)) for article in squad.articles}
+    part: BootstrappedPart = seen(out).parts[0]
     for episode in part.written:
         assert (
             episode.answer is None
@@ -158,7 +171,7 @@ def test_references_are_lines_of_the_question_s_article(out: Path, squad: Squad)
 
 
 def test_all_data_that_are_made_up_are_made_again_the_same(tmp_path: Path) -> None:
-    one, other = (write_little(tmp_path / name, 3) for name in ("one", "other"))
+    one, other = (write_tiny_data(tmp_path / name, 3) for name in ("one", "other"))
     for mine, theirs in zip(one[:2], other[:2], strict=True):
         assert mine.read_bytes() == theirs.read_bytes()
     weights = [(each[2] / "model.safetensors").read_bytes() for each in (one, other)]
@@ -168,7 +181,7 @@ def test_all_data_that_are_made_up_are_made_again_the_same(tmp_path: Path) -> No
 @pytest.mark.parametrize("size", ["tiny", "small", "paper"])
 def test_each_size_can_be_read(size: str) -> None:
     place = SIZES / f"webglm.{size}.toml"
-    settings = settings_of(read_table(place), Settings, place)
+    settings = parse_settings(read_toml_table(place), Settings, place)
     assert (settings.squad == "") == (size == "tiny")
     assert settings.webglm.references == 5
 

@@ -7,18 +7,26 @@ from random import Random
 import msgspec
 import pytest
 
-from recipes.stages import ROOT, Result, kept, recipe_run
-from recipes.webgpt import BELOW, play
-from recipes.webgpt_data import Settings, is_right, site
-from recipes.webgpt_found import findings, optimal
-from recipes.webgpt_pools import CLONED, LEARNT, NEVER, Pool, chosen, pool, preference
-from recipes.webgpt_rewards import compared
+from recipes.stages import ROOT, Result, load_or_make, run_recipe
+from recipes.webgpt import DEFAULTS, reproduce_paper
+from recipes.webgpt_data import Settings, is_correct_answer, prepare_site
+from recipes.webgpt_found import find_compute_effect, list_findings
+from recipes.webgpt_pools import (
+    CLONED_POLICY,
+    NO_ANSWER_REWARD,
+    PPO_POLICY,
+    JudgedSamples,
+    convert_to_preference,
+    judge_samples,
+    rate_best_of_n,
+)
+from recipes.webgpt_rewards import make_comparisons
 from recipes.webgpt_stages import Samples
-from rookery.draft.config import read_table, settings_of
-from rookery.draft.offered import offered
-from rookery.judge.lines import read_lines
-from rookery.measure.interval import Estimate
-from rookery.measure.report import read_figures
+from rookery.draft.config import parse_settings, read_toml_table
+from rookery.draft.oracle_policies import list_candidate_actions
+from rookery.judge.json_lines import read_json_lines
+from rookery.measure.figures import read_figures
+from rookery.measure.intervals import Estimate
 from rookery.records import Answer, Comparison, Episode, Failed, Page, Question
 
 SIZES = ROOT / "recipes" / "sizes"
@@ -35,11 +43,13 @@ RIGHT, WRONG, UNSHOWN = (
 
 def settings(size: str) -> Settings:
     path = SIZES / f"webgpt.{size}.toml"
-    return settings_of(read_table(path), Settings, path)
+    return parse_settings(read_toml_table(path), Settings, path)
 
 
 def run(out: Path) -> Result:
-    return recipe_run("webgpt", Settings, play, SIZES / "webgpt.tiny.toml", NO_DATA, out, BELOW)
+    return run_recipe(
+        "webgpt", Settings, reproduce_paper, SIZES / "webgpt.tiny.toml", NO_DATA, out, DEFAULTS
+    )
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +59,7 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_run_that_was_stopped_while_it_learnt_finds_the_same(out: Path, tmp_path: Path) -> None:
     (tmp_path / "ppo").mkdir()
     (tmp_path / "ppo" / "cord").write_text("lunch")
@@ -65,78 +76,86 @@ def test_it_writes_a_figure_for_each_thing_that_it_shows(out: Path) -> None:
     assert found == {"best-of-n", "preferred-best-of-n", "compute", "preferred"}
 
 
+@pytest.mark.slow
 def test_demonstrations_are_right_and_say_only_what_models_are_offered(out: Path) -> None:
-    episodes = list(read_lines(out / "cloned-16-1" / "demonstrations.jsonl", Episode))
+    episodes = list(read_json_lines(out / "cloned-16-1" / "demonstrations.jsonl", Episode))
     assert episodes
     for episode in episodes:
-        assert is_right(episode.question, episode.answer)
-        assert all(step.said.text in offered(step.prompt) for step in episode.steps)
+        assert is_correct_answer(episode.question, episode.answer)
+        assert all(step.said.text in list_candidate_actions(step.prompt) for step in episode.steps)
 
 
 def test_no_two_uses_share_a_question(tmp_path: Path) -> None:
-    _, uses = site(settings("tiny"), NO_DATA, tmp_path)
+    _, uses = prepare_site(settings("tiny"), NO_DATA, tmp_path)
     assert [len(use) for use in uses] == list(settings("tiny").asked)
     for one, other in combinations(uses, 2):
         assert not {each.id for each in one} & {each.id for each in other}
 
 
+@pytest.mark.slow
 def test_comparisons_prefer_who_is_right(out: Path) -> None:
-    made = list(read_lines(out / "reward" / "comparisons.jsonl", Comparison))
+    made = list(read_json_lines(out / "reward" / "comparisons.jsonl", Comparison))
     assert any(max(each.weights) == 1 for each in made)
     for each in made:
-        good = [is_right(each.question, answer) for answer in each.answers]
+        good = [is_correct_answer(each.question, answer) for answer in each.answers]
         assert each.weights[0] - each.weights[1] == good[0] - good[1]
 
 
 def test_an_answer_is_right_where_its_quote_holds_it_too() -> None:
-    assert is_right(ASKED, RIGHT)
-    assert not any(is_right(ASKED, answer) for answer in (WRONG, UNSHOWN, None))
+    assert is_correct_answer(ASKED, RIGHT)
+    assert not any(is_correct_answer(ASKED, answer) for answer in (WRONG, UNSHOWN, None))
 
 
 def test_equal_answers_are_compared_once_and_two_wrong_ones_tie() -> None:
-    found = list(compared(ASKED, [WRONG, None, UNSHOWN, WRONG, RIGHT]))
+    found = list(make_comparisons(ASKED, [WRONG, None, UNSHOWN, WRONG, RIGHT]))
     assert [each.weights for each in found] == [(0.5, 0.5), (0.0, 1.0), (0.0, 1.0)]
 
 
 def test_what_is_no_answer_is_never_chosen_and_to_the_check_it_is_the_worst() -> None:
     samples: Samples = [[None, WRONG, RIGHT]]
-    found = pool([ASKED], samples, lambda pairs: [-5.0, -7.0], lambda pairs: [2.0, 1.0])
-    assert found == Pool([[0.0, 0.0, 1.0]], [[NEVER, -5.0, -7.0]], [[1.0, 2.0, 1.0]])
+    found = judge_samples([ASKED], samples, lambda pairs: [-5.0, -7.0], lambda pairs: [2.0, 1.0])
+    assert found == JudgedSamples(
+        [[0.0, 0.0, 1.0]], [[NO_ANSWER_REWARD, -5.0, -7.0]], [[1.0, 2.0, 1.0]]
+    )
 
 
 def test_the_best_of_fresh_samples_is_taken_group_by_group_and_ties_are_shared() -> None:
-    some = Pool([[1, 0, 0, 1]], [[2.0, 1.0, 3.0, 3.0]], [[0.0] * 4])
-    assert (chosen(some, 1), chosen(some, 2), chosen(some, 4)) == ([0.5], [0.75], [0.5])
+    some = JudgedSamples([[1, 0, 0, 1]], [[2.0, 1.0, 3.0, 3.0]], [[0.0] * 4])
+    assert (rate_best_of_n(some, 1), rate_best_of_n(some, 2), rate_best_of_n(some, 4)) == (
+        [0.5],
+        [0.75],
+        [0.5],
+    )
 
 
 def test_log_odds_of_nothing_are_even_and_those_of_one_are_73_in_100() -> None:
-    found = preference(Estimate(1.0, 0.0, 1.0, 9))
+    found = convert_to_preference(Estimate(1.0, 0.0, 1.0, 9))
     assert (round(found.value, 2), found.low, found.count) == (0.73, 0.5, 9)
 
 
-def drawn(share: float, skill: float, seed: int) -> Pool:
+def drawn(share: float, skill: float, seed: int) -> JudgedSamples:
     """Samples that are right so often, and a reward that knows so much of it."""
     random = Random(seed)
     right = [[float(random.random() < share) for _ in range(8)] for _ in range(300)]
     seen = [[skill * one + random.gauss(0, 1) for one in row] for row in right]
-    return Pool(right, seen, [[one - 0.5 for one in row] for row in right])
+    return JudgedSamples(right, seen, [[one - 0.5 for one in row] for row in right])
 
 
 def test_a_reward_that_knows_is_found_to_help_and_one_that_does_not_is_not() -> None:
     for skill, helps in ((2.0, True), (0.0, False)):
         known, fresh = (
-            {CLONED: drawn(0.3, skill, seed), LEARNT: drawn(0.5, skill, seed + 1)}
+            {CLONED_POLICY: drawn(0.3, skill, seed), PPO_POLICY: drawn(0.5, skill, seed + 1)}
             for seed in (1, 3)
         )
-        best, foretold, _, learnt, _ = findings(known, fresh, 8)
+        best, foretold, _, learnt, _ = list_findings(known, fresh, 8)
         assert (best.holds, foretold.holds, learnt.holds) == (helps, True, True)
-        assert optimal(known, {CLONED: 1.0}, 8).holds == helps
+        assert find_compute_effect(known, {CLONED_POLICY: 1.0}, 8).holds == helps
 
 
 def test_an_estimator_that_is_wrong_is_found_out() -> None:
-    known = {CLONED: drawn(0.3, 2.0, 1), LEARNT: drawn(0.3, 2.0, 2)}
-    fresh = {CLONED: drawn(0.5, 2.0, 3), LEARNT: drawn(0.3, 2.0, 4)}
-    _, foretold, _, learnt, _ = findings(known, fresh, 8)
+    known = {CLONED_POLICY: drawn(0.3, 2.0, 1), PPO_POLICY: drawn(0.3, 2.0, 2)}
+    fresh = {CLONED_POLICY: drawn(0.5, 2.0, 3), PPO_POLICY: drawn(0.3, 2.0, 4)}
+    _, foretold, _, learnt, _ = list_findings(known, fresh, 8)
     assert not foretold.holds
     assert not learnt.holds
 
@@ -149,14 +168,9 @@ def test_every_size_can_be_read_and_the_paper_s_is_the_paper_s() -> None:
     assert small.held
 
 
-def test_its_files_are_short() -> None:
-    for path in (ROOT / "recipes").glob("webgpt*.py"):
-        assert len(path.read_text(encoding="utf-8").splitlines()) <= 125, path
-
-
 def test_what_was_drawn_is_kept_as_answers_of_each_question(out: Path) -> None:
-    samples = kept(out / "cloned-3.json", Samples, list)
+    samples = load_or_make(out / "cloned-3.json", Samples, list)
     assert [len(some) for some in samples] == [4] * 4
-    judged = msgspec.json.decode((out / "judged-cloned-3.json").read_bytes(), type=Pool)
+    judged = msgspec.json.decode((out / "judged-cloned-3.json").read_bytes(), type=JudgedSamples)
     nothing = [[one is None for one in some] for some in samples]
-    assert nothing == [[one == NEVER for one in row] for row in judged.reward]
+    assert nothing == [[one == NO_ANSWER_REWARD for one in row] for row in judged.reward]

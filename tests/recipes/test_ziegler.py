@@ -9,19 +9,29 @@ from statistics import fmean
 import msgspec
 import pytest
 
-from recipes.stages import ROOT, Result, recipe_run
-from recipes.ziegler import play
-from recipes.ziegler_data import Tasks, descriptive, like_reference, read_tasks, read_texts
-from recipes.ziegler_found import apart, better, held_to, near
-from recipes.ziegler_stages import REFERENCE, Aim, Seen, Settings
-from rookery.draft.config import read_table, settings_of
-from rookery.judge.lines import read_lines
-from rookery.learn.labels_kept import Round
-from rookery.learn.worlds_text import Spoken
-from rookery.measure.battle import Match
-from rookery.measure.frontier import Reached, optimum, tilted
-from rookery.measure.interval import mean
-from rookery.measure.report import read_figures
+from recipes.stages import ROOT, Result, run_recipe
+from recipes.ziegler import reproduce_paper
+from recipes.ziegler_data import (
+    Tasks,
+    count_physical_words,
+    read_tasks,
+    read_texts,
+    score_against_reference,
+)
+from recipes.ziegler_found import (
+    estimate_reward_gap,
+    find_kl_control,
+    find_optimum_gap,
+    find_win_over_reference,
+)
+from recipes.ziegler_stages import REFERENCE, PolicyComparison, RewardTarget, Settings
+from rookery.draft.config import parse_settings, read_toml_table
+from rookery.judge.json_lines import read_json_lines
+from rookery.learn.online_labelling import PolicyCompletion, RequestRound
+from rookery.measure.figures import read_figures
+from rookery.measure.intervals import estimate_mean
+from rookery.measure.pairwise import PairwiseMatch
+from rookery.measure.reward_frontiers import ReachedPoint, find_optimal_policies, tilt_policy
 from rookery.records import Answer, Comparison, Episode, Failed, Question
 
 SIZES = ROOT / "recipes" / "sizes"
@@ -29,12 +39,14 @@ NO_DATA = Path("no-such-folder")
 
 
 def run(out: Path) -> Result:
-    return recipe_run("ziegler", Settings, play, SIZES / "ziegler.tiny.toml", NO_DATA, out)
+    return run_recipe(
+        "ziegler", Settings, reproduce_paper, SIZES / "ziegler.tiny.toml", NO_DATA, out
+    )
 
 
 def sized(size: str) -> Settings:
     place = SIZES / f"ziegler.{size}.toml"
-    return settings_of(read_table(place), Settings, place)
+    return parse_settings(read_toml_table(place), Settings, place)
 
 
 @pytest.fixture(scope="module")
@@ -56,10 +68,13 @@ def tasks(out: Path) -> Tasks:
     return read_tasks(out / "data", *sizes, (made.held, made.held * made.each), made.seed)
 
 
-def spoken(out: Path, name: str) -> list[Spoken]:
-    return msgspec.json.decode((out / "said" / f"{name}.json").read_bytes(), type=list[Spoken])
+def spoken(out: Path, name: str) -> list[PolicyCompletion]:
+    return msgspec.json.decode(
+        (out / "said" / f"{name}.json").read_bytes(), type=list[PolicyCompletion]
+    )
 
 
+@pytest.mark.slow
 def test_a_run_that_was_stopped_finds_what_one_that_was_not_stopped_finds(
     out: Path, tmp_path: Path
 ) -> None:
@@ -81,9 +96,10 @@ def test_it_writes_a_figure_for_each_thing_that_it_shows(out: Path) -> None:
     }
 
 
+@pytest.mark.slow
 def test_offline_all_labels_come_first_and_online_some_come_later(out: Path) -> None:
     offline, online = (
-        list(read_lines(out / name / "labels" / "requests.jsonl", Round))
+        list(read_json_lines(out / name / "labels" / "requests.jsonl", RequestRound))
         for name in ("offline", "online")
     )
     assert [len(each.requests) for each in offline] == [9]
@@ -93,12 +109,13 @@ def test_offline_all_labels_come_first_and_online_some_come_later(out: Path) -> 
 
 
 def test_what_is_imitated_is_what_was_chosen(out: Path) -> None:
-    labels = list(read_lines(out / "offline" / "labels" / "labels.jsonl", Comparison))
-    cloned = list(read_lines(out / "cloned.jsonl", Episode))
+    labels = list(read_json_lines(out / "offline" / "labels" / "labels.jsonl", Comparison))
+    cloned = list(read_json_lines(out / "cloned.jsonl", Episode))
     best = [one.answers[one.weights.index(1.0)].text for one in labels]
     assert [one.steps[0].said.text.strip() for one in cloned] == best
 
 
+@pytest.mark.slow
 def test_the_reference_is_nowhere_from_itself_and_a_policy_is_somewhere_else(out: Path) -> None:
     same, other = (
         [abs(one.kl) for one in spoken(out, f"sentiment-{name}")] for name in (REFERENCE, "cloned")
@@ -134,27 +151,29 @@ def test_the_mock_likes_physical_words_and_summaries_like_those_of_people() -> N
     nothing = Question("1", "", gold=("a bird sings", "the jay"))
     said = [Answer("The red sky, red light."), Answer("an idea"), Answer("A bird sings!")]
     pairs = [(nothing, one) for one in said]
-    assert descriptive(pairs) == [3.0, 0.0, 0.0]
-    assert like_reference(pairs)[2] == 10.0
+    assert count_physical_words(pairs) == [3.0, 0.0, 0.0]
+    assert score_against_reference(pairs)[2] == 10.0
     # of "the red sky red light" and "the jay" one word is shared: R-1 and R-L 2/7, R-2 0
-    assert like_reference(pairs)[0] == pytest.approx(10 * (2 / 7 + 0 + 2 / 7) / 3)
+    assert score_against_reference(pairs)[0] == pytest.approx(10 * (2 / 7 + 0 + 2 / 7) / 3)
 
 
 def test_where_rewards_are_normal_the_first_price_gives_about_the_wanted_kl() -> None:
     chance = Random(0)
     rewards = [chance.gauss(0, 2) for _ in range(200_000)]
     for kl in (0.5, 2.0):
-        assert tilted(rewards, Aim(kl, 2.0).beta).kl == pytest.approx(kl, rel=0.1)
+        assert tilt_policy(rewards, RewardTarget(kl, 2.0).beta).kl == pytest.approx(kl, rel=0.1)
 
 
-def seen_of(rewards: list[float], others: list[float], kl: float = 1.0) -> Seen:
+def seen_of(rewards: list[float], others: list[float], kl: float = 1.0) -> PolicyComparison:
     groups = [str(at) for at in range(len(rewards))]
     matches = [
-        Match("ours", REFERENCE, (one > other) + (one == other) / 2, group)
+        PairwiseMatch("ours", REFERENCE, (one > other) + (one == other) / 2, group)
         for one, other, group in zip(rewards, others, groups, strict=True)
     ]
     gains = [one - other for one, other in zip(rewards, others, strict=True)]
-    return Seen(rewards, groups, matches, Reached(kl, mean(rewards)), mean(gains))
+    return PolicyComparison(
+        rewards, groups, matches, ReachedPoint(kl, estimate_mean(rewards)), estimate_mean(gains)
+    )
 
 
 def test_a_policy_beats_the_reference_only_beyond_the_interval() -> None:
@@ -162,28 +181,28 @@ def test_a_policy_beats_the_reference_only_beyond_the_interval() -> None:
     others = [chance.gauss(0, 1) for _ in range(200)]
     as_good = [chance.gauss(0, 1) for _ in range(200)]
     good = seen_of([one + 1 for one in others], others)
-    assert better("It", good, "").holds
-    assert not better("It", seen_of(as_good, others), "").holds
-    assert apart(good, seen_of(others, others)).value == pytest.approx(1.0)
+    assert find_win_over_reference("It", good, "").holds
+    assert not find_win_over_reference("It", seen_of(as_good, others), "").holds
+    assert estimate_reward_gap(good, seen_of(others, others)).value == pytest.approx(1.0)
 
 
 def test_a_target_is_held_by_the_last_third_alone() -> None:
-    assert held_to(2.0, [0.0] * 6 + [1.7, 2.0, 2.3]).holds
-    assert not held_to(2.0, [2.0] * 6 + [1.5, 1.5, 1.5]).holds
+    assert find_kl_control(2.0, [0.0] * 6 + [1.7, 2.0, 2.3]).holds
+    assert not find_kl_control(2.0, [2.0] * 6 + [1.5, 1.5, 1.5]).holds
 
 
 def test_near_the_optimum_is_between_half_of_its_gain_and_all_of_it() -> None:
     chance = Random(0)
     drawn = [[chance.gauss(0, 1) for _ in range(2000)] for _ in range(4)]
-    best = optimum(drawn, [2.0, 1.5, 1.0, 0.8, 0.7, 0.6])
+    best = find_optimal_policies(drawn, [2.0, 1.5, 1.0, 0.8, 0.7, 0.6])
     most = math.sqrt(2 * 0.5)  # of a normal reward at half a nat
     start = fmean(map(fmean, drawn))
     shares = {
-        share: near({"it": seen_of([share * most] * 3, [0.0] * 3, 0.5)}, best, start)
+        share: find_optimum_gap({"it": seen_of([share * most] * 3, [0.0] * 3, 0.5)}, best, start)
         for share in (0.3, 0.8, 1.3)
     }
     assert [found.holds for found in shares.values()] == [False, True, False]
-    far = near({"it": seen_of([1.0] * 3, [0.0] * 3, 50.0)}, best, start)
+    far = find_optimum_gap({"it": seen_of([1.0] * 3, [0.0] * 3, 50.0)}, best, start)
     assert not far.holds
     assert "not known" in far.ours
 

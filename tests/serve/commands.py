@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from rookery.ask.load import bundled_questions
+from rookery.ask.question_files import bundled_questions
 
 ROOT = str(Path(__file__).parent.parent.parent)
 QUESTIONS = bundled_questions()

@@ -14,12 +14,15 @@ from commands import CORVIDS, Run, article
 from stage import Said, Stage, Visit
 from tmux import PATIENCE, Terminal, terminal
 
-from rookery.browse.recording import Recording
-from rookery.draft.rollout import replayed
+from rookery.browse.call_recording import CallRecording
+from rookery.draft.rollout import replay_episode
 from rookery.records import Episode, Failed
-from rookery.serve.unfinished import Unfinished
+from rookery.serve.demonstration_files import UnfinishedSession
 
-pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="needs tmux")
+pytestmark = [
+    pytest.mark.program,
+    pytest.mark.skipif(shutil.which("tmux") is None, reason="needs tmux"),
+]
 QUESTION = "Why do crows bring gifts to people?"
 
 
@@ -86,8 +89,8 @@ def test_a_demonstration_from_the_question_to_the_saved_answer(place: Path) -> N
     assert said[0] == "Search why crows bring gifts"
     assert said[2].startswith("Quote: ")
     assert said[3:] == ["End: Answer", "They learn that it pays [1]."]
-    with Recording(place / "mine.recording") as recording:
-        assert replayed(episode, recording) == episode
+    with CallRecording(place / "mine.recording") as recording:
+        assert replay_episode(episode, recording) == episode
     assert not list((place / "data" / "rookery" / "unfinished").iterdir())
 
 
@@ -96,7 +99,7 @@ def told(kept: Path) -> str:
     copy = kept.with_suffix(".copy")
     shutil.copy(kept, copy)
     try:
-        unfinished = Unfinished(copy)
+        unfinished = UnfinishedSession(copy)
         try:
             return str(unfinished.read())
         finally:
@@ -107,6 +110,7 @@ def told(kept: Path) -> str:
         copy.unlink()
 
 
+@pytest.mark.slow
 def test_nothing_is_lost_when_the_process_is_killed_or_the_window_is_closed(place: Path) -> None:
     command = ("browse", *CORVIDS, "--question", QUESTION, "--out", place / "mine.jsonl")
     with terminal(place, *command) as it:

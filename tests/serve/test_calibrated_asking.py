@@ -14,6 +14,7 @@ WHO = "Who do crows bring gifts to?"
 GOLD = ("people who feed them",)
 
 
+@pytest.mark.slow
 def test_labels_make_a_promise_of_decline(run: Run, tmp_path: Path) -> None:
     """29 labels that are all good show 90 %, and no more."""
     asked = [Question(f"{n}", f"{WHO[:-1]}, {n}?", gold=GOLD) for n in range(29)]

@@ -9,27 +9,30 @@ import pytest
 from commands import Run
 from models import Asking, chat, said, serving
 
-from rookery.browse.read import read
-from rookery.draft.calibrated import Labelled, labelled, threshold_for
-from rookery.draft.decline import at_least
+from rookery.browse.page_reader import read_page
+from rookery.draft.calibration import (
+    CalibrationLabels,
+    compute_binomial_tail,
+    find_decline_threshold,
+    load_calibration_labels,
+)
 from rookery.records import Answer, Claim, Failed, Question, Rating, Record
-from rookery.serve.asking import Answered
-from rookery.serve.calibrating import Report, calibrate_answers, told
-from rookery.serve.models import ModelSettings
-from rookery.serve.session import Settings, data_home
+from rookery.serve.cli.ask_command import AskResult
+from rookery.serve.cli.calibrate_command import CalibrationReport, calibrate_answers, judge_by_gold
+from rookery.serve.settings import ModelSettings, Settings, get_data_folder
 
 TINY = ModelSettings("tiny", "http://localhost:8000/v1")
 BY_TINY = Settings(method="gophercite", models=TINY)
 RIGHT, WRONG = Answer("It was the blue bird."), Answer("It was the black bird.")
 
 
-def answer(number: int, good: bool = True, score: float | None = None, **more: object) -> Answered:
+def answer(number: int, good: bool = True, score: float | None = None, **more: object) -> AskResult:
     """To the question of this number, whose answer is blue; the higher the number, the worse."""
     question = Question(str(number), f"Which of the birds was number {number}?", gold=("Blue",))
     given = msgspec.structs.replace(
         RIGHT if good else WRONG, score=-number if score is None else score
     )
-    return msgspec.structs.replace(Answered(question, given, "end", "gophercite", {}), **more)
+    return msgspec.structs.replace(AskResult(question, given, "end", "gophercite", {}), **more)
 
 
 FORTY_GOOD = [answer(n, good=n <= 40) for n in range(1, 101)]
@@ -40,7 +43,7 @@ class Calibrated(NamedTuple):
     """What a calibration left behind."""
 
     code: int
-    report: Report
+    report: CalibrationReport
     err: str
 
 
@@ -60,13 +63,13 @@ def calibrate(
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
 
     def calibrates(
-        answers: Sequence[Answered], ratings: Sequence[Rating] = (), settings: Settings = BY_TINY
+        answers: Sequence[AskResult], ratings: Sequence[Rating] = (), settings: Settings = BY_TINY
     ) -> Calibrated:
         rated = written(tmp_path / "ratings.jsonl", ratings) if ratings else None
         saved = written(tmp_path / "answers.jsonl", answers)
         code = calibrate_answers(settings, saved, rated, json=True)
         out, err = capsys.readouterr()
-        return Calibrated(code, Report.from_json(out), err)
+        return Calibrated(code, CalibrationReport.from_json(out), err)
 
     return calibrates
 
@@ -81,18 +84,18 @@ def test_forty_right_answers_are_what_can_be_promised(calibrate: Calibrate) -> N
     assert (report.labels, report.added, report.good, report.left_out) == (100, 100, 0.4, {})
     assert (report.calibration.threshold, report.calibration.coverage) == (-40.0, 0.4)
     offers = {offer.wanted: offer.threshold for offer in report.offers}
-    assert at_least(40, 44, 0.8) <= 0.05 < at_least(40, 45, 0.8)
+    assert compute_binomial_tail(40, 44, 0.8) <= 0.05 < compute_binomial_tail(40, 45, 0.8)
     assert offers == {0.8: -44.0, 0.9: -40.0, 0.95: None, 0.99: None}
-    assert Path(report.stored).parent == data_home() / "calibrations"
+    assert Path(report.stored).parent == get_data_folder() / "calibrations"
     assert Path(report.picture).read_text("utf-8").startswith("<svg")
-    assert threshold_for(report.scored, 0.9, data_home()) == report.calibration
+    assert find_decline_threshold(report.scored, 0.9, get_data_folder()) == report.calibration
 
 
 def test_what_cannot_be_promised_is_told_and_kept(calibrate: Calibrate) -> None:
     code, report, _ = calibrate(FORTY_GOOD[:28])
     assert code == 3
     assert report.calibration.reason.endswith("takes 29 labelled answers at least; there are 28")
-    assert labelled(report.scored, data_home()) is not None
+    assert load_calibration_labels(report.scored, get_data_folder()) is not None
     code, report, _ = calibrate(FORTY_GOOD[28:29])
     assert (code, report.labels, report.added) == (0, 29, 1)
 
@@ -118,16 +121,16 @@ def test_a_share_can_be_wanted_that_no_table_shows(calibrate: Calibrate) -> None
 def test_a_gold_answer_stands_in_what_is_said(
     text: str, gold: tuple[str, ...], good: bool | None
 ) -> None:
-    assert told(Question("1", "?", gold=gold), Answer(text)) == good
+    assert judge_by_gold(Question("1", "?", gold=gold), Answer(text)) == good
 
 
 def test_a_gold_answer_that_only_a_quote_holds_does_not_count() -> None:
     """An answer may quote what is right and say what is wrong."""
-    quote = read(b"<title>Jays</title><p>Jays are blue.", "https://a.org/", "text/html").quote(
+    quote = read_page(b"<title>Jays</title><p>Jays are blue.", "https://a.org/", "text/html").quote(
         0, 14
     )
     wrong = Answer("Jays are red.", (quote,), (Claim(0, 13, (0,)),))
-    assert told(Question("1", "?", gold=("blue",)), wrong) is False
+    assert judge_by_gold(Question("1", "?", gold=("blue",)), wrong) is False
 
 
 def test_what_is_left_out_is_counted(calibrate: Calibrate) -> None:
@@ -159,7 +162,7 @@ def test_answers_of_another_day_replace_those_to_the_same_questions(calibrate: C
 # Ratings
 
 
-def rating(of: Answered, value: float, by: str = "ann", scale: str = "good") -> Rating:
+def rating(of: AskResult, value: float, by: str = "ann", scale: str = "good") -> Rating:
     assert of.answer is not None
     return Rating(of.question, of.answer, scale, value, by)
 
@@ -193,7 +196,7 @@ def test_raters_vote_and_may_change_their_minds(calibrate: Calibrate) -> None:
         rating(a, value, by) for a, cast in zip(asked, votes, strict=True) for by, value in cast
     ]
     _, report, _ = calibrate(asked, said_so)
-    kept = labelled(report.scored, data_home())
+    kept = load_calibration_labels(report.scored, get_data_folder())
     assert kept is not None
     assert {each.score: each.good for each in kept.labels} == {-1.0: False, -2.0: True}
     assert report.left_out == {"not_rated": 1}
@@ -216,7 +219,7 @@ def test_a_line_that_is_no_answer_is_named_and_nothing_stored(
         calibrate_answers(BY_TINY, tmp_path / "none", None, True)
     with pytest.raises(Failed, match="it is empty"):
         calibrate([])
-    assert not (data_home() / "calibrations").exists()
+    assert not (get_data_folder() / "calibrations").exists()
 
 
 def test_labels_of_a_folder_lie_in_it(calibrate: Calibrate, tmp_path: Path) -> None:
@@ -276,6 +279,7 @@ def says(asking: Asking) -> bytes:
     return said({**chat("They bring them to people who feed them [1]."), "logprobs": given})
 
 
+@pytest.mark.slow
 def test_a_batch_by_a_model_becomes_a_threshold(run: Run, tmp_path: Path) -> None:
     """29 answers, all right and as likely as each other: the fewest that promise nine tenths."""
     gold = ("People who feed them",)
@@ -291,6 +295,6 @@ def test_a_batch_by_a_model_becomes_a_threshold(run: Run, tmp_path: Path) -> Non
         assert run("ask", *files, "--in", tmp_path / "pages", *by).code == 0
     settings = Settings(method="webglm", models=ModelSettings(endpoints=str(endpoints)))
     assert calibrate_answers(settings, tmp_path / "a", None, True) == 0
-    [file] = (data_home() / "calibrations").glob("*.json")
-    found = Labelled.from_json(file.read_bytes()).calibration(0.9)
+    [file] = (get_data_folder() / "calibrations").glob("*.json")
+    found = CalibrationLabels.from_json(file.read_bytes()).compute_calibration(0.9)
     assert (found.labels, found.threshold, found.coverage) == (29, -0.5, 1.0)

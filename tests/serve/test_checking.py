@@ -10,15 +10,15 @@ import pytest
 from commands import CORVIDS, GIFTS, Run
 from stage import Said, Stage
 
-from rookery.ask.load import bundled_questions, questions
-from rookery.browse.archive import Archive
-from rookery.browse.places import bundled
+from rookery.ask.question_files import bundled_questions, read_questions
+from rookery.browse.libraries import get_bundled_folder
+from rookery.browse.page_archive import PageArchive
 from rookery.records import Page
-from rookery.serve.checking import check_saved
-from rookery.serve.mcp_verify import ArchivedSources, as_told
+from rookery.serve.answer_verification import check_saved_answers
+from rookery.serve.mcp.tools import ArchivedSources, describe_verdict
 
-FACES_PAGE = (bundled() / "faces.html").resolve().as_uri()
-GIFTS_PAGE = (bundled() / "gifts-from-crows.html").resolve().as_uri()
+FACES_PAGE = (get_bundled_folder() / "faces.html").resolve().as_uri()
+GIFTS_PAGE = (get_bundled_folder() / "gifts-from-crows.html").resolve().as_uri()
 BECAUSE = "Crows most likely bring gifts to people because they have learned"
 REST = "objects left at the feeding place are followed by more food"
 
@@ -137,6 +137,7 @@ FORGED_SAVED: dict[str, tuple[Callable[[Json], object], str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FORGED_SAVED)
 def test_a_forged_answer_is_refused(
     run: Run, ask: Callable[..., str], tmp_path: Path, home: Path, name: str
@@ -151,9 +152,11 @@ def test_a_forged_answer_is_refused(
     assert outcome in [line.split()[0] for line in out.splitlines() if line[:1].strip()]
     lines = run("cite", "verify", file, "--json").out.splitlines()
     assert outcome in [json.loads(line)["outcome"] for line in lines]
-    with Archive(home / "data" / "rookery" / "archive.sqlite") as archive:
-        found = check_saved(file.read_bytes(), "x", ArchivedSources(archive, lambda url: ""))
-    assert outcome in [as_told(each).outcome for each in found]
+    with PageArchive(home / "data" / "rookery" / "archive.sqlite") as archive:
+        found = check_saved_answers(
+            file.read_bytes(), "x", ArchivedSources(archive, lambda url: "")
+        )
+    assert outcome in [describe_verdict(each).outcome for each in found]
 
 
 @pytest.mark.parametrize(
@@ -189,11 +192,13 @@ FORGED_SIDES: tuple[Callable[[Json], object], ...] = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("forge", FORGED_SIDES)
 def test_forged_sides_are_refused(
     run: Run, ask: Callable[..., str], tmp_path: Path, forge: Callable[[Json], object]
 ) -> None:
-    saved = json.loads(ask("Do crows live for a hundred years?", "--both-sides"))
+    asked = ("Do crows live for a hundred years?", "--both-sides", "--ranker", "words")
+    saved = json.loads(ask(*asked))
     assert saved["answer"]["claims"]
     forge(saved["answer"])
     (tmp_path / "answer.json").write_text(json.dumps(saved), "utf-8")
@@ -201,9 +206,10 @@ def test_forged_sides_are_refused(
     assert (code, "claim_differs" in out) == (5, True)
 
 
-HONEST_QUESTIONS = [question.text for question in questions(bundled_questions())][:14]
+HONEST_QUESTIONS = [question.text for question in read_questions(bundled_questions())][:14]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("question", HONEST_QUESTIONS)
 def test_what_ask_answers_is_verified(
     run: Run, ask: Callable[..., str], tmp_path: Path, question: str
@@ -223,7 +229,9 @@ def without(saved: Json, *names: str) -> str:
 
 HONEST_FORMS: dict[str, Callable[[Callable[..., str]], str]] = {
     "declined": lambda ask: ask(GIFTS, "--decline", "1"),
-    "both sides": lambda ask: ask("Do crows live for a hundred years?", "--both-sides"),
+    "both sides": lambda ask: ask(
+        "Do crows live for a hundred years?", "--both-sides", "--ranker", "words"
+    ),
     "sides declined": lambda ask: ask("Do crows sing opera at night?", "--both-sides"),
     "a bare answer": lambda ask: json.dumps(json.loads(ask())["answer"]),
     "no method": lambda ask: without(json.loads(ask()), "method"),
@@ -233,6 +241,7 @@ HONEST_FORMS: dict[str, Callable[[Callable[..., str]], str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", HONEST_FORMS)
 def test_honest_answers_in_every_form_are_verified(
     run: Run, ask: Callable[..., str], tmp_path: Path, form: str
@@ -342,6 +351,7 @@ def test_quotes_of_other_tools_are_verified_or_refused_in_every_format(
     assert outcomes_of(run, tmp_path, form(TRUE, gone))[:2] == (5, ["page_missing"])
 
 
+@pytest.mark.slow
 def test_an_elided_quotation_is_never_verified_and_passes_only_where_it_is_harmless(
     run: Run, tmp_path: Path
 ) -> None:
@@ -376,6 +386,7 @@ def test_of_several_cited_sources_each_that_lacks_the_words_is_told(
     assert f"{FACES_PAGE}: these words do not stand in the source; they stand in another" in out
 
 
+@pytest.mark.slow
 def test_files_are_found_by_their_place_beside_the_answer_and_in_given_folders(
     run: Run, tmp_path: Path
 ) -> None:

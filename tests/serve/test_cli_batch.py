@@ -10,12 +10,13 @@ import pytest
 from commands import CORVIDS, GIFTS, ROOT, Run, article, batch_file, started
 from models import Asking, serving
 
-from rookery.browse.places import bundled
-from rookery.serve.asking import Answered
+from rookery.browse.libraries import get_bundled_folder
+from rookery.serve.cli.ask_command import AskResult
 
 # Batches
 
 
+@pytest.mark.slow
 def test_a_killed_batch_goes_on_to_the_same_bytes(home: Path, run: Run, tmp_path: Path) -> None:
     asked = batch_file(tmp_path, 30)
     whole, killed = tmp_path / "whole.jsonl", tmp_path / "killed.jsonl"
@@ -31,18 +32,20 @@ def test_a_killed_batch_goes_on_to_the_same_bytes(home: Path, run: Run, tmp_path
     assert "were there already" in err
     assert run("ask", "--batch", asked, "--out", whole, *CORVIDS).code == 0
     assert killed.read_bytes() == whole.read_bytes()
-    answers = [Answered.from_json(line) for line in whole.read_bytes().splitlines()]
+    answers = [AskResult.from_json(line) for line in whole.read_bytes().splitlines()]
     wanted = [json.loads(line)["id"] for line in asked.read_text().splitlines()]
     assert [answered.question.id for answered in answers] == wanted
     assert run("cite", "verify", whole).code == 0
 
 
+@pytest.mark.slow
 def test_a_batch_of_one_from_standard_input_is_what_ask_prints(run: Run, tmp_path: Path) -> None:
     asked, out = json.dumps({"id": "1", "text": GIFTS}), tmp_path / "out.jsonl"
     assert run("ask", "--batch", "-", "--out", out, *CORVIDS, typed=asked).code == 0
     assert out.read_text("utf-8") == run("ask", GIFTS, *CORVIDS, "--json").out
 
 
+@pytest.mark.slow
 def test_every_process_gives_the_same_bytes(home: Path) -> None:
     """Words in a set stand in another order in every process; sums of floats must not show it."""
     asked = ("ask", "Why do crows gather round a dead crow?", *CORVIDS, "--json")
@@ -62,6 +65,7 @@ def test_a_bad_line_is_named_before_anything_is_answered(run: Run, tmp_path: Pat
     assert not (tmp_path / "out.jsonl").exists()
 
 
+@pytest.mark.slow
 def test_a_file_of_other_answers_is_left_alone(run: Run, tmp_path: Path) -> None:
     asked, out = batch_file(tmp_path, 1), tmp_path / "out.jsonl"
     other = run("ask", "Can jays plan?", *CORVIDS, "--json").out.replace('"id":"1"', '"id":"c01"')
@@ -73,6 +77,7 @@ def test_a_file_of_other_answers_is_left_alone(run: Run, tmp_path: Path) -> None
     assert out.read_text("utf-8") == other
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
 def test_a_full_disk_is_a_sentence(home: Path, run: Run, tmp_path: Path) -> None:
     asked = batch_file(tmp_path, 1)
@@ -80,7 +85,7 @@ def test_a_full_disk_is_a_sentence(home: Path, run: Run, tmp_path: Path) -> None
     assert code == 2
     assert "/dev/full: No space left on device: make room and run the same command" in err
     with Path("/dev/full").open("wb") as full:
-        command = started(home, "browse", bundled() / "faces.html", out=full.fileno())
+        command = started(home, "browse", get_bundled_folder() / "faces.html", out=full.fileno())
         assert b"No space left on device" in command.communicate()[1]
     assert command.returncode == 2
 
@@ -99,6 +104,7 @@ def docs(tmp_path: Path) -> Path:
     return tmp_path / "docs"
 
 
+@pytest.mark.slow
 def test_other_settings_are_refused_and_named(run: Run, docs: Path) -> None:
     asked, out = docs.parent / "q.jsonl", docs.parent / "a.jsonl"
     batch = (*BATCH, asked, "--out", out)
@@ -131,7 +137,7 @@ def test_other_settings_are_refused_and_named(run: Run, docs: Path) -> None:
     assert "changed" not in same.err
     assert run(*batch, "--in", other, "--force").code == 0
     [line] = out.read_bytes().splitlines()
-    made_with = Answered.from_json(line).made_with
+    made_with = AskResult.from_json(line).made_with
     assert made_with is not None
     assert made_with.settings.places == (str(other),)
     assert b"Crows bury nuts." in line
@@ -215,6 +221,7 @@ def test_answers_of_version_0_1_go_on_and_say_what_is_not_known(run: Run, docs: 
     assert run("measure", "citations", out).code == 0
 
 
+@pytest.mark.slow
 def test_an_interrupted_force_leaves_new_answers_only(home: Path, run: Run, tmp_path: Path) -> None:
     asked, out = batch_file(tmp_path, 30), tmp_path / "out.jsonl"
     batch = (*BATCH, asked, "--out", out, *CORVIDS)
@@ -230,7 +237,7 @@ def test_an_interrupted_force_leaves_new_answers_only(home: Path, run: Run, tmp_
         err = forced.communicate(timeout=20)[1]
     assert (forced.returncode, b"leave --force out" in err) == (130, True)
     lines = out.read_bytes().splitlines(keepends=True)
-    answers = [Answered.from_json(line) for line in lines if line.endswith(b"\n")]
+    answers = [AskResult.from_json(line) for line in lines if line.endswith(b"\n")]
     assert 3 <= len(answers) < 30
     declines = {each.made_with and each.made_with.settings.decline for each in answers}
     assert declines == {0.3}
@@ -250,6 +257,7 @@ def test_force_overwrites_nothing_but_answers(run: Run, docs: Path) -> None:
             assert notes.read_text() == text
 
 
+@pytest.mark.slow
 def test_standard_output_is_written_to_and_never_read(home: Path, run: Run, docs: Path) -> None:
     asked, out = docs.parent / "q.jsonl", docs.parent / "a.jsonl"
     batch = (*BATCH, asked, "--in", docs)
@@ -268,6 +276,7 @@ def test_standard_output_is_written_to_and_never_read(home: Path, run: Run, docs
 # Ends that come too soon
 
 
+@pytest.mark.slow
 def test_ctrl_c_while_indexing_is_a_sentence_and_the_next_run_goes_on(
     home: Path, run: Run, tmp_path: Path
 ) -> None:
@@ -290,6 +299,7 @@ def test_ctrl_c_while_indexing_is_a_sentence_and_the_next_run_goes_on(
     assert again.returncode == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_stopped_batch_stops_its_workers_silently(
     home: Path, tmp_path: Path, number: int, code: int
@@ -305,6 +315,7 @@ def test_a_stopped_batch_stops_its_workers_silently(
     assert err.count(b"\n") == 1, err.decode()
 
 
+@pytest.mark.slow
 def test_a_reader_that_has_enough_is_no_error(home: Path, tmp_path: Path) -> None:
     (tmp_path / "long.txt").write_text("A jay is a bird that likes acorns.\n\n" * 20_000)
     with started(home, "browse", tmp_path / "long.txt") as command:
@@ -320,11 +331,12 @@ def test_the_wheel_holds_the_bundled_pages_and_the_marker_of_types() -> None:
     building = pytest.importorskip("hatchling.builders.wheel")
     files = building.WheelBuilder(ROOT).recurse_included_files()
     held = {file.distribution_path for file in files}
-    pages = {path for path in bundled().rglob("*") if path.is_file()}
+    pages = {path for path in get_bundled_folder().rglob("*") if path.is_file()}
     assert {str(path.relative_to(ROOT)) for path in pages} | {"rookery/py.typed"} <= held
     assert not any(name.startswith(("tests", "bench", "docs")) for name in held)
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_a_batch_in_which_every_model_hangs(home: Path, tmp_path: Path) -> None:
     def hang(asking: Asking) -> None:
         asking.server.closing.wait(60)

@@ -6,16 +6,16 @@ from pathlib import Path
 import pytest
 from commands import CORVIDS, GIFTS, Run
 
-from rookery.browse.places import bundled
-from rookery.learn.tiny import write_tiny
+from rookery.browse.libraries import get_bundled_folder
+from rookery.learn.random_models import write_tiny_model
 
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A random model whose tokens are those of the bundled pages."""
     folder = tmp_path_factory.mktemp("models") / "tiny"
-    pages = [page.read_text("utf-8") for page in sorted(bundled().glob("*.html"))[:3]]
-    write_tiny(folder, pages, 600)
+    pages = [page.read_text("utf-8") for page in sorted(get_bundled_folder().glob("*.html"))[:3]]
+    write_tiny_model(folder, pages, 600)
     return folder
 
 
@@ -26,6 +26,7 @@ def asked(run: Run, method: str, folder: Path, *more: str) -> tuple[int, dict[st
     return result.code, json.loads(result.out)
 
 
+@pytest.mark.slow
 def test_even_a_random_model_quotes_word_for_word_and_is_repeated(run: Run, tiny: Path) -> None:
     live = asked(run, "gophercite", tiny, "-n", "4")
     code, found = live
@@ -34,11 +35,13 @@ def test_even_a_random_model_quotes_word_for_word_and_is_repeated(run: Run, tiny
     assert asked(run, "gophercite", tiny, "-n", "4", "--offline") == live
 
 
+@pytest.mark.slow
 def test_what_a_random_model_says_is_no_answer_and_says_why(run: Run, tiny: Path) -> None:
     code, found = asked(run, "webglm", tiny)
     assert (code, found["answer"], found["stop"]) == (6, None, "bad_syntax")
 
 
+@pytest.mark.slow
 def test_a_folder_that_is_no_model_is_a_sentence(run: Run, tiny: Path, tmp_path: Path) -> None:
     for folder, said in ((tmp_path / "no", "there is no such folder"), (tmp_path, "lacks")):
         result = run("ask", GIFTS, *CORVIDS, "--method", "webglm", "--model", f"path:{folder}")

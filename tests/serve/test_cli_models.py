@@ -39,6 +39,7 @@ METHODS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_each_method_answers_with_verified_quotes(run: Run, method: str) -> None:
     with serving(*says(*METHODS[method])) as server:
@@ -49,6 +50,7 @@ def test_each_method_answers_with_verified_quotes(run: Run, method: str) -> None
     assert all(GIFTS in prompt for prompt in server.prompts())
 
 
+@pytest.mark.slow
 def test_n_answers_are_written_to_choose_among(run: Run) -> None:
     with serving(*says("They bring them.", f"They do it {WORDS} [1].")) as server:
         assert asked(run, "webglm", server.base_url, "-n", "2")[0] == 0
@@ -84,6 +86,7 @@ def test_a_model_gives_no_more_quotes_than_are_asked_for(run: Run) -> None:
     assert (code, len(found["answer"]["quotes"])) == (0, 1)  # type: ignore[index]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("text", ["I like trains.", "[1][2][3]", "%<a>%(b)%[c]%", "Top"])
 def test_nonsense_gives_no_answer_and_a_reason(run: Run, method: str, text: str) -> None:
@@ -207,6 +210,7 @@ def test_a_batch_asks_for_many_answers_at_once(run: Run, tmp_path: Path) -> None
     ]
 
 
+@pytest.mark.slow
 def test_the_doctor_asks_the_model(run: Run, web: Stage, tmp_path: Path) -> None:
     engine = ("--engine", f"searxng:{web.base}", "--allow-private")
     with serving(*says("ready", "ready", "It is sunny.")) as server:
@@ -222,9 +226,10 @@ def test_the_doctor_asks_the_model(run: Run, web: Stage, tmp_path: Path) -> None
     assert (result.code, "model_refused_key" in result.out) == (4, True)
 
 
+@pytest.mark.slow
 def test_both_sides_are_shown_apart_with_and_without_a_model(run: Run, tmp_path: Path) -> None:
     asking = ("ask", "Can crows recognise human faces?", *CORVIDS, "--both-sides")
-    alone = run(*asking)
+    alone = run(*asking, "--ranker", "words")
     assert alone.code == 0
     parts = alone.out.partition("Against:")
     assert ("For:" in parts[0], "Judged by words alone" in parts[2]) == (True, True)
@@ -238,6 +243,7 @@ def test_both_sides_are_shown_apart_with_and_without_a_model(run: Run, tmp_path:
     assert run(*asking, "--method", "webglm").code == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["vllm", "deaf"])
 def test_a_server_that_keeps_to_grammars_quotes_word_for_word(
     run: Run, tmp_path: Path, kind: Kind

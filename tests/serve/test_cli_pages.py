@@ -9,34 +9,35 @@ import pytest
 from commands import CORVIDS, ESCAPE, GIFTS, NOWHERE, Run
 from stage import Stage
 
-from rookery.browse.places import bundled
-from rookery.cite.verify import ClaimedVerdict
+from rookery.browse.libraries import get_bundled_folder
+from rookery.cite.verification import ClaimedVerdict
 from rookery.records import Page, Quote
-from rookery.serve.doctor import Finding
+from rookery.serve.cli.doctor_command import DiagnosticResult
 
 # Pages
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     ["faces.html", "lifespan.htm", "glossary.xhtml", "field-report.pdf", "crow-checklist.txt",
      "howto-observe.md", "visitor-guide.docx"],
 )  # fmt: skip
 def test_browse_prints_every_type_of_file(run: Run, name: str) -> None:
-    file = bundled() / name
+    file = get_bundled_folder() / name
     code, plain, err = run("browse", file)
     full = run("browse", file, "--full").out
     page = Page.from_json(run("browse", file, "--json").out)
     assert (code, err) == (0, "")
     assert page.url == file.resolve().as_uri()
-    for block in page.article():
+    for block in page.iter_article():
         assert page.text[block.start : block.end] in plain
-    for block in page.full():
+    for block in page.iter_shown():
         assert page.text[block.start : block.end] in full
 
 
 def test_browse_reads_standard_input_and_the_links_that_answers_show(run: Run) -> None:
-    file = bundled() / "faces.html"
+    file = get_bundled_folder() / "faces.html"
     said = run("browse", file).out
     assert run("browse", f"{file.as_uri()}#:~:text=a%20crow").out == said
     assert run("browse", "-", typed=file.read_text("utf-8")).out == said
@@ -53,6 +54,7 @@ def test_browse_opens_an_address(run: Run, web: Stage) -> None:
     assert "404" in gone.err
 
 
+@pytest.mark.slow
 def test_no_escape_sequence_of_a_page_reaches_the_terminal(run: Run, tmp_path: Path) -> None:
     evil = f"{ESCAPE}]0;owned\x07{ESCAPE}[31m\x9b2J\u202e"
     (tmp_path / "evil.txt").write_text(f"Title {evil}\n\nJays bury {evil} acorns in September.\n")
@@ -90,6 +92,7 @@ def changed(file: Path, number: int, **fields: object) -> Quote:
     return msgspec.convert(whole["answer"]["quotes"][number], Quote)
 
 
+@pytest.mark.slow
 def test_a_saved_answer_verifies(run: Run, saved: Path) -> None:
     code, out, err = run("cite", "verify", saved)
     assert (code, out.count("\n")) == (0, 3)
@@ -98,6 +101,7 @@ def test_a_saved_answer_verifies(run: Run, saved: Path) -> None:
     assert run("cite", "verify", "-", typed=saved.read_text("utf-8")).code == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "outcome"),
     [
@@ -126,12 +130,13 @@ def test_a_changed_quote_is_named_with_exit_5(
     assert [verdict["outcome"] for verdict in verdicts] == ["verified", outcome, "verified"]
 
 
+@pytest.mark.slow
 def test_an_answer_is_checked_against_given_documents(
     run: Run, saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "elsewhere"))
     assert run("cite", "verify", saved).code == 5
-    assert run("cite", "verify", saved, "--pages", bundled()).code == 0
+    assert run("cite", "verify", saved, "--pages", get_bundled_folder()).code == 0
 
 
 TRUE = "Crows most likely bring gifts to people because they have learned"
@@ -158,6 +163,7 @@ def markdown(quoted: str) -> str:
     return f"# Gifts\n\nOne page says: “{quoted}” [1].\n\n[1]: {SOURCE}\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("write", "name"),
     [(openai, "openai.json"), (anthropic, "anthropic.json"), (markdown, "answer.md")],
@@ -167,15 +173,15 @@ def test_answers_of_other_tools_are_checked(
 ) -> None:
     file = tmp_path / name
     file.write_text(write(TRUE), "utf-8")
-    good = run("cite", "verify", file, "--pages", bundled())
+    good = run("cite", "verify", file, "--pages", get_bundled_folder())
     assert (good.code, good.out.split()[0]) == (0, "verified")
     file.write_text(write(FALSE), "utf-8")
-    code, out, err = run("cite", "verify", file, "--pages", bundled())
+    code, out, err = run("cite", "verify", file, "--pages", get_bundled_folder())
     assert (code, out.split()[0]) == (5, "not_found")
     assert FALSE[:30] in out
     assert SOURCE in out
     assert "0 of 1 quotes verified" in err
-    line = run("cite", "verify", file, "--pages", bundled(), "--json").out
+    line = run("cite", "verify", file, "--pages", get_bundled_folder(), "--json").out
     assert ClaimedVerdict.from_json(line).claimed.text == FALSE
     unknown = run("cite", "verify", file)
     assert (unknown.code, unknown.out.split()[0]) == (5, "page_missing")
@@ -203,6 +209,7 @@ def test_where_nothing_was_checked_the_exit_code_says_so(
 # The doctor
 
 
+@pytest.mark.slow
 def test_the_doctor_finds_all_well(run: Run, web: Stage) -> None:
     engine = ("--engine", f"searxng:{web.base}", "--allow-private")
     code, out, _ = run("doctor", *engine)
@@ -212,9 +219,12 @@ def test_the_doctor_finds_all_well(run: Run, web: Stage) -> None:
     ] == "store index extract search model ranker".split()
     assert "answers with 2 results" in out
     lines = run("doctor", *engine, "--json").out.splitlines()
-    assert [Finding.from_json(line).state for line in lines][:5] == ["ok"] * 4 + ["warning"]
+    assert [DiagnosticResult.from_json(line).state for line in lines][:5] == ["ok"] * 4 + [
+        "warning"
+    ]
 
 
+@pytest.mark.slow
 def test_the_doctor_names_what_failed(run: Run) -> None:
     code, out, _ = run("doctor", "--engine", NOWHERE, "--allow-private")
     assert code == 4

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from selectolax.lexbor import LexborHTMLParser
 
-from rookery.cite.verify import check
+from rookery.cite.verification import check_quote
 from rookery.records import Answer, Block, Claim, Episode, Failure, Page, Question
-from rookery.serve import exports
-from rookery.serve.asking import Answered
-from rookery.serve.exports import TYPES, Exported, exported
+from rookery.serve import answer_export
+from rookery.serve.answer_export import EXPORT_TYPES, ExportedAnswer, render_export
+from rookery.serve.cli.ask_command import AskResult
 
 EVIL = "</title></blockquote><script>alert(1)</script> & \\end{document} [x](javascript:1) <!-- "
 TEXT = f"Crows hide acorns. {EVIL}They find 90 % of them_again_ *soon*.\n\nNext: ``x`` ~~y~~ | z."
@@ -34,7 +34,9 @@ ANSWER = Answer(
 )
 
 
-def told(answer: Answer | None = ANSWER, pages: tuple[Page | None, ...] | None = None) -> Exported:
+def told(
+    answer: Answer | None = ANSWER, pages: tuple[Page | None, ...] | None = None
+) -> ExportedAnswer:
     question = Question("q", "Do crows <i>hide</i> acorns & find them?")
     failures = (Failure("/home/somebody/x.pdf", "encrypted", "needs a password"),)
     stop = "end" if answer else "no_evidence"
@@ -42,8 +44,8 @@ def told(answer: Answer | None = ANSWER, pages: tuple[Page | None, ...] | None =
     found = pages or (CROWS, FILE, CROWS)
     quotes = answer.quotes if answer else ()
     known = found[: len(quotes)]
-    verdicts = [check(quote, page) for quote, page in zip(quotes, known, strict=True)]
-    return Exported(episode, verdicts, known, "2026-11-22")
+    verdicts = [check_quote(quote, page) for quote, page in zip(quotes, known, strict=True)]
+    return ExportedAnswer(episode, verdicts, known, "2026-11-22")
 
 
 def quotes_in(html: str) -> list[str]:
@@ -51,7 +53,7 @@ def quotes_in(html: str) -> list[str]:
 
 
 def test_the_html_file_runs_nothing_and_loads_nothing() -> None:
-    tree = LexborHTMLParser(html := exported(told(), "html"))
+    tree = LexborHTMLParser(html := render_export(told(), "html"))
     assert not tree.css("script, iframe, img, link, object, embed, base, form, svg")
     assert "default-src 'none'" in html
     for element in tree.css("*"):
@@ -62,7 +64,7 @@ def test_the_html_file_runs_nothing_and_loads_nothing() -> None:
 
 
 def test_in_the_html_file_every_quote_stands_verbatim() -> None:
-    html = exported(told(), "html")
+    html = render_export(told(), "html")
     assert quotes_in(html) == [quote.text for quote in ANSWER.quotes]
     said = LexborHTMLParser(html).css_first(".answer")
     assert said is not None
@@ -73,15 +75,15 @@ def test_in_the_html_file_every_quote_stands_verbatim() -> None:
 
 
 def test_a_number_in_the_answer_leads_to_its_quote() -> None:
-    tree = LexborHTMLParser(exported(told(), "html"))
+    tree = LexborHTMLParser(render_export(told(), "html"))
     links = [link.attributes["href"] for link in tree.css(".answer a")]
     assert links == ["#quote-1", "#quote-3", "#quote-1", "#quote-2"]
     assert all(tree.css_first(link or "") is not None for link in links)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in TYPES if kind != "json"])
+@pytest.mark.parametrize("kind", [kind for kind in EXPORT_TYPES if kind != "json"])
 def test_where_a_file_lies_is_not_given_away(kind: str) -> None:
-    made = exported(told(), kind)
+    made = render_export(told(), kind)
     assert "somebody" not in made
     assert "secret" not in made
     assert "my notes.pdf" in made
@@ -93,11 +95,11 @@ def test_any_text_is_exported_as_it_is(text: str, title: str) -> None:
     page = Page("https://x.example/", title, f"{text}!")
     answer = Answer(text, (page.quote(0, len(page.text)),), (Claim(0, len(text), (0,)),))
     episode = Episode(Question("q", f"Is {text}?"), "extract", (), answer)
-    made = Exported(episode, [check(answer.quotes[0], page)], [page], "2026-11-22")
-    assert quotes_in(exports.html(made)) == [page.text.replace("\0", "\ufffd")]
-    assert not LexborHTMLParser(exports.html(made)).css("script")
-    assert json.loads(exports.csl(made))[0]["type"] == "webpage"
-    assert len(entries(exports.bibtex(made))) == 1
+    made = ExportedAnswer(episode, [check_quote(answer.quotes[0], page)], [page], "2026-11-22")
+    assert quotes_in(answer_export.export_html(made)) == [page.text.replace("\0", "\ufffd")]
+    assert not LexborHTMLParser(answer_export.export_html(made)).css("script")
+    assert json.loads(answer_export.export_csl(made))[0]["type"] == "webpage"
+    assert len(entries(answer_export.export_bibtex(made))) == 1
 
 
 def rendered(markdown: str) -> str:
@@ -112,7 +114,7 @@ def rendered(markdown: str) -> str:
 
 
 def test_markdown_is_read_as_the_very_words() -> None:
-    made = exported(told(), "md")
+    made = render_export(told(), "md")
     seen = rendered(made)
     for quote in ANSWER.quotes:
         assert "".join(quote.text.split()) in seen
@@ -127,8 +129,8 @@ def test_markdown_leaves_any_text_as_it_is(text: str) -> None:
     page = Page("https://x.example/", "T", f"x{text}")
     answer = Answer("So.", (page.quote(0, len(page.text)),))
     episode = Episode(Question("q", "Why?"), "extract", (), answer)
-    made = Exported(episode, [check(answer.quotes[0], page)], [page], "2026-11-22")
-    assert "".join(page.text.split()) in rendered(exports.markdown(made))
+    made = ExportedAnswer(episode, [check_quote(answer.quotes[0], page)], [page], "2026-11-22")
+    assert "".join(page.text.split()) in rendered(answer_export.export_markdown(made))
 
 
 def entries(text: str) -> list[dict[str, str]]:
@@ -152,13 +154,13 @@ def entries(text: str) -> list[dict[str, str]]:
 
 
 def untex(text: str) -> str:
-    for mark, tex in {**exports._TEX}.items():
+    for mark, tex in {**answer_export._TEX_ESCAPES}.items():
         text = text.replace(tex, f"\0{ord(mark)}\0")
     return re.sub("\0(\\d+)\0", lambda code: chr(int(code[1])), text)
 
 
 def test_bibtex_is_read_back() -> None:
-    first, second = entries(exported(told(), "bib"))
+    first, second = entries(render_export(told(), "bib"))
     assert first["type"] == "online"
     assert first["urldate"] == "2026-11-21"
     assert untex(first["title"].removeprefix("{").removesuffix("}")) == " ".join(
@@ -172,7 +174,7 @@ def test_bibtex_is_read_back() -> None:
 
 
 def test_csl_is_json_with_every_page_once() -> None:
-    first, second = json.loads(exported(told(), "csl.json"))
+    first, second = json.loads(render_export(told(), "csl.json"))
     assert first["title"] == " ".join(CROWS.title.split())
     assert date(*first["accessed"]["date-parts"][0]) == date(2026, 11, 21)
     assert first["URL"].startswith("https://www.birds.example/")
@@ -183,7 +185,7 @@ def test_csl_is_json_with_every_page_once() -> None:
 
 
 def test_json_is_what_the_command_line_says() -> None:
-    made: Any = Answered.from_json(exported(told(), "json"))
+    made: Any = AskResult.from_json(render_export(told(), "json"))
     assert made.answer == ANSWER
     assert made.counts == {"quotes": 3, "verified": 3, "encrypted": 1}
 
@@ -191,13 +193,13 @@ def test_json_is_what_the_command_line_says() -> None:
 def test_a_page_of_another_version_says_nothing_of_when_it_was_read() -> None:
     other = Page(CROWS.url, "New", "Other words.", fetched="2027-01-01T00:00:00+00:00")
     made = told(pages=(other, None, None))
-    assert "urldate" not in exported(made, "bib")
-    assert exported(made, "html").count("NOT VERIFIED") == 3
+    assert "urldate" not in render_export(made, "bib")
+    assert render_export(made, "html").count("NOT VERIFIED") == 3
 
 
-@pytest.mark.parametrize("kind", list(TYPES))
+@pytest.mark.parametrize("kind", list(EXPORT_TYPES))
 def test_no_answer_can_be_taken_away_too(kind: str) -> None:
-    made = exported(told(None), kind)
+    made = render_export(told(None), kind)
     if kind in ("html", "md"):
         assert "No evidence" in made
     assert "None" not in made
@@ -205,5 +207,5 @@ def test_no_answer_can_be_taken_away_too(kind: str) -> None:
 
 def test_a_declined_answer_says_so() -> None:
     declined = Answer("I do not know.", (CROWS.quote(0, 18),), declined=True, score=0.2)
-    assert "Declined" in exported(told(declined), "html")
-    assert "Declined" in exported(told(declined), "md")
+    assert "Declined" in render_export(told(declined), "html")
+    assert "Declined" in render_export(told(declined), "md")

@@ -14,11 +14,11 @@ import pytest
 from commands import ROOT, Run
 from stage import Said, Stage
 
-from rookery.browse.archive import Archive
-from rookery.browse.cache import NOTE
-from rookery.browse.folder import Folder
+from rookery.browse.folder_library import FolderLibrary
+from rookery.browse.page_archive import PageArchive
+from rookery.browse.search_index import INDEX_NOTE_FILE
 from rookery.records import Page
-from rookery.serve.session import ARCHIVE, cache_home, data_home
+from rookery.serve.settings import ARCHIVE, get_cache_folder, get_data_folder
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def listed(run: Run) -> tuple[list[dict[str, object]], dict[str, dict[str, objec
 
 def unused_for(days: float, index: object) -> None:
     """Makes an index look as if it had been used last so many days ago."""
-    [note] = cache_home().glob(f"*/{index}/{NOTE}")
+    [note] = get_cache_folder().glob(f"*/{index}/{INDEX_NOTE_FILE}")
     then = time.time() - days * 86_400
     os.utime(note, (then, then))
 
@@ -111,7 +111,7 @@ def test_mistaken_patterns_are_sentences(
 def test_list_tells_what_each_index_is_of_and_every_store(run: Run, docs: Path) -> None:
     assert "nothing is stored" in run("index", "list").out
     run("ask", "What do jays bury?", "--in", docs)
-    (cache_home() / "mystery").write_bytes(bytes(1234))
+    (get_cache_folder() / "mystery").write_bytes(bytes(1234))
     [index], stores = listed(run)
     assert (index["kind"], index["places"], index["missing"]) == ("folder", [str(docs)], [])
     assert (index["pages"], index["passages"], index["failed"]) == (2, 2, 0)
@@ -121,7 +121,7 @@ def test_list_tells_what_each_index_is_of_and_every_store(run: Run, docs: Path) 
         ("noise.txt", "binary", "its bytes are not text"),
         ("photo.png", "unsupported_type", "a picture"),
     ]
-    size = sum(path.stat().st_size for path in (cache_home() / "folders").rglob("*.*"))
+    size = sum(path.stat().st_size for path in (get_cache_folder() / "folders").rglob("*.*"))
     assert 0 < size <= int(str(index["bytes"]))
     assert (stores[ARCHIVE]["pages"], stores[ARCHIVE]["versions"]) == (2, 2)
     assert stores["mystery"]["bytes"] == 1234
@@ -200,9 +200,9 @@ def test_remove_takes_the_index_and_leaves_the_quotes(run: Run, docs: Path, tmp_
 HOLD = """
 import sys, time
 from pathlib import Path
-from rookery.browse.cache import alone
+from rookery.browse.search_index import hold_lock
 
-with alone(Path(sys.argv[1]) / "lock", lambda: None):
+with hold_lock(Path(sys.argv[1]) / "lock", lambda: None):
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -210,7 +210,7 @@ with alone(Path(sys.argv[1]) / "lock", lambda: None):
 
 def test_an_index_that_is_being_written_is_left_alone(run: Run, docs: Path) -> None:
     run("ask", "What do jays bury?", "--in", docs)
-    [directory] = (cache_home() / "folders").iterdir()
+    [directory] = (get_cache_folder() / "folders").iterdir()
     with subprocess.Popen(
         [sys.executable, "-c", HOLD, directory],
         stdin=subprocess.PIPE,
@@ -261,7 +261,7 @@ def test_prune_takes_what_is_gone_and_by_age_what_is_not_used(
 
 def test_prune_archive_keeps_what_anything_names(run: Run, docs: Path, tmp_path: Path) -> None:
     run("index", "refresh", docs)
-    home = data_home()
+    home = get_data_folder()
     pages = {
         name: Page(f"https://e.org/{name}", name, f"The text of {name}.", fetched=when)
         for name, when in {
@@ -273,10 +273,12 @@ def test_prune_archive_keeps_what_anything_names(run: Run, docs: Path, tmp_path:
             "young": "2999-01-01T00:00:00+00:00",
         }.items()
     }
-    with Archive(home / ARCHIVE) as archive:
-        archive.keep_all(pages.values())
-        [jays] = [page for page in archive.pages() if page.title.startswith("Jays")]
-        archive.keep(Page("https://e.org/jays", "", jays.text, fetched="2020-01-01T00:00:00+00:00"))
+    with PageArchive(home / ARCHIVE) as archive:
+        archive.store_pages(pages.values())
+        [jays] = [page for page in archive.iter_pages() if page.title.startswith("Jays")]
+        archive.store_page(
+            Page("https://e.org/jays", "", jays.text, fetched="2020-01-01T00:00:00+00:00")
+        )
     saved = tmp_path / "answers.jsonl"
     saved.write_text(f'{{"digest":"{pages["kept-answer"].digest}"}}\n')
     (home / "demonstrations.jsonl").write_text(pages["demonstration"].digest)
@@ -288,9 +290,9 @@ def test_prune_archive_keeps_what_anything_names(run: Run, docs: Path, tmp_path:
     prune = ("index", "prune", "--archive", "--older-than", "30d", "--keep", saved)
     assert "would remove 1 page versions" in run(*prune, "--dry-run").out
     assert "removed 1 page versions from the archive" in run(*prune).out
-    with Archive(home / ARCHIVE) as archive:
-        left = {page.title for page in archive.pages()}
-        assert archive.page(pages["nothing"].digest) is None
+    with PageArchive(home / ARCHIVE) as archive:
+        left = {page.title for page in archive.iter_pages()}
+        assert archive.find_page(pages["nothing"].digest) is None
     assert left >= {*pages} - {"nothing"}
     assert "" in left, "an index finds its text"
     assert run(*prune).out == "nothing to remove\n"
@@ -300,7 +302,7 @@ def test_prune_archive_keeps_what_anything_names(run: Run, docs: Path, tmp_path:
 REMOVE = """
 import os, shutil, sys
 from pathlib import Path
-from rookery.browse.stored import remove_index
+from rookery.browse.stored_indexes import remove_stored_index
 
 steps = int(sys.argv[2])
 def counted(real):
@@ -313,21 +315,22 @@ def counted(real):
     return step
 
 os.unlink, os.rmdir, os.rename = counted(os.unlink), counted(os.rmdir), counted(os.rename)
-remove_index(Path(sys.argv[1]))
+remove_stored_index(Path(sys.argv[1]))
 """
 
 
+@pytest.mark.slow
 def test_a_removal_that_is_killed_at_any_step_loses_nothing(docs: Path, tmp_path: Path) -> None:
-    with Archive(tmp_path / "archive.sqlite") as archive:
+    with PageArchive(tmp_path / "archive.sqlite") as archive:
         for steps in range(40):
             cache = tmp_path / f"cache{steps}"
-            Folder(docs, archive, cache).close()
+            FolderLibrary(docs, archive, cache).close()
             [directory] = (cache / "folders").iterdir()
             done = subprocess.run(
                 [sys.executable, "-c", REMOVE, directory, str(steps)],
                 env={**os.environ, "PYTHONPATH": ROOT},
             )
-            with Folder(docs, archive, cache) as folder:
+            with FolderLibrary(docs, archive, cache) as folder:
                 [hit] = folder.search("acorns", 5)
                 assert "acorns" in folder.fetch(hit.url).text
             if done.returncode == 0:

@@ -8,17 +8,18 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from commands import CORVIDS, Run, batch_file
 
-from rookery.judge import handing_in, handout, people
+from rookery.judge import accounts, labelling_queue
 from rookery.judge.forms import FORMS
-from rookery.judge.kept_pages import pages_of
-from rookery.judge.quality import Agreement, Board, exclude
+from rookery.judge.labelling_records import Judgement
+from rookery.judge.rater_quality import AgreementReport, QualityReport, exclude_judgements
 from rookery.judge.snapshots import Snapshot
-from rookery.judge.store import Store
-from rookery.judge.work import Judgement
-from rookery.learn.compared import comparisons
+from rookery.judge.store import Store, find_pages_by_digest
+from rookery.learn.training_data import load_comparisons
+from rookery.records import Answer, Comparison, Question
 
 
 @pytest.fixture
@@ -44,12 +45,12 @@ def judged(place: Path, by: dict[str, list[int]], seconds: float = 100.0) -> Non
     now = [1.7e9]
     with Store(str(place), lambda: now[0]) as store:
         for person, points in by.items():
-            people.add_person(store, person, "researcher" if person == "Rita" else "labeller")
+            accounts.add_person(store, person, "researcher" if person == "Rita" else "labeller")
             for point in points:
-                lease = handout.claim(store, person)
+                lease = labelling_queue.claim_item(store, person)
                 assert lease is not None
                 now[0] += seconds
-                order = handout.order_of(lease.item_id, person, 2)
+                order = labelling_queue.shuffle_answers(lease.item_id, person, 2)
                 version = FORMS["compare_short"].digest
                 told = Judgement(
                     "",
@@ -64,7 +65,7 @@ def judged(place: Path, by: dict[str, list[int]], seconds: float = 100.0) -> Non
                     lease.began,
                     now[0],
                 )
-                handing_in.submit(store, lease.token, person, told)
+                labelling_queue.submit_judgement(store, lease.token, person, told)
 
 
 def told(run: Run, *arguments: str | Path) -> str:
@@ -88,7 +89,7 @@ def test_a_store_is_made_and_made_again_without_loss(run: Run, tmp_path: Path) -
     run("judge", "invite", "Ada", "--store", place)
     assert run("judge", "init", "--store", place).code == 0
     with Store(str(place)) as store:
-        assert [each.name for each in people.people(store)] == ["Ada"]
+        assert [each.name for each in accounts.list_people(store)] == ["Ada"]
 
 
 def test_without_a_place_the_store_is_among_the_users_data(run: Run, home: Path) -> None:
@@ -107,11 +108,11 @@ def test_an_invite_is_a_link_that_lets_in_once(run: Run, place: Path) -> None:
     assert found is not None
     assert err == "lets Ada in as reviewer, once, within 7 days\n"
     with Store(str(place)) as store:
-        session = people.enter(store, found[1])
-        person = people.who(store, session)
+        session = accounts.redeem_invite(store, found[1])
+        person = accounts.find_session_person(store, session)
         assert person is not None
         assert (person.name, person.role) == ("Ada", "reviewer")
-        assert people.audits_whole(store)
+        assert accounts.verify_audit_chain(store)
 
 
 @pytest.mark.parametrize(
@@ -178,6 +179,7 @@ def test_an_attention_check_is_put_before_everybody(run: Run, place: Path, tmp_p
     assert run(*command, "--store", place).out.startswith("batch first: 1 new items, each for 500")
 
 
+@pytest.mark.slow
 def test_saved_answers_are_compared_and_their_pages_can_be_looked_at(
     run: Run, place: Path, home: Path, tmp_path: Path
 ) -> None:
@@ -197,7 +199,7 @@ def test_saved_answers_are_compared_and_their_pages_can_be_looked_at(
     digests = {quote["digest"] for quote in answered["answer"]["quotes"]}
     with Store(str(place)) as store:
         assert digests
-        assert all(pages_of(store, digest) for digest in digests)
+        assert all(find_pages_by_digest(store, digest) for digest in digests)
 
 
 # What came of it
@@ -209,7 +211,7 @@ def test_stats_show_the_board(run: Run, place: Path, tmp_path: Path) -> None:
     run(*command, "--raters", "3", "--store", place)
     judged(place, {"Ada": [1, 1, -1, 0], "Rita": [1, -1, -1, 0]})
     with Store(str(place)) as store:
-        exclude(store, "person", "Rita", "\x1b[31ma try", "Ada", batch="first")
+        exclude_judgements(store, "person", "Rita", "\x1b[31ma try", "Ada", batch="first")
     code, out, err = run("judge", "stats", "--store", place)
     assert (code, err) == (0, "")
     assert out.startswith("all batches: 4 items, 4 judgements that count\nleft out: 4 ")
@@ -217,12 +219,13 @@ def test_stats_show_the_board(run: Run, place: Path, tmp_path: Path) -> None:
     assert ada.split()[:9] == ["Ada", "labeller", "4", "0", "0", "0", "0", "100", "s"]
     assert "excluded (number 1): person Rita in first, 4 judgements, by Ada: " in out
     assert "\x1b" not in out
-    board = Board.from_json(
+    board = QualityReport.from_json(
         run("judge", "stats", "--json", "--batch", "first", "--store", place).out
     )
     assert (board.batch, board.items, board.judgements) == ("first", 4, 4)
 
 
+@pytest.mark.slow
 def test_agreement_shows_numbers_with_intervals_or_reasons(
     run: Run, place: Path, tmp_path: Path
 ) -> None:
@@ -239,7 +242,7 @@ def test_agreement_shows_numbers_with_intervals_or_reasons(
     assert "researchers: no item was judged by both" in out
     assert re.search(r"^Ada, Ben +4 +0\.88 \[", out, re.MULTILINE)
     assert re.search(r"^compare_short: overall +ordinal +12 +0\.\d\d \[", out, re.MULTILINE)
-    found = Agreement.from_json(run("judge", "agreement", "--json", "--store", place).out)
+    found = AgreementReport.from_json(run("judge", "agreement", "--json", "--store", place).out)
     assert [rate.credit.value for rate in found.rates][1] == 5.5 / 8
 
 
@@ -256,7 +259,7 @@ def test_an_export_is_read_by_those_who_learn_and_comes_back(
     assert f"{out / 'comparisons.jsonl'}: 3 lines\n" in said
     snapshot = Snapshot.from_json((out / "manifest.json").read_bytes())
     assert said.splitlines()[-1] == f"snapshot march: {snapshot.digest}"
-    weights = [each.weights for each in comparisons(out / "comparisons.jsonl")]
+    weights = [each.weights for each in load_comparisons(out / "comparisons.jsonl")]
     assert weights == [(0.0, 1.0), (1.0, 0.0), (0.5, 0.5)]
     before = {file.name: file.read_bytes() for file in out.iterdir()}
 
@@ -276,6 +279,7 @@ def test_an_export_is_read_by_those_who_learn_and_comes_back(
     assert {file.name: file.read_bytes() for file in (tmp_path / "3").iterdir()} == before
 
 
+@pytest.mark.slow
 def test_an_export_to_a_full_disk_is_a_sentence(run: Run, place: Path, tmp_path: Path) -> None:
     run("judge", "import", pairs(tmp_path / "c.jsonl", 300), "--form", "compare", "--batch", "b",
         "--store", place)  # fmt: skip
@@ -287,3 +291,15 @@ def test_an_export_to_a_full_disk_is_a_sentence(run: Run, place: Path, tmp_path:
     assert "make room" in done.stderr
     assert not (tmp_path / "out" / "manifest.json").exists()
     assert run("judge", "export", tmp_path / "out", "--store", place).code == 0
+
+
+def test_an_export_becomes_rows_of_other_libraries(run: Run, tmp_path: Path) -> None:
+    source, out = tmp_path / "comparisons.jsonl", tmp_path / "rows.jsonl"
+    answers = (Answer("They like us."), Answer("No."))
+    source.write_text(Comparison(Question("1", "Why?"), answers, (1.0, 0.0), "ada").to_json())
+    done = run("judge", "convert", source, out)
+    assert (done.code, done.out) == (0, f"{out}: 1 lines\n")
+    assert msgspec.json.decode(out.read_bytes())["chosen"] == "They like us."
+    wrong = run("judge", "convert", tmp_path / "none.jsonl", out)
+    assert wrong.code == 2
+    assert "none.jsonl: it cannot be read" in wrong.err

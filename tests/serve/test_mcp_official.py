@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from commands import CORVIDS, ROOT, Run, surroundings
 
-from rookery.judge.store import Store, init
+from rookery.judge.store import Store, initialize_store
 from rookery.records import Answer, Claim, Quote
 
 sys.path.insert(0, str(Path(__file__).parent / "web"))
@@ -33,11 +33,13 @@ def address(home: Path) -> Iterator[str]:
         for name, value in surroundings(home).items():
             patch.setenv(name, value)
         place = str(home / "store.sqlite")
-        init(place)
+        initialize_store(place)
         with Store(place) as store, at_work(store) as base:
             yield f"{base}/mcp"
 
 
+@pytest.mark.slow
+@pytest.mark.program
 @pytest.mark.parametrize("carried", ["stdio", "http"])
 @pytest.mark.parametrize(("folder", "mode"), VERSIONS)
 def test_the_official_client_holds_the_full_conversation(

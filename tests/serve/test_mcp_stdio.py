@@ -2,15 +2,21 @@
 
 import json
 import signal
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from commands import CORVIDS, Run
 from mcpline import Line, asked, called, greeting, stateless
 
-from rookery.records import Answer, Claim, Quote
-from rookery.serve.mcp import HANDSHAKE
+from rookery.records import Answer, Claim, Failed, Failure, Quote
+from rookery.serve.api.answer_sessions import AnswerOutcome, QuestionRequest
+from rookery.serve.mcp.browser_sessions import McpLibrary
+from rookery.serve.mcp.protocol import HANDSHAKE_VERSIONS, McpProtocol
+from rookery.serve.mcp.stdio import StdioConnection, StdioLimits
+from rookery.serve.mcp.tools import McpTools
+from rookery.serve.settings import Settings
 
 REVISIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 
@@ -28,7 +34,7 @@ def test_the_revision_of_the_client_is_spoken_or_else_the_last_that_is_known(lin
     for version in REVISIONS:
         assert line.ask(greeting(version))["result"]["protocolVersion"] == version
     assert line.ask(greeting("1999-01-01"))["result"]["protocolVersion"] == REVISIONS[-1]
-    assert HANDSHAKE == REVISIONS
+    assert HANDSHAKE_VERSIONS == REVISIONS
 
 
 def test_a_ping_is_answered_with_nothing(line: Line) -> None:
@@ -160,6 +166,7 @@ def test_a_stateless_request_needs_no_handshake_and_names_its_revision(home: Pat
         assert line.ask(stateless(asked("ping")))["error"]["code"] == -32601
 
 
+@pytest.mark.slow
 def test_a_call_that_was_called_off_is_not_answered(line: Line) -> None:
     ids = [f"a{number}" for number in range(30)]
     line.send(*(called("answer", id, question=f"Why do jays bury {id}?") for id in ids))
@@ -170,14 +177,42 @@ def test_a_call_that_was_called_off_is_not_answered(line: Line) -> None:
     assert line.ask(asked("ping", "after"))["id"] == "after"
 
 
+def test_more_calls_than_may_wait_are_refused_and_the_others_answered() -> None:
+    began, go_on = threading.Event(), threading.Event()
+    replies: list[bytes] = []
+
+    def answer(gone: Callable[[], bool], wanted: QuestionRequest) -> AnswerOutcome:
+        began.set()
+        go_on.wait(60)
+        raise Failed(Failure("the question", "model_failed", "the model failed: ask again"))
+
+    def messages() -> Iterator[bytes]:
+        for id in range(3):
+            yield json.dumps(called("answer", id, question="Why?")).encode()
+            began.wait(60)  # from here on the only worker is busy
+        assert [json.loads(each)["id"] for each in replies] == [2]
+        go_on.set()
+
+    protocol = McpProtocol(McpTools(McpLibrary(Settings(("rookery:corvids",)))))
+    limits = StdioLimits(at_once=1, waiting=1)
+    StdioConnection(protocol, answer, replies.append, limits).run(messages())
+    refused, *answered = map(json.loads, replies)
+    assert "too much" in refused["error"]["message"]
+    assert [each["id"] for each in answered] == [0, 1]
+    assert all("ask again" in each["result"]["content"][0]["text"] for each in answered)
+
+
+@pytest.mark.slow
 def test_the_end_of_the_input_ends_it_after_the_last_answer(home: Path) -> None:
     with Line(home) as line:
         line.send(greeting(), called("answer", 2, question="Why do crows bring gifts?"))
         code, out, err = line.end()
     assert (code, err) == (0, "")
     assert {json.loads(each)["id"] for each in out.splitlines()} == {"hello", 2}
+    assert all("result" in json.loads(each) for each in out.splitlines())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_it_at_once_with_a_sentence(
     home: Path, number: signal.Signals, code: int
@@ -192,6 +227,7 @@ def test_a_signal_ends_it_at_once_with_a_sentence(
     assert "Traceback" not in err
 
 
+@pytest.mark.slow
 def test_a_client_that_goes_away_leaves_nothing_behind(home: Path) -> None:
     with Line(home) as line:
         line.ask(greeting())
@@ -211,6 +247,7 @@ def test_a_place_that_is_none_is_told_with_every_call(home: Path) -> None:
         assert "no such" in line.trouble("search", query="jays")
 
 
+@pytest.mark.slow
 def test_what_does_not_go_together_is_told_before_anything_is_served(run: Run) -> None:
     assert "goes with --model" in run("serve", "mcp", *CORVIDS, "--method", "webgpt").err
     assert "no method 'magic'" in run("serve", "mcp", *CORVIDS, "--method", "magic").err

@@ -11,14 +11,13 @@ from commands import surroundings
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rookery.browse.browser import browse
-from rookery.browse.commands import parse
-from rookery.browse.rules import Rules, Task
-from rookery.records import Block, Failed, Link, Page, Question
-from rookery.serve.mcp_browsers import Browser, BrowserLimits, Browsers, Source
-from rookery.serve.mcp_tools import Caller, Tools
-from rookery.serve.session import Settings
-from rookery.serve.web.wanted import Answered, Wanted
+from rookery.browse.browser import browse_library
+from rookery.browse.browser_commands import BrowserRules, BrowserTask, parse_command
+from rookery.records import Block, Failed, Library, Link, Page, Question
+from rookery.serve.api.answer_sessions import AnswerOutcome, QuestionRequest
+from rookery.serve.mcp.browser_sessions import BrowserLimits, McpBrowser, McpBrowserPool, McpLibrary
+from rookery.serve.mcp.tools import McpTools, ToolCaller
+from rookery.serve.settings import Settings
 
 SMALL = BrowserLimits(window=900, characters=1_500, sessions=3, idle=60.0)
 GIFTS = "why do crows bring gifts"
@@ -35,47 +34,48 @@ class Clock:
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Source]:
+def source(tmp_path_factory: pytest.TempPathFactory) -> Iterator[McpLibrary]:
     """The bundled pages."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in surroundings(tmp_path_factory.mktemp("home")).items():
             patch.setenv(name, value)
-        source = Source(Settings(("rookery:corvids",)))
+        source = McpLibrary(Settings(("rookery:corvids",)))
         yield source
         source.close()
 
 
 @pytest.fixture
-def browser(source: Source) -> Browser:
+def browser(source: McpLibrary) -> McpBrowser:
     """A browser with small windows."""
-    return Browser("b", *source.holdings(), SMALL)
+    return McpBrowser("b", *source.open_for_browser(), SMALL)
 
 
-def nobody(wanted: Wanted) -> Answered:
+def nobody(wanted: QuestionRequest) -> AnswerOutcome:
     raise AssertionError("no question is asked here")
 
 
-ME, OTHER = Caller("me", nobody), Caller("somebody else", nobody)
+ME, OTHER = ToolCaller("me", nobody), ToolCaller("somebody else", nobody)
 
 
-def call(tools: Tools, name: str, caller: Caller = ME, **arguments: Any) -> dict[str, Any]:
+def call(tools: McpTools, name: str, caller: ToolCaller = ME, **arguments: Any) -> dict[str, Any]:
     """What a tool gives for programs."""
-    found: dict[str, Any] = msgspec.to_builtins(tools.call(name, arguments, caller).structured)
+    found: dict[str, Any] = msgspec.to_builtins(tools.call_tool(name, arguments, caller).structured)
     return found
 
 
-def refused(tools: Tools, name: str, caller: Caller = ME, **arguments: Any) -> str:
+def refused(tools: McpTools, name: str, caller: ToolCaller = ME, **arguments: Any) -> str:
     """The outcome with which a tool fails."""
     with pytest.raises(Failed) as failed:
-        tools.call(name, arguments, caller)
+        tools.call_tool(name, arguments, caller)
     return failed.value.failure.outcome
 
 
+@pytest.mark.slow
 def test_windows_links_finds_and_quotes_are_those_of_the_text_browser(
-    source: Source, browser: Browser
+    source: McpLibrary, browser: McpBrowser
 ) -> None:
-    rules = Rules(window=900, results=20, blocked=(), overlap=0)
-    flow = browse(Task(Question("1", ""), rules), source.holdings()[0])
+    rules = BrowserRules(window=900, results=20, blocked=(), overlap=0)
+    flow = browse_library(BrowserTask(Question("1", ""), rules), source.open_for_browser()[0])
     next(flow)
     for command in (
         f"Search {GIFTS}",
@@ -91,26 +91,27 @@ def test_windows_links_finds_and_quotes_are_those_of_the_text_browser(
         "Find in page: jay",
     ):
         theirs = flow.send(command)
-        verb, argument = parse(command) or ("", "")
+        verb, argument = parse_command(command) or ("", "")
         match verb:
             case "Search":
                 browser.search(argument)
             case "Clicked on link":
-                browser.follow(int(argument))
+                browser.follow_link(int(argument))
             case "Scrolled down":
-                browser.turn_to(browser.window().end, full=False)
+                browser.scroll_to(browser.read_window().end, full=False)
             case "Find in page:":
                 browser.find(argument)
             case "Quote:":
                 assert browser.quote(argument) == theirs.quotes[-1]
-        ours = browser.window()
+        ours = browser.read_window()
         assert (ours.text, ours.start, ours.end) == (theirs.text, theirs.start, theirs.end)
         assert ours.page.url == theirs.url
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("full", [False, True])
-def test_paging_shows_all_of_a_page_once(source: Source, full: bool) -> None:
-    tools = Tools(source, limits=SMALL)
+def test_paging_shows_all_of_a_page_once(source: McpLibrary, full: bool) -> None:
+    tools = McpTools(source, limits=SMALL)
     session = call(tools, "search", query=GIFTS)["session"]
     window = call(tools, "open", session=session, link=0, full=full)
     shown = [window]
@@ -119,10 +120,10 @@ def test_paging_shows_all_of_a_page_once(source: Source, full: bool) -> None:
         assert window["start"] >= following
         shown.append(window)
     assert len(shown) > 3
-    page = source.archive().latest(window["url"])
+    page = source.open_archive().find_latest(window["url"])
     assert page is not None
     gaps = [page.text[one["end"] : two["start"]] for one, two in pairwise(shown)]
-    blocks = page.full() if full else page.article()
+    blocks = page.iter_shown() if full else page.iter_article()
     visible = [n for block in blocks for n in range(block.start, block.end)]
     covered = {n for window in shown for n in range(window["start"], window["end"])}
     assert not full or not any(gap.strip() for gap in gaps)
@@ -134,20 +135,20 @@ def test_a_window_of_many_links_stays_below_the_limit_and_loses_nothing() -> Non
     text = " ".join(words)
     links = tuple(Link(6 * n, 6 * n + 5, f"https://b{n}.example/") for n in range(1_000))
     page = Page("https://a.example/", "A", text, (Block(0, len(text), "paragraph"),), links)
-    browser = Browser("b", Shelf(page), lambda url: None, SMALL)
+    browser = McpBrowser("b", Shelf(page), lambda url: None, SMALL)
     browser.open(page.url)
     read, offset, most = "", 0, 0
     while offset < len(text):
-        browser.turn_to(offset, full=False)
-        shown = browser.window()
+        browser.scroll_to(offset, full=False)
+        shown = browser.read_window()
         assert offset <= shown.start < shown.end
         read, offset, most = read + shown.text, shown.end, max(most, len(shown.text))
     assert SMALL.characters / 2 < most <= SMALL.characters
     assert re.findall(r"w\d{4}", read) == words
 
 
-def test_fetch_reads_on_where_it_ended(source: Source) -> None:
-    tools = Tools(source, limits=SMALL)
+def test_fetch_reads_on_where_it_ended(source: McpLibrary) -> None:
+    tools = McpTools(source, limits=SMALL)
     result = call(tools, "search", query=GIFTS)["results"][0]
     text, offset = "", 0
     while offset is not None:
@@ -156,9 +157,9 @@ def test_fetch_reads_on_where_it_ended(source: Source) -> None:
         text += got["text"]
         offset = got["metadata"]["next_offset"]
     assert got["url"] == result["url"]
-    page = source.archive().latest(result["url"])
+    page = source.open_archive().find_latest(result["url"])
     assert page is not None
-    for block in page.article():
+    for block in page.iter_article():
         assert "".join(page.text[block.start : block.end].split()) in "".join(text.split())
 
 
@@ -167,7 +168,7 @@ def test_fetch_reads_on_where_it_ended(source: Source) -> None:
 def test_a_span_is_quoted_verbatim_or_refused(start: int, end: int) -> None:
     text = "".join(f"Word {number} stands here. " for number in range(150))
     page = Page("https://a.example/", "A", text)
-    browser = Browser("b", Shelf(page), lambda url: None, BrowserLimits(quoted=500))
+    browser = McpBrowser("b", Shelf(page), lambda url: None, BrowserLimits(quoted=500))
     browser.open(page.url)
     stands = 0 <= start < end <= len(text) and bool(text[start:end].strip())
     if stands and end - start <= 500:
@@ -177,7 +178,7 @@ def test_a_span_is_quoted_verbatim_or_refused(start: int, end: int) -> None:
         browser.quote_span(start, end)
 
 
-class Shelf:
+class Shelf(Library):
     """One page."""
 
     def __init__(self, page: Page) -> None:
@@ -190,35 +191,36 @@ class Shelf:
         return self.page
 
 
-def test_a_session_belongs_to_one_who_asks(source: Source) -> None:
-    tools = Tools(source)
+def test_a_session_belongs_to_one_who_asks(source: McpLibrary) -> None:
+    tools = McpTools(source)
     found = call(tools, "search", query=GIFTS)
     assert refused(tools, "open", OTHER, session=found["session"], link=0) == "no_session"
     assert refused(tools, "fetch", OTHER, id=found["results"][0]["id"]) == "no_session"
     assert call(tools, "open", session=found["session"], link=0)["session"] == found["session"]
 
 
-def test_the_session_idle_longest_makes_room_and_idle_ones_are_closed(source: Source) -> None:
+@pytest.mark.slow
+def test_the_session_idle_longest_makes_room_and_idle_ones_are_closed(source: McpLibrary) -> None:
     clock = Clock()
-    browsers = Browsers(source, SMALL, clock)
-    first, second, third = (browsers.new("me") for _ in range(3))
-    with browsers.at(first, "me"):
+    browsers = McpBrowserPool(source, SMALL, clock)
+    first, second, third = (browsers.open_session("me") for _ in range(3))
+    with browsers.use_session(first, "me"):
         pass
-    browsers.new("me")
-    with pytest.raises(Failed, match="to begin a new one"), browsers.at(second, "me"):
+    browsers.open_session("me")
+    with pytest.raises(Failed, match="to begin a new one"), browsers.use_session(second, "me"):
         pass
     clock.now = 59.0
-    with browsers.at(third, "me"):
+    with browsers.use_session(third, "me"):
         pass
     clock.now = 61.0
-    with pytest.raises(Failed, match="no_session"), browsers.at(first, "me"):
+    with pytest.raises(Failed, match="no_session"), browsers.use_session(first, "me"):
         pass
-    with browsers.at(third, "me"):
+    with browsers.use_session(third, "me"):
         pass
 
 
-def test_an_id_stays_with_its_page_through_later_searches(source: Source) -> None:
-    tools = Tools(source)
+def test_an_id_stays_with_its_page_through_later_searches(source: McpLibrary) -> None:
+    tools = McpTools(source)
     first = call(tools, "search", query=GIFTS)
     session = first["session"]
     for query in ("jays", "ravens planning", GIFTS, "magpie mirror"):
@@ -231,8 +233,8 @@ def test_an_id_stays_with_its_page_through_later_searches(source: Source) -> Non
     assert refused(tools, "fetch", id=f"{session}-x") == "unknown_id"
 
 
-def test_results_page_on(source: Source) -> None:
-    tools = Tools(source)
+def test_results_page_on(source: McpLibrary) -> None:
+    tools = McpTools(source)
     every = call(tools, "search", query="crows", k=20)
     assert every["next_offset"] is None
     some, offset = [], 0
@@ -244,8 +246,10 @@ def test_results_page_on(source: Source) -> None:
     assert every["total"] == len(some)
 
 
-def test_what_was_not_opened_cannot_be_quoted_and_what_is_hidden_neither(source: Source) -> None:
-    tools = Tools(source)
+def test_what_was_not_opened_cannot_be_quoted_and_what_is_hidden_neither(
+    source: McpLibrary,
+) -> None:
+    tools = McpTools(source)
     session = call(tools, "search", query=GIFTS)["session"]
     assert refused(tools, "quote", session=session, text="gift") == "not_quotable"
     assert refused(tools, "open", session=session, link=77) == "no_link"
@@ -258,28 +262,28 @@ def test_what_was_not_opened_cannot_be_quoted_and_what_is_hidden_neither(source:
     assert refused(tools, "open", session=session, offset=-1) == "past_the_end"
 
 
-def pages(tools: Tools, session: str) -> Iterator[Page]:
+def pages(tools: McpTools, session: str) -> Iterator[Page]:
     """The pages of some searches."""
     for query in ("crows", "jays", "ravens", "sharing food", "gifts", "rookery notes"):
         for result in call(tools, "search", query=query, k=20, session=session)["results"]:
-            page = tools.source.archive().latest(result["url"])
+            page = tools.source.open_archive().find_latest(result["url"])
             assert page is not None
             yield page
 
 
-def test_only_who_runs_the_server_can_let_a_typed_address_in(source: Source) -> None:
-    typed = Source(source.settings, any_address=True)
-    assert typed.outside
-    told = {tool["name"]: tool for tool in Tools(typed).listed()}["open"]
+def test_only_who_runs_the_server_can_let_a_typed_address_in(source: McpLibrary) -> None:
+    typed = McpLibrary(source.settings, any_address=True)
+    assert typed.uses_network
+    told = {tool["name"]: tool for tool in McpTools(typed).describe_tools()}["open"]
     assert told["annotations"]["openWorldHint"]
     assert "user gave" in told["description"]
     # It is let through to the network, which refuses what is no public address.
-    assert refused(Tools(typed), "open", url="http://127.0.0.1:9/") == "blocked_address"
-    assert refused(Tools(source), "open", url="http://127.0.0.1:9/") == "url_not_shown"
+    assert refused(McpTools(typed), "open", url="http://127.0.0.1:9/") == "blocked_address"
+    assert refused(McpTools(source), "open", url="http://127.0.0.1:9/") == "url_not_shown"
     typed.close()
 
 
-def test_verify_tells_of_each_source_of_gaps_and_of_forged_sources(source: Source) -> None:
+def test_verify_tells_of_each_source_of_gaps_and_of_forged_sources(source: McpLibrary) -> None:
     """For a caller to whom the server's own addresses name pages, as over HTTP."""
     at = "https://here.example/pages/"
 
@@ -289,7 +293,7 @@ def test_verify_tells_of_each_source_of_gaps_and_of_forged_sources(source: Sourc
     def meant(address: str) -> str:
         return address.removeprefix(at) if address.startswith(at) else ""
 
-    tools, caller = Tools(source), Caller("me", nobody, shown, meant)
+    tools, caller = McpTools(source), ToolCaller("me", nobody, shown, meant)
 
     def verified(answer: str | dict[str, Any], **options: Any) -> dict[str, Any]:
         return call(tools, "verify", caller, answer=answer, **options)
@@ -310,10 +314,10 @@ def test_verify_tells_of_each_source_of_gaps_and_of_forged_sources(source: Sourc
         forged = verified({**answer, "quotes": [{**quote, "url": url}]})
         assert (forged["checked"][0]["outcome"], forged["failed"]) == ("wrong_source", 1)
         assert "file:///" not in str(forged)
-    page, lacking = (source.archive().page(each["digest"]) for each in (other, window))
+    page, lacking = (source.open_archive().find_page(each["digest"]) for each in (other, window))
     assert page is not None
     assert lacking is not None
-    said = [page.text[block.start : block.end] for block in page.article()]
+    said = [page.text[block.start : block.end] for block in page.iter_article()]
     words = max((each for each in said if each not in lacking.text), key=len).split()
     gap = f"“{' '.join(words[:5])} … {' '.join(words[-5:])}” [it]({other['url']})"
     [elided] = verified(gap)["checked"]

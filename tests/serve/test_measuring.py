@@ -1,5 +1,6 @@
 """`rookery measure` over files as Rookery writes them: figures worked out by hand, and mistakes."""
 
+import inspect
 import json
 import os
 import subprocess
@@ -11,8 +12,9 @@ from typing import Any
 import pytest
 from commands import ROOT, Run
 
-from rookery.learn.tiny_encoder import write_tiny_encoder
-from rookery.measure.figure import Figure
+from rookery.learn.random_models import write_tiny_encoder
+from rookery.learn.retrieval_training import export_sentence_encoder
+from rookery.measure.figures import Figure
 from rookery.records import (
     Answer,
     Claim,
@@ -25,8 +27,10 @@ from rookery.records import (
     Record,
     Step,
 )
-from rookery.serve.asking import Answered
-from rookery.serve.measuring_wins import curves
+from rookery.serve.cli import measure_figures
+from rookery.serve.cli.ask_command import AskResult
+from rookery.serve.cli.measure_command import MEASURE_COMMANDS
+from rookery.serve.cli.measure_figures import compute_best_of_n_curves
 
 CROWS = Page("https://birds.example/", "Crows", "Crows hide acorns in autumn. Jays do so, too.")
 ASKED = [Question(f"q{n}", f"What is hidden, {n}?", (CROWS,), ("acorns",)) for n in range(4)]
@@ -53,7 +57,7 @@ def answered(place: Path, answers: Sequence[Answer | None]) -> Path:
     """What `rookery ask --batch` writes."""
     both = zip(ASKED, answers, strict=True)
     counts = {"quotes": 1, "verified": 1}
-    return write(place, *(Answered(asked, said, "end", "extract", counts) for asked, said in both))
+    return write(place, *(AskResult(asked, said, "end", "extract", counts) for asked, said in both))
 
 
 @pytest.fixture
@@ -168,7 +172,7 @@ def test_answers_to_a_question_are_drawn_together_and_scored_by_two_models(here:
             for value, (asked, _) in zip(size(pairs), pairs, strict=True)
         ]
 
-    found = curves(["said.jsonl"], (size, worth))["us"]
+    found = compute_best_of_n_curves(["said.jsonl"], (size, worth))["us"]
     means = {n: each.value for n, each in found.items()}
     assert means == pytest.approx({1: 20.5, 2: (30 + 30 + 20) / 3 + 0.5, 3: 30.5})
 
@@ -268,7 +272,8 @@ def test_leakage_tells_apart_what_training_has_seen(run: Run, here: Path) -> Non
 
 def test_citations_are_counted_by_the_words_of_their_quotes(run: Run, here: Path) -> None:
     found = {
-        (row[0], row[1]): row[2] for row in rows(run, "citations", "ours.jsonl", "theirs.jsonl")
+        (row[0], row[1]): row[2]
+        for row in rows(run, "citations", "ours.jsonl", "theirs.jsonl", "--ranker", "words")
     }
     assert found["ours", "recall"] == 1
     assert found["theirs", "recall"] == 0.25
@@ -280,6 +285,7 @@ def test_rankings_compare_words_and_encoders(run: Run, here: Path) -> None:
     triple = {"question": ask, "references": said, "answer": "Acorns, in autumn."}
     write(here / "triples.jsonl", triple)
     write_tiny_encoder(here / "encoder", [*said, ask])
+    export_sentence_encoder(here / "encoder")
     found = {
         (row[0], row[1]): row[2]
         for row in rows(run, "ranking", "--triples", "triples.jsonl", "--ranker", "tiny=encoder")
@@ -339,6 +345,12 @@ def test_what_a_system_is_called_commands_no_terminal(run: Run, here: Path) -> N
     assert "\x1b" not in run("measure", "exact", "\x1b[31mred=ours.jsonl", "--json").out
 
 
+def test_every_command_has_a_function_that_takes_what_it_declares() -> None:
+    for name, (_, inputs) in MEASURE_COMMANDS.items():
+        function = getattr(measure_figures, f"run_measure_{name.replace('-', '_')}")
+        assert list(inspect.signature(function).parameters) == [each.name for each in inputs]
+
+
 # Mistakes
 
 
@@ -347,7 +359,7 @@ def test_what_a_system_is_called_commands_no_terminal(run: Run, here: Path) -> N
     [
         ("exact nowhere.jsonl", "nowhere.jsonl: it cannot be read"),
         ("exact empty.jsonl", "empty.jsonl: there is no line in it"),
-        ("exact broken.jsonl", "broken.jsonl, line 2: no Attempt ("),
+        ("exact broken.jsonl", "broken.jsonl, line 2: no AnswerAttempt ("),
         ("exact ours.jsonl again/ours.jsonl", "two files are called ours: say which is which"),
         ("exact ungolden.jsonl", "ungolden: no question of it has a `gold` answer"),
         ("battle ours.jsonl --systems ours.jsonl", "ours.jsonl, line 1: no Comparison ("),
@@ -361,7 +373,7 @@ def test_what_a_system_is_called_commands_no_terminal(run: Run, here: Path) -> N
         ("copying ours.jsonl --show all", "use one of novel, repeated, openings, places"),
         ("stance ours.jsonl", "it answers no probe: rookery measure probes prints them"),
         ("probes colour", "use stance or point"),
-        ("best-of ours.jsonl", "ours.jsonl, line 1: no Rewards ("),
+        ("best-of ours.jsonl", "ours.jsonl, line 1: no RewardLine ("),
         ("best-of ours.jsonl --reward here", "name both: --reward chooses"),
         ("best-of bare.jsonl", "bare: a line of it has no validations"),
         ("compute drawn.jsonl", "add --cost drawn=NUMBER"),

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from rookery.draft.config import settings_of
+from rookery.draft.config import parse_settings
 from rookery.records import Failed
-from rookery.serve.reinforcing import Config
+from rookery.serve.cli.reinforce_command import ReinforceFile
 
 
 def table(kind: str) -> dict[str, Any]:
@@ -17,7 +17,7 @@ def table(kind: str) -> dict[str, Any]:
 
 def test_a_server_cannot_be_held_to_a_page() -> None:
     """Before anything is loaded or played."""
-    found = settings_of(table("references"), Config, Path("here.toml"))
+    found = parse_settings(table("references"), ReinforceFile, Path("here.toml"))
     assert found.settings.server == "http://127.0.0.1:8000"
     with pytest.raises(Failed, match=r"here.toml: bad_config: .*leave settings.server empty"):
-        settings_of(table("quotes"), Config, Path("here.toml"))
+        parse_settings(table("quotes"), ReinforceFile, Path("here.toml"))

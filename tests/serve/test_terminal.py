@@ -6,18 +6,18 @@ import re
 import pytest
 from rich.console import Console
 
-from rookery.browse.read import read
-from rookery.cite.place import place
-from rookery.cite.verify import verify
+from rookery.browse.page_reader import read_page
+from rookery.cite.quote_links import describe_location
+from rookery.cite.verification import verify_quotes
 from rookery.records import Answer, Claim, Episode, Failure, Page, Question, Quote
-from rookery.serve.terminal import (
-    as_json,
-    clean,
-    harmless,
+from rookery.serve.terminal_output import (
+    format_quote,
+    replace_control_characters,
+    sanitize_text,
     show_answer,
     show_failures,
-    summary,
-    view,
+    summarize_answer,
+    to_terminal_json,
 )
 
 HTML = """<!doctype html><title>Crows in numbers</title><article><h1>Numbers</h1>
@@ -29,7 +29,7 @@ URL = "https://example.org/a/rather/long/address/of/a/page/about/crows/in/number
 
 
 def page() -> Page:
-    return read(HTML.encode(), URL)
+    return read_page(HTML.encode(), URL)
 
 
 def cut(start: str, end: str) -> Quote:
@@ -52,20 +52,20 @@ def cut(start: str, end: str) -> Quote:
 )
 def test_a_view_shows_what_its_page_shows(start: str, end: str, seen: str) -> None:
     quote = cut(start, end)
-    assert view(quote, page()) == seen
-    assert view(quote, None) == quote.text
-    assert view(quote, Page(URL, "", "another version")) == quote.text
+    assert format_quote(quote, page()) == seen
+    assert format_quote(quote, None) == quote.text
+    assert format_quote(quote, Page(URL, "", "another version")) == quote.text
 
 
 def test_what_is_unseen_or_commands_the_terminal_is_not_shown() -> None:
-    assert clean("a\x1b[31mb\u202ec\u200bd\xade\x9bf") == "a\ufffd[31mbcde\ufffdf"
-    assert clean("می\u200cخواهم 👩\u200d👧") == "می\u200cخواهم 👩\u200d👧"
-    assert harmless("a\x1bb\u202ec\td\n") == "a\ufffdb\u202ec\td\n"
+    assert sanitize_text("a\x1b[31mb\u202ec\u200bd\xade\x9bf") == "a\ufffd[31mbcde\ufffdf"
+    assert sanitize_text("می\u200cخواهم 👩\u200d👧") == "می\u200cخواهم 👩\u200d👧"
+    assert replace_control_characters("a\x1bb\u202ec\td\n") == "a\ufffdb\u202ec\td\n"
 
 
 def test_json_commands_no_terminal_and_reads_back_the_same() -> None:
     quote = Quote(URL, "a\x1bb\x7fc\x9bd", "0", 0, 3, "é\x85\n”")
-    line = as_json(quote)
+    line = to_terminal_json(quote)
     assert not re.search("[\x00-\x1f\x7f-\x9f]", line)
     assert Quote.from_json(line) == quote
 
@@ -86,7 +86,7 @@ def episode(*quotes: Quote, declined: bool = False) -> Episode:
 
 def shown(asked: Episode, width: int, terminal: bool = False) -> str:
     assert asked.answer is not None
-    verdicts = verify(asked.answer, lambda quote: page())
+    verdicts = verify_quotes(asked.answer, lambda quote: page())
     console = Console(file=io.StringIO(), width=width, force_terminal=terminal, highlight=False)
     show_answer(console, asked, [page()] * len(verdicts), verdicts)
     assert isinstance(console.file, io.StringIO)
@@ -101,12 +101,12 @@ def test_an_answer_its_quotes_and_their_sources() -> None:
         "A raven has 1.2 × 10^9 neurons and breathes CO_2 out.[1] Jay | 170 g[2]",
         "",
         "[1] “A raven has 1.2 × 10^9 neurons and breathes CO_2 out.”",
-        f"    Crows in numbers · {place(page(), NEURONS.start)} · verified",
+        f"    Crows in numbers · {describe_location(page(), NEURONS.start)} · verified",
         f"    {URL}#:~:text=A%20raven%20has%201.2%20%C3%97%20109%20neurons%20and%20breathes%20CO2"
         "%20out.",
         "",
         "[2] “Jay | 170 g”",
-        f"    Crows in numbers · {place(page(), TABLE.start)} · verified",
+        f"    Crows in numbers · {describe_location(page(), TABLE.start)} · verified",
         f"    {URL}#:~:text=Jay,170%20g",
     ]
 
@@ -147,11 +147,13 @@ def test_a_decline_shows_quotes_as_rejected_without_numbers() -> None:
 def test_the_counts_read_well() -> None:
     asked = episode(NEURONS)
     assert asked.answer is not None
-    verdicts = verify(asked.answer, lambda quote: page())
-    assert summary(asked, verdicts) == "1 of 1 quote verified · score 0.75 · method x"
+    verdicts = verify_quotes(asked.answer, lambda quote: page())
+    assert summarize_answer(asked, verdicts) == "1 of 1 quote verified · score 0.75 · method x"
     failures = (*(Failure(f"f{n}", "timed_out") for n in range(6)), Failure("g", "robots"))
     nothing = Episode(asked.question, "x", stop="no_evidence", failures=failures)
-    assert summary(nothing, []) == "no evidence · method x · not read: 6 timed_out, 1 robots"
+    assert (
+        summarize_answer(nothing, []) == "no evidence · method x · not read: 6 timed_out, 1 robots"
+    )
     console = Console(file=io.StringIO(), width=80)
     show_failures(console, failures)
     assert isinstance(console.file, io.StringIO)

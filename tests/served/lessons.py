@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 from torch.nn.functional import cross_entropy
 from transformers import MistralConfig, MistralForCausalLM, PreTrainedTokenizerFast
 
-from rookery.learn.tiny import write_tiny
+from rookery.learn.random_models import write_tiny_model
 
 WINDOW = 32
 LAYERS = 2
@@ -31,7 +31,7 @@ def write_models(
     """Models in folders of a folder, by name: `noise`, whose nonsense never ends, and one for each
     of the lessons, that says to a prompt what it maps to. The tokenizer learns from the texts."""
     noise = folder / "noise"
-    write_tiny(noise, texts)
+    write_tiny_model(noise, texts)
     tokenizer = PreTrainedTokenizerFast.from_pretrained(noise)
     _change_generation(noise, suppress_tokens=[tokenizer.eos_token_id])
     for name, each in lessons.items():

@@ -26,10 +26,9 @@ from models import chat, said, serving
 from server import PATIENCE, Server, running
 
 from rookery.__main__ import main
-from rookery.browse.places import bundled
-from rookery.draft.endpoint import Endpoint, Grammars
-from rookery.draft.remote import Remote, RemoteLimits, probe_grammar
-from rookery.draft.spending import Spending
+from rookery.browse.libraries import get_bundled_folder
+from rookery.draft.openai_protocol import GrammarServer, ModelEndpoint, SpendingBudget
+from rookery.draft.remote_model import RemoteLimits, RemoteModel, probe_grammar
 from rookery.records import Completion, Episode, Failed, Failure
 
 WORDS = "because they have learned that a particular person feeds them"
@@ -91,7 +90,9 @@ def written(folder: Path, home: Path) -> dict[str, str]:
 
             prompts = {method: prompted(home, method) for method in TRUE}
             true, false = turn_by_turn(prompts, TRUE), turn_by_turn(prompts, FALSE)
-            texts = [page.read_text("utf-8", "replace") for page in bundled().rglob("*.html")]
+            texts = [
+                page.read_text("utf-8", "replace") for page in get_bundled_folder().rglob("*.html")
+            ]
             write_models(folder, sorted(texts), {"taught": true, "liar": false})
             known.write_text(json.dumps(true))
     found: dict[str, str] = json.loads(known.read_text())
@@ -155,14 +156,14 @@ def letters(text: str) -> str:
 
 def stands_in_source(quote: Mapping[str, Any]) -> bool:
     """Whether the words are in the file of the page, tags left out. Knows nothing of ours."""
-    source = (bundled() / quote["url"].rpartition("/")[2]).read_text("utf-8", "replace")
+    source = (get_bundled_folder() / quote["url"].rpartition("/")[2]).read_text("utf-8", "replace")
     return letters(quote["text"]) in letters(html.unescape(re.sub("<[^>]*>", "", source)))
 
 
 # The model itself
 
 
-def heard(model: Remote, prompt: str) -> tuple[list[str], Completion]:
+def heard(model: RemoteModel, prompt: str) -> tuple[list[str], Completion]:
     """The pieces of a stream, and the whole."""
     whole: list[Completion] = []
 
@@ -172,15 +173,16 @@ def heard(model: Remote, prompt: str) -> tuple[list[str], Completion]:
     return list(listen()), whole[0]
 
 
-def failure(model: Remote) -> Failure:
+def failure(model: RemoteModel) -> Failure:
     """Why it could not be completed."""
     with pytest.raises(Failed) as failed:
         model.complete(GIFTS)
     return failed.value.failure
 
 
+@pytest.mark.slow
 def test_a_chat_is_answered_whole_and_in_pieces(served: Served) -> None:
-    with Remote(Endpoint("taught", served.base_url)) as model:
+    with RemoteModel(ModelEndpoint("taught", served.base_url)) as model:
         for words, prompt in {words: prompt for prompt, words in served.lessons.items()}.items():
             assert model.complete(prompt) == [Completion(words)]
             pieces, whole = heard(model, prompt)
@@ -191,15 +193,19 @@ def test_a_chat_is_answered_whole_and_in_pieces(served: Served) -> None:
 def test_a_prompt_without_a_chat_is_continued_as_it_is(served: Served) -> None:
     prompt, words = next(iter(served.lessons.items()))
     begun, rest = words[:10], words[10:]
-    with Remote(Endpoint("taught", served.base_url, kind="completions")) as model:
+    with RemoteModel(ModelEndpoint("taught", served.base_url, kind="completions")) as model:
         so_far = f"user:\n{prompt}<|end|>\nassistant:\n{begun}"
         assert model.complete(so_far) == [Completion(rest)]
         assert heard(model, so_far)[1] == Completion(rest)
 
 
+@pytest.mark.slow
 def test_many_who_ask_at_once_are_each_given_their_own_answer(served: Served) -> None:
     prompts = list(served.lessons) * 2
-    with Remote(Endpoint("taught", served.base_url)) as model, ThreadPoolExecutor(12) as threads:
+    with (
+        RemoteModel(ModelEndpoint("taught", served.base_url)) as model,
+        ThreadPoolExecutor(12) as threads,
+    ):
         answers = list(threads.map(model.complete, prompts))
     assert [answer[0].text for answer in answers] == [served.lessons[each] for each in prompts]
 
@@ -208,9 +214,9 @@ def test_many_who_ask_at_once_are_each_given_their_own_answer(served: Served) ->
 def test_no_more_tokens_come_than_were_allowed_and_the_server_s_count_is_kept(
     served: Served, kind: Literal["chat", "completions"]
 ) -> None:
-    spending = Spending()
-    endpoint = Endpoint("noise", served.base_url, kind=kind, max_tokens=7)
-    with Remote(endpoint, spending=spending) as model:
+    spending = SpendingBudget()
+    endpoint = ModelEndpoint("noise", served.base_url, kind=kind, max_tokens=7)
+    with RemoteModel(endpoint, spending=spending) as model:
         said = [model.complete(GIFTS)[0], heard(model, GIFTS)[1]]
     assert [each.stop for each in said] == ["length", "length"]
     assert (spending.spent.requests, spending.spent.said) == (2, 14)
@@ -219,40 +225,40 @@ def test_no_more_tokens_come_than_were_allowed_and_the_server_s_count_is_kept(
 
 def test_a_server_that_gives_one_answer_at_a_time_is_asked_for_the_others(served: Served) -> None:
     """Its seed is that of the whole process: only who asks alone is given the same again."""
-    alone, spending = RemoteLimits(at_once=1), Spending()
-    endpoint = Endpoint("noise", served.base_url, max_tokens=24)
-    with Remote(endpoint, limits=alone, spending=spending) as model:
+    alone, spending = RemoteLimits(at_once=1), SpendingBudget()
+    endpoint = ModelEndpoint("noise", served.base_url, max_tokens=24)
+    with RemoteModel(endpoint, limits=alone, spending=spending) as model:
         three = model.complete(GIFTS, 3, seed=5)
         assert spending.spent.requests == 3
         assert three == [model.complete(GIFTS, seed=seed)[0] for seed in (5, 6, 7)]
         assert len({each.text for each in three}) == 3
-    with Remote(endpoint) as model:
+    with RemoteModel(endpoint) as model:
         assert len(model.complete(GIFTS, 8)) == 8
 
 
 def test_temperature_0_leaves_nothing_to_chance(served: Served) -> None:
-    endpoint = Endpoint("noise", served.base_url, max_tokens=24, temperature=0.0)
-    with Remote(endpoint) as model:
+    endpoint = ModelEndpoint("noise", served.base_url, max_tokens=24, temperature=0.0)
+    with RemoteModel(endpoint) as model:
         first, *others = model.complete(GIFTS, 3)
         assert others == [first, first]
 
 
 def test_log_probabilities_that_a_server_keeps_to_itself_are_missing(served: Served) -> None:
     prompt, words = next(iter(served.lessons.items()))
-    with Remote(Endpoint("taught", served.base_url, logprobs=True)) as model:
+    with RemoteModel(ModelEndpoint("taught", served.base_url, logprobs=True)) as model:
         assert model.complete(prompt) == [Completion(words, (), ())]
 
 
 @pytest.mark.parametrize("grammars", ["vllm", "sglang", "llama.cpp"])
 def test_a_server_that_takes_no_grammar_is_known_to_refuse_it(
-    served: Served, grammars: Grammars
+    served: Served, grammars: GrammarServer
 ) -> None:
-    with Remote(Endpoint("taught", served.base_url, grammars=grammars)) as model:
+    with RemoteModel(ModelEndpoint("taught", served.base_url, grammars=grammars)) as model:
         assert probe_grammar(model) == "refused"
 
 
 def test_a_field_that_the_server_does_not_know_is_named(served: Served) -> None:
-    with Remote(Endpoint("taught", served.base_url, extra={"top_k": 5})) as model:
+    with RemoteModel(ModelEndpoint("taught", served.base_url, extra={"top_k": 5})) as model:
         refused = failure(model)
     assert refused.outcome == "model_refused"
     assert "change the setting that it names; it says: HTTP 422: " in refused.detail
@@ -261,8 +267,8 @@ def test_a_field_that_the_server_does_not_know_is_named(served: Served) -> None:
 
 def test_a_model_that_the_server_cannot_load_is_a_sentence(served: Served) -> None:
     before = served.server.logged().count("POST")
-    with Remote(
-        Endpoint("nobody", served.base_url), limits=RemoteLimits(tries=2, wait=0.5)
+    with RemoteModel(
+        ModelEndpoint("nobody", served.base_url), limits=RemoteLimits(tries=2, wait=0.5)
     ) as model:
         failed = failure(model)
     assert (failed.what, failed.outcome) == (f"nobody at {served.base_url}", "model_failed")
@@ -273,6 +279,7 @@ def test_a_model_that_the_server_cannot_load_is_a_sentence(served: Served) -> No
 # A server that comes and goes
 
 
+@pytest.mark.slow
 def test_a_server_is_waited_for_while_it_starts_and_told_when_it_is_killed(
     served: Served, home: Path, tmp_path: Path
 ) -> None:
@@ -282,8 +289,8 @@ def test_a_server_is_waited_for_while_it_starts_and_told_when_it_is_killed(
     traces = [tmp_path / "said.jsonl", tmp_path / "said again.jsonl"]
     with (
         running(served.folder, "noise", port=urlsplit(base_url).port or 0) as server,
-        Remote(Endpoint("noise", base_url, max_tokens=6000)) as noise,
-        Remote(Endpoint("taught", base_url), limits=patient) as taught,
+        RemoteModel(ModelEndpoint("noise", base_url, max_tokens=6000)) as noise,
+        RemoteModel(ModelEndpoint("taught", base_url), limits=patient) as taught,
     ):
         refused = failure(taught)
         assert refused.outcome == "model_refused"
@@ -297,13 +304,14 @@ def test_a_server_is_waited_for_while_it_starts_and_told_when_it_is_killed(
             list(stream)
     again = asked(home, "webglm", by_it, "--offline", "--trace", traces[1])
     assert (again, traces[1].read_bytes()) == (first, traces[0].read_bytes())
-    with Remote(Endpoint("noise", base_url), limits=RemoteLimits(tries=1)) as noise:
+    with RemoteModel(ModelEndpoint("noise", base_url), limits=RemoteLimits(tries=1)) as noise:
         assert failure(noise).outcome == "model_unreachable"
 
 
 # The command line
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", TRUE)
 def test_each_method_answers_with_quotes_that_stand_in_their_pages(
     served: Served, home: Path, method: str
@@ -317,6 +325,7 @@ def test_each_method_answers_with_quotes_that_stand_in_their_pages(
     assert any(WORDS in quote["text"] for quote in quotes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", FALSE)
 def test_what_a_fluent_model_makes_up_is_no_answer(
     served: Served, home: Path, tmp_path: Path, method: str
@@ -341,6 +350,7 @@ def test_noise_is_no_answer_and_never_a_fault(
     assert episode.stop == ("stuck" if method == "webgpt" else "bad_syntax")
 
 
+@pytest.mark.slow
 def test_a_batch_is_answered_and_its_quotes_are_checked_when_the_model_is_out_of_reach(
     served: Served, home: Path, tmp_path: Path
 ) -> None:
@@ -359,6 +369,7 @@ def test_a_batch_is_answered_and_its_quotes_are_checked_when_the_model_is_out_of
     assert ran(home, "cite", "verify", out).code == 0
 
 
+@pytest.mark.slow
 def test_ctrl_c_while_a_model_speaks_is_a_sentence(served: Served, home: Path) -> None:
     before = served.server.asked()
     noise = ("--method", "webgpt", *by("noise", served.base_url))
@@ -376,7 +387,7 @@ def test_ctrl_c_while_a_model_speaks_is_a_sentence(served: Served, home: Path) -
 def test_a_stop_string_that_the_server_leaves_in_its_answer_is_cut(served: Served) -> None:
     prompt, words = next(iter(served.lessons.items()))
     for stop in (" particular", "particular person", "ticular"):
-        with Remote(Endpoint("taught", served.base_url, stop=(stop,))) as model:
+        with RemoteModel(ModelEndpoint("taught", served.base_url, stop=(stop,))) as model:
             cut = Completion(words.partition(stop)[0])
             assert model.complete(prompt) == [cut]
             assert heard(model, prompt)[1] == cut

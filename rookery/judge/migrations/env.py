@@ -1,4 +1,4 @@
-"""Runs migrations on the connection that `store` hands over."""
+"""Run migrations on the connection that the store passes in."""
 
 from alembic import context
 

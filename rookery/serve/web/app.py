@@ -1,35 +1,23 @@
-"""The desk as one web application: its pages put together, its people let in by their roles.
+"""The web application: routes, middleware, static files and lifespan of the desk and of the pages
+that answer questions.
 
-How a page is made (browser.py, board.py and cord.py do the same as tasks.py):
-
-- A module has `routes() -> list[Route]`, and `links() -> list[Link]` where it belongs in the head
-  of each page. Both are found here by the module's name in MODULES.
-- A page is a plain function, run in a thread, that takes a Request and gives a Response:
-
-      @needs("researcher")            # or "reader", "labeller", "reviewer", "admin"; None: all
-      def board(request: Request) -> Response:
-          desk = desk_of(request)     # Desk: store, settings, look
-          person = person_of(request) # Person; always one where a role is needed
-          said = sent(request)        # what a form sent: dict[str, tuple[str, ...]]; one(said, "x")
-          return page(request, "board.html", counts=...)         # see rendering.py
-          return see_other("/board?said=saved")                  # after every change
-
-- Whoever changes anything does so in a POST. A Failed becomes a page with its sentence where its
-  outcome is in TOLD, and otherwise one that gives nothing away.
-- Tests make the whole with make_app(store, settings), and look at it with Starlette's client.
-
-It knows nothing of what the pages say.
+Each module of pages has a function that builds its routes and, if it belongs in the head of each
+page, one that lists its links; `build_web_app` puts them together. endpoints.py says how a page is
+written.
 """
 
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine
+import socket
+import tempfile
+import time
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import wraps
-from importlib import import_module
-from importlib.util import find_spec
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import uvicorn
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -39,193 +27,305 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.supervisors import Multiprocess
 
-from rookery.judge import people
-from rookery.judge.people import Person
+from rookery.judge import accounts
 from rookery.judge.store import Store
-from rookery.judge.work import Role
 from rookery.records import Failed
-from rookery.serve.web.guard import Guard, Limits
-from rookery.serve.web.rendering import Look, page, static_file
+from rookery.serve.api.answer_workers import AnswerService, WorkerSettings
+from rookery.serve.settings import Settings
+from rookery.serve.web import dashboard, demonstration_pages, labelling_tasks
+from rookery.serve.web.endpoints import (
+    PLAIN_COOKIE,
+    SECURE_COOKIE,
+    AppContext,
+    get_app_context,
+    get_form_fields,
+    get_last_value,
+    get_session_token,
+    redirect_after_post,
+    render_problem_page,
+    require_role,
+)
+from rookery.serve.web.monitoring import ObservabilityMiddleware, configure_json_logging
+from rookery.serve.web.rendering import (
+    SHORTCUTS_COOKIE,
+    NavigationLink,
+    PageAssets,
+    render_page,
+    serve_static_file,
+)
+from rookery.serve.web.security import SecurityMiddleware, VisitorLimits
 
 if TYPE_CHECKING:
-    from rookery.serve.session import Settings
+    from starlette.types import ASGIApp
 
-MODULES = ("entering", "tasks", "browser", "cord", "board")
-READING = ("page_shown", "documents", "exports", "retrace", "api", "mcp_http", "reading")
-"""modules of what is there only where questions are answered too"""
-SECURE = "__Host-rookery"
-"""the cookie of a session, where the browser keeps such: https, and mostly this very machine"""
-PLAIN = "rookery"
-TOLD = {"already": 409, "no_invite": 410, "no_item": 404, "gone": 409, "not_allowed": 403}
-TOLD |= {"no_answer": 404, "not_rated": 400, "busy": 503}
-"""outcomes whose sentence is for whoever asked, and the status of the page that says it"""
-BUSY = {"store_busy": 503, "disk_full": 507}
-_LOG = logging.getLogger("rookery.desk")
-Page = Callable[[Request], Response]
+    from rookery.serve.settings import Settings
 
 
-class Desk(msgspec.Struct, frozen=True):
-    """All that the pages work with."""
-
-    store: Store
-    settings: "Settings"
-    """of the library in which demonstrations search"""
-    look: Look
-
-
-def make_app(
-    store: Store, settings: "Settings", limits: Limits = Limits(), reading: bool = True
+def build_web_app(
+    store: Store,
+    settings: "Settings",
+    limits: VisitorLimits = VisitorLimits(),
+    reading: bool = True,
 ) -> Starlette:
-    """The desk on a store and, with `reading`, the pages on which questions are answered. The
-    store is the caller's to close."""
-    modules = [
-        import_module(f"{__package__}.{name}")
-        for name in (*(READING if reading else ()), *MODULES)
-        if find_spec(f"{__package__}.{name}")
+    """Return the application of the desk and, with `reading`, of asking, the API and MCP.
+
+    The caller closes the store.
+    """
+    routes, links = _reading_pages() if reading else ([], [])
+    routes += [
+        *build_account_routes(),
+        *labelling_tasks.build_task_routes(),
+        *demonstration_pages.build_demonstration_routes(),
+        *labelling_tasks.build_stop_switch_routes(),
+        *dashboard.build_dashboard_routes(),
     ]
-    links = [link for module in modules for link in getattr(module, "links", list)()]
-    routes = [route for module in modules for route in module.routes()]
+    links += [
+        *labelling_tasks.list_task_links(),
+        *demonstration_pages.list_demonstration_links(),
+        *labelling_tasks.list_stop_switch_links(),
+        *dashboard.list_dashboard_links(),
+    ]
     if not reading:
-        routes.append(Route("/", _to_the_desk))
+        routes.append(Route("/", _redirect_to_desk))
     app = Starlette(
-        routes=[Route("/static/{digest}/{name}", static_file), *routes],
+        routes=[Route("/static/{digest}/{name}", serve_static_file), *routes],
         middleware=[
             Middleware(GZipMiddleware, minimum_size=500, compresslevel=6),
-            Middleware(Guard, limits=limits, refuse=_refuse),
+            Middleware(SecurityMiddleware, limits=limits, refuse=_make_refusal),
         ],
-        exception_handlers={HTTPException: _no_page},
-        lifespan=_lifespan,
+        exception_handlers={HTTPException: _render_http_error},
+        lifespan=_run_lifespan,
     )
-    app.state.desk = Desk(store, settings, Look(tuple(links)))
+    app.state.desk = AppContext(store, settings, PageAssets(tuple(links)))
     app.state.closing = []
     if reading:
-        from rookery.serve.web.answering import Answering
+        from rookery.serve.api.answer_workers import AnswerService
 
-        app.state.answering = Answering(store, settings)
+        app.state.answering = AnswerService(store, settings)
     return app
 
 
-async def _to_the_desk(request: Request) -> Response:
+def _reading_pages() -> tuple[list[Route], list[NavigationLink]]:
+    """Return the routes and head links of everything that answers questions.
+
+    Imported here, so that a desk alone does not load the API, MCP and the evidence model.
+    """
+    from rookery.serve.api.routes import build_api_routes
+    from rookery.serve.mcp import streamable_http
+    from rookery.serve.web import answer_pages, documents, stored_pages
+
+    routes: list[Route] = [
+        *stored_pages.build_stored_page_routes(),
+        *documents.build_document_routes(),
+        *answer_pages.build_export_routes(),
+        *answer_pages.build_answer_trace_routes(),
+        *build_api_routes(),
+        *streamable_http.build_mcp_routes(),
+        *answer_pages.build_answer_page_routes(),
+    ]
+    return routes, [*documents.list_document_links(), *answer_pages.list_answer_page_links()]
+
+
+async def _redirect_to_desk(request: Request) -> Response:
+    """Redirect / to the desk, keeping the query."""
     query = request.url.query
     return RedirectResponse(f"/desk?{query}" if query else "/desk")
 
 
 @asynccontextmanager
-async def _lifespan(app: Starlette) -> AsyncIterator[None]:
+async def _run_lifespan(app: Starlette) -> AsyncIterator[None]:
+    """Start the answer workers with the application; at its end stop them and close libraries."""
     answering = getattr(app.state, "answering", None)
     if answering:
         from rookery.serve.web import documents
 
-        documents.offer(answering)
+        documents.register_documents(answering)
         answering.start()
     yield
     if answering:
         await run_in_threadpool(answering.close)
-    for close in app.state.closing:  # what a module opened for as long as the desk runs
+    for close in app.state.closing:  # libraries that pages opened on first use
         close()
 
 
-def desk_of(request: Request) -> Desk:
-    """The desk that was asked."""
-    desk: Desk = request.app.state.desk
-    return desk
-
-
-def person_of(request: Request) -> Person:
-    """Who asks, on a page that needs a role."""
-    person: Person = request.state.person
-    return person
-
-
-def sent(request: Request) -> dict[str, tuple[str, ...]]:
-    """What a form sent, by name; nothing where none was sent."""
-    fields: dict[str, tuple[str, ...]] = request.state.sent
-    return fields
-
-
-def one(fields: dict[str, tuple[str, ...]], name: str) -> str:
-    """The last value of that name, or nothing."""
-    return fields.get(name, ("",))[-1]
-
-
-def see_other(address: str) -> Response:
-    """To be looked at next, after a change: going back or reloading does not repeat it."""
-    return RedirectResponse(address, 303)
-
-
-def needs(role: Role | None) -> Callable[[Page], Callable[..., Coroutine[Any, Any, Response]]]:
-    """A page for those who may do what this role may; None: for everybody."""
-
-    def let_in(handler: Page) -> Callable[..., Coroutine[Any, Any, Response]]:
-        @wraps(handler)
-        async def endpoint(request: Request) -> Response:
-            request.state.sent = await _form(request)
-            return await run_in_threadpool(_answered, handler, role, request)
-
-        return endpoint
-
-    return let_in
-
-
-def _answered(handler: Page, role: Role | None, request: Request) -> Response:
-    """The page, or one that says why there is none; errors are logged and given away to nobody."""
-    request.state.person = None
-    try:
-        request.state.person = person = people.who(desk_of(request).store, session_of(request))
-        if role and person is None:
-            return problem(request, 401, "You are not in yet, or were away for long.")
-        if role and person and not people.allowed(person, role):
-            return problem(request, 403, "This page is not for your role. Ask whoever invited you.")
-        return handler(request)
-    except Failed as failed:
-        outcome = failed.failure.outcome
-        if outcome in TOLD:
-            return problem(request, TOLD[outcome], failed.failure.detail)
-        _LOG.error("%s: %s", request.url.path, failed)
-        if outcome in BUSY:
-            sentence = "The desk could not keep that just now. Go back and send it again."
-            return problem(request, BUSY[outcome], sentence)
-    except Exception:
-        _LOG.exception("%s", request.url.path)
-    return problem(request, 500, "Something went wrong here, not with you. Go back and try again.")
-
-
-def session_of(request: Request) -> str:
-    """The session that the browser holds, or nothing."""
-    kept = request.cookies.get(SECURE, "")
-    return kept or (request.cookies.get(PLAIN, "") if request.url.scheme == "http" else "")
-
-
-def problem(request: Request, status: int, sentence: str) -> Response:
-    """A page that says what is the matter, and leads on."""
-    # It asks the store for nothing: that may be what is the matter.
-    return page(request, "problem.html", status, sentence=sentence, status=status, alive=False)
-
-
-async def _form(request: Request) -> dict[str, tuple[str, ...]]:
-    if request.method in ("GET", "HEAD"):
-        return {}
-    fields: dict[str, tuple[str, ...]] = {}
-    async with request.form(max_files=0, max_fields=5000) as form:
-        for name, value in form.multi_items():
-            if isinstance(value, str):
-                # Browsers send line ends as CR LF.
-                fields[name] = (*fields.get(name, ()), value.replace("\r\n", "\n"))
-    return fields
-
-
-async def _no_page(request: Request, error: Exception) -> Response:
+async def _render_http_error(request: Request, error: Exception) -> Response:
+    """Render the error page for an HTTPException of Starlette, such as 404."""
     status = error.status_code if isinstance(error, HTTPException) else 500
-    sentences = {404: "There is no such page.", 405: "This page takes no such thing."}
+    sentences = {404: "There is no such page.", 405: "This page does not accept that request."}
     request.state.person = None
-    return problem(request, status, sentences.get(status, "That could not be read."))
+    return render_problem_page(
+        request, status, sentences.get(status, "The request could not be read.")
+    )
 
 
-def _refuse(scope: Scope, status: int, sentence: str) -> ASGIApp:
-    async def refusal(scope: Scope, receive: Receive, send: Send) -> None:
+def _make_refusal(scope: Scope, status: int, sentence: str) -> ASGIApp:
+    """Return an ASGI application that sends the error page with this status and sentence."""
+
+    async def send_refusal(scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
         request.state.person = None
-        await problem(request, status, sentence)(scope, receive, send)
+        await render_problem_page(request, status, sentence)(scope, receive, send)
 
-    return refusal
+    return send_refusal
+
+
+SECURE_PROBE_COOKIE = "__Host-tried"
+"""Name of a cookie without content, set to see whether the browser accepts Secure cookies here."""
+YEAR_SECONDS = 365 * 86_400
+"""Seconds in a year."""
+
+
+def build_account_routes() -> list[Route]:
+    """Return the routes for signing in and out and for keyboard shortcuts."""
+    return [
+        Route(
+            "/enter/{token}", show_invite_page, name="invited"
+        ),  # the dashboard makes links by this name
+        Route("/enter/{token}", post_invite_acceptance, methods=["POST"]),
+        Route("/leave", post_sign_out, methods=["POST"]),
+        Route("/keys", post_shortcut_preference, methods=["POST"]),
+    ]
+
+
+@require_role(None)
+def show_invite_page(request: Request) -> Response:
+    """Show the page behind an invite link, without using the invite up.
+
+    It sets a Secure cookie without content: if that comes back, the session cookie can be Secure,
+    too.
+    """
+    answer = render_page(request, "enter.html")
+    answer.set_cookie(
+        SECURE_PROBE_COOKIE, "yes", max_age=600, secure=True, httponly=True, samesite="lax"
+    )
+    return answer
+
+
+@require_role(None)
+def post_invite_acceptance(request: Request) -> Response:
+    """Accept an invite: use it up, end the browser's earlier session, and begin a new one.
+
+    Sets the new session's cookie, which is Secure over https or where a Secure cookie came back.
+    Raises Failed (no_invite).
+    """
+    store = get_app_context(request).store
+    session = accounts.redeem_invite(store, request.path_params["token"])
+    accounts.end_session(store, get_session_token(request))
+    answer = redirect_after_post("/?said=in")
+    strict = request.url.scheme == "https" or SECURE_PROBE_COOKIE in request.cookies
+    answer.set_cookie(
+        SECURE_COOKIE if strict else PLAIN_COOKIE,
+        session,
+        max_age=int(accounts.SESSION_MAX_SECONDS),
+        secure=strict,
+        httponly=True,
+        samesite="lax",
+    )
+    return answer
+
+
+@require_role(None)
+def post_sign_out(request: Request) -> Response:
+    """End the session in the store, and delete its cookies and the site's browser storage."""
+    accounts.end_session(get_app_context(request).store, get_session_token(request))
+    answer = redirect_after_post("/?said=out")
+    answer.delete_cookie(SECURE_COOKIE, secure=True, httponly=True, samesite="lax")
+    answer.delete_cookie(PLAIN_COOKIE, httponly=True, samesite="lax")
+    answer.headers["Clear-Site-Data"] = '"storage"'
+    return answer
+
+
+@require_role(None)
+def post_shortcut_preference(request: Request) -> Response:
+    """Turn single-key shortcuts on or off in this browser (WCAG 2.1.4), by a cookie."""
+    answer = redirect_after_post("/?said=keys")
+    value = "off" if get_last_value(get_form_fields(request), "keys") == "off" else "on"
+    answer.set_cookie(SHORTCUTS_COOKIE, value, max_age=YEAR_SECONDS, httponly=True, samesite="lax")
+    return answer
+
+
+SHUTDOWN_SECONDS = 10
+"""seconds that a request under way may take once the server is stopped"""
+RESTART_SECONDS = 1.0
+"""seconds before a worker that cannot begin is replaced"""
+
+
+class ServerOptions(msgspec.Struct, frozen=True):
+    """Host, port and limits of the server."""
+
+    reading: bool = True
+    """whether questions are answered, too"""
+    workers: int = 1
+    """processes"""
+    at_once: int = WorkerSettings().workers
+    """questions that each process answers at the same time"""
+    behind_proxy: bool = False
+    """whether all comes through a proxy, whose word is taken"""
+    log: bool = False
+    """a line of JSON for each request, on standard error"""
+
+
+def run_server(place: str, settings: Settings, listener: socket.socket, how: ServerOptions) -> None:
+    """Run the server, in one process or several, until it is told to end.
+
+    Then requests under way may finish within SHUTDOWN_SECONDS, and unfinished answers return to the
+    queue. Of several worker processes, one that dies is replaced.
+    """
+    if how.log:
+        configure_json_logging()
+    if how.workers == 1:
+        uvicorn.Server(
+            _make_config(partial(build_worker_app, place, settings, how, None), how)
+        ).run([listener])
+        return
+    with tempfile.TemporaryDirectory(prefix="rookery-") as folder:
+        config = _make_config(
+            partial(_build_supervised_app, place, settings, how, Path(folder)), how
+        )
+        Multiprocess(config, [listener]).run()
+
+
+def _make_config(made: Any, how: ServerOptions) -> uvicorn.Config:
+    logs: dict[str, Any] = {"log_config": None} if how.log else {}
+    return uvicorn.Config(
+        made,
+        factory=True,
+        workers=how.workers,
+        log_level="warning",
+        access_log=False,  # addresses hold the tokens of invites
+        server_header=False,
+        proxy_headers=False,  # these are read by ObservabilityMiddleware, or by nobody
+        timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+        **logs,
+    )
+
+
+def build_worker_app(
+    place: str, settings: Settings, how: ServerOptions, folder: Path | None
+) -> "ASGIApp":
+    """Return the application of one process, with a store, logging and metrics of its own.
+
+    Worker processes share their request counts in `folder`; None if there is only one. Raises
+    Failed as the store does.
+    """
+    store = Store(place)
+    app = build_web_app(store, settings, reading=how.reading)
+    app.state.closing.append(store.close)
+    if how.reading:
+        app.state.answering = AnswerService(store, settings, WorkerSettings(workers=how.at_once))
+    return ObservabilityMiddleware(app, how.behind_proxy, folder)
+
+
+def _build_supervised_app(
+    place: str, settings: Settings, how: ServerOptions, folder: Path
+) -> "ASGIApp":
+    if how.log:
+        configure_json_logging()
+    try:
+        return build_worker_app(place, settings, how, folder)
+    except Failed as failed:  # it is replaced, until what is the matter is over
+        logging.getLogger("rookery.running").error("%s", failed)
+        time.sleep(RESTART_SECONDS)
+        raise SystemExit(1) from None

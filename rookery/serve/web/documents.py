@@ -1,8 +1,8 @@
-"""Documents of one's own: dropped in, read at once, searched with the rest, removed again.
+"""Uploaded documents: upload, read at once, list, search with the rest, remove.
 
-They lie in one folder of the data directory and are there for all who may ask here. What cannot be
-read is not kept, and why is said. Only a desk on this very machine takes documents, or one that was
-told to (`app.state.uploads`). It knows nothing of how an answer is made.
+They are files in one folder of the data directory, which everybody who may ask on this server can
+search. A file that cannot be read is not kept, and the page says why. Uploads are taken only from
+this very machine, unless the server was told otherwise (`app.state.uploads`).
 """
 
 import ipaddress
@@ -23,212 +23,256 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from rookery.browse.archive import Archive, worded
-from rookery.browse.folder import Folder
-from rookery.browse.selection import type_not_read
-from rookery.judge import people
-from rookery.judge.people import allowed
+from rookery.browse.file_selection import name_unread_type
+from rookery.browse.folder_library import FolderLibrary
+from rookery.browse.page_archive import PageArchive, translate_storage_errors
+from rookery.judge import accounts
+from rookery.judge.accounts import has_role
 from rookery.records import Failed, Failure, Page
-from rookery.serve.files import read_files
-from rookery.serve.session import ARCHIVE, cache_home, data_home
-from rookery.serve.web.answering import Answering, answering_of
-from rookery.serve.web.app import desk_of, needs, one, person_of, problem, see_other, sent
-from rookery.serve.web.app import session_of as session_token
-from rookery.serve.web.page_text import visible
-from rookery.serve.web.rendering import Link, page
+from rookery.serve.api.answer_workers import AnswerService, get_answer_service
+from rookery.serve.file_reading import read_document_files
+from rookery.serve.settings import ARCHIVE, get_cache_folder, get_data_folder
+from rookery.serve.web.endpoints import (
+    get_app_context,
+    get_form_fields,
+    get_last_value,
+    get_signed_in_person,
+    redirect_after_post,
+    render_problem_page,
+    require_role,
+)
+from rookery.serve.web.endpoints import get_session_token as session_token
+from rookery.serve.web.rendering import NavigationLink, render_page
+from rookery.serve.web.stored_pages import replace_unseen_characters
 
-NAME = "documents"
-"""of the folder, and of the place when somebody chooses where to look"""
-READ = "HTML, PDF, DOCX, Markdown and any kind of text are read"
-_NOTES = "documents.failed.json"
-_LONGEST = 120
-_PLAIN = re.compile(r"[^\w .,()&+'-]")
-_SPACE = re.compile(r"\s+")
+DOCUMENTS_PLACE = "documents"
+"""Name of the folder, and of the place to search that people choose in the form."""
+READABLE_TYPES = "HTML, PDF, DOCX, Markdown and any kind of text are read"
+"""File types that can be read, in words."""
+_FAILURES_FILE = "documents.failed.json"
+"""File in the data directory with the reasons why the last uploads were refused."""
+_MAX_NAME_BYTES = 120
+"""Maximum length of a file name, in UTF-8 bytes."""
+_UNNAMED = "document"
+"""Stem of a file whose name has nothing else that may stay."""
+_UNSAFE_CHARACTERS = re.compile(r"[^\w .,()&+'-]")
+_WHITESPACE = re.compile(r"\s+")
 
 
-class Uploads(msgspec.Struct, frozen=True):
-    """How much is taken."""
+class UploadLimits(msgspec.Struct, frozen=True):
+    """Limits on uploaded documents."""
 
     file: int = 20_000_000
-    """bytes of one file"""
+    """Maximum size of one file in bytes."""
     at_once: int = 20
-    """files"""
+    """Maximum number of files in one upload."""
     files: int = 1000
-    """that are kept"""
+    """Maximum number of files that are kept."""
     bytes: int = 2_000_000_000
-    """of all that are kept"""
+    """Maximum size of all files that are kept, in bytes."""
 
 
-class Dropped(NamedTuple):
-    """A file as it came."""
+class UploadedFile(NamedTuple):
+    """An uploaded file as the browser sent it."""
 
     name: str
     data: bytes
-    """empty where it is too large"""
+    """Contents; empty if the file is larger than the limit."""
     size: int
+    """Size in bytes as it was sent."""
 
 
-class Document(NamedTuple):
-    """A file that is kept."""
+class DocumentRow(NamedTuple):
+    """A kept file as a row of the page."""
 
     name: str
     size: int
+    """Size in bytes."""
     title: str
     characters: int
+    """Length of its text; 0 if it could not be read."""
     address: str
-    """of its stored page; empty: it could not be read"""
+    """Path of its stored page; empty if it could not be read."""
     trouble: str
+    """Reason why it could not be read; empty if it was."""
 
 
-def routes() -> list[Route]:
-    """What is there, dropping in, removing."""
-    documents = Documents()
+def build_document_routes() -> list[Route]:
+    """Return the routes for listing, uploading and removing documents."""
+    documents = DocumentPages()
     return [
-        Route("/documents", needs("reader")(documents.look)),
-        Route("/documents", documents.drop, methods=["POST"]),
-        Route("/documents/remove", needs("reviewer")(documents.remove), methods=["POST"]),
+        Route("/documents", require_role("reader")(documents.show_documents)),
+        Route("/documents", documents.post_files, methods=["POST"]),
+        Route(
+            "/documents/remove", require_role("reviewer")(documents.post_removal), methods=["POST"]
+        ),
     ]
 
 
-def links() -> list[Link]:
-    """In the head of each page."""
-    return [Link("/documents", "Documents", "reader")]
+def list_document_links() -> list[NavigationLink]:
+    """Return the link to the documents in the head of each page."""
+    return [NavigationLink("/documents", "Documents", "reader")]
 
 
-def folder() -> Path:
-    """Where they lie."""
-    return data_home() / NAME
+def get_documents_folder() -> Path:
+    """Return the folder in which uploaded documents are kept."""
+    return get_data_folder() / DOCUMENTS_PLACE
 
 
-def offer(answering: Answering) -> None:
-    """Has them searched, as they are now; nothing, where there are none."""
-    if _files():
-        answering.offer(NAME, str(folder()))
-    elif NAME in answering.offers.places:
-        left = {name: at for name, at in answering.offers.places.items() if name != NAME}
-        answering.offers = msgspec.structs.replace(answering.offers, places=left)
+def register_documents(answering: AnswerService) -> None:
+    """Offer the documents folder as a place to search, reopened; withdraw it if it is empty."""
+    if _list_files():
+        answering.add_place(DOCUMENTS_PLACE, str(get_documents_folder()))
+    elif DOCUMENTS_PLACE in answering.capabilities.places:
+        left = {
+            name: at
+            for name, at in answering.capabilities.places.items()
+            if name != DOCUMENTS_PLACE
+        }
+        answering.capabilities = msgspec.structs.replace(answering.capabilities, places=left)
 
 
-class Documents:
-    """The documents of one desk, as this process serves them."""
+class DocumentPages:
+    """The pages of uploaded documents, as one process serves them."""
 
-    def __init__(self, uploads: Uploads = Uploads()) -> None:
+    def __init__(self, uploads: UploadLimits = UploadLimits()) -> None:
         self.uploads = uploads
-        self._turn = threading.Lock()
-        """one at a time changes what is there"""
+        self._lock = threading.Lock()
+        """Held while the folder changes, so that one request changes it at a time."""
 
-    def look(self, request: Request) -> Response:
-        """All that are kept, and what was not."""
-        found, answering = _documents(), answering_of(request)
-        if bool(found) != (NAME in answering.offers.places):  # another process changed it
-            offer(answering)
-        return page(
+    def show_documents(self, request: Request) -> Response:
+        """Show the kept documents, and why the last refused files were refused."""
+        found, answering = _list_documents(), get_answer_service(request)
+        if bool(found) != (
+            DOCUMENTS_PLACE in answering.capabilities.places
+        ):  # another process changed it
+            register_documents(answering)
+        return render_page(
             request,
             "documents.html",
             found=found,
-            failed=_failed(),
+            failed=_load_failures(),
             may=may_upload(request),
-            may_remove=allowed(person_of(request), "reviewer"),
-            read=READ,
+            may_remove=has_role(get_signed_in_person(request), "reviewer"),
+            read=READABLE_TYPES,
             uploads=self.uploads,
-            name=NAME,
+            name=DOCUMENTS_PLACE,
         )
 
-    async def drop(self, request: Request) -> Response:
-        """Takes files in."""
-        # Who is not let in does not get to fill the memory.
+    async def post_files(self, request: Request) -> Response:
+        """Keep the uploaded files that can be read, and save why the others were refused.
+
+        People who may not upload are refused before any file is read into memory.
+        """
+        # Checked before the files are read into memory.
         if await run_in_threadpool(_is_reader, request) and may_upload(request):
             try:
-                request.state.dropped = await self._dropped(request)
+                request.state.dropped = await self._read_uploads(request)
             except HTTPException:
                 request.state.person = None
                 most = f"Send at most {self.uploads.at_once} files at once, as this page does."
-                return problem(request, 400, most)
-            return await needs("reader")(self._take)(request)
+                return render_problem_page(request, 400, most)
+            return await require_role("reader")(self._store_files)(request)
         request.state.person = None
-        return problem(request, 403, "Documents cannot be dropped in here.")
+        return render_problem_page(request, 403, "Documents cannot be uploaded here.")
 
-    def remove(self, request: Request) -> Response:
-        """Takes one out."""
-        name = one(sent(request), "name")
-        with self._changing():
-            if name not in [file.name for file in _files()]:  # so that no path comes from outside
-                return problem(request, 404, "There is no such document.")
-            (folder() / name).unlink(missing_ok=True)
-            _index()
-        offer(answering_of(request))
-        return see_other("/documents")
+    def post_removal(self, request: Request) -> Response:
+        """Remove a document from the folder and the index."""
+        name = get_last_value(get_form_fields(request), "name")
+        with self._lock_folder():
+            if name not in [
+                file.name for file in _list_files()
+            ]:  # so that no path comes from outside
+                return render_problem_page(request, 404, "There is no such document.")
+            (get_documents_folder() / name).unlink(missing_ok=True)
+            _update_index()
+        register_documents(get_answer_service(request))
+        return redirect_after_post("/documents")
 
-    def _take(self, request: Request) -> Response:
-        dropped: list[Dropped] = request.state.dropped
+    def _store_files(self, request: Request) -> Response:
+        """Store the files that can be read, and save why the others were refused."""
+        dropped: list[UploadedFile] = request.state.dropped
         failed: list[Failure] = []
-        with self._changing():
+        with self._lock_folder():
             for each in dropped:
                 try:
-                    self._keep(each)
+                    self._store_file(each)
                 except Failed as trouble:
                     if trouble.failure.outcome in ("disk_full", "archive_busy"):
                         raise
-                    name = visible(each.name.strip() or "a file without a name")[:_LONGEST]
+                    name = replace_unseen_characters(each.name.strip() or "a file without a name")[
+                        :_MAX_NAME_BYTES
+                    ]
                     failed.append(msgspec.structs.replace(trouble.failure, what=name))
-            _note(failed)
-            _index()
-        offer(answering_of(request))
-        return see_other("/documents#failed" if failed else "/documents")
+            _save_failures(failed)
+            _update_index()
+        register_documents(get_answer_service(request))
+        return redirect_after_post("/documents#failed" if failed else "/documents")
 
-    def _keep(self, dropped: Dropped) -> None:
-        """Puts a file where it belongs, if it can be read. Raises Failed."""
+    def _store_file(self, dropped: UploadedFile) -> None:
+        """Store one file if it can be read and there is room. Raises Failed."""
         if dropped.size > self.uploads.file:
             largest = self.uploads.file // 1_000_000
             raise Failed(Failure("", "too_large", f"it has more than {largest} MB"))
-        name = safe_name(dropped.name)
-        if what := type_not_read(name):
-            raise Failed(Failure("", "not_opened", f"{what}: {READ}"))
-        kept = _files()
-        full = len(kept) >= self.uploads.files
-        if full or sum(file.stat().st_size for file in kept) > self.uploads.bytes:
+        name = make_safe_file_name(dropped.name)
+        if what := name_unread_type(name):
+            raise Failed(Failure("", "not_opened", f"{what}: {READABLE_TYPES}"))
+        others = [file for file in _list_files() if file.name != name]  # it is replaced
+        size = dropped.size + sum(file.stat().st_size for file in others)
+        if len(others) >= self.uploads.files or size > self.uploads.bytes:
             detail = "there is no more room for documents: remove some first"
             raise Failed(Failure("", "too_many", detail))
-        with tempfile.TemporaryDirectory(dir=folder().parent) as aside:
+        with tempfile.TemporaryDirectory(dir=get_documents_folder().parent) as aside:
             place = Path(aside) / name
             place.write_bytes(dropped.data)
-            [got] = read_files([place])
+            [got] = read_document_files([place])
             if isinstance(got, Failure):
-                raise Failed(_as_told(got))
-            place.replace(folder() / name)
+                raise Failed(_explain_failure(got))
+            place.replace(get_documents_folder() / name)
 
-    async def _dropped(self, request: Request) -> list[Dropped]:
-        """The files that were sent. Raises HTTPException where there are too many."""
+    async def _read_uploads(self, request: Request) -> list[UploadedFile]:
+        """Read the files of the form. Raises HTTPException if there are too many."""
         form = await request.form(max_files=self.uploads.at_once, max_fields=10)
         found = []
         for value in form.getlist("files"):
             if isinstance(value, UploadFile) and (value.filename or value.size):
                 size = value.size or 0
                 data = await value.read() if size <= self.uploads.file else b""
-                found.append(Dropped(value.filename or "", data, size))
+                found.append(UploadedFile(value.filename or "", data, size))
         return found
 
     @contextmanager
-    def _changing(self) -> Iterator[None]:
-        with self._turn, worded(folder()):
-            folder().mkdir(parents=True, exist_ok=True)
+    def _lock_folder(self) -> Iterator[None]:
+        with self._lock, translate_storage_errors(get_documents_folder()):
+            get_documents_folder().mkdir(parents=True, exist_ok=True)
             yield
 
 
-def safe_name(name: str) -> str:
-    """A file's name that is one everywhere: no folders, nothing unseen, nothing hidden."""
+def make_safe_file_name(name: str) -> str:
+    """Return a file name without folders, invisible or special characters and leading dots.
+
+    It has at most 120 UTF-8 bytes. The stem is shortened before the extension.
+    """
     plain = unicodedata.normalize("NFC", name.replace("\\", "/").rpartition("/")[2])
-    plain = _SPACE.sub(" ", _PLAIN.sub("_", plain))
+    plain = _WHITESPACE.sub(" ", _UNSAFE_CHARACTERS.sub("_", plain))
     stem, dot, extension = plain.rpartition(".")
-    stem, extension = (stem if dot else extension).strip(" ._"), extension if dot else ""
-    room = _LONGEST - len(extension)
-    while len(stem.encode()) > room:  # file systems count bytes
-        stem = stem[:-1]
-    return f"{stem.strip(' ._') or 'document'}{dot}{extension}"
+    stem, ending = (stem, f".{extension}") if dot else (extension, "")
+    ending = _truncate_to_bytes(ending, _MAX_NAME_BYTES - len(_UNNAMED))
+    room = _MAX_NAME_BYTES - len(ending.encode())
+    return (_truncate_to_bytes(stem.strip(" ._"), room).strip(" ._") or _UNNAMED) + ending
+
+
+def _truncate_to_bytes(text: str, size: int) -> str:
+    """Return the longest beginning of a text that has at most `size` UTF-8 bytes."""
+    return text.encode()[:size].decode(errors="ignore")  # file systems count bytes
 
 
 def may_upload(request: Request) -> bool:
-    """Whether this desk takes documents."""
+    """Return whether this request may upload documents.
+
+    `app.state.uploads` says so; where that is not set, both the client and the host asked for must
+    be this very machine.
+    """
     said: bool | None = getattr(request.app.state, "uploads", None)
     if said is not None:
         return said
@@ -244,73 +288,78 @@ def _is_loopback(host: str) -> bool:
 
 
 def _is_reader(request: Request) -> bool:
-    person = people.who(desk_of(request).store, session_token(request))
-    return person is not None and allowed(person, "reader")
+    person = accounts.find_session_person(get_app_context(request).store, session_token(request))
+    return person is not None and has_role(person, "reader")
 
 
-def _files() -> list[Path]:
-    if not folder().is_dir():
+def _list_files() -> list[Path]:
+    if not get_documents_folder().is_dir():
         return []
     return sorted(
-        file for file in folder().iterdir() if not file.name.startswith(".") and file.is_file()
+        file
+        for file in get_documents_folder().iterdir()
+        if not file.name.startswith(".") and file.is_file()
     )
 
 
-def _index() -> None:
-    """Makes the index true to the folder. Raises Failed where the disk or the archive does."""
-    if _files():
-        with Archive(data_home() / ARCHIVE) as archive:
-            _opened(archive).close()
+def _update_index() -> None:
+    """Bring the search index up to date with the folder. Raises Failed if the disk or the archive
+    fails."""
+    if _list_files():
+        with PageArchive(get_data_folder() / ARCHIVE) as archive:
+            _open_folder(archive).close()
 
 
-def _opened(archive: Archive) -> Folder:
-    return Folder(folder(), archive, cache_home())
+def _open_folder(archive: PageArchive) -> FolderLibrary:
+    return FolderLibrary(get_documents_folder(), archive, get_cache_folder())
 
 
-def _documents() -> list[Document]:
-    """Each file with what is known of it."""
-    files = _files()
+def _list_documents() -> list[DocumentRow]:
+    """Return a row for each kept file."""
+    files = _list_files()
     if not files:
         return []
     try:
-        with Archive(data_home() / ARCHIVE) as archive, _opened(archive) as library:
-            return [_document(file, library) for file in files]
+        with PageArchive(get_data_folder() / ARCHIVE) as archive, _open_folder(archive) as library:
+            return [_describe_document(file, library) for file in files]
     except Failed as failed:
         if failed.failure.outcome != "empty_library":
             raise
-        return [_unread(file, "it cannot be read any longer") for file in files]
+        return [_describe_unreadable(file, "it can no longer be read") for file in files]
 
 
-def _document(file: Path, library: Folder) -> Document:
+def _describe_document(file: Path, library: FolderLibrary) -> DocumentRow:
     try:
         read: Page = library.fetch(file.resolve().as_uri())
     except Failed as failed:
-        return _unread(file, failed.failure.detail or failed.failure.outcome)
-    title = visible(" ".join(read.title.split())[:200])
+        return _describe_unreadable(file, failed.failure.detail or failed.failure.outcome)
+    title = replace_unseen_characters(" ".join(read.title.split())[:200])
     size = file.stat().st_size
-    return Document(file.name, size, title, len(read.text), f"/pages/{read.digest}", "")
+    return DocumentRow(file.name, size, title, len(read.text), f"/pages/{read.digest}", "")
 
 
-def _unread(file: Path, why: str) -> Document:
-    return Document(file.name, file.stat().st_size, "", 0, "", why)
+def _describe_unreadable(file: Path, why: str) -> DocumentRow:
+    return DocumentRow(file.name, file.stat().st_size, "", 0, "", why)
 
 
-def _as_told(failure: Failure) -> Failure:
+def _explain_failure(failure: Failure) -> Failure:
     if failure.outcome not in ("unsupported_type", "binary"):
         return failure
-    return msgspec.structs.replace(failure, detail=f"{failure.detail}: {READ}")
+    return msgspec.structs.replace(failure, detail=f"{failure.detail}: {READABLE_TYPES}")
 
 
-def _note(failed: list[Failure]) -> None:
-    """Keeps why files were refused, until others are dropped in."""
-    place = data_home() / _NOTES
+def _save_failures(failed: list[Failure]) -> None:
+    """Save why files were refused; the next upload overwrites it."""
+    place = get_data_folder() / _FAILURES_FILE
     with tempfile.NamedTemporaryFile(dir=place.parent, delete=False) as file:
         file.write(msgspec.json.encode(failed))
     Path(file.name).replace(place)
 
 
-def _failed() -> list[Failure]:
+def _load_failures() -> list[Failure]:
     try:
-        return msgspec.json.decode((data_home() / _NOTES).read_bytes(), type=list[Failure])
+        return msgspec.json.decode(
+            (get_data_folder() / _FAILURES_FILE).read_bytes(), type=list[Failure]
+        )
     except (OSError, msgspec.MsgspecError):
         return []

@@ -1,7 +1,7 @@
-"""From values to pages: the templates, what they may call, the files that go with them.
+"""Templates, the functions they call, and static files.
 
-All text is escaped, always. HTML is made from text in one place, `guide_html`, from Markdown in
-which HTML has no meaning. It knows nothing of people's work.
+All text is escaped. HTML is made from text only in `render_guide_html`, from Markdown with raw HTML
+turned off.
 """
 
 import gzip
@@ -21,21 +21,21 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from rookery.judge.cord import any_alive
-from rookery.judge.fields import Choice
-from rookery.judge.people import Person, allowed
-from rookery.judge.work import Role
+from rookery.judge.accounts import Person, has_role
+from rookery.judge.forms import FieldChoice
+from rookery.judge.labelling_records import PersonRole
+from rookery.judge.stop_switch import has_live_run
 
-HERE = Path(__file__).parent
-KEYS = "keys"
-"""the cookie that says "off" where somebody wants no single-key shortcuts"""
-READING = ("/ask", "/answers", "/pages", "/documents")
-"""how the addresses begin that are for readers; the others are the desk's"""
-SAID = {
+WEB_FOLDER = Path(__file__).parent
+SHORTCUTS_COOKIE = "keys"
+"""Name of the cookie that is "off" for people who turned single-key shortcuts off."""
+READER_PREFIXES = ("/ask", "/answers", "/pages", "/documents")
+"""Path prefixes of the pages for readers; all other pages belong to the desk."""
+NOTICES = {
     "noted": "Noted. Thank you.",
     "cancelled": "Cancelled.",
-    "in": "Welcome. You are in.",
-    "out": "You have left the desk.",
+    "in": "Welcome. You are signed in.",
+    "out": "You are signed out.",
     "done": "Handed in. Thank you.",
     "extra": "Handed in. The time for this task had run out and somebody else has taken it up, so "
     "yours is kept as an additional judgement.",
@@ -47,50 +47,56 @@ SAID = {
     "nothing": "There is nothing more to do for you just now. Look in again later.",
     "late": "The time for this task has run out and others have taken it up. Thank you all the "
     "same.",
-    "keys": "Kept on this browser.",
+    "keys": "Saved for this browser.",
 }
-"""what a page may say at its top about what was done just before, by `?said=`"""
+"""Notice at the top of a page about what was just done, by the value of `?said=`."""
 
 
-class Link(msgspec.Struct, frozen=True):
-    """A way in the head of each page."""
+class NavigationLink(msgspec.Struct, frozen=True):
+    """A link in the head of each page, shown to people with this role or a higher one."""
 
     address: str
     label: str
-    role: Role = "labeller"
+    role: PersonRole = "labeller"
 
 
-class Look:
-    """Templates and static files, read once. A file's address holds its digest, so that browsers
-    keep it for good."""
+class PageAssets:
+    """Templates and static files, loaded once. The address of a file holds its digest, so that
+    browsers may cache it forever."""
 
-    def __init__(self, links: tuple[Link, ...] = ()) -> None:
+    def __init__(self, links: tuple[NavigationLink, ...] = ()) -> None:
         self.links = links
-        self.files = {path.name: _Static(path) for path in (HERE / "static").iterdir()}
+        self.files = {path.name: _StaticFile(path) for path in (WEB_FOLDER / "static").iterdir()}
         self.templates = Environment(
-            loader=FileSystemLoader(HERE / "templates"),
+            loader=FileSystemLoader(WEB_FOLDER / "templates"),
             autoescape=True,
             undefined=StrictUndefined,
             trim_blocks=True,
             lstrip_blocks=True,
         )
         self.templates.globals.update(
-            static=self.address, host=host, ago=ago, short=short, numbers=numbers
+            static=self.get_static_address,
+            host=format_host,
+            ago=format_age,
+            short=shorten_choice_labels,
+            numbers=number_quote_choices,
         )
         self._guides: dict[str, Markup] = {}
 
-    def address(self, name: str) -> str:
-        """Where a static file is."""
+    def get_static_address(self, name: str) -> str:
+        """Return the path at which the static file of this name is served."""
         return f"/static/{self.files[name].digest}/{name}"
 
-    def guide(self, text: str) -> Markup:
-        """A guide as HTML, made once."""
+    def render_guide(self, text: str) -> Markup:
+        """Return a Markdown guide as HTML, from a cache if it was rendered before."""
         if text not in self._guides:
-            self._guides[text] = guide_html(text)
+            self._guides[text] = render_guide_html(text)
         return self._guides[text]
 
 
-class _Static:
+class _StaticFile:
+    """A static file in memory, plain and gzipped, with its digest and media type."""
+
     def __init__(self, path: Path) -> None:
         self.body = path.read_bytes()
         self.packed = gzip.compress(self.body, 9, mtime=0)
@@ -98,9 +104,9 @@ class _Static:
         self.type = mimetypes.guess_type(path.name)[0] or "text/plain"
 
 
-async def static_file(request: Request) -> Response:
-    """A style, a script or a picture of ours."""
-    look: Look = request.app.state.desk.look
+async def serve_static_file(request: Request) -> Response:
+    """Serve a static file, gzipped if the browser accepts that. Raises HTTPException (404)."""
+    look: PageAssets = request.app.state.desk.look
     name, digest = request.path_params["name"], request.path_params["digest"]
     file = look.files.get(name)
     if file is None or digest != file.digest:
@@ -112,53 +118,65 @@ async def static_file(request: Request) -> Response:
     return Response(file.body, headers=headers, media_type=file.type)
 
 
-def page(request: Request, template: str, status_code: int = 200, **values: Any) -> Response:
-    """A template filled in. Each is given also: request, person, links, keys, nonce, said, and
-    whether a training run is alive."""
-    look: Look = request.app.state.desk.look
+def render_page(request: Request, template: str, status_code: int = 200, **values: Any) -> Response:
+    """Render a template as a response.
+
+    Besides `values` it receives request, person, links, keys (whether shortcuts are on), nonce (of
+    the content security policy), said (the notice) and alive (whether a training run is alive).
+    """
+    look: PageAssets = request.app.state.desk.look
     person = request.state.person
     common: Mapping[str, Any] = {
         "request": request,
         "person": person,
-        "links": ways(look.links, person, request.url.path),
-        "keys": request.cookies.get(KEYS) != "off",
+        "links": select_navigation_links(look.links, person, request.url.path),
+        "keys": request.cookies.get(SHORTCUTS_COOKIE) != "off",
         "nonce": request.state.nonce,
         "alive": False,
-        "said": SAID.get(request.query_params.get("said", ""), ""),
+        "said": NOTICES.get(request.query_params.get("said", ""), ""),
     }
     if person and "alive" not in values:
-        values["alive"] = any_alive(request.app.state.desk.store)
+        values["alive"] = has_live_run(request.app.state.desk.store)
     html = look.templates.get_template(template).render({**common, **values})
     return HTMLResponse(html.encode("utf-8", "replace"), status_code)
 
 
-def ways(links: Sequence[Link], person: Person | None, path: str) -> list[Link]:
-    """The links in the head of the page at this path: those of its half of the pages, be it
-    reading or the desk, and one to the other half."""
+def select_navigation_links(
+    links: Sequence[NavigationLink], person: Person | None, path: str
+) -> list[NavigationLink]:
+    """Return the head links that the person may use on the page at this path.
+
+    These are the links of its half of the site (reader pages or desk) and, if the person may use
+    anything of the other half, one link to that.
+    """
     first = sorted(links, key=lambda link: link.address not in ("/", "/asked"))
-    open_ones = [link for link in first if person and allowed(person, link.role)]
-    here = [link for link in open_ones if _is_reading(link.address) == _is_reading(path)]
+    open_ones = [link for link in first if person and has_role(person, link.role)]
+    here = [link for link in open_ones if _is_reader_path(link.address) == _is_reader_path(path)]
     if len(here) == len(open_ones):
         return here
-    if _is_reading(path):
-        return [*here, Link("/desk", "Desk")]
-    return [Link("/", "Ask"), *here]
+    if _is_reader_path(path):
+        return [*here, NavigationLink("/desk", "Desk")]
+    return [NavigationLink("/", "Ask"), *here]
 
 
-def _is_reading(path: str) -> bool:
-    return path == "/" or path.startswith(READING)
+def _is_reader_path(path: str) -> bool:
+    """Return whether the page at this path is one for readers."""
+    return path == "/" or path.startswith(READER_PREFIXES)
 
 
-def guide_html(text: str) -> Markup:
-    """Markdown as HTML: headings, lists, tables, emphasis and links to the web; no raw HTML."""
+def render_guide_html(text: str) -> Markup:
+    """Render Markdown as HTML, without raw HTML and images, and with http(s) links only."""
     reader = MarkdownIt("commonmark", {"html": False, "typographer": True}).enable("table")
     reader.disable("image")
     reader.validateLink = lambda url: urlsplit(url).scheme in ("http", "https")  # type: ignore[method-assign]
     return Markup(reader.render(text))
 
 
-def short(options: Sequence[Choice]) -> list[tuple[str, str]]:
-    """Values and labels with what all labels end with, or explain after a colon, left out."""
+def shorten_choice_labels(options: Sequence[FieldChoice]) -> list[tuple[str, str]]:
+    """Return (value, short label) of each choice.
+
+    The label is cut before its colon, and loses its last word if all labels share it.
+    """
     heads = [choice.label.partition(":")[0].split() for choice in options]
     same = len({head[-1] for head in heads}) == 1 and all(len(head) > 1 for head in heads)
     return [
@@ -167,19 +185,22 @@ def short(options: Sequence[Choice]) -> list[tuple[str, str]]:
     ]
 
 
-def numbers(count: int) -> list[tuple[str, str]]:
-    """The values of so many quotes, and what they are called."""
+def number_quote_choices(count: int) -> list[tuple[str, str]]:
+    """Return (value, label) for choosing among `count` quotes: values from 0, labels from 1."""
     return [(str(number), str(number + 1)) for number in range(count)]
 
 
-def host(url: str) -> str:
-    """Whose page it is, for people; empty for files."""
+def format_host(url: str) -> str:
+    """Return the host of an http(s) URL without "www."; an empty string for other URLs."""
     parts = urlsplit(url)
     return (parts.hostname or "").removeprefix("www.") if parts.scheme.startswith("http") else ""
 
 
-def ago(at: float, now: float | None = None) -> str:
-    """A time in seconds since 1970, as people say it."""
+def format_age(at: float, now: float | None = None) -> str:
+    """Return a time (Unix seconds) in words, relative to now: "just now" or "3 hours ago".
+
+    A time more than 60 days ago is given as a date.
+    """
     passed = (time.time() if now is None else now) - at
     if passed < 90:
         return "just now"

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from rookery.serve.session import Settings
-from rookery.serve.web.answering import Answering
-from rookery.serve.web.wanted import Wanted
+from rookery.serve.api.answer_sessions import QuestionRequest
+from rookery.serve.api.answer_workers import AnswerService
+from rookery.serve.settings import Settings
 
 CROWS = Settings(("rookery:corvids",))
 LONG = "How long do crows live?"
@@ -30,10 +30,10 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 class Held:
     """Somebody whose question takes up a worker until it is let go."""
 
-    def __init__(self, answering: Answering) -> None:
+    def __init__(self, answering: AnswerService) -> None:
         self._busy, self._free = threading.Event(), threading.Event()
-        work = (Wanted(LONG), self._hear)
-        self._thread = threading.Thread(target=answering.now, args=work, daemon=True)
+        work = (QuestionRequest(LONG), self._hear)
+        self._thread = threading.Thread(target=answering.answer_now, args=work, daemon=True)
         self._thread.start()
         assert self._busy.wait(SECONDS)
 
@@ -48,7 +48,7 @@ class Held:
 
 
 @contextmanager
-def held(answering: Answering, count: int) -> Iterator[None]:
+def held(answering: AnswerService, count: int) -> Iterator[None]:
     """As many workers have something else to do meanwhile."""
     some = [Held(answering) for _ in range(count)]
     try:

@@ -6,10 +6,10 @@ from typing import Any
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 from visits import Opened, item
 
-from rookery.judge import cord, handing_in, handout, people, quality
-from rookery.judge.cord import Sample
+from rookery.judge import accounts, labelling_queue, rater_quality, stop_switch
 from rookery.judge.forms import FORMS
-from rookery.judge.work import Gold, Judgement
+from rookery.judge.labelling_records import GoldLabels, Judgement
+from rookery.judge.stop_switch import PolicySample
 
 ITEMS = 12
 CHECKS = 4
@@ -37,29 +37,29 @@ def value(page: LexborHTMLParser | LexborNode, selector: str) -> str:
 def hire(opened: Opened) -> None:
     """Makes the team."""
     for name, role in TEAM.items():
-        people.add_person(opened.store, name, role)  # type: ignore[arg-type]
+        accounts.add_person(opened.store, name, role)  # type: ignore[arg-type]
 
 
 def judge(opened: Opened, name: str, key: str, seconds: float, **filled: Any) -> str:
     """Takes this item and hands it in; the judgement's id."""
-    lease = handout.claim(opened.store, name, item=key)
+    lease = labelling_queue.claim_item(opened.store, name, item=key)
     assert lease is not None
     form = FORMS[lease.item.form]
     began = opened.clock.now
     opened.clock.now += seconds
-    order = handout.order_of(key, name, form.answers)
+    order = labelling_queue.shuffle_answers(key, name, form.answers)
     made = Judgement(
         "", key, name, "done", filled, form.digest, 1, order, False, began, opened.clock.now
     )
-    handing_in.submit(opened.store, lease.token, name, made)
-    return handing_in.judged(opened.store, name, 1)[0].id
+    labelling_queue.submit_judgement(opened.store, lease.token, name, made)
+    return labelling_queue.list_judgements(opened.store, name, 1)[0].id
 
 
 def work(opened: Opened) -> None:
     """Ada works well, and Bob clicks: both compare what Lea, a researcher, compares too."""
     chance = Random(3)
     checks = [
-        item("supported", 100 + n, Gold({"preferred": 0}, "Only one is about age."))
+        item("supported", 100 + n, GoldLabels({"preferred": 0}, "Only one is about age."))
         for n in range(CHECKS)
     ]
     known = opened.lay(*checks, batch="ravens", prelude=True)
@@ -74,11 +74,13 @@ def work(opened: Opened) -> None:
             best = 1 if name == "bob" else number % 2 if chance.random() < 0.9 else "both_good"
             judge(opened, name, key, 3 if name == "bob" else 95, **_supported(best))
     for name, key, reason in (("ada", found[-1], "senseless"), ("bob", found[-2], "too_long")):
-        lease = handout.claim(opened.store, name, item=key)
+        lease = labelling_queue.claim_item(opened.store, name, item=key)
         assert lease is not None
-        give_back = handing_in.flag if name == "ada" else handing_in.skip
+        give_back = labelling_queue.flag_item if name == "ada" else labelling_queue.skip_item
         give_back(opened.store, lease.token, name, reason)
-    quality.exclude(opened.store, "person", "bob", "clicks without reading", "lea", "ravens")
+    rater_quality.exclude_judgements(
+        opened.store, "person", "bob", "clicks without reading", "lea", "ravens"
+    )
 
 
 def _supported(best: int | str) -> dict[str, Any]:
@@ -88,9 +90,11 @@ def _supported(best: int | str) -> dict[str, Any]:
 def train(opened: Opened) -> None:
     """One run that learns, one that was stopped, one that ended."""
     for run in ("old-run", "jays-run", "crows-run"):
-        cord.begin(opened.store, run)
+        stop_switch.begin_run(opened.store, run)
         shown = "Question: Why do crows bury acorns?\nAnswer:"
-        cord.beat(opened.store, run, 40, [Sample(39, shown, *each) for each in SAID])
+        stop_switch.record_progress(
+            opened.store, run, 40, [PolicySample(39, shown, *each) for each in SAID]
+        )
         opened.clock.now += 60
-    cord.end(opened.store, "old-run", "finished")
-    cord.pull(opened.store, "jays-run", "ada", "It insults people")
+    stop_switch.end_run(opened.store, "old-run", "finished")
+    stop_switch.stop_run(opened.store, "jays-run", "ada", "It insults people")

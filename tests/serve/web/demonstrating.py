@@ -11,16 +11,22 @@ from listening import listening
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 from starlette.testclient import TestClient
 
-from rookery.browse.browser import answered
-from rookery.browse.rules import Rules
-from rookery.judge import handout, people
+from rookery.browse.browser import BrowserReply, answer_request
+from rookery.browse.browser_commands import BrowserRules
+from rookery.judge import accounts, labelling_queue
+from rookery.judge.labelling_records import LabellingItem, PersonRole
 from rookery.judge.store import Store
-from rookery.judge.work import Item, Role
 from rookery.records import Library, Question, digest_of
-from rookery.serve.session import Settings
-from rookery.serve.web.app import make_app
-from rookery.serve.web.guard import Limits
-from rookery.serve.web.sittings import Place, Sittings, Work, keepable
+from rookery.serve.browser_session import BrowserSession
+from rookery.serve.settings import Settings
+from rookery.serve.web.app import build_web_app
+from rookery.serve.web.demonstration_sessions import (
+    DemonstrationKey,
+    DemonstrationSession,
+    DemonstrationStore,
+    make_storable_reply,
+)
+from rookery.serve.web.security import VisitorLimits
 
 QUESTION = Question("1", "Why do crows bring gifts?")
 CROWS = """<!doctype html><title>Crows</title><main>
@@ -34,8 +40,8 @@ CROWS = """<!doctype html><title>Crows</title><main>
 )
 JAYS = """<!doctype html><title>Jays</title><main>
 <p>Jays bury acorns in September. They find most of them again.</p></main>"""
-PEOPLE: Mapping[str, Role] = {"Ada": "labeller", "Ben": "labeller", "Cleo": "reviewer"}
-EVERYBODY = Limits(sent=1_000_000)
+PEOPLE: Mapping[str, PersonRole] = {"Ada": "labeller", "Ben": "labeller", "Cleo": "reviewer"}
+EVERYBODY = VisitorLimits(sent=1_000_000)
 
 
 def made(place: Path, **named: str) -> Path:
@@ -54,17 +60,21 @@ class Desk(NamedTuple):
 
     def item(self, question: Question = QUESTION, **values: object) -> str:
         """An item that three people may demonstrate, by its id."""
-        rules = values.get("rules", Rules())
-        assert isinstance(rules, Rules)
-        item = Item("demonstrate", question, rules=rules, start=str(values.get("start", "")))
-        handout.add(self.store, [item], "b", 3)
-        lease = handout.claim(self.store, "Ada", item=digest_of(f"b\n{item.to_json()}"))
+        rules = values.get("rules", BrowserRules())
+        assert isinstance(rules, BrowserRules)
+        item = LabellingItem(
+            "demonstrate", question, rules=rules, start=str(values.get("start", ""))
+        )
+        labelling_queue.add_items(self.store, [item], "b", 3)
+        lease = labelling_queue.claim_item(
+            self.store, "Ada", item=digest_of(f"b\n{item.to_json()}")
+        )
         assert lease is not None
         return lease.item_id
 
-    def place(self, item: str, person: str = "Ada") -> Place:
+    def place(self, item: str, person: str = "Ada") -> DemonstrationKey:
         """Where that person's demonstration is."""
-        return Place(item, person)
+        return DemonstrationKey(item, person)
 
 
 @contextmanager
@@ -76,45 +86,57 @@ def desk(template: Path, folder: Path) -> Iterator[Desk]:
         yield Desk(
             store,
             {
-                name: people.enter(store, people.invite(store, name, role, by="root"))
+                name: accounts.redeem_invite(
+                    store, accounts.create_invite(store, name, role, by="root")
+                )
                 for name, role in PEOPLE.items()
             },
         )
 
 
-def did(sittings: Sittings, place: Place, library: Library, act: Callable[[Work], str]) -> str:
+def did(
+    sittings: DemonstrationStore,
+    place: DemonstrationKey,
+    library: Library,
+    act: Callable[[BrowserSession], str],
+) -> str:
     """Does something now, and fetches what it wants."""
-    with sittings.at(place) as work:
-        number = work.number
-    note = sittings.change(place, number, act)
+    with sittings.open_session(place) as work:
+        number = work.event_count
+    note = sittings.change_session(place, number, act)
     fetched(sittings, place, library)
     return note
 
 
-def fetched(sittings: Sittings, place: Place, library: Library) -> None:
+def fetched(sittings: DemonstrationStore, place: DemonstrationKey, library: Library) -> None:
     """Has what is wanted, until nothing is."""
     while True:
-        with sittings.at(place) as work:
-            wanted, number = work.sitting.wanted, work.number
+        with sittings.open_session(place) as work:
+            wanted, number = work.browser_session.pending_request, work.event_count
         if wanted is None:
             return
-        reply = keepable(wanted[0], answered(library, wanted))
-        sittings.change(place, number, lambda work: work.sitting.reply(reply))  # noqa: B023
+        reply = make_storable_reply(wanted[0], answer_request(library, wanted))
+        sittings.change_session(place, number, accepting(reply))
 
 
-def state(work: Work) -> tuple[object, ...]:
+def accepting(reply: BrowserReply) -> Callable[[BrowserSession], None]:
+    """Gives a session what its browser waits for."""
+    return lambda session: session.accept_reply(reply)
+
+
+def state(work: DemonstrationSession) -> tuple[object, ...]:
     """All that is shown of a work, and where it stands."""
-    sitting = work.sitting
+    sitting = work.browser_session
     return (
-        sitting.shown.prompt,
-        sitting.shown.quotes,
-        sitting.shown.left,
+        sitting.observation.prompt,
+        sitting.observation.quotes,
+        sitting.observation.left,
         sitting.commands,
-        sitting.wanted,
+        sitting.pending_request,
         sitting.draft,
-        sitting.browsed,
-        work.number,
-        [page.digest for page in work.pages],
+        sitting.browse_result,
+        work.event_count,
+        [page.digest for page in sitting.pages],
     )
 
 
@@ -122,7 +144,7 @@ def state(work: Work) -> tuple[object, ...]:
 def client(desk: Desk, settings: Settings, person: str = "Ada") -> Iterator[TestClient]:
     """The desk's pages, as one person's browser without scripts sees them."""
     with TestClient(
-        make_app(desk.store, settings, EVERYBODY), headers={"sec-fetch-site": "same-origin"}
+        build_web_app(desk.store, settings, EVERYBODY), headers={"sec-fetch-site": "same-origin"}
     ) as browser:
         browser.cookies.set("rookery", desk.sessions[person])
         yield browser
@@ -131,7 +153,7 @@ def client(desk: Desk, settings: Settings, person: str = "Ada") -> Iterator[Test
 @contextmanager
 def served(desk: Desk, settings: Settings) -> Iterator[str]:
     """The desk on a free port, and its address."""
-    with listening(make_app(desk.store, settings, EVERYBODY)) as address:
+    with listening(build_web_app(desk.store, settings, EVERYBODY)) as address:
         yield address
 
 

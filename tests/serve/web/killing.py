@@ -13,7 +13,6 @@ import sys
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from importlib import import_module
 from pathlib import Path
 from threading import Timer
 from typing import NamedTuple
@@ -24,12 +23,12 @@ import uvicorn
 from demonstrating import Desk, made
 from selectolax.lexbor import LexborHTMLParser
 
-from rookery.judge import events, handing_in
-from rookery.judge.store import Store
+from rookery.judge import labelling_queue
+from rookery.judge.store import Store, read_events
 from rookery.records import Episode, Question
-from rookery.serve.session import Settings
-from rookery.serve.web.app import MODULES, make_app
-from rookery.serve.web.guard import Limits
+from rookery.serve.settings import Settings
+from rookery.serve.web.app import build_web_app
+from rookery.serve.web.security import VisitorLimits
 
 SCRIPT: tuple[Mapping[str, str], ...] = (
     {"search": "crows gifts"},
@@ -49,8 +48,6 @@ SCRIPT: tuple[Mapping[str, str], ...] = (
     {"command": "End: Answer"},
     {"hand_in": "yes", "answer": "A gift needs a giver [1]. Jays bury acorns [2]."},
 )
-for name in MODULES:  # before it forks, so that the next server comes at once
-    import_module(f"rookery.serve.web.{name}")
 LONGEST_START = 20.0
 MOST = 0.5
 """seconds until the next kill; a demonstration takes about as long"""
@@ -73,7 +70,7 @@ class Count(NamedTuple):
 def run(place: str, port: int, pages: str) -> None:
     """The server, until it is killed."""
     with Store(place) as store:
-        app = make_app(store, Settings(places=(pages,)), Limits(sent=1_000_000))
+        app = build_web_app(store, Settings(places=(pages,)), VisitorLimits(sent=1_000_000))
         uvicorn.run(app, host="127.0.0.1", port=port, log_level="critical", access_log=False)
 
 
@@ -174,8 +171,8 @@ class Person:
 
     def logged(self) -> list[str]:
         """What the store has of this demonstration."""
-        with self.desk.store.reading() as connection:
-            return events.read(connection, self.place.stream)
+        with self.desk.store.begin_read() as connection:
+            return read_events(connection, self.place.stream)
 
     def again(self) -> None:
         """Looks at what the next server shows, and compares."""
@@ -240,7 +237,7 @@ def killed(desk: Desk, folder: Path, kills: int, seed: int = 0) -> Count:
                     server.start()
             acknowledged += len(person.acknowledged)
             lost, other = lost + person.lost, other + person.other
-            judgement = handing_in.judged(desk.store, "Ada", 1)[0]
+            judgement = labelling_queue.list_judgements(desk.store, "Ada", 1)[0]
             made_of.append(msgspec.convert(judgement.filled["episode"], Episode))
             person.browser.close()
     finally:
@@ -257,7 +254,7 @@ def _timer(server: Server, seconds: float) -> Timer:
 def _applied(person: Person, before: int, step: Mapping[str, str]) -> int:
     """Whether what was sent last is there, though nobody was told."""
     if "hand_in" in step:
-        done = handing_in.judged(person.desk.store, "Ada", 1)
+        done = labelling_queue.list_judgements(person.desk.store, "Ada", 1)
         return int(bool(done) and done[0].item == person.item)
     more = [msgspec.json.decode(body) for body in person.logged()[before:]]
     return int(

@@ -6,10 +6,10 @@ from contextlib import contextmanager
 from listening import listening
 
 from rookery.judge.store import Store
-from rookery.serve.session import Settings
-from rookery.serve.web import mcp_http
-from rookery.serve.web.app import make_app
-from rookery.serve.web.mcp_http import McpLimits
+from rookery.serve.mcp import streamable_http
+from rookery.serve.mcp.streamable_http import McpLimits
+from rookery.serve.settings import Settings
+from rookery.serve.web.app import build_web_app
 
 
 @contextmanager
@@ -18,7 +18,7 @@ def at_work(store: Store, patience: float = 3600.0) -> Iterator[str]:
 
     Answers are JSON however long they take, unless `patience` is as short as it is for users.
     """
-    app = make_app(store, Settings(("rookery:corvids",)))
-    app.router.routes[:0] = mcp_http.routes(McpLimits(patience=patience))
+    app = build_web_app(store, Settings(("rookery:corvids",)))
+    app.router.routes[:0] = streamable_http.build_mcp_routes(McpLimits(patience=patience))
     with listening(app) as address:
         yield address

@@ -15,12 +15,11 @@ from openai import OpenAI
 from starlette.applications import Starlette
 
 from rookery.judge.store import Store
-from rookery.serve.models import ModelSettings
-from rookery.serve.session import Settings
-from rookery.serve.web import api
-from rookery.serve.web.answering import Answering
-from rookery.serve.web.api_door import ApiLimits
-from rookery.serve.web.app import make_app
+from rookery.serve.api import routes
+from rookery.serve.api.answer_workers import AnswerService
+from rookery.serve.api.endpoints import ApiLimits
+from rookery.serve.settings import ModelSettings, Settings
+from rookery.serve.web.app import build_web_app
 
 BODY_LIMIT = 50_000
 
@@ -53,8 +52,8 @@ class Served(NamedTuple):
     app: Starlette
 
     @property
-    def answering(self) -> Answering:
-        answering: Answering = self.app.state.answering
+    def answering(self) -> AnswerService:
+        answering: AnswerService = self.app.state.answering
         return answering
 
     def openai(self, key: str = "none") -> OpenAI:
@@ -94,8 +93,8 @@ def served(
     """The whole application over a store."""
     listener = socket.create_server(("127.0.0.1", 0))
     with Store(str(place)) as store:
-        app = make_app(store, settings)
-        app.router.routes[:0] = api.routes(limits)
+        app = build_web_app(store, settings)
+        app.router.routes[:0] = routes.build_api_routes(limits)
         server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False))
         thread = threading.Thread(target=server.run, args=([listener],))
         thread.start()

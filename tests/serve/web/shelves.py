@@ -8,22 +8,22 @@ import pytest
 from selectolax.lexbor import LexborHTMLParser
 from visits import Opened, Visit
 
-from rookery.browse.archive import Archive
-from rookery.browse.places import bundled
-from rookery.browse.read import read
-from rookery.judge import people
-from rookery.judge.work import Role
+from rookery.browse.libraries import get_bundled_folder
+from rookery.browse.page_archive import PageArchive
+from rookery.browse.page_reader import read_page
+from rookery.judge import accounts
+from rookery.judge.labelling_records import PersonRole
 from rookery.records import Page
-from rookery.serve.session import ARCHIVE, data_home
-from rookery.serve.web.page_text import Span
+from rookery.serve.settings import ARCHIVE, get_data_folder
+from rookery.serve.web.stored_pages import Span
 
-REPORT = bundled() / "field-report.pdf"
+REPORT = get_bundled_folder() / "field-report.pdf"
 
 
-def come_in(opened: Opened, name: str = "rita", role: Role = "reader") -> Visit:
+def come_in(opened: Opened, name: str = "rita", role: PersonRole = "reader") -> Visit:
     """Somebody who is in, at a desk whose lifespan is not begun."""
     client = opened.client()
-    token = people.invite(opened.store, name, role, "ada")
+    token = accounts.create_invite(opened.store, name, role, "ada")
     assert client.post(f"/enter/{token}", follow_redirects=False).status_code == 303
     return Visit(client, name)
 
@@ -37,13 +37,13 @@ def own_home(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def keep(*pages: Page) -> None:
     """Puts pages into the archive."""
-    with Archive(data_home() / ARCHIVE) as archive:
-        archive.keep_all(pages)
+    with PageArchive(get_data_folder() / ARCHIVE) as archive:
+        archive.store_pages(pages)
 
 
 def read_from(file: Path) -> Page:
     """The page of a file, as it was read one morning."""
-    return read(file.read_bytes(), file.as_uri(), fetched="2026-11-21T09:05:00+00:00")
+    return read_page(file.read_bytes(), file.as_uri(), fetched="2026-11-21T09:05:00+00:00")
 
 
 def spans(page: Page, chance: Random, count: int) -> Iterator[Span]:

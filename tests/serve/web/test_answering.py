@@ -15,15 +15,22 @@ import pytest
 from askers import CROWS, LONG, SECONDS, Held, home
 from visits import Clock, Opened
 
-from rookery.judge import people
+from rookery.judge import accounts
 from rookery.judge.store import Store
 from rookery.records import Failed
-from rookery.serve.models import ModelSettings
-from rookery.serve.session import Settings
-from rookery.serve.web import asked
-from rookery.serve.web.answering import Answering, Pace
-from rookery.serve.web.libraries import Gone, Turns
-from rookery.serve.web.wanted import ENDS, Event, Kind, Wanted, offers, settings_for
+from rookery.serve.api import answer_queue
+from rookery.serve.api.answer_sessions import (
+    FINAL_EVENTS,
+    AnswerCancelledError,
+    AnswerEvent,
+    EventKind,
+    QuestionRequest,
+    list_capabilities,
+    resolve_settings,
+)
+from rookery.serve.api.answer_workers import AnswerService, WorkerSettings
+from rookery.serve.model_pool import NameLocks
+from rookery.serve.settings import ModelSettings, Settings
 
 pytestmark = pytest.mark.usefixtures("home")
 __all__ = ["home"]
@@ -32,13 +39,13 @@ T = TypeVar("T")
 
 @pytest.fixture
 def store(opened: Opened) -> Store:
-    people.add_person(opened.store, "ada", "reader")
+    accounts.add_person(opened.store, "ada", "reader")
     return opened.store
 
 
 @pytest.fixture
-def answering(store: Store) -> Iterator[Answering]:
-    made = Answering(store, CROWS, Pace(workers=2))
+def answering(store: Store) -> Iterator[AnswerService]:
+    made = AnswerService(store, CROWS, WorkerSettings(workers=2))
     yield made
     made.close()
 
@@ -49,17 +56,17 @@ def awaited(coroutine: Coroutine[Any, Any, T]) -> T:
         return pool.submit(asyncio.run, coroutine).result()
 
 
-def heard(answering: Answering, answer: str) -> list[Event]:
+def heard(answering: AnswerService, answer: str) -> list[AnswerEvent]:
     """All that happens until the end, each as it comes."""
-    found: list[Event] = []
+    found: list[AnswerEvent] = []
     until = time.monotonic() + SECONDS
-    while not asked.ended(found):
+    while not answer_queue.has_ended(found):
         assert time.monotonic() < until, found
-        found += answering.wait(answer, len(found) - 1, 1.0)
+        found += answering.wait_for_events(answer, len(found) - 1, 1.0)
     return found
 
 
-def kinds(found: list[Event]) -> list[Kind]:
+def kinds(found: list[AnswerEvent]) -> list[EventKind]:
     return [event.kind for event in found]
 
 
@@ -68,18 +75,23 @@ def outcome(failed: "pytest.ExceptionInfo[Failed]") -> str:
     return failed.value.failure.outcome
 
 
+@pytest.mark.slow
 def test_what_happens_is_heard_and_kept_in_the_same_order(
-    answering: Answering, store: Store
+    answering: AnswerService, store: Store
 ) -> None:
-    answer = answering.ask(Wanted(LONG), "ada")
+    answer = answering.enqueue_question(QuestionRequest(LONG), "ada")
     found = heard(answering, answer)
     assert [event.number for event in found] == list(range(len(found)))
     assert kinds(found)[:4] == ["asked", "begun", "searching", "found"]
     opened = [event.data["url"] for event in found if event.kind == "opened"]
     assert set(opened) <= {event.data["url"] for event in found if event.kind == "opening"}
-    assert asked.told(store, answer) == found
-    assert asked.told(store, answer, 4) == found[5:] == answering.events(answer, 4)
-    kept = answering.find(answer)
+    assert answer_queue.read_answer_events(store, answer) == found
+    assert (
+        answer_queue.read_answer_events(store, answer, 4)
+        == found[5:]
+        == answering.read_events(answer, 4)
+    )
+    kept = answering.find_answer(answer)
     assert kept.answered is not None
     assert kept.answered.episode.answer is not None
     quotes = [event.data["quote"]["text"] for event in found if event.kind == "quote"]
@@ -88,32 +100,34 @@ def test_what_happens_is_heard_and_kept_in_the_same_order(
     assert (kept.state, kinds(found)[-1]) == ("done", "answered")
 
 
-def test_many_at_once_each_hear_their_own_answer(answering: Answering) -> None:
+@pytest.mark.slow
+def test_many_at_once_each_hear_their_own_answer(answering: AnswerService) -> None:
     words = ["ravens", "jays", "magpies", "rooks", "nutcrackers", "jackdaws"]
     questions = [f"How clever are {word} ({n})?" for n, word in enumerate(words)]
-    ids = [answering.ask(Wanted(question), "ada") for question in questions]
+    ids = [answering.enqueue_question(QuestionRequest(question), "ada") for question in questions]
     for answer, question in zip(ids, questions, strict=True):
         found = heard(answering, answer)
         searched = [event.data["query"] for event in found if event.kind == "searching"]
         assert searched == [question]
-        kept = answering.find(answer).answered
+        kept = answering.find_answer(answer).answered
         assert kept is not None
         assert kept.episode.question.text == question
 
 
-def test_listeners_hold_no_thread_and_all_hear_all(answering: Answering) -> None:
+@pytest.mark.slow
+def test_listeners_hold_no_thread_and_all_hear_all(answering: AnswerService) -> None:
     held = Held(answering)
-    answer = answering.ask(Wanted(LONG), "ada")
+    answer = answering.enqueue_question(QuestionRequest(LONG), "ada")
     before = threading.active_count()
 
-    heard_by: list[list[Event]] = [[] for _ in range(50)]
+    heard_by: list[list[AnswerEvent]] = [[] for _ in range(200)]
 
-    async def listen(found: list[Event]) -> list[Event]:
-        while not asked.ended(found):
-            found += await answering.awaited(answer, len(found) - 1, SECONDS)
+    async def listen(found: list[AnswerEvent]) -> list[AnswerEvent]:
+        while not answer_queue.has_ended(found):
+            found += await answering.wait_for_events_async(answer, len(found) - 1, SECONDS)
         return found
 
-    async def all_of_them() -> tuple[int, list[list[Event]]]:
+    async def all_of_them() -> tuple[int, list[list[AnswerEvent]]]:
         tasks = [asyncio.create_task(listen(found)) for found in heard_by]
         while not all(heard_by):  # each has heard that it was asked, and waits for more
             await asyncio.sleep(0.01)
@@ -122,7 +136,7 @@ def test_listeners_hold_no_thread_and_all_hear_all(answering: Answering) -> None
         return threads, await asyncio.gather(*tasks)
 
     threads, found = awaited(all_of_them())
-    assert threads - before < 45
+    assert threads - before < 100  # those of the pool for reading the store, not one for each
     assert all(each == found[0] for each in found)
     assert kinds(found[0])[-1] == "answered"
 
@@ -130,69 +144,77 @@ def test_listeners_hold_no_thread_and_all_hear_all(answering: Answering) -> None
 @pytest.mark.parametrize(
     ("wanted", "why"),
     [
-        (Wanted("  "), "bad_question"),
-        (Wanted("why? " * 10_000), "bad_question"),
-        (Wanted(LONG, method="oracle"), "unknown_method"),
-        (Wanted(LONG, method="webgpt"), "unknown_method"),
-        (Wanted(LONG, model="gpt-9"), "unknown_model"),
-        (Wanted(LONG, places=("elsewhere",)), "unknown_place"),
-        (Wanted(LONG, decline=-0.1), "bad_decline"),
-        (Wanted(LONG, samples=0), "bad_samples"),
+        (QuestionRequest("  "), "bad_question"),
+        (QuestionRequest("why? " * 10_000), "bad_question"),
+        (QuestionRequest(LONG, method="oracle"), "unknown_method"),
+        (QuestionRequest(LONG, method="webgpt"), "unknown_method"),
+        (QuestionRequest(LONG, model="gpt-9"), "unknown_model"),
+        (QuestionRequest(LONG, places=("elsewhere",)), "unknown_place"),
+        (QuestionRequest(LONG, decline=-0.1), "bad_decline"),
+        (QuestionRequest(LONG, samples=0), "bad_samples"),
     ],
 )
 def test_what_is_not_offered_is_refused_and_not_kept(
-    answering: Answering, store: Store, wanted: Wanted, why: str
+    answering: AnswerService, store: Store, wanted: QuestionRequest, why: str
 ) -> None:
-    for attempt in (lambda: answering.ask(wanted, "ada"), lambda: answering.now(wanted)):
+    for attempt in (
+        lambda: answering.enqueue_question(wanted, "ada"),
+        lambda: answering.answer_now(wanted),
+    ):
         with pytest.raises(Failed) as failed:
             attempt()
         assert outcome(failed) == why
-    assert asked.of_person(store, "ada") == []
+    assert answer_queue.list_person_answers(store, "ada") == []
 
 
 def test_offers_name_folders_and_models_without_their_paths(tmp_path: Path) -> None:
     models = ModelSettings(f"script:{tmp_path}/said.jsonl")
     settings = Settings((str(tmp_path / "birds"), "https://crows.example/"), models=models)
-    offered = offers(settings)
+    offered = list_capabilities(settings)
     assert list(offered.places) == ["birds", "https://crows.example/"]
     assert list(offered.models) == ["said"]
-    one = settings_for(settings, offered, Wanted(LONG, "webglm", places=("birds",), decline=0.333))
+    one = resolve_settings(
+        settings, offered, QuestionRequest(LONG, "webglm", places=("birds",), decline=0.333)
+    )
     assert (one.places, one.decline) == ((str(tmp_path / "birds"),), 0.33)
     assert (one.models, one.method) == (models, "webglm")
-    assert not settings_for(settings, offered, Wanted(LONG)).models
+    assert not resolve_settings(settings, offered, QuestionRequest(LONG)).models
 
 
+@pytest.mark.slow
 def test_a_question_that_waits_is_cancelled_and_never_begun(store: Store) -> None:
-    answering = Answering(store, CROWS, Pace(workers=1))
+    answering = AnswerService(store, CROWS, WorkerSettings(workers=1))
     held = Held(answering)
-    answer = answering.ask(Wanted(LONG), "ada")
-    assert answering.cancel(answer)
-    assert not answering.cancel(answer)
+    answer = answering.enqueue_question(QuestionRequest(LONG), "ada")
+    assert answering.cancel_answer(answer)
+    assert not answering.cancel_answer(answer)
     held.let_go()
     answering.close()
-    assert kinds(asked.told(store, answer)) == ["asked", "stopped"]
-    assert answering.find(answer).state == "failed"
+    assert kinds(answer_queue.read_answer_events(store, answer)) == ["asked", "stopped"]
+    assert answering.find_answer(answer).state == "failed"
 
 
-def test_whoever_does_not_wait_frees_the_worker(answering: Answering) -> None:
-    seen: list[Kind] = []
-    with pytest.raises(Gone):
-        answering.now(Wanted(LONG), lambda kind, data: seen.append(kind), lambda: len(seen) > 2)
+def test_whoever_does_not_wait_frees_the_worker(answering: AnswerService) -> None:
+    seen: list[EventKind] = []
+    with pytest.raises(AnswerCancelledError):
+        answering.answer_now(
+            QuestionRequest(LONG), lambda kind, data: seen.append(kind), lambda: len(seen) > 2
+        )
     assert seen == ["searching", "found", "opening"]
     held = [Held(answering), Held(answering)]
-    with pytest.raises(Gone):
-        answering.now(Wanted(LONG), gone=lambda: True)
+    with pytest.raises(AnswerCancelledError):
+        answering.answer_now(QuestionRequest(LONG), gone=lambda: True)
     for each in held:
         each.let_go()
-    assert answering.now(Wanted(LONG)).episode.stop == "end"
+    assert answering.answer_now(QuestionRequest(LONG)).episode.stop == "end"
 
 
 def test_too_many_are_told_to_come_again(store: Store) -> None:
-    answering = Answering(store, CROWS, Pace(workers=1, waiting=2))
+    answering = AnswerService(store, CROWS, WorkerSettings(workers=1, waiting=2))
     held = Held(answering)
     ids: list[str] = []
     with pytest.raises(Failed) as failed:
-        ids += (answering.ask(Wanted(LONG), "ada") for _ in range(4))
+        ids += (answering.enqueue_question(QuestionRequest(LONG), "ada") for _ in range(4))
     assert outcome(failed) == "busy"
     assert len(ids) in (2, 3)  # a third one, where the worker has the first in its hands already
     held.let_go()
@@ -201,16 +223,16 @@ def test_too_many_are_told_to_come_again(store: Store) -> None:
 
 
 def test_what_was_not_begun_at_the_end_is_answered_by_the_next(store: Store) -> None:
-    first = Answering(store, CROWS, Pace(workers=1))
+    first = AnswerService(store, CROWS, WorkerSettings(workers=1))
     held = Held(first)
-    ids = [first.ask(Wanted(LONG), "ada") for _ in range(3)]
+    ids = [first.enqueue_question(QuestionRequest(LONG), "ada") for _ in range(3)]
     closing = threading.Thread(target=first.close, args=(0.2,))
     closing.start()
     assert first._closing.wait(SECONDS)
     held.let_go()
     closing.join(SECONDS)
-    assert {first.find(answer).state for answer in ids} <= {"asked", "done"}
-    second = Answering(store, CROWS)
+    assert {first.find_answer(answer).state for answer in ids} <= {"asked", "done"}
+    second = AnswerService(store, CROWS)
     second.start()
     for answer in ids:
         assert kinds(heard(second, answer))[-1] == "answered"
@@ -220,23 +242,24 @@ def test_what_was_not_begun_at_the_end_is_answered_by_the_next(store: Store) -> 
 KILLED = """
 import os, sys
 from rookery.judge.store import Store
-from rookery.serve.session import Settings
-from rookery.serve.web import live
-from rookery.serve.web.answering import Answering, Pace
-from rookery.serve.web.wanted import Wanted
-hear = live.Live.hear
+from rookery.serve.settings import Settings
+from rookery.serve.api.answer_workers import AnswerService, LiveAnswer, WorkerSettings
+from rookery.serve.api.answer_sessions import QuestionRequest
+hear = LiveAnswer.publish_event
 def hear_and_die(self, kind, data):
     hear(self, kind, data)
     if kind == "found":
         self.flush()
         os.kill(os.getpid(), 9)
-live.Live.hear = hear_and_die
-answering = Answering(Store(sys.argv[1]), Settings(("rookery:corvids",)), Pace(lease=0.3))
-print(answering.ask(Wanted("How long do crows live?"), "ada"), flush=True)
-answering.wait("nothing", -1, 60)
+LiveAnswer.publish_event = hear_and_die
+workers = WorkerSettings(lease=0.3)
+answering = AnswerService(Store(sys.argv[1]), Settings(("rookery:corvids",)), workers)
+print(answering.enqueue_question(QuestionRequest("How long do crows live?"), "ada"), flush=True)
+answering.wait_for_events("nothing", -1, 60)
 """
 
 
+@pytest.mark.slow
 def test_what_a_killed_worker_left_is_answered_by_another(store: Store) -> None:
     killed = subprocess.run(
         [sys.executable, "-c", KILLED, store.place], stdout=subprocess.PIPE, text=True
@@ -244,9 +267,9 @@ def test_what_a_killed_worker_left_is_answered_by_another(store: Store) -> None:
     assert killed.returncode == -9
     answer = killed.stdout.strip()
     with Store(store.place) as there:  # whose clock goes on
-        before = asked.told(there, answer)
+        before = answer_queue.read_answer_events(there, answer)
         assert kinds(before) == ["asked", "begun", "searching", "found"]
-        second = Answering(there, CROWS, Pace(look=0.1))
+        second = AnswerService(there, CROWS, WorkerSettings(look=0.1))
         second.start()
         found = heard(second, answer)
         second.close()
@@ -254,122 +277,125 @@ def test_what_a_killed_worker_left_is_answered_by_another(store: Store) -> None:
     assert [event.number for event in found] == list(range(len(found)))
     assert (found[4].kind, found[4].data) == ("begun", {"again": True})
     assert found[-1].kind == "answered"
-    assert asked.told(store, answer) == found
+    assert answer_queue.read_answer_events(store, answer) == found
 
 
 def test_a_worker_that_lost_its_lease_writes_nothing_more(store: Store, opened: Opened) -> None:
-    answer = asked.ask(store, Wanted(LONG), LONG, "ada")
-    first = asked.take(store, answer, 10)
+    answer = answer_queue.enqueue_answer(store, QuestionRequest(LONG), LONG, "ada")
+    first = answer_queue.lease_answer(store, answer, 10)
     assert first is not None
-    assert asked.take(store, answer, 10) is None
+    assert answer_queue.lease_answer(store, answer, 10) is None
     opened.clock.now += 11
-    second = asked.take(store, answer, 10)
+    second = answer_queue.lease_answer(store, answer, 10)
     assert second is not None
-    assert not asked.tell(store, first, [("begun", {})], 10)
-    assert not asked.finish(store, first, None, [("stopped", {})])
-    assert asked.tell(store, second, [("begun", {})], 10)
-    assert kinds(asked.told(store, answer)) == ["asked", "begun"]
+    assert not answer_queue.append_answer_events(store, first, [("begun", {})], 10)
+    assert not answer_queue.complete_answer(store, first, None, [("stopped", {})])
+    assert answer_queue.append_answer_events(store, second, [("begun", {})], 10)
+    assert kinds(answer_queue.read_answer_events(store, answer)) == ["asked", "begun"]
 
 
 def test_a_question_that_kills_its_workers_is_given_up(store: Store, opened: Opened) -> None:
-    answer = asked.ask(store, Wanted(LONG), LONG, "ada")
-    for _ in range(asked.TRIES):
-        assert asked.take(store, answer, 10) is not None
+    answer = answer_queue.enqueue_answer(store, QuestionRequest(LONG), LONG, "ada")
+    for _ in range(answer_queue.MAX_ATTEMPTS):
+        assert answer_queue.lease_answer(store, answer, 10) is not None
         opened.clock.now += 11
-    assert asked.take(store, answer, 10) is None
-    assert asked.find(store, answer).state == "failed"
-    assert asked.told(store, answer)[-1].data["outcome"] == "given_up"
-    assert asked.waiting(store) == []
+    assert answer_queue.lease_answer(store, answer, 10) is None
+    assert answer_queue.find_answer(store, answer).state == "failed"
+    assert answer_queue.read_answer_events(store, answer)[-1].data["outcome"] == "given_up"
+    assert answer_queue.list_waiting_answers(store) == []
 
 
 def test_another_process_hears_what_it_does_not_do_itself(
-    answering: Answering, store: Store
+    answering: AnswerService, store: Store
 ) -> None:
-    other = Answering(store, CROWS)
-    answer = answering.ask(Wanted(LONG), "ada")
+    other = AnswerService(store, CROWS)
+    answer = answering.enqueue_question(QuestionRequest(LONG), "ada")
     mine, theirs = heard(answering, answer), heard(other, answer)
     assert mine == theirs
-    assert awaited(other.awaited(answer, 2, 1)) == mine[3:]
+    assert awaited(other.wait_for_events_async(answer, 2, 1)) == mine[3:]
 
 
 def test_history_is_found_by_words_whatever_they_hold(store: Store, opened: Opened) -> None:
     for question in ("100% of crows?", "1000 crows?", "Jays_and crows?", "Jays and rooks?"):
-        asked.ask(store, Wanted(question), question, "ada")
+        answer_queue.enqueue_answer(store, QuestionRequest(question), question, "ada")
         opened.clock.now += 1
 
     def found(words: str) -> list[str]:
-        return [each.question for each in asked.of_person(store, "ada", words)]
+        return [each.question for each in answer_queue.list_person_answers(store, "ada", words)]
 
     assert found("") == ["Jays and rooks?", "Jays_and crows?", "1000 crows?", "100% of crows?"]
     assert found("100%") == ["100% of crows?"]
     assert found("jays_and") == ["Jays_and crows?"]
     assert found("rooks JAYS") == ["Jays and rooks?"]
-    assert asked.of_person(store, "eva") == []
+    assert answer_queue.list_person_answers(store, "eva") == []
 
 
+@pytest.mark.slow
 def test_a_model_is_heard_while_it_writes_and_its_end_is_told(store: Store, tmp_path: Path) -> None:
     said = tmp_path / "said.jsonl"
     text = "Crows bring gifts to people who feed them [1].\nThey may bring them again [2]."
     said.write_text(msgspec.json.encode(text).decode() + "\n")
     settings = msgspec.structs.replace(CROWS, models=ModelSettings(f"script:{said}"))
-    answering = Answering(store, settings)
-    wanted = Wanted("Why do crows bring gifts to people?", "webglm", samples=1)
-    found = heard(answering, answering.ask(wanted, "ada"))
+    answering = AnswerService(store, settings)
+    wanted = QuestionRequest("Why do crows bring gifts to people?", "webglm", samples=1)
+    found = heard(answering, answering.enqueue_question(wanted, "ada"))
     writing = [event.data["text"] for event in found if event.kind == "writing"]
     assert writing
     assert all(text.startswith(each) for each in writing)
     assert found[-1].kind == "answered"
-    again = heard(answering, answering.ask(msgspec.structs.replace(wanted, decline=0.9), "ada"))
+    again = heard(
+        answering, answering.enqueue_question(msgspec.structs.replace(wanted, decline=0.9), "ada")
+    )
     assert (again[-1].kind, again[-1].data["outcome"]) == ("stopped", "no_calibration")
     assert again[-1].data["detail"].startswith("this server is not set up for that")
-    assert kinds(again)[-1] in ENDS
+    assert kinds(again)[-1] in FINAL_EVENTS
     answering.close()
 
 
 def test_a_place_that_is_added_is_read_by_the_next_question(
-    answering: Answering, tmp_path: Path
+    answering: AnswerService, tmp_path: Path
 ) -> None:
     folder = tmp_path / "own"
     folder.mkdir()
     (folder / "a.txt").write_text("The old heron of Ware sleeps under the mill bridge.")
-    answering.offer("own", str(folder))
-    wanted = Wanted("Where does the old heron of Ware sleep?", places=("own",))
+    answering.add_place("own", str(folder))
+    wanted = QuestionRequest("Where does the old heron of Ware sleep?", places=("own",))
 
     def told() -> str:
-        answer = answering.now(wanted).episode.answer
+        answer = answering.answer_now(wanted).episode.answer
         assert answer is not None
         return answer.text
 
     assert "mill bridge" in told()
     (folder / "a.txt").write_text("The old heron of Ware sleeps in the tall poplar.")
-    answering.offer("own", str(folder))
+    answering.add_place("own", str(folder))
     assert "poplar" in told()
 
 
 def test_of_those_with_one_name_one_at_a_time_goes_on() -> None:
-    turns, order = Turns(), list[str]()
-    with turns.alone("a"):
+    turns, order = NameLocks(), list[str]()
+    with turns.hold_name("a"):
         thread = threading.Thread(target=lambda: _go(turns, order))
         thread.start()
-        with turns.alone("b"):
+        with turns.hold_name("b"):
             order.append("first")
     thread.join(SECONDS)
     assert order == ["first", "second"]
 
 
-def _go(turns: Turns, order: list[str]) -> None:
-    with turns.alone("a"):
+def _go(turns: NameLocks, order: list[str]) -> None:
+    with turns.hold_name("a"):
         order.append("second")
 
 
 def test_leases_are_measured_by_the_clock_of_the_store(store: Store, opened: Opened) -> None:
     assert isinstance(opened.clock, Clock)
-    answer = asked.ask(store, Wanted(LONG), LONG, "ada")
-    assert asked.waiting(store, later=5) == []
+    answer = answer_queue.enqueue_answer(store, QuestionRequest(LONG), LONG, "ada")
+    assert answer_queue.list_waiting_answers(store, later=5) == []
     opened.clock.now += 5
-    assert asked.waiting(store, later=5) == [answer]
-    taken = asked.take(store, answer, 10)
+    assert answer_queue.list_waiting_answers(store, later=5) == [answer]
+    taken = answer_queue.lease_answer(store, answer, 10)
     assert taken is not None
-    assert asked.waiting(store) == []
-    asked.give_back(store, taken)
-    assert asked.waiting(store) == [answer]
+    assert answer_queue.list_waiting_answers(store) == []
+    answer_queue.release_answer(store, taken)
+    assert answer_queue.list_waiting_answers(store) == [answer]

@@ -5,6 +5,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -14,19 +15,21 @@ import openai
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from models import DONE, Asking, event, refused, serving, streamed
+from mcpline import called
+from models import DONE, SSE, Asking, chunk, event, refused, serving, streamed
 from programs import BODY_LIMIT, Served, by_model, served
 from sqlalchemy import event as database
 from sqlalchemy import insert
 
-from rookery.browse.rules import Rules
-from rookery.judge import people
+from rookery.browse.browser_commands import BrowserRules
+from rookery.judge import accounts
 from rookery.judge.store import Store
 from rookery.judge.tables import answers
 from rookery.records import Failed, Failure
-from rookery.serve.web import api_keys
-from rookery.serve.web.api_door import ApiLimits
-from rookery.serve.web.api_errors import Refused, failed
+from rookery.serve.api import answer_queue, endpoints
+from rookery.serve.api.endpoints import ApiError, ApiLimits, convert_failure
+from rookery.serve.mcp.streamable_http import build_mcp_routes
+from rookery.serve.settings import Settings
 
 ASK: dict[str, Any] = {"model": "rookery-extract", "input": "Do crows use tools?"}
 CHAT: dict[str, Any] = {
@@ -59,7 +62,7 @@ def closed(empty_store: Path, home: Path) -> Iterator[Served]:
     place = home / "closed.sqlite"
     place.write_bytes(empty_store.read_bytes())
     with served(place) as server:
-        api_keys.make(server.store, "the first")
+        endpoints.create_api_key(server.store, "the first")
         yield server
 
 
@@ -103,53 +106,54 @@ def test_what_a_browser_sends_without_asking_first_is_not_taken(here: Served) ->
 
 
 def test_a_key_lets_in_until_it_is_revoked(closed: Served) -> None:
-    key = api_keys.make(closed.store, "bot")
+    key = endpoints.create_api_key(closed.store, "bot")
     assert closed.send("/v1/models").status == 401
     assert closed.send("/v1/models", key=key[:-1]).status == 401
     assert closed.send("/v1/models", headers={"Authorization": f"Basic {key}"}).status == 401
     assert closed.openai(key).models.list().data
-    newer = api_keys.make(closed.store, "bot")
+    newer = endpoints.create_api_key(closed.store, "bot")
     assert [closed.send("/v1/models", key=each).status for each in (key, newer)] == [401, 200]
-    api_keys.revoke(closed.store, "bot")
+    endpoints.revoke_api_key(closed.store, "bot")
     with pytest.raises(openai.AuthenticationError):
         closed.openai(newer).models.list()
-    other = api_keys.make(closed.store, "gone")
-    people.shut_out(closed.store, "gone", "ada")
+    other = endpoints.create_api_key(closed.store, "gone")
+    accounts.shut_out_person(closed.store, "gone", "ada")
     assert closed.send("/v1/models", key=other).status == 401
 
 
 def test_of_a_key_the_store_holds_nothing_that_lets_in(closed: Served) -> None:
-    key = api_keys.make(closed.store, "secret")
+    key = endpoints.create_api_key(closed.store, "secret")
     folder = Path(closed.store.place).parent
     kept = b"".join(each.read_bytes() for each in folder.glob("closed.sqlite*"))
     assert b"secret" in kept
-    assert key.removeprefix(api_keys.PREFIX).encode() not in kept
+    assert key.removeprefix(endpoints.KEY_PREFIX).encode() not in kept
 
 
 def test_a_key_that_asks_too_often_is_told_when_to_come_again(closed: Served) -> None:
-    quick = api_keys.make(closed.store, "quick", per_minute=3)
+    quick = endpoints.create_api_key(closed.store, "quick", per_minute=3)
     answers = [closed.send("/v1/models", key=quick) for _ in range(5)]
     assert [answer.status for answer in answers] == [200] * 3 + [429] * 2
     assert 1 <= int(answers[-1].headers["retry-after"]) <= 20
     assert answers[-1].error["type"] == "rate_limit_error"
-    other = api_keys.make(closed.store, "other")
+    other = endpoints.create_api_key(closed.store, "other")
     assert closed.send("/v1/models", key=other).status == 200
 
 
 def test_a_rate_fills_up_again() -> None:
     now = [0.0]
-    rates, key = api_keys.Rates(lambda: now[0]), api_keys.Key("a", "a", "a", 6)
+    rates, key = endpoints.KeyRateLimiter(lambda: now[0]), endpoints.ApiKey("a", "a", "a", 6)
     for _ in range(6):
-        rates.admit(key)
-    with pytest.raises(Refused) as told:
-        rates.admit(key)
-    assert told.value.after == 10
+        rates.admit_request(key)
+    with pytest.raises(ApiError) as told:
+        rates.admit_request(key)
+    assert told.value.retry_after == 10
     now[0] += 10
-    rates.admit(key)
+    rates.admit_request(key)
 
 
+@pytest.mark.slow
 def test_a_budget_counts_answers_and_not_what_came_to_nothing(closed: Served) -> None:
-    key = api_keys.make(closed.store, "thrifty", budget=2)
+    key = endpoints.create_api_key(closed.store, "thrifty", budget=2)
     assert closed.send("/v1/responses", {**ASK, "input": " "}, key=key).status == 400
     assert closed.send("/v1/chat/completions", {**CHAT, "model": "none"}, key=key).status == 404
     assert closed.send("/v1/responses", ASK, key=key).status == 200
@@ -162,8 +166,122 @@ def test_a_budget_counts_answers_and_not_what_came_to_nothing(closed: Served) ->
     assert closed.send("/search", {"query": "crows"}, key=key).status == 200
 
 
+def spent(here: Served, key: str) -> float:
+    """How much of its budget a key has spent."""
+    return endpoints.authenticate_key(here.store, f"Bearer {key}", open_here=False).spent
+
+
+OWN = {"question": "Do crows use tools?", "method": "webgpt"}
+BY_MODEL = {"model": "rookery-webgpt/small"}
+ACCEPTS = {"Accept": "application/json, text/event-stream"}
+WAYS: list[tuple[str, dict[str, Any]]] = [
+    (path, {**body, "stream": stream})
+    for path, body in (
+        ("/v1/answers", OWN),
+        ("/v1/responses", ASK | BY_MODEL),
+        ("/v1/chat/completions", CHAT | BY_MODEL),
+    )
+    for stream in (False, True)
+]
+
+
+@pytest.mark.slow
+def test_an_answer_whose_model_cannot_be_called_costs_nothing(
+    empty_store: Path, tmp_path: Path
+) -> None:
+    with serving(refused("401 No")) as model:
+        base = model.base_url.removesuffix("/v1")
+        with served(place_of(empty_store, tmp_path), by_model(base)) as here:
+            here.app.router.routes[:0] = build_mcp_routes()
+            key = endpoints.create_api_key(here.store, "thrifty", budget=1)
+            for path, body in [*WAYS, ("/v1/answers", {**OWN, "wait": False})]:
+                assert here.send(path, body, key=key).status in (200, 202, 502)
+                assert until(lambda: spent(here, key) == 0), (path, body)
+            told = here.send("/mcp", called("answer", **OWN), key=key, headers=ACCEPTS)
+            assert told.json["result"]["structuredContent"]["stop"] == "policy_failed"
+            assert spent(here, key) == 0
+
+
+def test_an_answer_that_the_server_cannot_make_costs_nothing(
+    empty_store: Path, tmp_path: Path
+) -> None:
+    with served(place_of(empty_store, tmp_path), Settings((str(tmp_path / "gone"),))) as here:
+        here.app.router.routes[:0] = build_mcp_routes()
+        key = endpoints.create_api_key(here.store, "thrifty", budget=1)
+        for path, body in [*WAYS, ("/v1/answers", {**OWN, "wait": False})]:
+            by_words = {"method": "extract"} if path == "/v1/answers" else {"model": ASK["model"]}
+            answer = here.send(path, body | by_words, key=key)
+            assert answer.status in (200, 202, 500)
+            assert b"insufficient_quota" not in answer.body
+            assert until(lambda: spent(here, key) == 0), (path, body)
+        told = here.send("/mcp", called("answer", question="Why?"), key=key, headers=ACCEPTS)
+        assert told.json["result"]["isError"]
+        assert spent(here, key) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("path", "body"), WAYS)
+def test_an_answer_cancelled_before_any_text_was_sent_costs_nothing(
+    empty_store: Path, tmp_path: Path, path: str, body: dict[str, Any]
+) -> None:
+    go_on = threading.Event()
+
+    def wait(asking: Asking) -> bytes:
+        go_on.wait(120)
+        return streamed(event("Search crows"), event(None, "stop"), DONE)
+
+    with serving(wait) as model:
+        base = model.base_url.removesuffix("/v1")
+        with served(place_of(empty_store, tmp_path), by_model(base)) as here:
+            key = endpoints.create_api_key(here.store, "hasty", budget=1)
+            with left_open(here, path, body, key):
+                assert until(lambda: bool(model.asked))
+                assert spent(here, key) == 1
+            if path == "/v1/answers":
+                assert until(lambda: spent(here, key) == 0)
+            go_on.set()
+            assert until(lambda: idle(here))
+            assert until(lambda: spent(here, key) == 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stream", [True, False])
+def test_an_answer_cancelled_after_its_text_was_sent_is_charged(
+    empty_store: Path, tmp_path: Path, stream: bool
+) -> None:
+    def write(asking: Asking) -> None:
+        asking.send(SSE + chunk(event("Crows bend")))
+        asking.drip(chunk(event(" wire")), 0.05)
+
+    with serving(write) as model:
+        base = model.base_url.removesuffix("/v1")
+        with served(place_of(empty_store, tmp_path), by_model(base)) as here:
+            key = endpoints.create_api_key(here.store, "reader", budget=1)
+            with left_open(here, "/v1/answers", {**OWN, "stream": stream}, key) as connection:
+                assert until(lambda: bool(model.asked))
+                while stream and b"Crows bend" not in connection.recv(100_000):
+                    pass
+            assert until(lambda: idle(here))
+            [row] = answer_queue.list_person_answers(here.store, "reader")
+            assert (row.state, spent(here, key)) == ("failed", int(stream))
+
+
+@contextmanager
+def left_open(here: Served, path: str, body: dict[str, Any], key: str) -> Iterator[socket.socket]:
+    """A request whose client goes away at the end of the block, without reading the rest."""
+    host, port = here.address.removeprefix("http://").split(":")
+    content = json.dumps(body).encode()
+    head = (
+        f"POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
+        f"Authorization: Bearer {key}\r\nContent-Length: {len(content)}\r\n\r\n"
+    )
+    with socket.create_connection((host, int(port))) as connection:
+        connection.sendall(head.encode() + content)
+        yield connection
+
+
 def test_of_many_at_once_no_more_are_answered_than_the_budget_has(closed: Served) -> None:
-    key = api_keys.make(closed.store, "crowd", budget=3)
+    key = endpoints.create_api_key(closed.store, "crowd", budget=3)
     statuses: list[int] = []
 
     def ask() -> None:
@@ -177,8 +295,12 @@ def test_of_many_at_once_no_more_are_answered_than_the_budget_has(closed: Served
     assert sorted(statuses) == [200] * 3 + [429] * 5
 
 
+@pytest.mark.slow
 def test_what_one_key_asked_is_not_for_another(closed: Served) -> None:
-    mine, theirs = api_keys.make(closed.store, "mine"), api_keys.make(closed.store, "theirs")
+    mine, theirs = (
+        endpoints.create_api_key(closed.store, "mine"),
+        endpoints.create_api_key(closed.store, "theirs"),
+    )
     record = closed.send("/v1/answers", {"question": "Do crows use tools?"}, key=mine).json
     kept = closed.send("/v1/responses", {**ASK, "store": True}, key=mine).json
     for path in (f"/v1/answers/{record['id']}", f"/v1/responses/{kept['id']}"):
@@ -304,9 +426,9 @@ def command(words: str, seconds: float = 0.0) -> Callable[[Asking], bytes]:
 
 
 REFUSES = "The model's server refuses this server's key."
-BY_MODEL = {"model": "rookery-webgpt/small"}
 
 
+@pytest.mark.slow
 def test_a_dead_model_server_is_a_bad_gateway_and_not_named(
     empty_store: Path, tmp_path: Path
 ) -> None:
@@ -342,8 +464,10 @@ def test_a_dead_model_server_is_a_bad_gateway_and_not_named(
 def test_a_failure_has_a_status_and_a_sentence_of_its_own(
     outcome: str, status: int, retried: bool
 ) -> None:
-    trouble = failed(Failure("/secret/place", outcome, "at http://10.0.0.1 with sk-secret"))
-    body = trouble.response("/v1/responses")
+    trouble = convert_failure(
+        Failure("/secret/place", outcome, "at http://10.0.0.1 with sk-secret")
+    )
+    body = trouble.to_response("/v1/responses")
     assert body.status_code == status
     assert ("retry-after" in body.headers) == retried
     assert b"secret" not in bytes(body.body)
@@ -357,6 +481,7 @@ def until(true: Callable[[], bool]) -> bool:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize("path", ["/v1/responses", "/v1/chat/completions", "/v1/answers"])
 def test_who_goes_away_ends_the_work(
@@ -376,12 +501,12 @@ def test_who_goes_away_ends_the_work(
             assert until(lambda: idle(here))
             asked_by_then = len(model.asked)
         # Also when the server has ended, nothing more was asked of it.
-        assert len(model.asked) == asked_by_then < Rules().actions
+        assert len(model.asked) == asked_by_then < BrowserRules().actions
 
 
 def idle(here: Served) -> bool:
     """Whether no question is worked on."""
-    return here.answering._crowd == 0 and not here.answering._live
+    return here.answering._immediate_count == 0 and not here.answering._live
 
 
 def test_an_answer_that_takes_too_long_is_given_up(empty_store: Path, tmp_path: Path) -> None:
@@ -396,10 +521,10 @@ def test_an_answer_that_takes_too_long_is_given_up(empty_store: Path, tmp_path: 
 
 def fill_up(store: Store) -> None:
     """Adds answers until there is no room for another."""
-    api_keys.be(store, api_keys.LOCAL)
-    row = {"person": api_keys.LOCAL, "question": "x " * 900, "wanted": "", "state": "failed"}
+    endpoints.ensure_reader(store, endpoints.LOCAL_NAME)
+    row = {"person": endpoints.LOCAL_NAME, "question": "x " * 900, "wanted": "", "state": "failed"}
     for number in count():
-        with store.writing() as connection:
+        with store.begin_write() as connection:
             connection.execute(insert(answers).values(id=str(number), tries=0, made=0.0, **row))
 
 
@@ -424,7 +549,7 @@ def test_a_full_disk_is_told_and_names_no_path(empty_store: Path, tmp_path: Path
 
 def test_a_mistake_of_ours_gives_nothing_away(empty_store: Path, tmp_path: Path) -> None:
     with served(place_of(empty_store, tmp_path)) as here:
-        with here.store.writing() as connection:
+        with here.store.begin_write() as connection:
             connection.exec_driver_sql("drop table answers")
         answer = here.send("/v1/answers", {"question": "Why?"})
         assert answer.status == 503
@@ -432,6 +557,7 @@ def test_a_mistake_of_ours_gives_nothing_away(empty_store: Path, tmp_path: Path)
         assert not any(word in said for word in ("Traceback", "answers (", "sqlite", str(tmp_path)))
 
 
+@pytest.mark.slow
 def test_readers_who_do_not_read_keep_nobody_waiting(here: Served) -> None:
     host, port = here.address.removeprefix("http://").split(":")
     body = json.dumps({**ASK, "stream": True}).encode()

@@ -20,11 +20,13 @@ from openai.types.responses import (
 )
 from programs import Served, served
 
-from rookery.browse.archive import Archive
-from rookery.cite.verify import Verdict
+from rookery.browse.page_archive import PageArchive
+from rookery.cite.verification import Verdict
 from rookery.records import Answer, Claim, Page
-from rookery.serve.session import ARCHIVE, Settings, data_home
-from rookery.serve.web.api_cited import Look, cited, sources
+from rookery.serve.api.answer_sessions import QuestionRequest
+from rookery.serve.api.questions import CitationStyle, insert_citation_marks, list_cited_sources
+from rookery.serve.api.responses import SearchFilters, WebSearchTool, apply_tools
+from rookery.serve.settings import ARCHIVE, Settings, get_data_folder
 
 QUESTIONS = (
     "What do ravens eat?",
@@ -68,11 +70,12 @@ def stands_in_its_page(url: str, quote: str) -> bool:
     """Whether the span that an address names is the quote, in the archive's own copy."""
     digest, _, span = url.partition("/pages/")[2].partition("?")
     start, end = (int(part.partition("=")[2]) for part in span.partition("#")[0].split("&"))
-    with Archive(data_home() / ARCHIVE) as archive:
-        page = archive.page(digest)
+    with PageArchive(get_data_folder() / ARCHIVE) as archive:
+        page = archive.find_page(digest)
     return page is not None and page.text[start:end] == quote
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("question", QUESTIONS)
 @pytest.mark.parametrize("links", [False, True])
 def test_every_annotation_is_a_mark_and_its_quote_stands_in_its_page(
@@ -114,6 +117,7 @@ def streamed(client: OpenAI, question: str) -> list[ResponseStreamEvent]:
         return list(events)
 
 
+@pytest.mark.slow
 def test_the_events_of_a_stream_come_in_the_documented_order(client: OpenAI) -> None:
     events = streamed(client, QUESTIONS[2])
     kinds = [event.type for event in events]
@@ -139,6 +143,7 @@ def test_the_events_of_a_stream_come_in_the_documented_order(client: OpenAI) -> 
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_a_stream_tells_what_the_response_then_holds(client: OpenAI, question: str) -> None:
     events = streamed(client, question)
@@ -277,6 +282,7 @@ def test_the_last_message_of_a_user_is_the_question_and_the_rest_is_told(client:
     ]
 
 
+@pytest.mark.slow
 def test_a_response_is_kept_only_where_it_is_wanted(client: OpenAI) -> None:
     passing = client.responses.create(model="rookery-extract", input=QUESTIONS[0])
     with pytest.raises(openai.NotFoundError):
@@ -309,6 +315,45 @@ def test_only_the_hosts_that_are_allowed_are_looked_at(client: OpenAI) -> None:
     assert len(response.tools) == 1
 
 
+@pytest.mark.parametrize(
+    ("some", "domains"),
+    [
+        ([["a.example"], ["b.example"]], ("a.example", "b.example")),
+        (
+            [["a.example", "b.example"], ["-c.b.example", "b.example"]],
+            ("a.example", "b.example", "-c.b.example"),
+        ),
+        ([["a.example"], []], ("a.example",)),
+        ([["a.example"], None], ("a.example",)),
+        ([None, []], ()),
+    ],
+)
+def test_no_tool_lifts_the_restrictions_of_another(
+    some: list[list[str] | None], domains: tuple[str, ...]
+) -> None:
+    tools = [WebSearchTool("web_search", SearchFilters(each)) for each in some]
+    wanted = apply_tools(QuestionRequest("Why?"), [*tools, WebSearchTool("web_search")])
+    assert wanted.domains == domains
+
+
+@pytest.mark.parametrize("path", ["/v1/responses", "/v1/chat/completions"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        [{"type": "input_image", "image_url": "https://birds.example/a.png"}],
+        [{"type": "text", "text": " "}, {"type": "image_url"}],
+        [{"type": "text"}],
+    ],
+)
+def test_pictures_alone_are_no_question(here: Served, path: str, content: Any) -> None:
+    field = "input" if path == "/v1/responses" else "messages"
+    turns = [{"role": "user", "content": "Why?"}, {"role": "user", "content": content}]
+    answer = here.send(path, {"model": "rookery-extract", field: turns})
+    assert (answer.status, answer.error["code"]) == (400, "no_question")
+    assert answer.error["param"] == field
+    assert "no text" in answer.error["message"]
+
+
 def test_the_models_are_the_methods_that_are_offered(client: OpenAI) -> None:
     names = [model.id for model in client.models.list()]
     assert names == ["rookery-extract", "rookery-sides"]
@@ -336,9 +381,11 @@ def test_a_mark_is_where_it_is_said_to_be_in_any_answer(
     numbers = st.lists(st.integers(0, len(quotes) - 1), max_size=3).map(tuple)
     claims = tuple(Claim(start, end, data.draw(numbers)) for start, end in spans)
     answer = Answer(text, quotes, claims)
-    found = sources([Verdict(quote, "verified") for quote in quotes], lambda quote: quote.url)
-    look = Look(links=data.draw(st.booleans()))
-    shown = cited(answer, found, look)
+    found = list_cited_sources(
+        [Verdict(quote, "verified") for quote in quotes], lambda quote: quote.url
+    )
+    look = CitationStyle(links=data.draw(st.booleans()))
+    shown = insert_citation_marks(answer, found, look)
     plain, done = "", 0
     for mark in shown.marks:
         said = shown.text[mark.start : mark.end]

@@ -14,14 +14,13 @@ import pytest
 from commands import Run
 from programs import Served, served
 
-from rookery.browse.archive import Archive
+from rookery.browse.page_archive import PageArchive
 from rookery.judge.store import Store
-from rookery.records import Hit, Page
-from rookery.serve.session import ARCHIVE, data_home
-from rookery.serve.web import api, api_keys
-from rookery.serve.web.api_door import ApiLimits
-from rookery.serve.web.api_errors import Refused
-from rookery.serve.web.domains import Within, allowed
+from rookery.records import Hit, Library, Page
+from rookery.serve.api import endpoints, routes
+from rookery.serve.api.answer_sessions import DomainFilteredLibrary, is_allowed_url
+from rookery.serve.api.endpoints import ApiError, ApiLimits
+from rookery.serve.settings import ARCHIVE, get_data_folder
 
 QUESTION = "What do ravens eat? 🐦"
 ROOT = Path(__file__).parents[3]
@@ -40,8 +39,8 @@ def here(empty_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 def page(digest: str) -> Page:
-    with Archive(data_home() / ARCHIVE) as archive:
-        found = archive.page(digest)
+    with PageArchive(get_data_folder() / ARCHIVE) as archive:
+        found = archive.find_page(digest)
     assert found is not None
     return found
 
@@ -52,6 +51,7 @@ def told(body: bytes) -> list[tuple[str, dict[str, Any]]]:
     return [(name[7:], json.loads(data[6:])) for name, data in events]
 
 
+@pytest.mark.slow
 def test_a_record_holds_the_answer_its_claims_and_its_quotes(here: Served) -> None:
     record = here.send("/v1/answers", {"question": QUESTION}).json
     assert (record["state"], record["question"]) == ("done", QUESTION)
@@ -65,6 +65,7 @@ def test_a_record_holds_the_answer_its_claims_and_its_quotes(here: Served) -> No
     assert here.send(f"/v1/answers/{record['id']}").json == record
 
 
+@pytest.mark.slow
 def test_what_happens_is_told_as_it_does_and_again_later(here: Served) -> None:
     live = told(here.send("/v1/answers", {"question": QUESTION, "stream": True}).body)
     names = [name for name, _ in live]
@@ -80,6 +81,7 @@ def test_what_happens_is_told_as_it_does_and_again_later(here: Served) -> None:
     assert rest == again[4:]
 
 
+@pytest.mark.slow
 def test_a_record_can_be_had_before_it_is_complete(here: Served) -> None:
     first = here.send("/v1/answers", {"question": QUESTION, "wait": False})
     assert first.status == 202
@@ -147,10 +149,10 @@ def test_passages_are_as_search_r1_asks_for_them(here: Served) -> None:
     ],
 )
 def test_a_host_is_allowed_by_its_name(url: str, domains: tuple[str, ...], whether: bool) -> None:
-    assert allowed(url, domains) == whether
+    assert is_allowed_url(url, domains) == whether
 
 
-class Shelf:
+class Shelf(Library):
     """A library of pages of two hosts, every other one of the first."""
 
     hits = tuple(Hit(f"https://{'ab'[n % 2]}.example/{n}", str(n)) for n in range(40))
@@ -163,7 +165,7 @@ class Shelf:
 
 
 def test_a_narrowed_library_still_finds_as_many_and_follows_nobody_out() -> None:
-    within = Within(Shelf(), ("a.example",))
+    within = DomainFilteredLibrary(Shelf(), ("a.example",))
     assert [hit.title for hit in within.search("x", 4)] == ["0", "2", "4", "6"]
     assert within.fetch("https://a.example/2").url == "https://a.example/2"
     for url in ("https://b.example/1", "https://a.example/8"):
@@ -174,11 +176,11 @@ def test_a_narrowed_library_still_finds_as_many_and_follows_nobody_out() -> None
 def test_every_address_is_described_with_its_errors(here: Served) -> None:
     document = here.send("/openapi.json").json
     assert document["openapi"] == "3.1.0"
-    for operation in api.operations():
+    for operation in routes.list_api_operations():
         path = operation.path.replace(":path", "")
         described = document["paths"][path][operation.method.lower()]
         assert {"200", "401", "403", "429", "500", "503"} <= set(described["responses"])
-        if operation.takes is not None:
+        if operation.request_type is not None:
             assert "400" in described["responses"]
             assert "413" in described["responses"]
     names = set(re.findall("#/components/schemas/([A-Za-z]+)", json.dumps(document)))
@@ -193,6 +195,8 @@ def schemathesis() -> str | None:
     return str(own) if own.exists() else shutil.which("schemathesis")
 
 
+@pytest.mark.slow
+@pytest.mark.program
 @pytest.mark.skipif(schemathesis() is None and "CI" not in os.environ, reason="needs schemathesis")
 def test_schemathesis_finds_nothing(here: Served, tmp_path: Path) -> None:
     command = [str(schemathesis()), "run", f"{here.address}/openapi.json", "--no-color"]
@@ -211,11 +215,11 @@ def test_the_command_makes_a_key_once_and_ends_it(run: Run, tmp_path: Path) -> N
     token = made.out.strip()
     assert "not shown again" in made.err
     with Store(place) as store:
-        key = api_keys.admitted(store, f"Bearer {token}", open_here=False)
-        assert key == api_keys.Key(key.token, "bot", "bot", 5, 2.5, 0.0)
+        key = endpoints.authenticate_key(store, f"Bearer {token}", open_here=False)
+        assert key == endpoints.ApiKey(key.token, "bot", "bot", 5, 2.5, 0.0)
         assert run("serve", "key", "bot", "--revoke", "--store", place).code == 0
-        with pytest.raises(Refused):
-            api_keys.admitted(store, f"Bearer {token}", open_here=True)
+        with pytest.raises(ApiError):
+            endpoints.authenticate_key(store, f"Bearer {token}", open_here=True)
     for wrong in (("bot", "--revoke"), (" ",)):
         told = run("serve", "key", *wrong, "--store", place)
         assert (told.code, told.out) == (2, "")

@@ -8,9 +8,9 @@ import pytest
 from boards import hire, judge, part, train, value, work
 from visits import Opened, Visit, item
 
-from rookery.judge import guides, handout, people, quality
-from rookery.judge.people import audits
-from rookery.judge.work import Gold
+from rookery.judge import accounts, guides, labelling_queue, rater_quality
+from rookery.judge.accounts import list_audit_entries
+from rookery.judge.labelling_records import GoldLabels
 
 PAGES = (
     "/board",
@@ -50,7 +50,7 @@ def test_every_page_is_there_before_there_is_anything_to_see(opened: Opened, lea
 
 def test_the_board_says_how_far_each_batch_is(opened: Opened, lead: Visit) -> None:
     work(opened)
-    handout.claim(opened.store, "rex", only_form="best_of_four")
+    labelling_queue.claim_item(opened.store, "rex", only_form="best_of_four")
     lead.get("/board")
     first, second = lead.page.css("section.batch")
     assert part(first, "h2").text() == "crows-run"
@@ -67,10 +67,10 @@ def test_a_batch_is_retired_with_a_reason_and_what_is_in_hand_is_still_taken(
 ) -> None:
     work(opened)
     assert lead.post("/board/retire", batch="crows-run", reason=" ").status == 422
-    assert handout.waiting(opened.store, "rex")["best_of_four"] == 5
+    assert labelling_queue.count_waiting_items(opened.store, "rex")["best_of_four"] == 5
     lead.post("/board/retire", batch="crows-run", reason="the run was stopped")
     assert "Retired" in lead.text
-    assert "best_of_four" not in handout.waiting(opened.store, "rex")
+    assert "best_of_four" not in labelling_queue.count_waiting_items(opened.store, "rex")
     assert "5 retired" in lead.text
 
 
@@ -78,7 +78,7 @@ def test_quality_has_numbers_with_intervals_or_the_reason_why_there_is_none(
     opened: Opened, lead: Visit
 ) -> None:
     work(opened)
-    board = quality.board(opened.store, "ravens")
+    board = rater_quality.build_quality_report(opened.store, "ravens")
     lead.get("/board/quality?batch=ravens")
     [rate] = [one for one in board.rates if one.between == "researcher and labeller"]
     assert isinstance(rate.credit.value, float)
@@ -101,33 +101,36 @@ def test_exclusions_have_reasons_and_are_lifted_with_reasons(opened: Opened, lea
     assert lead.post("/board/exclude", person="ada", reason="").status == 422
     assert "say why" in lead.text
     lead.post("/board/exclude", person="ada", batch="ravens", reason="knew the answers")
-    assert {one.which for one in quality.excluded(opened.store)} == {"bob", "ada"}
-    [_, made] = quality.excluded(opened.store)
+    assert {one.which for one in rater_quality.list_exclusions(opened.store)} == {"bob", "ada"}
+    [_, made] = rater_quality.list_exclusions(opened.store)
     assert (made.batch, made.by) == ("ravens", "lea")
     lead.post("/board/lift", number=str(made.number), reason="she did not")
     assert "count again" in lead.text
     assert "Lifted by lea" in lead.text
-    assert quality.excluded(opened.store)[-1].lifts == made.number
+    assert rater_quality.list_exclusions(opened.store)[-1].lifts == made.number
     assert lead.post("/board/lift", number="nonsense", reason="why").status == 422
     lead.get("/board/person/ada")
     assert "Preferred" in lead.text
     judgement = value(lead.page, "input[name=judgement]")
+    both = lead.post("/board/exclude", judgement=judgement, batch="ravens", reason="a slip")
+    assert both.status == 422
+    assert "leave the batch out" in lead.text
     lead.post("/board/exclude", judgement=judgement, reason="a slip")
-    assert [one.which for one in quality.excluded(opened.store)][-1] == judgement
+    assert [one.which for one in rater_quality.list_exclusions(opened.store)][-1] == judgement
 
 
 def test_who_failed_an_attention_check_is_proposed_and_excluded_by_a_click(
     opened: Opened, lead: Visit
 ) -> None:
     checks = opened.lay(
-        *(item("supported", n, Gold({"preferred": 0})) for n in range(4)), prelude=True
+        *(item("supported", n, GoldLabels({"preferred": 0})) for n in range(4)), prelude=True
     )
     for key in checks:
         judge(opened, "bob", key, 40, plausible=["yes"] * 2, supported=["yes"] * 2, preferred=1)
     lead.get("/board/excluded")
     assert "failed the attention check of first: 0 of 4 right" in lead.text
     lead.post("/board/exclude-failed")
-    [made] = quality.excluded(opened.store)
+    [made] = rater_quality.list_exclusions(opened.store)
     assert (made.which, made.batch) == ("bob", "first")
     assert "Proposed" not in lead.text
 
@@ -175,7 +178,7 @@ def test_somebody_is_invited_by_a_link_that_is_shown_once(opened: Opened, lead: 
     assert "eva" in client.get("/").text
     again = opened.client().post(link)
     assert again.status_code == 410
-    known = {one.name: one.role for one in people.people(opened.store)}
+    known = {one.name: one.role for one in accounts.list_people(opened.store)}
     assert known["eva"] == "reviewer"
     assert lead.post("/board/people/invite", name="", role="labeller").status == 422
 
@@ -183,7 +186,7 @@ def test_somebody_is_invited_by_a_link_that_is_shown_once(opened: Opened, lead: 
 def test_roles_are_changed_and_people_shut_out_but_nobody_above_oneself(
     opened: Opened, lead: Visit
 ) -> None:
-    people.add_person(opened.store, "ann", "admin")
+    accounts.add_person(opened.store, "ann", "admin")
     bob = opened.visit("bob")
     lead.post("/board/people/role", name="bob", role="reviewer")
     assert "The role is changed" in lead.text
@@ -198,7 +201,7 @@ def test_roles_are_changed_and_people_shut_out_but_nobody_above_oneself(
         ("out", {"name": "nobody"}),
     ):
         assert lead.post(f"/board/people/{address}", **fields).status == 422, (address, fields)
-    assert {one.name: (one.role, one.gone) for one in people.people(opened.store)} == {
+    assert {one.name: (one.role, one.gone) for one in accounts.list_people(opened.store)} == {
         "ada": ("labeller", None),
         "ann": ("admin", None),
         "bob": ("reviewer", None),
@@ -211,10 +214,10 @@ def test_roles_are_changed_and_people_shut_out_but_nobody_above_oneself(
 
 
 def test_a_guide_is_written_anew_and_its_versions_are_kept(opened: Opened, lead: Visit) -> None:
-    before = guides.guide(opened.store, "supported")
+    before = guides.load_guide(opened.store, "supported")
     lead.post("/board/guides/supported", text="# New\r\n\n<b>Judge</b> *well*.")
     assert "That is the newest version now" in lead.text
-    now = guides.guide(opened.store, "supported")
+    now = guides.load_guide(opened.store, "supported")
     assert (now.version, now.by) == (before.version + 1, "lea")
     assert "&lt;b&gt;Judge" in lead.html
     assert "<em>well</em>" in lead.html
@@ -227,7 +230,7 @@ def test_the_book_says_who_did_what_and_whether_it_is_whole(opened: Opened, lead
     train(opened)
     lead.get("/board/book")
     rows = [[cell.text() for cell in row.css("td")] for row in lead.page.css("tbody tr")]
-    assert [int(row[0]) for row in rows] == list(range(len(audits(opened.store))))[::-1]
+    assert [int(row[0]) for row in rows] == list(range(len(list_audit_entries(opened.store))))[::-1]
     [pulled] = [row for row in rows if row[3] == "pull"]
     assert pulled[2:] == ["ada", "pull", "jays-run: It insults people"]
     assert "none was changed" in lead.text
@@ -241,8 +244,8 @@ def test_the_book_says_who_did_what_and_whether_it_is_whole(opened: Opened, lead
 def test_what_people_write_is_shown_as_text(opened: Opened, lead: Visit) -> None:
     bad = "<img src=x onerror=alert(1)>"
     opened.lay(item("thumbs"), batch=bad)
-    quality.exclude(opened.store, "person", "bob", bad, "lea")
-    people.add_person(opened.store, bad, "labeller")
+    rater_quality.exclude_judgements(opened.store, "person", "bob", bad, "lea")
+    accounts.add_person(opened.store, bad, "labeller")
     lead.post("/board/snapshots", name=bad)
     for address in PAGES:
         assert "<img" not in lead.get(address).html

@@ -8,8 +8,8 @@ from boards import hire, train, work
 from playwright.sync_api import expect
 from windows import Seen, Site, flaws
 
-from rookery.judge import cord, snapshots
-from rookery.judge.frozen import Wanted
+from rookery.judge import snapshots, stop_switch
+from rookery.judge.snapshots import SnapshotSelection
 
 SCREENS = (
     "/board",
@@ -35,7 +35,7 @@ def busy(site: Site) -> Site:
     hire(site.opened)
     work(site.opened)
     train(site.opened)
-    snapshots.freeze(site.opened.store, "first", Wanted(), "lea")
+    snapshots.freeze_snapshot(site.opened.store, "first", SnapshotSelection(), "lea")
     return site
 
 
@@ -45,6 +45,7 @@ def seen(busy: Site) -> Iterator[Seen]:
         yield window
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("address", SCREENS)
 def test_axe_finds_nothing_and_no_screen_is_wider_than_the_window(seen: Seen, address: str) -> None:
     page = seen.page
@@ -69,9 +70,9 @@ def test_a_labeller_stops_a_run_by_the_keyboard_alone(busy: Site) -> None:
         page.get_by_label("Why?").focus()
         page.keyboard.type("It swears")
         page.keyboard.press("Enter")
-        expect(page.get_by_text("The cord is pulled")).to_be_visible()
+        expect(page.get_by_text("The run makes no further step")).to_be_visible()
         assert said == []
-    pull = cord.pulled(busy.opened.store, "crows-run")
+    pull = stop_switch.find_active_stop(busy.opened.store, "crows-run")
     assert pull is not None
     assert (pull.person, pull.reason) == ("bob", "It swears")
 

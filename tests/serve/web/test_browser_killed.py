@@ -11,6 +11,7 @@ from killing import SCRIPT, killed
 KILLS = 15
 
 
+@pytest.mark.slow
 def test_what_was_acknowledged_is_there_after_any_kill(
     empty_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,13 +11,13 @@ from demonstrating import QUESTION, Desk, Seen, client, desk, did, made, person_
 from little import Little, html
 from stage import Said, Stage, Visit, stage
 
-from rookery.browse.rules import Rules
-from rookery.judge import events, handing_in, handout, meaning, people
-from rookery.judge.work import Item
+from rookery.browse.browser_commands import BrowserRules
+from rookery.judge import accounts, judgement_conversion, labelling_queue, store
+from rookery.judge.labelling_records import LabellingItem
 from rookery.records import Answer, Block, Hit, Link, Page, Question
-from rookery.serve.session import Settings
-from rookery.serve.web import acts
-from rookery.serve.web.sittings import Place, Sittings
+from rookery.serve import demonstration_commands
+from rookery.serve.settings import Settings
+from rookery.serve.web.demonstration_sessions import DemonstrationKey, DemonstrationStore
 
 
 @pytest.fixture
@@ -33,13 +33,14 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Settings:
     return Settings(places=(str(made(tmp_path_factory.mktemp("web") / "pages")),))
 
 
-def deeds(here: Desk, place: Place) -> list[str]:
+def deeds(here: Desk, place: DemonstrationKey) -> list[str]:
     """What was done, in a word or two each."""
-    with here.store.reading() as connection:
-        bodies = map(msgspec.json.decode, events.read(connection, place.stream))
+    with here.store.begin_read() as connection:
+        bodies = map(msgspec.json.decode, store.read_events(connection, place.stream))
         return [body.get("command") or body["type"] for body in bodies]
 
 
+@pytest.mark.slow
 def test_a_demonstration_is_made_without_a_script(here: Desk, pages: Settings) -> None:
     item = here.item()
     with client(here, pages) as browser:
@@ -72,8 +73,10 @@ def test_a_demonstration_is_made_without_a_script(here: Desk, pages: Settings) -
         assert "no quote is cited" in seen.note().lower()
         seen.presses("Hand it in", answer="They mean something [2].", comment="easy")
         assert "Handed in" in seen.words
-        (judgement,) = handing_in.judged(here.store, "Ada", 5)
-        episode = meaning.episode(handout.item(here.store, item), judgement)
+        (judgement,) = labelling_queue.list_judgements(here.store, "Ada", 5)
+        episode = judgement_conversion.convert_to_episode(
+            labelling_queue.load_item(here.store, item), judgement
+        )
         assert episode is not None
         assert episode.answer is not None
         assert episode.answer.text == "They mean something."
@@ -109,7 +112,7 @@ def test_a_question_of_ones_own_becomes_a_task(here: Desk, pages: Settings) -> N
         assert "makes no sense" in seen.words
         seen.presses("Back to reading").presses("It should not be answered")
         seen.presses("Hand it in", comment="")
-        (judgement,) = handing_in.judged(here.store, "Ada", 5)
+        (judgement,) = labelling_queue.list_judgements(here.store, "Ada", 5)
         assert judgement.filled["episode"]["stop"] == "controversial"
         seen = Seen(browser, "/demonstrate").presses("Begin", q="Do jays <b>eat</b> acorns?")
         assert "You asked this before" in seen.words
@@ -149,7 +152,7 @@ def test_a_double_click_and_a_page_that_comes_back_are_done_once(
         for _ in range(2):
             twice.take(browser.post(handed[0], data=handed[1]))
             assert "handed in" in twice.words.lower()
-        assert len(handing_in.judged(here.store, "Ada", 5)) == 1
+        assert len(labelling_queue.list_judgements(here.store, "Ada", 5)) == 1
         twice.take(browser.post(again[0], data=again[1]))
         assert twice.status == 409
 
@@ -198,8 +201,10 @@ def test_what_makes_no_sense_is_a_sentence(
 
 
 def test_a_task_of_another_form_cannot_be_demonstrated(here: Desk, pages: Settings) -> None:
-    handout.add(here.store, [Item("compare", QUESTION, (Answer("a"), Answer("b")))], "c", 1)
-    lease = handout.claim(here.store, "Ada", only_form="compare")
+    labelling_queue.add_items(
+        here.store, [LabellingItem("compare", QUESTION, (Answer("a"), Answer("b")))], "c", 1
+    )
+    lease = labelling_queue.claim_item(here.store, "Ada", only_form="compare")
     assert lease is not None
     with client(here, pages) as browser:
         assert Seen(browser, f"/demonstrate/{lease.item_id}").status == 404
@@ -215,14 +220,14 @@ def test_work_after_its_time_goes_on_and_is_kept_as_extra(
         seen = Seen(browser, f"/demonstrate/{item}").presses("Search", search="crows")
         later = here.store.clock() + 4000
         here.store.clock = lambda: later
-        people.add_person(here.store, "Dora", "labeller")
+        accounts.add_person(here.store, "Dora", "labeller")
         for name in ("Ben", "Cleo", "Dora"):
-            assert handout.claim(here.store, name, item=item) is not None
+            assert labelling_queue.claim_item(here.store, name, item=item) is not None
         seen.presses("Crows")
         assert "time for this task ran out" in seen.words
         seen.presses("The question makes no sense").presses("Hand it in", comment="")
         assert "additional judgement" in seen.words
-        assert handing_in.judged(here.store, "Ada", 1)[0].kind == "extra"
+        assert labelling_queue.list_judgements(here.store, "Ada", 1)[0].kind == "extra"
 
 
 def test_a_task_that_was_skipped_takes_no_more(here: Desk, pages: Settings) -> None:
@@ -254,22 +259,54 @@ HOSTILE = Page(
 def test_nothing_of_a_page_becomes_markup(here: Desk, pages: Settings) -> None:
     item = here.item(Question("1", "<script>alert(1)</script> \u202e?"))
     place = here.place(item)
-    ours = Sittings(here.store)
+    ours = DemonstrationStore(here.store)
     hostile = Little(HOSTILE)
-    did(ours, place, hostile, lambda work: acts.say(work, "Search link"))
+    did(
+        ours,
+        place,
+        hostile,
+        lambda work: demonstration_commands.run_typed_command(work, "Search link"),
+    )
     with client(here, pages) as browser:
         results = Seen(browser, f"/demonstrate/{item}")
-        did(ours, place, hostile, lambda work: acts.say(work, "Clicked on link 0"))
+        did(
+            ours,
+            place,
+            hostile,
+            lambda work: demonstration_commands.run_typed_command(work, "Clicked on link 0"),
+        )
         page = Seen(browser, f"/demonstrate/{item}")
-        did(ours, place, hostile, lambda work: acts.say(work, f"Find in page: {EVIL[:8]}"))
+        did(
+            ours,
+            place,
+            hostile,
+            lambda work: demonstration_commands.run_typed_command(
+                work, f"Find in page: {EVIL[:8]}"
+            ),
+        )
         start = len(EVIL)
-        assert not did(ours, place, hostile, lambda work: acts.quote(work, 0, start))
+        assert not did(
+            ours,
+            place,
+            hostile,
+            lambda work: demonstration_commands.quote_window_span(work, 0, start),
+        )
         quoted = Seen(browser, f"/demonstrate/{item}")
-        did(ours, place, hostile, lambda work: acts.say(work, "End: Answer"))
-        did(ours, place, hostile, lambda work: acts.write(work, f"{EVIL} [1]"))
+        did(
+            ours,
+            place,
+            hostile,
+            lambda work: demonstration_commands.run_typed_command(work, "End: Answer"),
+        )
+        did(
+            ours,
+            place,
+            hostile,
+            lambda work: demonstration_commands.save_draft_answer(work, f"{EVIL} [1]"),
+        )
         answer = Seen(browser, f"/demonstrate/{item}")
         answer.presses("Hand it in", comment=EVIL)
-        (judgement,) = handing_in.judged(here.store, "Ada", 1)
+        (judgement,) = labelling_queue.list_judgements(here.store, "Ada", 1)
         traced = [Seen(browser, f"/trace/{judgement.id}{n}") for n in ("", "/1", "/2", "/3", "/4")]
         for seen in (results, page, quoted, answer, *traced):
             assert seen.status in (200,)
@@ -285,7 +322,7 @@ def test_nothing_of_a_page_becomes_markup(here: Desk, pages: Settings) -> None:
 def test_every_character_of_a_window_stands_where_it_says(here: Desk, pages: Settings) -> None:
     item = here.item(start=HOSTILE.url)
     place = here.place(item)
-    did(Sittings(here.store), place, Little(HOSTILE), lambda work: "")
+    did(DemonstrationStore(here.store), place, Little(HOSTILE), lambda work: "")
     with client(here, pages) as browser:
         seen = Seen(browser, f"/demonstrate/{item}")
     spans = [
@@ -323,7 +360,7 @@ def slow() -> Iterator[tuple[Stage, threading.Event]]:
 def test_a_slow_page_keeps_nobody_else_waiting(
     here: Desk, slow: tuple[Stage, threading.Event], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rookery.serve.web.browser.PATIENCE", 0.05)
+    monkeypatch.setattr("rookery.serve.web.demonstration_pages.COMMAND_WAIT", 0.05)
     there, allowed = slow
     settings = Settings(engine=f"searxng:{there.base}", private=True)
     item = here.item()
@@ -332,11 +369,11 @@ def test_a_slow_page_keeps_nobody_else_waiting(
         assert "Searching for a" in seen.words
         assert Seen(browser, f"/demonstrate/{item}").words == seen.words
         assert Seen(browser, "/demonstrate").status == 200
-        left = Seen(browser, f"/demonstrate/{item}").presses("Leave off")
+        left = Seen(browser, f"/demonstrate/{item}").presses("Cancel")
         assert "Nothing is open yet" in left.words
         left.presses("Search", search="b")
         allowed.set()
-        monkeypatch.setattr("rookery.serve.web.browser.PATIENCE", 10.0)
+        monkeypatch.setattr("rookery.serve.web.demonstration_pages.COMMAND_WAIT", 10.0)
         seen = Seen(browser, f"/demonstrate/{item}")
         assert "Search results for: b" in seen.words
         assert deeds(here, here.place(item)) == ["Search a", "Undone", "Search b", "Replied"]
@@ -349,7 +386,9 @@ def test_what_was_being_opened_when_a_process_died_is_opened_by_the_next(
 ) -> None:
     item = here.item()
     place = here.place(item)
-    Sittings(here.store).change(place, 0, lambda work: acts.say(work, "Search crows"))
+    DemonstrationStore(here.store).change_session(
+        place, 0, lambda work: demonstration_commands.run_typed_command(work, "Search crows")
+    )
     with client(here, pages) as browser:
         assert "Search results for: crows" in Seen(browser, f"/demonstrate/{item}").words
 
@@ -360,10 +399,25 @@ def test_a_page_that_cannot_be_had_is_an_error_page_and_back_leads_on(
     item = here.item()
     place = here.place(item)
     gone = Little(html("https://a.org/x", '<a href="/gone">More</a>'))
-    ours = Sittings(here.store)
-    did(ours, place, gone, lambda work: acts.say(work, "Search more"))
-    did(ours, place, gone, lambda work: acts.say(work, "Clicked on link 0"))
-    did(ours, place, gone, lambda work: acts.say(work, "Clicked on link 0"))
+    ours = DemonstrationStore(here.store)
+    did(
+        ours,
+        place,
+        gone,
+        lambda work: demonstration_commands.run_typed_command(work, "Search more"),
+    )
+    did(
+        ours,
+        place,
+        gone,
+        lambda work: demonstration_commands.run_typed_command(work, "Clicked on link 0"),
+    )
+    did(
+        ours,
+        place,
+        gone,
+        lambda work: demonstration_commands.run_typed_command(work, "Clicked on link 0"),
+    )
     with client(here, pages) as browser:
         seen = Seen(browser, f"/demonstrate/{item}")
         assert "there is no such page" in seen.one(".window .notice").text()
@@ -371,7 +425,7 @@ def test_a_page_that_cannot_be_had_is_an_error_page_and_back_leads_on(
 
 
 def test_the_end_of_the_actions_leads_to_the_answer(here: Desk, pages: Settings) -> None:
-    item = here.item(rules=Rules(actions=3))
+    item = here.item(rules=BrowserRules(actions=3))
     with client(here, pages) as browser:
         seen = Seen(browser, f"/demonstrate/{item}").presses("Search", search="crows")
         seen.presses("Crows").presses("Quote these sentences")
@@ -388,7 +442,12 @@ def test_a_hit_with_a_hostile_address_is_text(here: Desk, pages: Settings) -> No
         def search(self, query: str, k: int) -> list[Hit]:
             return [Hit('javascript:alert("1")', EVIL, EVIL), Hit("https://x\u202e.org/", "", EVIL)]
 
-    did(Sittings(here.store), place, Evil(), lambda work: acts.say(work, "Search x"))
+    did(
+        DemonstrationStore(here.store),
+        place,
+        Evil(),
+        lambda work: demonstration_commands.run_typed_command(work, "Search x"),
+    )
     with client(here, pages) as browser:
         seen = Seen(browser, f"/demonstrate/{item}")
         assert not seen.tree.css("main a[href^=java], main script, main img")

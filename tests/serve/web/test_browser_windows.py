@@ -13,13 +13,13 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Dialog
 from playwright.sync_api import Page as Tab
 from windows import flaws
 
-from rookery.browse.view import neutral
-from rookery.judge import handing_in
+from rookery.browse.page_text import neutralize_text
+from rookery.judge import labelling_queue
 from rookery.records import Block, Link, Page, Question
-from rookery.serve.session import Settings
-from rookery.serve.web import acts
-from rookery.serve.web.pointing import NO_WORDS, SAME_WORDS, UNWRITABLE
-from rookery.serve.web.sittings import Sittings
+from rookery.serve import demonstration_commands
+from rookery.serve.demonstration_commands import NO_WORDS, SAME_WORDS, UNWRITABLE
+from rookery.serve.settings import Settings
+from rookery.serve.web.demonstration_sessions import DemonstrationStore
 
 SELECTIONS = 250
 """on each of four pages"""
@@ -155,7 +155,7 @@ def tab(context: BrowserContext) -> Iterator[Tab]:
 def opened(there: Desk, page: Page, name: str) -> str:
     """A demonstration that has this page open; its item's id."""
     item = there.item(Question(name, f"What of {name}?"), start=page.url)
-    fetched(Sittings(there.store), there.place(item), Little(page))
+    fetched(DemonstrationStore(there.store), there.place(item), Little(page))
     return item
 
 
@@ -163,15 +163,16 @@ def bare(words: str) -> str:
     return "".join(words.split())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=[page.title for page in PAGES])
 def test_what_is_selected_is_what_is_quoted(here: tuple[Desk, str], tab: Tab, page: Page) -> None:
     there, _ = here
     item = opened(there, page, page.title)
     tab.goto(f"/demonstrate/{item}")
-    shown = neutral(page.text)
+    shown = neutralize_text(page.text)
     done = 0
     notes: list[str] = []
-    with Sittings(there.store).at(there.place(item)) as work:
+    with DemonstrationStore(there.store).open_session(there.place(item)) as work:
         for span, meant in tab.evaluate(SELECT, SELECTIONS):
             meant = meant.replace("\ufffd", "\x00") if "\x00" in page.text else meant
             if not span:
@@ -179,18 +180,18 @@ def test_what_is_selected_is_what_is_quoted(here: tuple[Desk, str], tab: Tab, pa
                 continue
             start, end = map(int, span.split("-"))
             assert bare(shown[start:end]) == bare(meant)
-            note = acts.quote(work, start, end)
+            note = demonstration_commands.quote_window_span(work.browser_session, start, end)
             if note:
                 notes.append(note)
                 continue
             done += 1
-            quote = work.sitting.shown.quotes[-1]
+            quote = work.browser_session.observation.quotes[-1]
             assert quote == page.quote(quote.start, quote.end)
             assert quote.start - 4 <= max(quote.start, start) < min(quote.end, end) <= quote.end
             same = page.text[min(start, quote.start) : max(end, quote.end)]
             assert bare(quote.text) in bare(same)
             assert len(visible(quote.text)) >= len(visible(page.text[start:end]))
-            work.sitting.undo()
+            work.browser_session.undo()
     assert set(notes) <= {NO_WORDS, SAME_WORDS, UNWRITABLE}
     assert done > SELECTIONS * (0.3 if "\x00" in page.text else 0.6)
 
@@ -231,16 +232,17 @@ def test_a_selection_made_with_the_mouse_is_quoted_by_the_button_that_follows_it
     tab.locator("#quote-form button").click()
     tab.locator(".collected blockquote").wait_for()
     assert tab.evaluate("scrollY") == before
-    with Sittings(there.store).at(place) as work:
-        (quote,) = work.sitting.shown.quotes
+    with DemonstrationStore(there.store).open_session(place) as work:
+        (quote,) = work.browser_session.observation.quotes
         assert quote.text == "Crow 20 has 🐦 many friends"
     assert tab.locator("mark.quoted").first.inner_text() == "Crow 20 has 🐦 "
     line.locator("label").click()
     tab.wait_for_load_state()
-    with Sittings(there.store).at(place) as work:
-        assert work.sitting.commands[-1] == "Clicked on link 20"
+    with DemonstrationStore(there.store).open_session(place) as work:
+        assert work.browser_session.commands[-1] == "Clicked on link 20"
 
 
+@pytest.mark.slow
 def test_a_whole_demonstration_needs_no_mouse(here: tuple[Desk, str], tab: Tab) -> None:
     there, _ = here
     item = there.item(Question("keys", "Do crows bring gifts by key?"))
@@ -267,8 +269,8 @@ def test_a_whole_demonstration_needs_no_mouse(here: tuple[Desk, str], tab: Tab) 
     for key, said in (("j", "Scrolled down 1"), ("k", "Scrolled up 1"), ("u", ""), ("t", "Top")):
         with tab.expect_navigation():
             tab.keyboard.press(key)
-        with Sittings(there.store).at(place) as work:
-            assert not said or work.sitting.last == said
+        with DemonstrationStore(there.store).open_session(place) as work:
+            assert not said or work.browser_session.last_command == said
     tab.keyboard.press("e")
     with tab.expect_navigation():
         tab.keyboard.press("Enter")
@@ -281,7 +283,7 @@ def test_a_whole_demonstration_needs_no_mouse(here: tuple[Desk, str], tab: Tab) 
     assert tab.locator("#answer").input_value() == "They do [1]."
     tab.get_by_role("button", name="Hand it in").press("Enter")
     tab.wait_for_url("**/desk?said=done")
-    episode = handing_in.judged(there.store, "Ada", 1)[0].filled["episode"]
+    episode = labelling_queue.list_judgements(there.store, "Ada", 1)[0].filled["episode"]
     assert episode["answer"]["text"] == "They do."
     assert "They also play." in episode["answer"]["quotes"][0]["text"]
 
@@ -296,8 +298,8 @@ def test_keys_can_be_switched_off(
     for key in "fqjkt/e":
         tab.locator("main").press(key)
     assert tab.evaluate("getSelection().isCollapsed && !document.querySelector(':popover-open')")
-    with Sittings(there.store).at(there.place(item)) as work:
-        assert work.sitting.commands == []
+    with DemonstrationStore(there.store).open_session(there.place(item)) as work:
+        assert work.browser_session.commands == []
 
 
 def test_a_tab_that_is_behind_and_the_back_button_lose_nothing(
@@ -319,8 +321,8 @@ def test_a_tab_that_is_behind_and_the_back_button_lose_nothing(
     other.locator("[data-window]").wait_for()
     tab.go_back()
     tab.locator("[data-window]").wait_for()
-    with Sittings(there.store).at(there.place(item)) as work:
-        assert work.sitting.commands == ["Search crows", "Clicked on link 0"]
+    with DemonstrationStore(there.store).open_session(there.place(item)) as work:
+        assert work.browser_session.commands == ["Search crows", "Clicked on link 0"]
 
 
 EVIL = "<script>alert(1)</script><img src=x onerror=alert(1)>\u202egnp.exe"
@@ -333,25 +335,41 @@ HOSTILE = Page(
 )
 
 
+@pytest.mark.slow
 def test_nothing_of_a_hostile_page_runs(here: tuple[Desk, str], tab: Tab) -> None:
     there, _ = here
     item = opened(there, HOSTILE, "<script>alert(5)</script>")
-    place, ours = there.place(item), Sittings(there.store)
-    did(ours, place, Little(HOSTILE), lambda work: acts.say(work, "Search link"))
+    place, ours = there.place(item), DemonstrationStore(there.store)
+    did(
+        ours,
+        place,
+        Little(HOSTILE),
+        lambda work: demonstration_commands.run_typed_command(work, "Search link"),
+    )
     tab.goto(f"/demonstrate/{item}")
-    did(ours, place, Little(HOSTILE), lambda work: acts.say(work, "Clicked on link 0"))
+    did(
+        ours,
+        place,
+        Little(HOSTILE),
+        lambda work: demonstration_commands.run_typed_command(work, "Clicked on link 0"),
+    )
     tab.goto(f"/demonstrate/{item}")
     tab.evaluate("getSelection().selectAllChildren(document.querySelector('[data-window]'))")
     tab.locator("#quote-form button").click()
     tab.locator(".collected blockquote").wait_for()
     tab.locator("button.leads-to").first.click()
     tab.locator(".window .notice").wait_for()
-    with ours.at(place) as work:
+    with ours.open_session(place) as work:
         assert (
-            work.sitting.shown.quotes[0].text
-            == HOSTILE.text[: len(work.sitting.shown.quotes[0].text)]
+            work.browser_session.observation.quotes[0].text
+            == HOSTILE.text[: len(work.browser_session.observation.quotes[0].text)]
         )
-    did(ours, place, Little(HOSTILE), lambda work: acts.say(work, "End: Answer"))
+    did(
+        ours,
+        place,
+        Little(HOSTILE),
+        lambda work: demonstration_commands.run_typed_command(work, "End: Answer"),
+    )
     tab.goto(f"/demonstrate/{item}")
     tab.fill("#answer", f"{EVIL} [1] [9]")
     tab.locator(".lint.bars").wait_for()
@@ -359,12 +377,13 @@ def test_nothing_of_a_hostile_page_runs(here: tuple[Desk, str], tab: Tab) -> Non
     tab.fill("#comment", EVIL)
     tab.get_by_role("button", name="Hand it in").click()
     tab.wait_for_url("**/desk?said=done")
-    judgement = handing_in.judged(there.store, "Ada", 1)[0]
+    judgement = labelling_queue.list_judgements(there.store, "Ada", 1)[0]
     for step in ("", "/1", "/2", "/3"):
         tab.goto(f"/trace/{judgement.id}{step}")
         tab.locator("h1").wait_for()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_on_any_page_at_any_width(
     here: tuple[Desk, str], tab: Tab, scheme: Literal["light", "dark"]
@@ -372,7 +391,7 @@ def test_axe_finds_nothing_on_any_page_at_any_width(
     there, _ = here
     tab.emulate_media(color_scheme=scheme)
     item = there.item(Question(f"axe {scheme}", f"What does axe say of {scheme}?"))
-    place, ours, web = there.place(item), Sittings(there.store), Little(*PAGES)
+    place, ours, web = there.place(item), DemonstrationStore(there.store), Little(*PAGES)
     found: dict[str, list[str]] = {}
 
     def look(name: str, address: str = f"/demonstrate/{item}", opens: str = "") -> None:
@@ -389,20 +408,32 @@ def test_axe_finds_nothing_on_any_page_at_any_width(
     look("ask", "/demonstrate")
     look("empty")
     for line in ("Search rook", "Clicked on link 0", "Find in page: crow"):
-        did(ours, place, web, lambda work: acts.say(work, line))  # noqa: B023
-    with ours.at(place) as work:
-        start = work.sitting.shown.start
-    did(ours, place, web, lambda work: acts.quote(work, start, start + 120))
+        did(ours, place, web, lambda work: demonstration_commands.run_typed_command(work, line))  # noqa: B023
+    with ours.open_session(place) as work:
+        start = work.browser_session.observation.start
+    did(
+        ours,
+        place,
+        web,
+        lambda work: demonstration_commands.quote_window_span(work, start, start + 120),
+    )
     look("quoted")
     look("quoted", opens="by-hand")
-    did(ours, place, web, lambda work: acts.say(work, "Clicked on link 1"))
+    did(
+        ours,
+        place,
+        web,
+        lambda work: demonstration_commands.run_typed_command(work, "Clicked on link 1"),
+    )
     look("error")
-    did(ours, place, web, lambda work: acts.say(work, "End: Answer"))
+    did(
+        ours, place, web, lambda work: demonstration_commands.run_typed_command(work, "End: Answer")
+    )
     look("answer")
     tab.fill("#answer", "Rooks [1]. ")
     tab.get_by_role("button", name="Hand it in").click()
     tab.wait_for_url("**/desk?said=done")
-    judgement = handing_in.judged(there.store, "Ada", 1)[0]
+    judgement = labelling_queue.list_judgements(there.store, "Ada", 1)[0]
     for step in ("", "/2", "/4"):
         look(f"trace{step}", f"/trace/{judgement.id}{step}")
     assert {name: flaw for name, flaw in found.items() if flaw} == {}

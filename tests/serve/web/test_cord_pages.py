@@ -3,7 +3,7 @@
 from boards import SAID, hire, part, train
 from visits import Opened
 
-from rookery.judge import cord
+from rookery.judge import stop_switch
 
 
 def test_any_labeller_stops_a_run_with_a_word_of_why(opened: Opened) -> None:
@@ -15,13 +15,13 @@ def test_any_labeller_stops_a_run_with_a_word_of_why(opened: Opened) -> None:
     assert "crows-run" in visit.text
     visit.post("/cord/pull", run="crows-run", reason=" it  swears ")
     assert visit.status == 200
-    assert "The cord is pulled" in visit.text
-    pull = cord.pulled(opened.store, "crows-run")
+    assert "The run makes no further step" in visit.text
+    pull = stop_switch.find_active_stop(opened.store, "crows-run")
     assert pull is not None
     assert (pull.person, pull.reason) == ("bob", "it swears")
     assert "bob stopped it" in visit.text
     visit.post("/cord/pull", run="crows-run", reason="again")
-    assert len(cord.history(opened.store, "crows-run")) == 1
+    assert len(stop_switch.list_run_stops(opened.store, "crows-run")) == 1
 
 
 def test_one_click_on_a_reason_is_enough(opened: Opened) -> None:
@@ -33,7 +33,7 @@ def test_one_click_on_a_reason_is_enough(opened: Opened) -> None:
     [button, *_] = form.css("button[name=reason]")
     said = button.attributes["value"] or ""
     visit.post("/cord/pull", run="crows-run", reason=["", said])
-    pull = cord.pulled(opened.store, "crows-run")
+    pull = stop_switch.find_active_stop(opened.store, "crows-run")
     assert pull is not None
     assert pull.reason == said
     assert "formnovalidate" in button.attributes
@@ -45,7 +45,7 @@ def test_a_pull_without_a_reason_is_asked_for_one_and_one_of_no_run_says_so(open
     visit = opened.visit("bob").post("/cord/pull", run="crows-run", reason=" ")
     assert visit.status == 422
     assert part(visit.page, ".problem-text").text().startswith("say why")
-    assert cord.pulled(opened.store, "crows-run") is None
+    assert stop_switch.find_active_stop(opened.store, "crows-run") is None
     visit.post("/cord/pull", run="owls", reason="why")
     assert visit.status == 404
     assert visit.get("/cord/runs/owls").status == 404
@@ -78,11 +78,11 @@ def test_everybody_sees_what_runs_say_and_which_way_they_are_pushed(opened: Open
 def test_what_a_model_says_is_shown_as_text(opened: Opened) -> None:
     hire(opened)
     bad = "<script>alert(1)</script>"
-    cord.begin(opened.store, bad)
-    cord.beat(opened.store, bad, 1, [cord.Sample(0, bad, bad, 1.0)])
-    cord.pull(opened.store, bad, "ada", bad)
+    stop_switch.begin_run(opened.store, bad)
+    stop_switch.record_progress(opened.store, bad, 1, [stop_switch.PolicySample(0, bad, bad, 1.0)])
+    stop_switch.stop_run(opened.store, bad, "ada", bad)
     visit = opened.visit("rex", "reviewer")
-    [(pull, _)] = cord.history(opened.store, bad)
+    [(pull, _)] = stop_switch.list_run_stops(opened.store, bad)
     for address in (
         "/cord",
         "/cord/runs/%3Cscript%3Ealert(1)%3C/script%3E",
@@ -99,7 +99,7 @@ def test_a_second_person_of_more_than_a_labellers_role_releases_with_a_reason(
 ) -> None:
     hire(opened)
     train(opened)
-    [(pull, _)] = cord.history(opened.store, "jays-run")
+    [(pull, _)] = stop_switch.list_run_stops(opened.store, "jays-run")
     address = f"/cord/{pull.number}/release"
     labeller = opened.visit("bob").get("/cord")
     assert labeller.page.css_first(f"a[href='{address}']") is None
@@ -109,10 +109,10 @@ def test_a_second_person_of_more_than_a_labellers_role_releases_with_a_reason(
     assert reviewer.page.css_first(f"a[href='{address}']") is not None
     assert reviewer.get(address).status == 200
     assert reviewer.post(address, reason="").status == 422
-    assert cord.pulled(opened.store, "jays-run") == pull
+    assert stop_switch.find_active_stop(opened.store, "jays-run") == pull
     reviewer.post(address, reason="the page it read is to blame")
     assert "Released" in reviewer.text
-    assert cord.pulled(opened.store, "jays-run") is None
+    assert stop_switch.find_active_stop(opened.store, "jays-run") is None
     assert reviewer.post(address, reason="again").status == 409
     assert reviewer.get("/cord/99/release").status == 404
     reviewer.get("/cord/runs/jays-run")
@@ -124,13 +124,13 @@ def test_nobody_releases_what_they_stopped_themselves(opened: Opened) -> None:
     train(opened)
     visit = opened.visit("rex", "reviewer")
     visit.post("/cord/pull", run="crows-run", reason="it looks odd")
-    pull = cord.pulled(opened.store, "crows-run")
+    pull = stop_switch.find_active_stop(opened.store, "crows-run")
     assert pull is not None
     assert visit.page.css_first(f"a[href='/cord/{pull.number}/release']") is None
     visit.get(f"/cord/{pull.number}/release")
     assert visit.page.css_first("main form") is None
     assert visit.post(f"/cord/{pull.number}/release", reason="it was nothing").status == 403
-    assert cord.pulled(opened.store, "crows-run") == pull
+    assert stop_switch.find_active_stop(opened.store, "crows-run") == pull
 
 
 def test_without_runs_there_is_nothing_to_stop(opened: Opened) -> None:

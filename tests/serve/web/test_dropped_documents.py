@@ -13,19 +13,20 @@ from starlette.testclient import TestClient
 from visits import Opened, Visit
 from windows import Site, flaws
 
-from rookery.browse.archive import Archive
-from rookery.browse.folder import Folder
-from rookery.browse.places import bundled
-from rookery.browse.selection import READERS
+from rookery.browse.file_selection import READER_OF_ENDING
+from rookery.browse.folder_library import FolderLibrary
+from rookery.browse.libraries import get_bundled_folder
+from rookery.browse.page_archive import PageArchive
 from rookery.records import Failed
-from rookery.serve.session import ARCHIVE, cache_home, data_home
+from rookery.serve.api.answer_workers import AnswerService
+from rookery.serve.settings import ARCHIVE, get_cache_folder, get_data_folder
 from rookery.serve.web import documents
-from rookery.serve.web.documents import Uploads, safe_name
-from rookery.serve.web.guard import Limits
+from rookery.serve.web.documents import UploadLimits, make_safe_file_name
+from rookery.serve.web.security import VisitorLimits
 
 NOTE = b"# Rooks\n\nRooks nest in colonies of a hundred pairs.\n"
-REPORT = (bundled() / "field-report.pdf").read_bytes()
-LARGE = Limits(body=50_000_000)
+REPORT = (get_bundled_folder() / "field-report.pdf").read_bytes()
+LARGE = VisitorLimits(body=50_000_000)
 
 
 @pytest.fixture(autouse=True)
@@ -53,27 +54,34 @@ def drop(visit: Visit, *files: tuple[str, bytes]) -> Visit:
 
 
 def names() -> list[str]:
-    place = documents.folder()
+    place = documents.get_documents_folder()
     return sorted(path.name for path in place.iterdir()) if place.is_dir() else []
 
 
 def found(query: str) -> list[str]:
     """The files in which a search finds something."""
     with (
-        Archive(data_home() / ARCHIVE) as archive,
-        Folder(documents.folder(), archive, cache_home()) as library,
+        PageArchive(get_data_folder() / ARCHIVE) as archive,
+        FolderLibrary(documents.get_documents_folder(), archive, get_cache_folder()) as library,
     ):
         return [hit.url.rpartition("/")[2] for hit in library.search(query, 5)]
 
 
+def _places(visit: Visit) -> dict[str, str]:
+    """Return the places that the server offers."""
+    answering: AnswerService = visit.client.app.state.answering  # type: ignore[attr-defined]
+    return answering.capabilities.places
+
+
+@pytest.mark.slow
 def test_what_is_dropped_in_is_read_and_searched(reader: Visit) -> None:
     seen = drop(reader, ("notes.md", NOTE), ("report.pdf", REPORT))
     assert seen.status == 200
     assert "2 documents" in seen.text
     assert "Acorns at Hollin Wood" in seen.text
     assert found("colonies of rooks") == ["notes.md"]
-    places = reader.client.app.state.answering.offers.places  # type: ignore[attr-defined]
-    assert places["documents"] == str(documents.folder())
+    places = _places(reader)
+    assert places["documents"] == str(documents.get_documents_folder())
     link = next(a for a in seen.page.css(".document a") if a.text() == "Rooks")
     assert "colonies of a hundred pairs" in reader.get(link.attributes["href"] or "").text
 
@@ -96,6 +104,7 @@ BAD = (
 )
 
 
+@pytest.mark.slow
 def test_what_cannot_be_read_is_not_kept_and_why_is_said(reader: Visit) -> None:
     drop(reader, *((name, data) for name, data, _ in BAD), ("notes.md", NOTE))
     assert names() == ["notes.md"]
@@ -112,7 +121,7 @@ def test_what_cannot_be_read_is_not_kept_and_why_is_said(reader: Visit) -> None:
 def test_a_worse_file_does_not_take_the_place_of_a_good_one(reader: Visit) -> None:
     drop(reader, ("report.pdf", REPORT))
     drop(reader, ("report.pdf", b"%PDF-1.7 broken"))
-    assert (documents.folder() / "report.pdf").read_bytes() == REPORT
+    assert (documents.get_documents_folder() / "report.pdf").read_bytes() == REPORT
 
 
 @pytest.mark.parametrize(
@@ -122,31 +131,45 @@ def test_a_worse_file_does_not_take_the_place_of_a_good_one(reader: Visit) -> No
 def test_no_file_goes_anywhere_else(reader: Visit, home: Path, name: str) -> None:
     drop(reader, (name, NOTE))
     inside = [path for path in home.rglob("*.md") if path.is_file()]
-    assert [path.parent for path in inside] == [documents.folder()]
+    assert [path.parent for path in inside] == [documents.get_documents_folder()]
 
 
 @given(st.text(max_size=300))
 def test_any_name_becomes_a_safe_one(name: str) -> None:
-    safe = safe_name(name)
+    safe = make_safe_file_name(name)
     assert safe not in ("", ".", "..")
     assert not safe.startswith((".", " "))
     assert "/" not in safe
     assert "\\" not in safe
     assert safe.isprintable()
-    assert len(safe.encode()) < 255 or "." in safe
-    assert safe_name(safe) == safe
+    assert len(safe.encode()) <= 120
+    assert make_safe_file_name(safe) == safe
 
 
-@given(st.text(max_size=400), st.sampled_from(sorted(READERS)))
+@given(st.text(max_size=400), st.sampled_from(sorted(READER_OF_ENDING)))
 def test_a_name_keeps_what_it_says_of_the_kind(stem: str, kind: str) -> None:
-    safe = safe_name(f"{stem}.{kind}")
+    safe = make_safe_file_name(f"{stem}.{kind}")
     assert safe.endswith(f".{kind}")
-    assert len(safe.encode()) <= 130
+    assert len(safe.encode()) <= 120
+
+
+@pytest.mark.parametrize(
+    ("name", "safe"),
+    [
+        ("a" * 300 + ".txt", "a" * 116 + ".txt"),
+        ("a" * 110 + ". " + "b" * 400, "a" * 8 + ". " + "b" * 110),
+        ("." + "é" * 300, "document." + "é" * 55),
+        ("a" * 300 + "." + "é" * 20, "a" * 79 + "." + "é" * 20),
+        ("é" * 300, "é" * 60),
+    ],
+)
+def test_a_name_is_shortened_to_what_file_systems_take(name: str, safe: str) -> None:
+    assert make_safe_file_name(name) == safe
 
 
 def test_a_file_that_is_too_large_is_refused_alone(opened: Opened, home: Path) -> None:
     visit = at_home(opened._replace(limits=LARGE))
-    drop(visit, ("large.txt", b"x" * (Uploads().file + 1)), ("notes.md", NOTE))
+    drop(visit, ("large.txt", b"x" * (UploadLimits().file + 1)), ("notes.md", NOTE))
     assert names() == ["notes.md"]
     assert "more than 20 MB" in visit.text
 
@@ -154,20 +177,39 @@ def test_a_file_that_is_too_large_is_refused_alone(opened: Opened, home: Path) -
 def test_more_than_may_be_sent_at_once_is_refused(opened: Opened) -> None:
     visit = at_home(opened)
     assert drop(visit, ("large.txt", b"x" * 50_000_001)).status == 413
-    many = [(f"{n}.md", NOTE) for n in range(Uploads().at_once + 1)]
+    many = [(f"{n}.md", NOTE) for n in range(UploadLimits().at_once + 1)]
     assert drop(visit, *many).status == 400
     assert "at most 20 files" in visit.text
     assert names() == []
 
 
 def test_where_there_is_no_more_room_nothing_is_added(home: Path) -> None:
-    small = documents.Documents(Uploads(files=2))
-    documents.folder().mkdir(parents=True)
+    small = documents.DocumentPages(UploadLimits(files=2))
+    documents.get_documents_folder().mkdir(parents=True)
     for name in ("a.md", "b.md"):
-        small._keep(documents.Dropped(name, NOTE, len(NOTE)))
+        small._store_file(documents.UploadedFile(name, NOTE, len(NOTE)))
     with pytest.raises(Failed) as caught:
-        small._keep(documents.Dropped("c.md", NOTE, len(NOTE)))
+        small._store_file(documents.UploadedFile("c.md", NOTE, len(NOTE)))
     assert caught.value.failure.outcome == "too_many"
+    assert names() == ["a.md", "b.md"]
+    small._store_file(documents.UploadedFile("b.md", NOTE * 2, 2 * len(NOTE)))  # in its place
+    assert (documents.get_documents_folder() / "b.md").read_bytes() == NOTE * 2
+
+
+def test_documents_take_no_more_room_than_there_is(home: Path) -> None:
+    small = documents.DocumentPages(UploadLimits(bytes=2 * len(NOTE)))
+    documents.get_documents_folder().mkdir(parents=True)
+
+    def keep(name: str, data: bytes) -> None:
+        small._store_file(documents.UploadedFile(name, data, len(data)))
+
+    keep("a.md", NOTE)
+    keep("b.md", NOTE)  # just as much as may be
+    for name, data in (("c.md", b"Rooks"), ("b.md", NOTE + b"more")):
+        with pytest.raises(Failed) as caught:
+            keep(name, data)
+        assert caught.value.failure.outcome == "too_many"
+    keep("b.md", NOTE[:-1])
     assert names() == ["a.md", "b.md"]
 
 
@@ -213,10 +255,11 @@ def test_documents_are_taken_on_this_machine_alone_unless_allowed(
     assert ('type="file"' in seen.text) == may
 
 
+@pytest.mark.slow
 def test_a_document_is_removed_by_its_name_and_nothing_else_is(opened: Opened, home: Path) -> None:
     visit = at_home(opened._replace(limits=LARGE), "reviewer")
     drop(visit, ("notes.md", NOTE), ("report.pdf", REPORT))
-    other = data_home() / "keep.md"
+    other = get_data_folder() / "keep.md"
     other.write_bytes(NOTE)
     for name in ("../keep.md", str(other), "", "nothing.md"):
         assert visit.post("/documents/remove", name=name).status == 404
@@ -224,7 +267,7 @@ def test_a_document_is_removed_by_its_name_and_nothing_else_is(opened: Opened, h
     assert "1 document" in visit.post("/documents/remove", name="notes.md").text
     assert found("colonies of rooks") == []
     assert "Nothing is here yet" in visit.post("/documents/remove", name="report.pdf").text
-    assert "documents" not in visit.client.app.state.answering.offers.places  # type: ignore[attr-defined]
+    assert "documents" not in _places(visit)
 
 
 def test_a_reader_removes_nothing(reader: Visit) -> None:
@@ -234,6 +277,7 @@ def test_a_reader_removes_nothing(reader: Visit) -> None:
     assert names() == ["notes.md"]
 
 
+@pytest.mark.slow
 def test_many_who_drop_at_once_lose_nothing(reader: Visit) -> None:
     def one(number: int) -> None:
         drop(Visit(reader.client, "x"), (f"{number}.md", NOTE + str(number).encode()))
@@ -255,13 +299,14 @@ def test_a_hostile_document_is_only_text(reader: Visit) -> None:
     assert not reader.page.css("main img, main b")
 
 
+@pytest.mark.slow
 def test_documents_are_dropped_in_and_asked_in_a_browser(site: Site, home: Path) -> None:
     notes = home / "notes.md"
     notes.write_bytes(NOTE)
     with site.window("rita", "reader") as (window, said):
         window.goto("/documents")
         window.set_input_files("input[type=file]", notes)
-        window.get_by_role("button", name="Read them").click()
+        window.get_by_role("button", name="Upload").click()
         expect(window.get_by_role("link", name="Rooks")).to_be_visible()
         for width in (360, 768, 1280):
             window.set_viewport_size({"width": width, "height": 800})

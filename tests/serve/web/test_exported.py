@@ -11,7 +11,7 @@ from shelves import come_in, keep, own_home
 from visits import Opened, Visit
 from windows import Site, flaws
 
-from rookery.cite.verify import check
+from rookery.cite.verification import check_quote
 from rookery.records import (
     Answer,
     Block,
@@ -23,9 +23,9 @@ from rookery.records import (
     Question,
     Step,
 )
-from rookery.serve.exports import TYPES
-from rookery.serve.web import asked
-from rookery.serve.web.wanted import Answered, Wanted
+from rookery.serve.answer_export import EXPORT_TYPES
+from rookery.serve.api import answer_queue
+from rookery.serve.api.answer_sessions import AnswerOutcome, QuestionRequest
 
 EVIL = '"><script>alert(1)</script>\u202e'
 PAGE = Page(
@@ -61,25 +61,27 @@ def answered(opened: Opened, steps: tuple[Step, ...] = STEPS) -> str:
     failures = (Failure("/home/somebody/x.pdf", "encrypted", "needs a password"),)
     episode = Episode(question, "webgpt", steps, ANSWER, "end", failures)
     key = begun(opened)
-    taken = asked.take(opened.store, key, 60)
+    taken = answer_queue.lease_answer(opened.store, key, 60)
     assert taken is not None
-    verdicts = tuple(check(quote, PAGE) for quote in ANSWER.quotes)
+    verdicts = tuple(check_quote(quote, PAGE) for quote in ANSWER.quotes)
     last = [("searching", {"query": f"crows {EVIL}"}), ("answered", {})]
-    assert asked.finish(opened.store, taken, Answered(episode, verdicts), last)  # type: ignore[arg-type]
+    assert answer_queue.complete_answer(opened.store, taken, AnswerOutcome(episode, verdicts), last)  # type: ignore[arg-type]
     return key
 
 
 def begun(opened: Opened) -> str:
     """A question that waits."""
-    return asked.ask(opened.store, Wanted("Do crows?"), f"Do crows hide {EVIL}?", "rita")
+    return answer_queue.enqueue_answer(
+        opened.store, QuestionRequest("Do crows?"), f"Do crows hide {EVIL}?", "rita"
+    )
 
 
-@pytest.mark.parametrize("kind", list(TYPES))
+@pytest.mark.parametrize("kind", list(EXPORT_TYPES))
 def test_an_answer_is_taken_away_as_a_file(reader: Visit, opened: Opened, kind: str) -> None:
     key = answered(opened)
     got = reader.client.get(f"/answers/{key}.{kind}")
     assert got.status_code == 200
-    assert got.headers["content-type"] == f"{TYPES[kind]}; charset=utf-8"
+    assert got.headers["content-type"] == f"{EXPORT_TYPES[kind]}; charset=utf-8"
     assert got.headers["content-disposition"] == f'attachment; filename="answer-{key}.{kind}"'
     if kind == "html":
         [quote] = LexborHTMLParser(got.text).css("blockquote")
@@ -93,10 +95,16 @@ def test_an_answer_is_taken_away_as_a_file(reader: Visit, opened: Opened, kind: 
         assert "urldate = {2026-11-21}" in got.text
 
 
-@pytest.mark.parametrize("kind", list(TYPES))
+@pytest.mark.parametrize("kind", list(EXPORT_TYPES))
 def test_what_is_not_there_cannot_be_taken_away(reader: Visit, opened: Opened, kind: str) -> None:
     assert reader.get(f"/answers/nothing.{kind}").status == 404
-    assert reader.get(f"/answers/{begun(opened)}.{kind}").status == 409
+    waiting, failed = begun(opened), begun(opened)
+    assert reader.get(f"/answers/{waiting}.{kind}").status == 409
+    assert "look at it again in a while" in reader.text
+    assert answer_queue.cancel_answer(opened.store, failed)
+    assert reader.get(f"/answers/{failed}.{kind}").status == 409
+    assert "failed or was cancelled" in reader.text
+    assert "in a while" not in reader.text
     assert opened.client().get(f"/answers/{answered(opened)}.{kind}").status_code == 401
 
 
@@ -145,6 +153,7 @@ def test_nothing_of_a_hostile_answer_runs(reader: Visit, opened: Opened) -> None
         assert "\u202e" not in (page.html or "")
 
 
+@pytest.mark.slow
 def test_traces_and_files_are_readable_in_a_browser(site: Site, tmp_path: Path) -> None:
     keep(PAGE)
     with site.window("rita", "reader") as (window, said):

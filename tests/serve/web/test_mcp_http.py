@@ -16,9 +16,9 @@ from mcpline import Json, asked, called, greeting, stateless
 from visits import Opened, open_store
 
 from rookery.records import Failed, Failure
-from rookery.serve.web.answering import Answering
-from rookery.serve.web.api_keys import make, revoke
-from rookery.serve.web.wanted import Answered, Wanted
+from rookery.serve.api.answer_sessions import AnswerOutcome, QuestionRequest
+from rookery.serve.api.answer_workers import AnswerService
+from rookery.serve.api.endpoints import create_api_key, revoke_api_key
 
 BOTH = {"Accept": "application/json, text/event-stream"}
 NEW = {"mcp-protocol-version": "2026-07-28"}
@@ -86,6 +86,7 @@ def test_there_is_no_stream_to_listen_to(client: httpx.Client) -> None:
     assert response.headers["allow"] == "POST, DELETE"
 
 
+@pytest.mark.slow
 def test_the_answer_is_json_or_events_as_the_client_accepts(client: httpx.Client) -> None:
     message = called("search", 7, query="jays")
     plain = post(client, message, accept="application/json")
@@ -133,6 +134,7 @@ def test_bad_messages_get_an_error_and_a_status(client: httpx.Client) -> None:
     assert post(client, asked("ping")).json()["result"] == {}
 
 
+@pytest.mark.slow
 def test_lists_of_messages_are_taken_where_the_revision_has_them(client: httpx.Client) -> None:
     batch = [asked("ping", 1), asked("notifications/x", None), called("search", 2, query="jays")]
     response = post(client, batch, mcp_protocol_version="2025-03-26")
@@ -161,6 +163,7 @@ def test_two_browsers_side_by_side_do_not_mix(client: httpx.Client) -> None:
     assert call(client, "quote", session=jays, start=0, end=9)["quote"]["url"] == second["url"]
 
 
+@pytest.mark.slow
 def test_nothing_tells_where_files_are_on_this_machine(client: httpx.Client) -> None:
     found = post(client, called("search", query="why do crows bring gifts"))
     session = found.json()["result"]["structuredContent"]["session"]
@@ -184,13 +187,14 @@ def test_nothing_tells_where_files_are_on_this_machine(client: httpx.Client) -> 
     assert again.json()["result"]["structuredContent"]["digest"] == window["digest"]
 
 
+@pytest.mark.slow
 def test_a_key_is_needed_once_there_is_one_and_its_budget_counts_answers(
     empty_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in surroundings(tmp_path).items():
         monkeypatch.setenv(name, value)
     opened = open_store(empty_store, tmp_path)
-    key, other = make(opened.store, "one", budget=1), make(opened.store, "two")
+    key, other = create_api_key(opened.store, "one", budget=1), create_api_key(opened.store, "two")
     with at_work(opened.store) as base, httpx.Client(headers=BOTH, timeout=PATIENCE) as client:
 
         def sent(message: Json, token: str) -> httpx.Response:
@@ -209,7 +213,7 @@ def test_a_key_is_needed_once_there_is_one_and_its_budget_counts_answers(
         spent = sent(question, key).json()["result"]
         assert spent["isError"]
         assert "budget" in spent["content"][0]["text"]
-        revoke(opened.store, "one")
+        revoke_api_key(opened.store, "one")
         assert sent(asked("ping"), key).status_code == 401
     opened.store.close()
 
@@ -235,14 +239,16 @@ def test_a_call_that_takes_long_is_answered_as_events_and_can_be_called_off(
     began, go_on = threading.Event(), threading.Event()
     stopped: queue.SimpleQueue[bool] = queue.SimpleQueue()
 
-    def slow(answering: Answering, wanted: Wanted, gone: Callable[[], bool]) -> Answered:
+    def slow(
+        answering: AnswerService, wanted: QuestionRequest, gone: Callable[[], bool]
+    ) -> AnswerOutcome:
         began.set()
         while not (go_on.wait(0.01) or gone()):
             pass
         stopped.put(gone())
         raise Failed(Failure("the question", "model_failed", "the model failed: ask again"))
 
-    monkeypatch.setattr(Answering, "now", slow)
+    monkeypatch.setattr(AnswerService, AnswerService.answer_now.__name__, slow)
     headers = {**BOTH, "mcp-session-id": "s" * 32}
     at_once = {"Accept": "text/event-stream"}
     question = called("answer", "slow", question="Why?")

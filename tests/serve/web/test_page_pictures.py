@@ -14,9 +14,16 @@ from shelves import REPORT, come_in, keep, marked, own_home, read_from, spans
 from visits import Opened, Visit
 from windows import CHROMIUM
 
-from rookery.browse.places import bundled
+from rookery.browse.libraries import get_bundled_folder
 from rookery.records import Block, Failed, Mark, Page
-from rookery.serve.pdf_pages import Drawing, Drawn, Sheet, drawn, marking, sheets
+from rookery.serve.web.pdf_rendering import (
+    DrawnPage,
+    PdfPage,
+    PdfRenderer,
+    draw_pdf_page,
+    list_pdf_pages,
+    make_box_job,
+)
 
 PICTURES = 500
 """cases on each PDF"""
@@ -58,7 +65,7 @@ def letters_of(pdf: Path) -> list[tuple[float, list[Letter]]]:
     return found
 
 
-def words_under(width: float, there: list[Letter], drawn: Drawn) -> str:
+def words_under(width: float, there: list[Letter], drawn: DrawnPage) -> str:
     """The letters whose middle lies in one of the boxes."""
     scale = drawn.width / width
     return "".join(
@@ -82,12 +89,13 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if CHROMIUM is None:
         pytest.skip("needs chromium")
     place = tmp_path_factory.mktemp("printed") / "crow.pdf"
-    source = (bundled() / "american-crow.html").as_uri()
+    source = (get_bundled_folder() / "american-crow.html").as_uri()
     command = [CHROMIUM, "--headless", "--no-sandbox", f"--print-to-pdf={place}", source]
     subprocess.run(command, check=True, capture_output=True, timeout=60)
     return place
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", ["bundled", "printed"])
 def test_what_is_marked_on_the_picture_are_the_quotes_words_in_random_cases(
     source: str, request: pytest.FixtureRequest
@@ -97,11 +105,11 @@ def test_what_is_marked_on_the_picture_are_the_quotes_words_in_random_cases(
     there, done = letters_of(file), 0
     while done < PICTURES:
         for start, end in spans(page, chance, 1):
-            for sheet in sheets(page):
+            for sheet in list_pdf_pages(page):
                 low, high = max(start, sheet.start), min(end, sheet.end)
                 if low >= high:
                     continue
-                found = drawn(marking(data, page, sheet, (start, end)))
+                found = draw_pdf_page(make_box_job(data, page, sheet, (start, end)))
                 assert found.located
                 said = words_under(*there[sheet.number - 1], found)
                 assert said == letters(page.text[low:high]), (start, end)
@@ -121,6 +129,7 @@ def put(one: Letter, turned: int) -> Letter:
     return Letter(one.letter, one.x - 20, one.y - (TALL - 820))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("turned", [0, 90, 180])
 def test_the_words_are_marked_on_a_page_that_is_turned_and_cut(home: Path, turned: int) -> None:
     document = pypdfium2.PdfDocument(REPORT)
@@ -133,10 +142,10 @@ def test_the_words_are_marked_on_a_page_that_is_turned_and_cut(home: Path, turne
     there = [[put(one, turned) for one in each] for _, each in letters_of(REPORT)]
     width = 810.0 if turned == 90 else 560.0
     for start, end in spans(page, chance, 20):
-        for sheet in sheets(page):
+        for sheet in list_pdf_pages(page):
             low, high = max(start, sheet.start), min(end, sheet.end)
             if low < high:
-                found = drawn(marking(data, page, sheet, (start, end)))
+                found = draw_pdf_page(make_box_job(data, page, sheet, (start, end)))
                 assert found.located
                 said = words_under(width, there[sheet.number - 1], found)
                 assert Counter(said) == Counter(letters(page.text[low:high]))
@@ -144,9 +153,11 @@ def test_the_words_are_marked_on_a_page_that_is_turned_and_cut(home: Path, turne
 
 def test_a_drawing_process_finds_what_is_found_here() -> None:
     page, data = read_from(REPORT), REPORT.read_bytes()
-    for sheet in sheets(page):
+    for sheet in list_pdf_pages(page):
         span = (sheet.start + 40, sheet.start + 700)
-        assert Drawing().boxes(data, page, sheet, span) == drawn(marking(data, page, sheet, span))
+        assert PdfRenderer().find_boxes(data, page, sheet, span) == draw_pdf_page(
+            make_box_job(data, page, sheet, span)
+        )
 
 
 def test_a_pdf_page_is_shown_as_a_picture_with_its_words_marked(reader: Visit) -> None:
@@ -206,7 +217,7 @@ def test_where_the_file_is_gone_the_text_is_shown_and_the_reason_said(
 def test_a_pdf_that_breaks_its_reader_costs_its_picture_alone() -> None:
     page = read_from(REPORT)
     with pytest.raises(Failed) as caught:
-        Drawing().picture(b"%PDF-1.7 and then nothing", page, sheets(page)[0])
+        PdfRenderer().draw_picture(b"%PDF-1.7 and then nothing", page, list_pdf_pages(page)[0])
     assert caught.value.failure.outcome == "not_drawn"
     with pytest.raises(Failed):
-        Drawing().boxes(REPORT.read_bytes(), page, Sheet(99, 0, 5), (0, 5))
+        PdfRenderer().find_boxes(REPORT.read_bytes(), page, PdfPage(99, 0, 5), (0, 5))

@@ -17,14 +17,19 @@ from starlette.testclient import TestClient
 from visits import Opened, Visit
 from windows import Site, flaws
 
-from rookery.browse.places import bundled
-from rookery.browse.read import read
-from rookery.judge import kept_pages
+from rookery.browse.libraries import get_bundled_folder
+from rookery.browse.page_reader import read_page
+from rookery.judge import store
 from rookery.records import Block, Mark, Page
-from rookery.serve.session import Settings
-from rookery.serve.web import page_shown, rendering
-from rookery.serve.web.app import make_app
-from rookery.serve.web.page_text import AROUND, Span, lay_out, visible
+from rookery.serve.settings import Settings
+from rookery.serve.web import rendering, stored_pages
+from rookery.serve.web.app import build_web_app
+from rookery.serve.web.stored_pages import (
+    CONTEXT_CHARACTERS,
+    Span,
+    lay_out_page,
+    replace_unseen_characters,
+)
 
 CASES = 1000
 
@@ -44,9 +49,9 @@ def reader(opened: Opened) -> Visit:
 def corpus() -> Iterator[Page]:
     """Pages of every kind, and one made to mislead."""
     for name in ("jungle-crow.html", "numbers.html", "howto-observe.md", "crow-checklist.txt"):
-        yield read_from(bundled() / name)
+        yield read_from(get_bundled_folder() / name)
     for name in ("visitor-guide.docx", "field-report.pdf", "glossary.xhtml", "poem.html"):
-        yield read_from(bundled() / name)
+        yield read_from(get_bundled_folder() / name)
     yield hostile()
 
 
@@ -79,10 +84,11 @@ def in_blocks(page: Page, span: Span) -> str:
     return "".join(page.text[at] for at in range(*span) if held[at])
 
 
+@pytest.mark.slow
 def test_what_is_marked_is_the_quote_in_a_thousand_random_cases() -> None:
-    looks = rendering.Look().templates
+    looks = rendering.PageAssets().templates
     # The part of the template that writes the text, without the frame round it.
-    source = (rendering.HERE / "templates" / "page_shown.html").read_text(encoding="utf-8")
+    source = (rendering.WEB_FOLDER / "templates" / "page_shown.html").read_text(encoding="utf-8")
     macros = source[source.index("{% macro runs") : source.index("{% macro onward")]
     whole = looks.from_string(
         macros + "{% for group in laid.groups %}{{ part(group) }}{% endfor %}"
@@ -91,23 +97,28 @@ def test_what_is_marked_is_the_quote_in_a_thousand_random_cases() -> None:
     while done < CASES:
         page = chance.choice(pages)
         for span in spans(page, chance, 1):
-            html = whole.render(laid=lay_out(page, span, span[0]))
-            assert marked(html) == visible(in_blocks(page, span)), (page.url, span)
+            html = whole.render(laid=lay_out_page(page, span, span[0]))
+            assert marked(html) == replace_unseen_characters(in_blocks(page, span)), (
+                page.url,
+                span,
+            )
             assert marked(html) or in_blocks(page, span) == ""
             assert len(LexborHTMLParser(html).css("#quote")) == 1
             done += 1
 
 
 def test_the_page_itself_marks_the_quote_and_says_where_it_is_from(reader: Visit) -> None:
-    page = read_from(bundled() / "jungle-crow.html")
+    page = read_from(get_bundled_folder() / "jungle-crow.html")
     keep(page)
     at = page.text.index("crow", 200)
-    seen = reader.get(page_shown.address(page.quote(at, at + 60)).removesuffix("#quote"))
+    seen = reader.get(
+        stored_pages.make_quote_address(page.quote(at, at + 60)).removesuffix("#quote")
+    )
     assert seen.status == 200
-    assert marked(seen.html) == visible(in_blocks(page, (at, at + 60)))
+    assert marked(seen.html) == replace_unseen_characters(in_blocks(page, (at, at + 60)))
     assert "as it was read on 2026-11-21, 09:05 UTC" in seen.text
     assert "jungle-crow.html" in seen.text
-    assert str(bundled()) not in seen.html
+    assert str(get_bundled_folder()) not in seen.html
 
 
 @pytest.mark.parametrize(
@@ -124,7 +135,7 @@ def test_the_page_itself_marks_the_quote_and_says_where_it_is_from(reader: Visit
     ],
 )
 def test_what_does_not_fit_the_page_is_not_marked(reader: Visit, query: str) -> None:
-    page = read_from(bundled() / "poem.html")
+    page = read_from(get_bundled_folder() / "poem.html")
     keep(page)
     seen = reader.get(f"/pages/{page.digest}?{query}")
     assert seen.status == 200
@@ -139,8 +150,8 @@ def test_a_page_that_nobody_kept_is_not_shown(reader: Visit) -> None:
 
 def test_a_page_that_the_desk_kept_is_shown_too(reader: Visit, opened: Opened) -> None:
     page = Page("https://www.birds.example/age", "How old crows get", "Most crows live for years.")
-    with opened.store.writing() as connection:
-        kept_pages.keep(connection, page)
+    with opened.store.begin_write() as connection:
+        store.store_page(connection, page)
     reader.get(f"/pages/{page.digest}?start=5&end=10")
     assert marked(reader.html) == "crows"
 
@@ -152,7 +163,7 @@ def test_nobody_reads_who_is_not_in(opened: Opened) -> None:
 def test_a_hostile_page_is_only_text(reader: Visit) -> None:
     page = hostile()
     keep(page)
-    seen = reader.get(page_shown.address(page.quote(0, 25)).removesuffix("#quote"))
+    seen = reader.get(stored_pages.make_quote_address(page.quote(0, 25)).removesuffix("#quote"))
     tree = LexborHTMLParser(seen.html)
     assert seen.status == 200
     assert marked(seen.html) == "<script>alert(1)</script>"
@@ -190,9 +201,9 @@ def test_a_long_page_is_shown_in_parts_that_lead_to_each_other(reader: Visit) ->
     keep(page)
     assert len(page.text) > 1_000_000
     quote = page.quote(at := page.text.index("Line 4000 of"), at + 12)
-    seen = reader.get(page_shown.address(quote).removesuffix("#quote"))
+    seen = reader.get(stored_pages.make_quote_address(quote).removesuffix("#quote"))
     assert marked(seen.html) == quote.text
-    assert len(seen.html) < 6 * AROUND
+    assert len(seen.html) < 6 * CONTEXT_CHARACTERS
     shown: list[int] = []
     reader.get(f"/pages/{page.digest}?at=0&url={percent(page.url)}")
     while True:
@@ -254,7 +265,7 @@ def live() -> Iterator[str]:
 def private(opened: Opened) -> Visit:
     """A reader of a desk that may look at sites of this machine."""
     visit = come_in(opened)
-    app = make_app(opened.store, Settings(private=True))
+    app = build_web_app(opened.store, Settings(private=True))
     client = TestClient(app, base_url="http://desk.test", raise_server_exceptions=False)
     client.cookies = visit.client.cookies
     return Visit(client, "rita")
@@ -264,10 +275,10 @@ def test_a_pdf_of_the_web_is_shown_as_a_picture_once_it_was_fetched_again(
     private: Visit, live: str
 ) -> None:
     url = f"{live}/report.pdf"
-    page = read(REPORT.read_bytes(), url, "application/pdf", "2026-11-21T09:05:00+00:00")
+    page = read_page(REPORT.read_bytes(), url, "application/pdf", "2026-11-21T09:05:00+00:00")
     keep(page)
     at = page.text.index("Eurasian jays")
-    place = page_shown.address(page.quote(at, at + 30)).removesuffix("#quote")
+    place = stored_pages.make_quote_address(page.quote(at, at + 30)).removesuffix("#quote")
     assert "only its text was kept" in private.get(place).text
     assert "could not be read" in private.post(place).text
     Changing.served["/report.pdf"] = REPORT.read_bytes()
@@ -280,9 +291,9 @@ def test_a_pdf_of_the_web_is_shown_as_a_picture_once_it_was_fetched_again(
 def test_the_quote_is_marked_in_the_live_page_of_today(private: Visit, live: str) -> None:
     url = f"{live}/crows.html"
     words = "Crows hide acorns in autumn, and they find most of them again in spring."
-    page = read(f"<title>Crows</title><p>{words}</p>".encode(), url, "text/html")
+    page = read_page(f"<title>Crows</title><p>{words}</p>".encode(), url, "text/html")
     keep(page)
-    place = page_shown.address(page.quote(0, 27)).removesuffix("#quote")
+    place = stored_pages.make_quote_address(page.quote(0, 27)).removesuffix("#quote")
     new = f"<title>Crows</title><p>There is something new here to be read.</p><p>{words}</p>"
     Changing.served["/crows.html"] = new.encode()
     assert "the quote still stands there" in private.post(place).text
@@ -292,6 +303,7 @@ def test_the_quote_is_marked_in_the_live_page_of_today(private: Visit, live: str
     assert marked(private.html) == "Crows hide acorns in autumn"
 
 
+@pytest.mark.slow
 def test_a_browser_shows_the_quote_at_every_width_and_axe_finds_nothing(site: Site) -> None:
     report = read_from(REPORT)
     keep(report)
@@ -300,7 +312,7 @@ def test_a_browser_shows_the_quote_at_every_width_and_axe_finds_nothing(site: Si
     with site.window() as (window, said):
         for width in (360, 768, 1280):
             window.set_viewport_size({"width": width, "height": 800})
-            window.goto(page_shown.address(quote))
+            window.goto(stored_pages.make_quote_address(quote))
             expect(window.locator("#quote")).to_be_in_viewport()
             picture = window.locator("svg image").bounding_box()
             assert picture is not None

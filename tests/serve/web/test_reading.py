@@ -13,14 +13,13 @@ from selectolax.lexbor import LexborHTMLParser
 from starlette.testclient import TestClient
 from visits import Opened, Visit, open_store
 
-from rookery.judge import counted, handing_in, people
-from rookery.judge.meaning import ratings
-from rookery.judge.work import Judgement, Role
-from rookery.serve.models import ModelSettings
-from rookery.serve.session import Settings
-from rookery.serve.web.app import make_app
-from rookery.serve.web.steps import Line, named
-from rookery.serve.web.wanted import ENDS
+from rookery.judge import accounts, adjudication, labelling_queue
+from rookery.judge.judgement_conversion import convert_to_ratings
+from rookery.judge.labelling_records import Judgement, PersonRole
+from rookery.serve.api.answer_sessions import FINAL_EVENTS
+from rookery.serve.settings import ModelSettings, Settings
+from rookery.serve.web.answer_pages import ProgressLine, format_source_name
+from rookery.serve.web.app import build_web_app
 
 SCRIPT = "<script>alert(1)</script>"
 pytestmark = pytest.mark.usefixtures("home")
@@ -34,10 +33,10 @@ class Reading(NamedTuple):
     client: TestClient
     number: int = 0
 
-    def visit(self, name: str = "rita", role: Role = "reader") -> Visit:
+    def visit(self, name: str = "rita", role: PersonRole = "reader") -> Visit:
         client = TestClient(self.client.app, base_url="http://desk.test")
         name = f"{name} {self.number}"
-        token = people.invite(self.opened.store, name, role, "ada")
+        token = accounts.create_invite(self.opened.store, name, role, "ada")
         assert client.post(f"/enter/{token}").status_code == 200
         return Visit(client, name)
 
@@ -47,7 +46,7 @@ def server(
     home: Path, empty_store: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Reading]:
     opened = open_store(empty_store, tmp_path_factory.mktemp("reading"))
-    app = make_app(opened.store, CROWS, opened.limits)
+    app = build_web_app(opened.store, CROWS, opened.limits)
     with TestClient(app, base_url="http://desk.test") as client:
         yield Reading(opened, client)
     opened.store.close()
@@ -56,7 +55,7 @@ def server(
 @pytest.fixture
 def reading(server: Reading) -> Reading:
     """The server, with people whom no other test has."""
-    return server._replace(number=len(people.people(server.opened.store)))
+    return server._replace(number=len(accounts.list_people(server.opened.store)))
 
 
 def answered(visit: Visit, question: str = LONG, **how: str) -> str:
@@ -71,12 +70,13 @@ def answered(visit: Visit, question: str = LONG, **how: str) -> str:
     return visit.at
 
 
+@pytest.mark.slow
 def test_an_answer_is_read_without_a_script(reading: Reading) -> None:
     visit = reading.visit()
     answered(visit)
     text = visit.first(".answer-text").text()
     buttons = visit.page.css(".answer-text button.cite")
-    assert [button.text() for button in buttons] == ["1", "2"]
+    assert [button.text() for button in buttons] == ["1", "2", "3"]
     assert "seven or eight years" in text
     for button in buttons:
         popover = visit.first(f"#{button.attributes['popovertarget']}")
@@ -90,6 +90,7 @@ def test_an_answer_is_read_without_a_script(reading: Reading) -> None:
     assert "Searched “How long do crows live?”" in visit.text
 
 
+@pytest.mark.slow
 def test_no_page_says_where_files_lie(reading: Reading) -> None:
     visit = reading.visit()
     at = answered(visit)
@@ -107,13 +108,14 @@ def test_a_decline_says_what_was_looked_at_and_shows_the_rejected_quotes(
 ) -> None:
     visit = reading.visit()
     answered(visit, "What is the capital of Peru?", decline="0.85")
-    assert "No evidence was found that is good enough." in visit.text
+    assert "No passage reached the threshold." in visit.text
     assert visit.page.css(".quotes .evidence")
     assert visit.page.css_first(".answer-text") is None
     assert visit.page.css("details.trail[open] .step")
     assert "Was it right to decline?" in visit.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("question", "side"),
     [("Do crows live for a hundred years?", "Against"), ("Do crows remember faces?", "For")],
@@ -158,6 +160,7 @@ def test_what_cannot_be_asked_is_a_sentence_beside_the_question(
     assert "Nothing yet" in visit.get("/asked").text
 
 
+@pytest.mark.slow
 def test_the_history_is_ones_own_and_is_searched(reading: Reading) -> None:
     rita, omar = reading.visit("rita"), reading.visit("omar")
     mine = answered(rita, LONG)
@@ -187,19 +190,23 @@ def test_readers_read_and_others_work_at_the_desk_too(reading: Reading) -> None:
 
 
 def test_the_desk_alone_leads_from_the_first_page_to_the_tasks(opened: Opened) -> None:
-    app = make_app(opened.store, Settings(), reading=False)
+    app = build_web_app(opened.store, Settings(), reading=False)
     client = TestClient(app, base_url="http://desk.test")
-    token = people.invite(opened.store, "lena", "labeller", "ada")
+    token = accounts.create_invite(opened.store, "lena", "labeller", "ada")
     entered = client.post(f"/enter/{token}")
     assert entered.url.path == "/desk"
-    assert "You are in" in entered.text
+    assert "You are signed in" in entered.text
     assert LexborHTMLParser(entered.text).css("header nav a")[0].text() == "Tasks"
     assert client.post("/ask", data={"question": LONG}).status_code == 404
     assert client.get("/answers/x").status_code == 404
 
 
-def said(stream: str) -> list[Line]:
-    return [Line.from_json(line[6:]) for line in stream.splitlines() if line.startswith("data: ")]
+def said(stream: str) -> list[ProgressLine]:
+    return [
+        ProgressLine.from_json(line[6:])
+        for line in stream.splitlines()
+        if line.startswith("data: ")
+    ]
 
 
 def test_the_stream_tells_all_and_goes_on_where_it_broke_off(reading: Reading) -> None:
@@ -210,7 +217,7 @@ def test_the_stream_tells_all_and_goes_on_where_it_broke_off(reading: Reading) -
     lines = said(answer.text)
     assert [line.number for line in lines] == list(range(len(lines)))
     assert lines[-1].kind == "answered"
-    assert sum(line.kind in ENDS for line in lines) == 1
+    assert sum(line.kind in FINAL_EVENTS for line in lines) == 1
     rest = visit.client.get(f"{at}/events", headers={"last-event-id": "4"})
     assert said(rest.text) == lines[5:]
     assert said(visit.client.get(f"{at}/events?after=4").text) == lines[5:]
@@ -227,10 +234,10 @@ def test_a_page_that_comes_again_shows_one_line_for_each_page(reading: Reading) 
     assert not visit.page.css(".step.opening, .step.searching")
 
 
-def rated_by(reading: Reading, visit: Visit) -> list[tuple[counted.Placed, Judgement]]:
+def rated_by(reading: Reading, visit: Visit) -> list[tuple[adjudication.PlacedItem, Judgement]]:
     """What the desk counts of what somebody said."""
-    with reading.opened.store.reading() as connection:
-        found = counted.work(connection, ["reading"]).counting()
+    with reading.opened.store.begin_read() as connection:
+        found = adjudication.load_labelling_data(connection, ["reading"]).iterate_counted()
         return [(placed, each) for placed, each in found if each.by == visit.name]
 
 
@@ -245,12 +252,12 @@ def test_thumbs_become_one_rating_of_this_answer(reading: Reading) -> None:
     assert visit.first("button[value=down]").attributes["aria-pressed"] == "true"
     assert visit.first("input[name=comment]").attributes["value"] == f"too short {SCRIPT}"
     ((placed, judgement),) = rated_by(reading, visit)
-    ((rating),) = ratings(placed.item, judgement)
+    ((rating),) = convert_to_ratings(placed.item, judgement)
     assert (rating.scale, rating.value, rating.by) == ("thumbs", 0.0, visit.name)
     assert rating.question.text == LONG
     assert (placed.item.source, placed.item.writers) == ("reading", ("extract",))
     assert "seven or eight years" in rating.answer.text
-    assert len(handing_in.judged(reading.opened.store, visit.name, 9)) == 1
+    assert len(labelling_queue.list_judgements(reading.opened.store, visit.name, 9)) == 1
     other = reading.visit("omar")
     other.post(f"{at}/rate", thumbs="up")
     ((same, _),) = rated_by(reading, other)
@@ -268,22 +275,26 @@ def test_a_wrong_citation_is_a_flag_that_says_which(reading: Reading) -> None:
     at = answered(visit)
     visit.post(f"{at}/wrong", quote="2", words="about others")
     assert visit.status == 200
-    flags = [each for each in handing_in.judged(store, visit.name, 9) if each.kind == "flagged"]
+    flags = [
+        each
+        for each in labelling_queue.list_judgements(store, visit.name, 9)
+        if each.kind == "flagged"
+    ]
     assert [each.filled for each in flags] == [{"reason": "citation 2 is wrong: about others"}]
-    assert "You said that this is wrong" in visit.first("#c2").text()
+    assert "You reported this as wrong" in visit.first("#c2").text()
     assert "You said that this is wrong" not in visit.first("#c1").text()
     assert not visit.page.css("#c2 form")
     visit.post(f"{at}/rate", thumbs="up")
     assert visit.first("button[value=up]").attributes["aria-pressed"] == "true"
 
 
-@pytest.mark.parametrize("quote", ["0", "3", "-1", "x", "", "9" * 50])
+@pytest.mark.parametrize("quote", ["0", "4", "-1", "x", "", "9" * 50])
 def test_a_citation_that_is_none_cannot_be_wrong(reading: Reading, quote: str) -> None:
     visit = reading.visit()
     at = answered(visit)
     assert visit.post(f"{at}/wrong", quote=quote).status == 400
     assert visit.post(f"{at}/rate", thumbs=quote).status == 400
-    assert handing_in.judged(reading.opened.store, visit.name, 9) == []
+    assert labelling_queue.list_judgements(reading.opened.store, visit.name, 9) == []
 
 
 def test_what_is_asked_is_shown_as_text(reading: Reading) -> None:
@@ -305,7 +316,7 @@ def test_what_is_asked_is_shown_as_text(reading: Reading) -> None:
     ],
 )
 def test_what_failed_is_named_without_where_it_lies(what: str, name: str) -> None:
-    assert named(what) == name
+    assert format_source_name(what) == name
 
 
 def test_a_model_that_fails_is_told_and_names_no_path(opened: Opened, tmp_path: Path) -> None:
@@ -313,7 +324,7 @@ def test_a_model_that_fails_is_told_and_names_no_path(opened: Opened, tmp_path: 
     script.write_text("")
     models = ModelSettings(f"script:{script}")
     settings = msgspec.structs.replace(CROWS, models=models)
-    with TestClient(make_app(opened.store, settings), base_url="http://desk.test") as client:
+    with TestClient(build_web_app(opened.store, settings), base_url="http://desk.test") as client:
         visit = Reading(opened, client).visit()
         assert [o.text() for o in visit.get("/").page.css("#model option")][-1] == "said"
         answered(visit, LONG, method="webglm", model="said")

@@ -11,9 +11,9 @@ from playwright.sync_api import Browser, Page, expect
 from visits import open_store
 from windows import Seen, Site, flaws, serving
 
-from rookery.judge import counted
-from rookery.serve.web.answering import Answering, Pace
-from rookery.serve.web.app import make_app
+from rookery.judge import adjudication
+from rookery.serve.api.answer_workers import AnswerService, WorkerSettings
+from rookery.serve.web.app import build_web_app
 
 __all__ = ["home"]
 HEAVIEST = 80 * 1024
@@ -30,11 +30,11 @@ ANSWER = re.compile("seven or eight years")
 @pytest.fixture(scope="module")
 def asking(
     home: Path, empty_store: Path, browser: Browser, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[Site, Answering]]:
+) -> Iterator[tuple[Site, AnswerService]]:
     """A server at an address, and what answers in it."""
     opened = open_store(empty_store, tmp_path_factory.mktemp("asking"))
-    app = make_app(opened.store, CROWS, opened.limits)
-    app.state.answering = Answering(opened.store, CROWS, Pace(workers=2))
+    app = build_web_app(opened.store, CROWS, opened.limits)
+    app.state.answering = AnswerService(opened.store, CROWS, WorkerSettings(workers=2))
     with serving(opened, app) as address:
         yield Site(opened, address, browser), app.state.answering
     opened.store.close()
@@ -55,8 +55,9 @@ def answered(page: Page) -> None:
     expect(page.locator("article.reading-page")).to_be_visible()
 
 
+@pytest.mark.slow
 def test_an_answer_comes_by_itself_while_its_making_is_watched(
-    asking: tuple[Site, Answering],
+    asking: tuple[Site, AnswerService],
 ) -> None:
     site, answering = asking
     with site.window("watches", "reader") as (page, said):
@@ -71,8 +72,9 @@ def test_an_answer_comes_by_itself_while_its_making_is_watched(
         assert said == []
 
 
+@pytest.mark.slow
 def test_a_question_is_asked_and_its_quotes_read_by_the_keyboard_alone(
-    asking: tuple[Site, Answering],
+    asking: tuple[Site, AnswerService],
 ) -> None:
     with asking[0].window("keys", "reader") as (page, said):
         page.goto("/")
@@ -93,7 +95,8 @@ def test_a_question_is_asked_and_its_quotes_read_by_the_keyboard_alone(
         assert said == []
 
 
-def test_show_in_page_leads_to_the_very_words(asking: tuple[Site, Answering]) -> None:
+@pytest.mark.slow
+def test_show_in_page_leads_to_the_very_words(asking: tuple[Site, AnswerService]) -> None:
     with asking[0].window("shows", "reader") as (page, said):
         ask(page)
         answered(page)
@@ -106,8 +109,9 @@ def test_show_in_page_leads_to_the_very_words(asking: tuple[Site, Answering]) ->
         assert said == []
 
 
+@pytest.mark.slow
 def test_without_scripts_the_page_comes_again_until_the_answer_is_there(
-    asking: tuple[Site, Answering],
+    asking: tuple[Site, AnswerService],
 ) -> None:
     site, answering = asking
     with site.window("plain", "reader", java_script_enabled=False) as (page, said):
@@ -120,7 +124,8 @@ def test_without_scripts_the_page_comes_again_until_the_answer_is_there(
         assert said == []
 
 
-def test_a_stream_that_never_comes_is_made_up_for(asking: tuple[Site, Answering]) -> None:
+@pytest.mark.slow
+def test_a_stream_that_never_comes_is_made_up_for(asking: tuple[Site, AnswerService]) -> None:
     site, answering = asking
     with site.window("cut", "reader") as (page, _):
         page.route("**/events*", lambda route: route.abort())
@@ -129,7 +134,7 @@ def test_a_stream_that_never_comes_is_made_up_for(asking: tuple[Site, Answering]
         expect(page.locator(".answer-text")).to_have_text(ANSWER)
 
 
-def test_waiting_is_ended_by_whoever_asked(asking: tuple[Site, Answering]) -> None:
+def test_waiting_is_ended_by_whoever_asked(asking: tuple[Site, AnswerService]) -> None:
     site, answering = asking
     with site.window("gone", "reader") as (page, said):
         with held(answering, 2):
@@ -141,7 +146,7 @@ def test_waiting_is_ended_by_whoever_asked(asking: tuple[Site, Answering]) -> No
         assert said == []
 
 
-def test_a_verdict_and_a_wrong_citation_are_kept(asking: tuple[Site, Answering]) -> None:
+def test_a_verdict_and_a_wrong_citation_are_kept(asking: tuple[Site, AnswerService]) -> None:
     site, _ = asking
     with site.window("judges", "reader") as (page, said):
         ask(page)
@@ -151,14 +156,17 @@ def test_a_verdict_and_a_wrong_citation_are_kept(asking: tuple[Site, Answering])
         page.locator("#c2 summary").click()
         page.locator("#c2").get_by_label("What is wrong with it").fill("It is about winters.")
         page.locator("#c2").get_by_role("button", name="This citation is wrong").click()
-        expect(page.locator("#c2 summary")).to_contain_text("You said that this is wrong")
+        expect(page.locator("#c2 summary")).to_contain_text("You reported this as wrong")
         assert said == []
-    with site.opened.store.reading() as connection:
-        kinds = {each.kind for each in counted.work(connection, ["reading"]).judgements}
+    with site.opened.store.begin_read() as connection:
+        kinds = {
+            each.kind
+            for each in adjudication.load_labelling_data(connection, ["reading"]).judgements
+        }
     assert kinds == {"done", "flagged"}
 
 
-def screens(site: Site, answering: Answering, seen: Seen) -> Iterator[str]:
+def screens(site: Site, answering: AnswerService, seen: Seen) -> Iterator[str]:
     """Opens one screen after the other, and says which it is."""
     page = seen.page
     with held(answering, 2):
@@ -188,7 +196,8 @@ def screens(site: Site, answering: Answering, seen: Seen) -> Iterator[str]:
         yield address
 
 
-def test_axe_finds_nothing_on_any_screen_at_any_width(asking: tuple[Site, Answering]) -> None:
+@pytest.mark.slow
+def test_axe_finds_nothing_on_any_screen_at_any_width(asking: tuple[Site, AnswerService]) -> None:
     site, answering = asking
     with site.window("axe", "labeller") as seen:
         for screen in screens(site, answering, seen):
@@ -201,7 +210,8 @@ def test_axe_finds_nothing_on_any_screen_at_any_width(asking: tuple[Site, Answer
         assert seen.said == []
 
 
-def test_the_first_load_is_light(asking: tuple[Site, Answering]) -> None:
+@pytest.mark.slow
+def test_the_first_load_is_light(asking: tuple[Site, AnswerService]) -> None:
     site, _ = asking
     with site.window("light", "reader") as (page, _):
         ask(page)
@@ -221,7 +231,7 @@ def test_the_first_load_is_light(asking: tuple[Site, Answering]) -> None:
 
 
 def test_the_script_is_short_and_sets_nothing_but_text() -> None:
-    script = Path(str(make_app.__code__.co_filename)).with_name("static") / "reading.js"
+    script = Path(str(build_web_app.__code__.co_filename)).with_name("static") / "reading.js"
     text = script.read_text(encoding="utf-8")
     assert len(text.splitlines()) < 150
     assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval", text)

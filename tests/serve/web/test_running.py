@@ -24,14 +24,20 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 from visits import Clock
 
-from rookery.judge.store import Store, downgrade, init
-from rookery.serve.session import Settings
-from rookery.serve.web import api_keys, asked
-from rookery.serve.web.app import make_app
-from rookery.serve.web.log_lines import without_secrets
-from rookery.serve.web.metrics import BOUNDS, SETTLED, Counts, Ended, text
-from rookery.serve.web.wanted import Wanted
-from rookery.serve.web.watching import Watched
+from rookery.judge.store import Store, downgrade_store, initialize_store
+from rookery.serve.api import answer_queue, endpoints
+from rookery.serve.api.answer_sessions import QuestionRequest
+from rookery.serve.settings import Settings
+from rookery.serve.web.app import build_web_app
+from rookery.serve.web.monitoring import (
+    LATENCY_BOUNDS,
+    SETTLED_SECONDS,
+    ObservabilityMiddleware,
+    OutcomeCounter,
+    RequestCounts,
+    redact_secrets,
+    render_metrics,
+)
 
 sys.path.insert(0, str(Path(__file__).parent.parent.parent / "judge"))
 from stores import Server, postgres
@@ -75,9 +81,9 @@ def visit(
     behind_proxy: bool = False,
     places: tuple[str, ...] = ("rookery:corvids",),
 ) -> TestClient:
-    app = make_app(store, Settings(places))
+    app = build_web_app(store, Settings(places))
     app.router.routes.insert(0, Route("/echo", echo))
-    watched = Watched(app, behind_proxy)
+    watched = ObservabilityMiddleware(app, behind_proxy)
     return TestClient(watched, base_url="http://127.0.0.1:8500", client=client)
 
 
@@ -109,6 +115,7 @@ def requests_of(found: dict[Sample, float], route: str) -> float:
     return sum(count for labels, count in counted if labels.get("route") == route)
 
 
+@pytest.mark.slow
 def test_a_server_with_its_store_and_its_library_is_ready(store: Store) -> None:
     with visit(store, AWAY) as visitor:
         assert visitor.get("/healthz").text == "ok\n"
@@ -117,10 +124,11 @@ def test_a_server_with_its_store_and_its_library_is_ready(store: Store) -> None:
         assert visitor.post("/healthz").status_code == 405
 
 
+@pytest.mark.slow
 def test_a_server_is_not_ready_with_a_store_of_another_revision(store: Store, place: str) -> None:
     with visit(store) as visitor:
         assert visitor.get("/readyz").status_code == 200
-        downgrade(place, "0001")
+        downgrade_store(place, "0001")
         ready = visitor.get("/readyz")
         assert (ready.status_code, ready.json()["store"]) == (503, "old_store")
         Path(place).unlink()
@@ -136,6 +144,7 @@ def test_a_server_whose_library_is_not_there_is_not_ready(store: Store, tmp_path
     assert str(tmp_path) not in ready.text
 
 
+@pytest.mark.slow
 def test_metrics_count_requests_answers_and_what_is_in_hand(store: Store) -> None:
     with visit(store) as visitor:
         before = samples(visitor.get("/metrics").text)
@@ -157,14 +166,14 @@ def test_metrics_count_requests_answers_and_what_is_in_hand(store: Store) -> Non
 
 
 def test_a_histogram_counts_up_to_each_bound(store: Store) -> None:
-    counts = [Counts(), Counts()]
-    for seconds in (0.001, BOUNDS[0], 0.03, 1e6):
+    counts = [RequestCounts(), RequestCounts()]
+    for seconds in (0.001, LATENCY_BOUNDS[0], 0.03, 1e6):
         counts[0].add("GET", '/a"b\\', 200, seconds)
     counts[1].add("GET", '/a"b\\', 200, 0.03)
-    found = samples(text(counts, {}, store))
+    found = samples(render_metrics(counts, {}, store))
     route = "route", r"/a\"b\\"
     name = "rookery_request_seconds"
-    seen = [found[f"{name}_bucket", (route, ("le", str(bound)))] for bound in BOUNDS]
+    seen = [found[f"{name}_bucket", (route, ("le", str(bound)))] for bound in LATENCY_BOUNDS]
     assert seen == [2, 2, 2, 4, 4, 4, 4, 4, 4, 4, 4, 4]
     assert found[f"{name}_bucket", (route, ("le", "+Inf"))] == 5
     assert found[f"{name}_count", (route,)] == 5
@@ -174,24 +183,33 @@ def test_a_histogram_counts_up_to_each_bound(store: Store) -> None:
 def test_answers_are_counted_once_however_often_they_are_counted(place: str) -> None:
     clock = Clock()
     with Store(place, clock) as store:
-        api_keys.be(store, "Ada")
-        ended, cancelled = Ended(store), 0
-        for passed in (0.0, 1.0, SETTLED, 0.5, 2 * SETTLED, 30.0, 30.0, SETTLED):
+        endpoints.ensure_reader(store, "Ada")
+        ended, cancelled = OutcomeCounter(store), 0
+        for passed in (
+            0.0,
+            1.0,
+            SETTLED_SECONDS,
+            0.5,
+            2 * SETTLED_SECONDS,
+            30.0,
+            30.0,
+            SETTLED_SECONDS,
+        ):
             clock.now += passed
-            answer = asked.ask(store, Wanted(GIFTS), GIFTS, "Ada")
+            answer = answer_queue.enqueue_answer(store, QuestionRequest(GIFTS), GIFTS, "Ada")
             if passed != 0.5:
-                cancelled += asked.cancel(store, answer)
-            assert ended.counted().get("failed", 0) == cancelled
-            assert ended.counted() == Ended(store).counted()
+                cancelled += answer_queue.cancel_answer(store, answer)
+            assert ended.count_outcomes().get("failed", 0) == cancelled
+            assert ended.count_outcomes() == OutcomeCounter(store).count_outcomes()
 
 
 def test_metrics_are_for_this_machine_and_for_keys(store: Store) -> None:
     with visit(store, AWAY) as visitor:
         assert visitor.get("/metrics").status_code == 401
-        key = api_keys.make(store, "prometheus")
+        key = endpoints.create_api_key(store, "prometheus")
         header = {"Authorization": f"Bearer {key}"}
         assert visitor.get("/metrics", headers=header).status_code == 200
-        api_keys.revoke(store, "prometheus")
+        endpoints.revoke_api_key(store, "prometheus")
         refused = visitor.get("/metrics", headers=header)
         assert refused.status_code == 401
         assert "rookery_" not in refused.text
@@ -247,13 +265,14 @@ def test_what_a_proxy_says_counts_only_behind_one(store: Store) -> None:
     ],
 )
 def test_secrets_are_cut_out_of_logs(said: str) -> None:
-    assert "SECRET" not in without_secrets(said)
-    assert "[...]" in without_secrets(said)
+    assert "SECRET" not in redact_secrets(said)
+    assert "[...]" in redact_secrets(said)
 
 
+@pytest.mark.slow
 def test_logs_hold_a_line_for_each_request_and_no_secrets(place: str, tmp_path: Path) -> None:
     with Store(place) as store:
-        key = api_keys.make(store, "a program")
+        key = endpoints.create_api_key(store, "a program")
     secrets = [key, "TOKEN-OF-AN-INVITE", "COOKIE-OF-A-SESSION", "What do nutcrackers hide"]
     with service(tmp_path, place, *CORVIDS, "--log") as served:
         cookie = {"Cookie": f"__Host-rookery={secrets[2]}"}
@@ -276,6 +295,7 @@ def test_logs_hold_a_line_for_each_request_and_no_secrets(place: str, tmp_path: 
     assert all(secret not in f"{lines}{printed}" for secret in [*secrets, "rk-", "/enter/T"])
 
 
+@pytest.mark.slow
 def test_a_server_that_is_ended_finishes_what_is_under_way_and_gives_back_the_rest(
     place: str, tmp_path: Path, web: Stage
 ) -> None:
@@ -293,7 +313,8 @@ def test_a_server_that_is_ended_finishes_what_is_under_way_and_gives_back_the_re
         return found
 
     web.routes["/search"] = slowly
-    engine = ("--engine", f"searxng:{web.base}", "--allow-private")
+    # Two at once: the searches that wait leave a connection to this host for the pages.
+    engine = ("--engine", f"searxng:{web.base}", "--allow-private", "--at-once", "2")
     with service(tmp_path, place, *engine) as served, ThreadPoolExecutor(1) as pool:
         under_way = pool.submit(served.ask, "Where do jays bury acorns?")
         assert asked_for.wait(LONGEST)
@@ -309,7 +330,7 @@ def test_a_server_that_is_ended_finishes_what_is_under_way_and_gives_back_the_re
     assert said.status_code == 200
     assert said.json()["state"] == "done"
     with Store(place) as store:
-        states = [asked.find(store, answer).state for answer in later]
+        states = [answer_queue.find_answer(store, answer).state for answer in later]
     assert set(states) <= {"done", "asked"}
     assert "asked" in states
 
@@ -323,6 +344,7 @@ def accepts(served: Service) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_workers_share_one_store_and_one_that_is_killed_is_replaced(
     place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -342,7 +364,7 @@ def test_workers_share_one_store_and_one_that_is_killed_is_replaced(
         os.kill(first, signal.SIGKILL)
         answers = [one.json()["id"] for one in said]
         with Store(place) as store:
-            assert all(asked.find(store, answer).answered for answer in answers)
+            assert all(answer_queue.find_answer(store, answer).answered for answer in answers)
         deadline = time.monotonic() + LONGEST
         while len(served.workers()) < 2 or first in served.workers():
             assert time.monotonic() < deadline
@@ -358,7 +380,7 @@ def test_workers_share_one_store_and_one_that_is_killed_is_replaced(
 def answers_told(folder: Path) -> int:
     """Questions asked, by what workers have told each other."""
     files = folder.glob("rookery-*/*.json")
-    told = [msgspec.json.decode(file.read_bytes(), type=Counts) for file in files]
+    told = [msgspec.json.decode(file.read_bytes(), type=RequestCounts) for file in files]
     return sum(sum(one.buckets.get("/v1/answers", [])) for one in told)
 
 
@@ -372,11 +394,12 @@ def counted(served: Service, least: int) -> float:
         time.sleep(0.1)
 
 
+@pytest.mark.slow
 def test_a_team_has_its_work_in_postgresql(postgres: Server, tmp_path: Path) -> None:
     place = postgres.database()
-    init(place)
+    initialize_store(place)
     with Store(place) as store:
-        key = api_keys.make(store, "a program")
+        key = endpoints.create_api_key(store, "a program")
     more = ("--team", "--behind-proxy")
     with service(tmp_path, place, *CORVIDS, *more) as served:
         asked = served.ask(GIFTS, key)

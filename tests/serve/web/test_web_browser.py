@@ -12,11 +12,11 @@ from sqlalchemy import select
 from visits import BESIDE, CLEAR, FORMS_HERE, JUSTIFICATION, item
 from windows import Seen, Site, flaws
 
-from rookery.judge import handing_in, handout
+from rookery.judge import labelling_queue
 from rookery.judge.forms import FORMS
-from rookery.judge.handout import whole_of
+from rookery.judge.labelling_queue import requires_whole_form
+from rookery.judge.labelling_records import GoldLabels
 from rookery.judge.tables import items
-from rookery.judge.work import Gold
 
 HEAVIEST = 60 * 1024
 SIZES: list[tuple[int, Literal["light", "dark"]]] = [(360, "light"), (768, "dark"), (1280, "light")]
@@ -61,12 +61,13 @@ def screens(site: Site, seen: Seen) -> Iterator[str]:
 @pytest.fixture(scope="module", autouse=True)
 def work(site: Site) -> None:
     site.opened.lay(*(item(form) for form in FORMS_HERE if form != "supported"), wanted=50)
-    check = item("supported", 1, Gold({"supported": ["yes", "no"]}, JUSTIFICATION))
+    check = item("supported", 1, GoldLabels({"supported": ["yes", "no"]}, JUSTIFICATION))
     site.opened.lay(check, wanted=50, batch="checked", prelude=True)
     site.opened.lay(item("supported"), wanted=50, batch="checked")
     site.opened.lay(*(item("best_of_four", n) for n in range(3)), wanted=50, batch="more")
 
 
+@pytest.mark.slow
 def test_axe_finds_nothing_on_any_screen_at_any_width(site: Site) -> None:
     with site.window("axe") as seen:
         for screen in screens(site, seen):
@@ -79,6 +80,7 @@ def test_axe_finds_nothing_on_any_screen_at_any_width(site: Site) -> None:
         assert seen.said == []
 
 
+@pytest.mark.slow
 def test_the_first_load_is_light(site: Site) -> None:
     with site.window("light") as seen:
         address = begin(seen.page, "compare")
@@ -165,6 +167,7 @@ SELECT = """([from, to]) => {
   return nodes.reduce((sum, n) => sum + n.length, 0); }"""
 
 
+@pytest.mark.slow
 def test_what_is_selected_becomes_a_claim_that_is_exactly_that(site: Site) -> None:
     rng = random.Random(5)
     with site.window("marks") as seen:
@@ -172,7 +175,7 @@ def test_what_is_selected_becomes_a_claim_that_is_exactly_that(site: Site) -> No
         address = begin(page, "compare")
         item_id = address.rpartition("/")[2]
         page.goto(f"{address}?page=3")
-        text = (CLEAR, BESIDE)[handout.order_of(item_id, "marks", 2)[0]].text
+        text = (CLEAR, BESIDE)[labelling_queue.shuffle_answers(item_id, "marks", 2)[0]].text
         size = page.evaluate(SELECT, [0, 0])
         wanted = set()
         for _ in range(25):
@@ -199,7 +202,7 @@ def test_what_is_selected_becomes_a_claim_that_is_exactly_that(site: Site) -> No
             )
         page.get_by_role("button", name="Next").click()
         page.wait_for_url("**page=4")
-        kept = handing_in.draft(site.opened.store, item_id, "marks")
+        kept = labelling_queue.load_draft(site.opened.store, item_id, "marks")
         assert kept is not None
         raw = kept["raw"]
         names = {n.rpartition(".")[0] for n in raw if n.endswith(".start")}
@@ -216,12 +219,13 @@ def test_what_is_selected_becomes_a_claim_that_is_exactly_that(site: Site) -> No
 
 def spared(site: Site) -> str:
     """A name for somebody of whom no item requires all parts, as one in ten does."""
-    with site.opened.store.reading() as connection:
+    with site.opened.store.begin_read() as connection:
         ids = list(connection.scalars(select(items.c.id)))
     names = (f"plain{number}" for number in count())
-    return next(name for name in names if not any(whole_of(item, name) for item in ids))
+    return next(name for name in names if not any(requires_whole_form(item, name) for item in ids))
 
 
+@pytest.mark.slow
 def test_every_step_works_with_scripts_off(site: Site) -> None:
     name = spared(site)
     with site.window(name, java_script_enabled=False) as seen:
@@ -240,11 +244,12 @@ def test_every_step_works_with_scripts_off(site: Site) -> None:
         page.locator("[name=overall][value='-2']").check()
         page.get_by_role("button", name="Hand it in").click()
         page.wait_for_url("**said=done*")
-        (judgement,) = handing_in.judged(site.opened.store, name, 9)
+        (judgement,) = labelling_queue.list_judgements(site.opened.store, name, 9)
         assert judgement.item == address.rpartition("/")[2]
         assert {"unsupported", "coherence", "overall", "claims"} <= set(judgement.filled)
 
 
+@pytest.mark.slow
 def test_a_draft_saves_itself_and_survives_a_lost_connection(site: Site) -> None:
     with site.window("lost") as seen:
         page = seen.page
@@ -260,7 +265,7 @@ def test_a_draft_saves_itself_and_survives_a_lost_connection(site: Site) -> None
         expect(page.locator("textarea[name=comment]")).to_have_value("Typed without a connection.")
         page.context.set_offline(False)
         expect(page.locator("#kept")).to_have_text("Saved")
-        kept = handing_in.draft(site.opened.store, item_id, "lost")
+        kept = labelling_queue.load_draft(site.opened.store, item_id, "lost")
         assert kept is not None
         assert kept["raw"]["comment"] == ["Typed without a connection."]
 

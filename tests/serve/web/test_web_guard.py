@@ -12,12 +12,12 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 from visits import FORMS_HERE, Opened, item
 
-from rookery.judge import handing_in, people
+from rookery.judge import accounts, labelling_queue
 from rookery.judge.forms import FORMS
-from rookery.judge.work import Role
+from rookery.judge.labelling_records import PersonRole
 from rookery.records import Failed, Failure
-from rookery.serve.web.app import needs
-from rookery.serve.web.guard import Guard, Limits
+from rookery.serve.web.endpoints import require_role
+from rookery.serve.web.security import SecurityMiddleware, VisitorLimits
 
 POLICY = (
     "default-src 'none'; script-src 'self' 'nonce-NONCE'; style-src 'self'; img-src 'self' data:; "
@@ -53,7 +53,7 @@ def test_refused_answers_have_the_headers_too(opened: Opened) -> None:
     ):
         assert answer.status_code in (403, 413)
         assert nonce_of(answer)
-        assert "To the desk" in answer.text
+        assert "To the first page" in answer.text
 
 
 def test_pages_hold_no_script_and_no_style_of_their_own(opened: Opened) -> None:
@@ -94,6 +94,7 @@ def test_files_are_kept_for_good_under_their_digest(opened: Opened) -> None:
     assert client.get("/static/x/..%2fapp.py").status_code == 404
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("headers", "status"),
     [
@@ -116,7 +117,7 @@ def test_only_what_our_pages_sent_changes_anything(
     address, fields = f"/tasks/{visit.task}", {"thumbs.0": "up", "page": "0"}
     sent = visit.client.post(address, data=fields, headers=headers, follow_redirects=False)
     assert sent.status_code == status
-    assert len(handing_in.judged(opened.store, "lena", 9)) == (status == 303)
+    assert len(labelling_queue.list_judgements(opened.store, "lena", 9)) == (status == 303)
 
 
 def chunks() -> Iterator[bytes]:
@@ -155,8 +156,8 @@ def hello(_: Request) -> Response:
 def test_a_visitor_who_sends_too_often_waits_and_others_do_not() -> None:
     time = Time()
     routes = [Route(at, hello, methods=["GET", "POST"]) for at in ("/", "/enter/x")]
-    limits = Limits(sent=6, entered=2)
-    client = TestClient(Guard(Starlette(routes=routes), limits, clock=time))
+    limits = VisitorLimits(sent=6, entered=2)
+    client = TestClient(SecurityMiddleware(Starlette(routes=routes), limits, clock=time))
     mine, theirs = {"cookie": "rookery=a"}, {"cookie": "rookery=b"}
     assert [client.post("/", headers=mine).status_code for _ in range(8)] == [200] * 6 + [429] * 2
     assert client.post("/", headers=theirs).status_code == 200
@@ -168,7 +169,9 @@ def test_a_visitor_who_sends_too_often_waits_and_others_do_not() -> None:
 
 
 def test_of_many_visitors_those_seen_long_ago_are_forgotten() -> None:
-    guard = Guard(Starlette(routes=[Route("/", hello, methods=["POST"])]), Limits(watched=50))
+    guard = SecurityMiddleware(
+        Starlette(routes=[Route("/", hello, methods=["POST"])]), VisitorLimits(watched=50)
+    )
     client = TestClient(guard)
     for number in range(80):
         client.post("/", headers={"cookie": f"rookery={number}"})
@@ -179,19 +182,19 @@ def test_an_error_gives_nothing_away_and_is_written_down(
     opened: Opened, caplog: pytest.LogCaptureFixture
 ) -> None:
     client = opened.visit().client
-    with opened.store.writing() as connection:
+    with opened.store.begin_write() as connection:
         connection.exec_driver_sql("drop table slots")
     with caplog.at_level(logging.ERROR):
         answer = client.get("/desk")
     assert answer.status_code == 500
-    assert "Something went wrong here, not with you" in answer.text
+    assert "The server made an error" in answer.text
     assert "Traceback" not in answer.text
     assert opened.store.place not in answer.text
     assert "rookery.desk" in {record.name for record in caplog.records}
 
 
 def test_a_mistake_of_ours_is_a_page_too(opened: Opened) -> None:
-    @needs(None)
+    @require_role(None)
     def breaks(_: Request) -> Response:
         raise RuntimeError("the secret detail")
 
@@ -207,14 +210,14 @@ def test_a_mistake_of_ours_is_a_page_too(opened: Opened) -> None:
 @pytest.mark.parametrize(
     ("outcome", "status", "said"),
     [
-        ("store_busy", 503, "could not keep that"),
-        ("disk_full", 507, "could not keep that"),
+        ("store_busy", 503, "could not be saved"),
+        ("disk_full", 507, "could not be saved"),
         ("already", 409, "the secret detail"),
-        ("never_heard_of", 500, "went wrong here"),
+        ("never_heard_of", 500, "The server made an error"),
     ],
 )
 def test_a_failure_becomes_a_page(opened: Opened, outcome: str, status: int, said: str) -> None:
-    @needs(None)
+    @require_role(None)
     def fails(_: Request) -> Response:
         raise Failed(Failure("/secret/place", outcome, "the secret detail"))
 
@@ -228,16 +231,21 @@ def test_a_failure_becomes_a_page(opened: Opened, outcome: str, status: int, sai
 
 
 def test_a_page_is_only_for_its_roles(opened: Opened) -> None:
-    @needs("researcher")
+    @require_role("researcher")
     def lab(_: Request) -> Response:
         return PlainTextResponse("the lab")
 
-    statuses: dict[Role, int] = {"labeller": 403, "reviewer": 403, "researcher": 200, "admin": 200}
+    statuses: dict[PersonRole, int] = {
+        "labeller": 403,
+        "reviewer": 403,
+        "researcher": 200,
+        "admin": 200,
+    }
     for role, status in statuses.items():
         client = opened.client()
         app = client.app
         assert isinstance(app, Starlette)
         app.router.routes.append(Route("/lab", lab))
         assert client.get("/lab").status_code == 401
-        client.post(f"/enter/{people.invite(opened.store, role, role, 'me')}")
+        client.post(f"/enter/{accounts.create_invite(opened.store, role, role, 'me')}")
         assert client.get("/lab").status_code == status

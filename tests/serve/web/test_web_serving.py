@@ -15,10 +15,10 @@ from urllib.request import urlopen
 
 import pytest
 
-from rookery.judge import people
+from rookery.judge import accounts
 from rookery.judge.store import Store
-from rookery.serve.web import asked
-from rookery.serve.web.wanted import Wanted
+from rookery.serve.api import answer_queue
+from rookery.serve.api.answer_sessions import QuestionRequest
 
 
 @contextmanager
@@ -41,6 +41,7 @@ def line_with(process: subprocess.Popen[str], words: str) -> str:
     raise AssertionError(process.communicate())
 
 
+@pytest.mark.slow
 def test_whoever_starts_the_first_desk_is_let_in_once_as_admin(tmp_path: Path) -> None:
     place = tmp_path / "new" / "desk.sqlite"
     with desk(place, "--port", "0") as process:
@@ -48,9 +49,9 @@ def test_whoever_starts_the_first_desk_is_let_in_once_as_admin(tmp_path: Path) -
         assert found
         assert b"Welcome to the desk" in urlopen(found[0]).read()
         with Store(str(place)) as store:
-            (admin,) = people.people(store)
+            (admin,) = accounts.list_people(store)
             assert admin.role == "admin"
-            people.enter(store, urlsplit(found[0]).path.rpartition("/")[2])
+            accounts.redeem_invite(store, urlsplit(found[0]).path.rpartition("/")[2])
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=120)
     assert process.returncode == 130
@@ -61,6 +62,7 @@ def test_whoever_starts_the_first_desk_is_let_in_once_as_admin(tmp_path: Path) -
         assert "/enter/" not in line_with(process, "The desk is open")
 
 
+@pytest.mark.slow
 def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
@@ -85,6 +87,7 @@ def test_a_missing_extra_is_told(tmp_path: Path, missing: str) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_one_command_answers_and_goes_on_after_it_was_killed(tmp_path: Path) -> None:
     place, home = tmp_path / "desk.sqlite", {**os.environ, "XDG_DATA_HOME": str(tmp_path / "data")}
     home["XDG_CACHE_HOME"] = str(tmp_path / "cache")
@@ -100,17 +103,17 @@ def test_one_command_answers_and_goes_on_after_it_was_killed(tmp_path: Path) -> 
         assert found
         first.kill()
     with Store(str(place)) as store:
-        (admin,) = people.people(store)
-        wanted = Wanted("How long do crows live?")
-        answer = asked.ask(store, wanted, wanted.question, admin.name)
+        (admin,) = accounts.list_people(store)
+        wanted = QuestionRequest("How long do crows live?")
+        answer = answer_queue.enqueue_answer(store, wanted, wanted.question, admin.name)
         with serve() as second:
             line_with(second, "is open")
             until = time.monotonic() + 120
-            while not asked.find(store, answer).over and time.monotonic() < until:
+            while not answer_queue.find_answer(store, answer).over and time.monotonic() < until:
                 time.sleep(0.1)
             second.send_signal(signal.SIGTERM)
             _, said = second.communicate(timeout=120)
-        kept = asked.find(store, answer)
+        kept = answer_queue.find_answer(store, answer)
     assert kept.state == "done", said
     assert kept.answered is not None
     assert all(verdict.verified for verdict in kept.answered.verdicts)

@@ -17,22 +17,22 @@ from visits import (
     item,
 )
 
-from rookery.judge import handing_in, handout
+from rookery.judge import labelling_queue
 from rookery.judge.forms import FORMS
+from rookery.judge.labelling_records import GoldLabels, Judgement
 from rookery.judge.tables import metadata
-from rookery.judge.work import Gold, Judgement
 
 SUPPORTED = {"plausible.0": "yes", "plausible.1": "yes", "supported.0": "yes", "supported.1": "no"}
 
 
 def only_judgement(opened: Opened, name: str = "lena") -> Judgement:
-    (found,) = handing_in.judged(opened.store, name, 9)
+    (found,) = labelling_queue.list_judgements(opened.store, name, 9)
     return found
 
 
 def shown_first(visit: Visit) -> int:
     """Which of the item's answers is shown first."""
-    return handout.order_of(visit.task, visit.name, 2)[0]
+    return labelling_queue.shuffle_answers(visit.task, visit.name, 2)[0]
 
 
 def fill_every_page(visit: Visit) -> None:
@@ -65,11 +65,12 @@ def test_every_form_is_filled_in_without_a_script(opened: Opened, form: str, nam
     assert visit.at == "/desk?said=done", visit.text
     filled = only_judgement(opened, name).filled
     assert set(filled) == {field.name for field in FORMS[form].fields}
-    order = handout.order_of(task, name, FORMS[form].answers)
+    order = labelling_queue.shuffle_answers(task, name, FORMS[form].answers)
     versus = 2 if order == (0, 1) else -2  # "B much better", in the item's order
     assert all(filled[f.name] == versus for f in FORMS[form].fields if f.kind == "versus")
 
 
+@pytest.mark.slow
 def test_a_pick_and_ratings_are_kept_as_the_item_numbers_its_answers(opened: Opened) -> None:
     opened.lay(item("supported"))
     for name in ("lena", "omar", "mia", "noa"):
@@ -129,7 +130,7 @@ def test_what_is_missing_is_said_where_it_is_and_nothing_is_lost(opened: Opened)
     form = filled_in(visit.first("form#task"))
     assert form["plausible.1"] == ["no"]
     assert form["comment"] == ["Well, well."]
-    assert handing_in.judged(opened.store, "lena", 9) == []
+    assert labelling_queue.list_judgements(opened.store, "lena", 9) == []
     visit.send({"plausible.0": "yes", "supported.0": "no", "supported.1": "no", "preferred": "1"})
     assert only_judgement(opened).filled["comment"] == "Well, well."
 
@@ -164,12 +165,13 @@ def test_names_and_values_of_no_field_are_not_kept(opened: Opened) -> None:
     opened.lay(item("supported"))
     visit = opened.visit().begin("supported")
     visit.send({"plausible.7": "yes", "evil": "yes", "plausible.0": "certainly"}, "save")
-    kept = handing_in.draft(opened.store, visit.task, "lena")
+    kept = labelling_queue.load_draft(opened.store, visit.task, "lena")
     assert kept is not None
     assert kept["raw"] == {"plausible.0": ["certainly"]}
     assert "Not one of the choices" in visit.send({"plausible.0": "certainly"}).text
 
 
+@pytest.mark.slow
 def test_handing_in_twice_at_once_keeps_one_judgement(opened: Opened) -> None:
     for number in range(6):
         (task,) = opened.lay(item("thumbs", number))
@@ -178,7 +180,7 @@ def test_handing_in_twice_at_once_keeps_one_judgement(opened: Opened) -> None:
         with ThreadPoolExecutor(2) as both:
             sent = [both.submit(visit.client.post, f"/tasks/{task}", data=fields) for _ in range(2)]
         assert [each.result().status_code for each in sent] == [200, 200]
-        assert len(handing_in.judged(opened.store, "lena", 99)) == number + 1
+        assert len(labelling_queue.list_judgements(opened.store, "lena", 99)) == number + 1
 
 
 def test_a_tab_left_open_after_handing_in_says_that_it_was_kept_once(opened: Opened) -> None:
@@ -194,7 +196,7 @@ def test_a_tab_left_open_after_handing_in_says_that_it_was_kept_once(opened: Ope
 def test_work_after_the_lease_ran_out_is_kept_and_told(opened: Opened) -> None:
     opened.lay(item("thumbs"), wanted=1)
     slow = opened.visit("slow").begin("thumbs")
-    opened.clock.now += 2 * handout.LEASE
+    opened.clock.now += 2 * labelling_queue.LEASE_SECONDS
     opened.visit("quick").begin("thumbs").send({"thumbs.0": "down"})
     assert "kept as an additional judgement" in slow.send({"thumbs.0": "up"}).text
     assert only_judgement(opened, "slow").kind == "extra"
@@ -243,7 +245,7 @@ def test_nobody_corrects_what_another_did(opened: Opened) -> None:
 
 
 def test_an_attention_check_is_told_afterwards_and_only_then(opened: Opened) -> None:
-    gold = Gold({"preferred": 0, "supported": ["yes", "no"]}, JUSTIFICATION)
+    gold = GoldLabels({"preferred": 0, "supported": ["yes", "no"]}, JUSTIFICATION)
     opened.lay(item("supported", 1, gold), prelude=True)
     visit = opened.visit().begin("supported")
     assert JUSTIFICATION not in visit.html
@@ -256,7 +258,7 @@ def test_an_attention_check_is_told_afterwards_and_only_then(opened: Opened) -> 
 
 
 def test_gold_answers_of_what_is_no_check_are_never_told(opened: Opened) -> None:
-    opened.lay(item("thumbs", 1, Gold({"thumbs": ["up"]}, JUSTIFICATION)))
+    opened.lay(item("thumbs", 1, GoldLabels({"thumbs": ["up"]}, JUSTIFICATION)))
     visit = opened.visit().begin("thumbs").send({"thumbs.0": "down"})
     mine = only_judgement(opened)
     assert JUSTIFICATION not in visit.get(f"/judgements/{mine.id}").html
@@ -267,7 +269,7 @@ def test_a_doubt_is_said_once_and_can_be_passed_over(opened: Opened) -> None:
     opened.lay(item("supported"))
     visit = opened.visit().begin("supported").send(SUPPORTED | {"preferred": "1"})
     assert "Please look once more" in visit.text
-    assert handing_in.judged(opened.store, "lena", 9) == []
+    assert labelling_queue.list_judgements(opened.store, "lena", 9) == []
     assert visit.send({}).at == "/desk?said=done"
 
 
@@ -307,7 +309,7 @@ def test_looking_changes_nothing(opened: Opened) -> None:
 
 
 def everything(opened: Opened) -> dict[str, list[Any]]:
-    with opened.store.reading() as connection:
+    with opened.store.begin_read() as connection:
         return {
             table.name: sorted(map(repr, connection.execute(select(table))))
             for table in metadata.sorted_tables
@@ -319,7 +321,7 @@ def test_a_task_that_is_in_other_hands_is_not_shown(opened: Opened) -> None:
     opened.visit("lena").begin("thumbs")
     other = opened.visit("omar").get(f"/tasks/{task}")
     assert other.status == 409
-    assert "not in your hands" in other.text
+    assert "You do not have this task" in other.text
     assert "How old" not in other.text
     assert "others have taken it up" in other.post("/next", item=task).text
     assert other.get("/tasks/nothing").status == 404

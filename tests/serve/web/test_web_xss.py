@@ -7,11 +7,11 @@ import pytest
 from visits import FORMS_HERE, Opened, Visit
 from windows import Site
 
-from rookery.judge import guides, people
+from rookery.judge import accounts, guides
 from rookery.judge.forms import FORMS
-from rookery.judge.work import Gold, Item
+from rookery.judge.labelling_records import GoldLabels, LabellingItem
 from rookery.records import Answer, Claim, Page, Question
-from rookery.serve.web.rendering import guide_html
+from rookery.serve.web.rendering import render_guide_html
 
 PAYLOADS = (
     "<script>window.pwned = 1</script>",
@@ -34,14 +34,14 @@ ALL = "\n".join(PAYLOADS)
 URL = "javascript:window.pwned=1//https://evil.test/"
 
 
-def hostile(form: str, number: int = 0) -> Item:
+def hostile(form: str, number: int = 0) -> LabellingItem:
     """An item of nothing but payloads."""
     text = ALL.replace("\ud800", "")
     page = Page(URL, text, text)
     quotes = (page.quote(0, len(text)), page.quote(1, 9))
     answer = Answer(text, quotes, (Claim(0, 30, (0,)), Claim(35, len(text), (0, 1))))
     question = Question(f"{number}", text, (page,), gold=(text,))
-    return Item(form, question, (answer,) * FORMS[form].answers)
+    return LabellingItem(form, question, (answer,) * FORMS[form].answers)
 
 
 def everything(visit: Visit) -> str:
@@ -70,7 +70,7 @@ def test_payloads_are_text_and_nothing_else(opened: Opened) -> None:
 
 
 def test_a_guide_is_markdown_without_html_and_with_links_to_the_web_only() -> None:
-    made = str(guide_html(f"# Title\n\n**bold** [web](https://x.example/a) {ALL}"))
+    made = str(render_guide_html(f"# Title\n\n**bold** [web](https://x.example/a) {ALL}"))
     assert "<h1>Title</h1>" in made
     assert "<strong>bold</strong>" in made
     assert 'href="https://x.example/a"' in made
@@ -78,13 +78,14 @@ def test_a_guide_is_markdown_without_html_and_with_links_to_the_web_only() -> No
     assert not re.findall(r"<(?!/?(h1|p|strong|a|em)\b)", made)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scripts", [True, False])
 def test_nothing_runs_and_the_browser_refuses_nothing(site: Site, scripts: bool) -> None:
     opened, batch = site.opened, f"hostile {scripts}"
     opened.lay(*(hostile(form) for form in FORMS_HERE), batch=batch)
     check = hostile("supported", 1)
-    gold = Gold({"preferred": 0}, ALL.replace("\ud800", ""))
-    check = Item(check.form, check.question, check.answers, gold=gold)
+    gold = GoldLabels({"preferred": 0}, ALL.replace("\ud800", ""))
+    check = LabellingItem(check.form, check.question, check.answers, gold=gold)
     opened.lay(check, batch="check" + batch, prelude=True)
     for form in FORMS_HERE:
         guides.write_guide(opened.store, form, ALL.replace("\ud800", ""), "ada")
@@ -107,4 +108,4 @@ def test_nothing_runs_and_the_browser_refuses_nothing(site: Site, scripts: bool)
         page.goto("/history")
         assert page.evaluate("window.pwned") is None
         assert [line for line in seen.said if "favicon" not in line] == []
-    people.shut_out(opened.store, name, "ada")
+    accounts.shut_out_person(opened.store, name, "ada")

@@ -8,14 +8,14 @@ from typing import NamedTuple
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 from starlette.testclient import TestClient
 
-from rookery.judge import handout, people
+from rookery.judge import accounts, labelling_queue
 from rookery.judge.forms import FORMS
+from rookery.judge.labelling_records import GoldLabels, LabellingItem, PersonRole
 from rookery.judge.store import Store
-from rookery.judge.work import Gold, Item, Role
 from rookery.records import Answer, Claim, Page, Question, digest_of
-from rookery.serve.session import Settings
-from rookery.serve.web.app import make_app
-from rookery.serve.web.guard import Limits
+from rookery.serve.settings import Settings
+from rookery.serve.web.app import build_web_app
+from rookery.serve.web.security import VisitorLimits
 
 WRITERS = ("model-alpha", "model-beta", "model-gamma", "model-delta")
 LIFE = Page(
@@ -54,11 +54,11 @@ class Clock:
         return self.now
 
 
-def item(form: str, number: int = 0, gold: Gold | None = None) -> Item:
+def item(form: str, number: int = 0, gold: GoldLabels | None = None) -> LabellingItem:
     """An item that fits the form."""
     count = FORMS[form].answers
     question = Question(f"{form}{number}", f"How old do crows get? ({number})", gold=("Seven.",))
-    return Item(form, question, ANSWERS[:count], WRITERS[:count], gold=gold)
+    return LabellingItem(form, question, ANSWERS[:count], WRITERS[:count], gold=gold)
 
 
 class Visit:
@@ -140,22 +140,24 @@ class Opened(NamedTuple):
 
     store: Store
     clock: Clock
-    limits: Limits = Limits()
+    limits: VisitorLimits = VisitorLimits()
 
-    def lay(self, *items: Item, wanted: int = 9, batch: str = "first", **more: bool) -> list[str]:
+    def lay(
+        self, *items: LabellingItem, wanted: int = 9, batch: str = "first", **more: bool
+    ) -> list[str]:
         """Puts items there; their ids."""
-        handout.add(self.store, items, batch, wanted, **more)
+        labelling_queue.add_items(self.store, items, batch, wanted, **more)
         return [digest_of(f"{batch}\n{each.to_json()}") for each in items]
 
     def client(self, site: str = "http://desk.test") -> TestClient:
         """A browser without scripts that nobody is in with yet."""
-        app = make_app(self.store, Settings(), self.limits)
+        app = build_web_app(self.store, Settings(), self.limits)
         return TestClient(app, base_url=site, raise_server_exceptions=False)
 
-    def visit(self, name: str = "lena", role: Role = "labeller") -> Visit:
+    def visit(self, name: str = "lena", role: PersonRole = "labeller") -> Visit:
         """Somebody who is in."""
         client = self.client()
-        token = people.invite(self.store, name, role, "ada")
+        token = accounts.create_invite(self.store, name, role, "ada")
         assert client.post(f"/enter/{token}").status_code == 200
         return Visit(client, name)
 

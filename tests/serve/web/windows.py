@@ -12,10 +12,10 @@ from playwright.sync_api import Browser, BrowserContext, Dialog, Page, expect, s
 from starlette.applications import Starlette
 from visits import Opened
 
-from rookery.judge import people
-from rookery.judge.work import Role
-from rookery.serve.session import Settings
-from rookery.serve.web.app import make_app
+from rookery.judge import accounts
+from rookery.judge.labelling_records import PersonRole
+from rookery.serve.settings import Settings
+from rookery.serve.web.app import build_web_app
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js").read_text(encoding="utf-8")
@@ -41,7 +41,9 @@ class Site(NamedTuple):
     browser: Browser
 
     @contextmanager
-    def window(self, name: str = "lena", role: Role = "labeller", **kind: Any) -> Iterator[Seen]:
+    def window(
+        self, name: str = "lena", role: PersonRole = "labeller", **kind: Any
+    ) -> Iterator[Seen]:
         """A new window in which somebody has just come in."""
         context = self.browser.new_context(base_url=self.address, reduced_motion="reduce", **kind)
         try:
@@ -49,14 +51,14 @@ class Site(NamedTuple):
         finally:
             context.close()
 
-    def _seen(self, context: BrowserContext, name: str, role: Role) -> Seen:
+    def _seen(self, context: BrowserContext, name: str, role: PersonRole) -> Seen:
         context.set_default_timeout(PATIENCE)
         page, said = context.new_page(), list[str]()
         page.on("pageerror", lambda error: said.append(str(error)))
         page.on("dialog", lambda dialog: _dismissed(dialog, said))
         page.on("console", lambda line: said.append(line.text) if line.type == "error" else None)
-        page.goto(f"/enter/{people.invite(self.opened.store, name, role, 'ada')}")
-        page.get_by_role("button", name="Come in").click()
+        page.goto(f"/enter/{accounts.create_invite(self.opened.store, name, role, 'ada')}")
+        page.get_by_role("button", name="Sign in").click()
         page.wait_for_url("**/?said=in")
         return Seen(page, said)
 
@@ -74,7 +76,7 @@ def chromium() -> Iterator[Browser]:
 def serving(opened: Opened, app: Starlette | None = None) -> Iterator[str]:
     """The desk, or another application on its store, on a free port; its address."""
     with listening(
-        app or make_app(opened.store, Settings(("rookery:corvids",)), opened.limits)
+        app or build_web_app(opened.store, Settings(("rookery:corvids",)), opened.limits)
     ) as address:
         yield address
 

@@ -46,7 +46,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """What readers asked goes with the tables, and who did nothing but read becomes a labeller."""
+    """Remove the answers with their events and the keys; readers become labellers."""
     op.execute("delete from events where stream like 'answer:%'")
     op.execute("update people set role = 'labeller' where role = 'reader'")
     op.drop_table("keys")

@@ -1,5 +1,5 @@
-// Shows what happens while an answer is made; at its end the page itself is loaded again.
-// Without it the page comes again every two seconds. Text is only ever set as text.
+// Show the progress of an answer; reload the page at its end. Without this script the page reloads
+// every two seconds. Text is only set as text, never as HTML.
 (() => {
   "use strict";
   const page = document.querySelector("[data-events]");
@@ -62,7 +62,7 @@
       show(said);
     }
   };
-  // A stream that breaks off is taken up again by the browser; one that is refused is not.
+  // The browser reconnects a stream that breaks, but not one that is refused.
   stream.onerror = () => {
     tries.left -= 1;
     if (stream.readyState === EventSource.CLOSED || tries.left <= 0) {

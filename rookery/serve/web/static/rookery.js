@@ -1,4 +1,4 @@
-// What the pages do besides working without this: keys, drafts that save themselves, marked claims.
+// Enhancements of the pages, which also work without it: shortcut keys, saved drafts, marked claims.
 "use strict";
 (() => {
   const one = (selector, root = document) => root.querySelector(selector);
@@ -13,8 +13,8 @@
     hiding = setTimeout(() => { one("#toast").textContent = ""; }, 8000);
   };
 
-  // Keys. A button with data-key is pressed by it; a choice with data-key is made in the question
-  // that has the focus, or else in the first one that is still open.
+  // Shortcut keys: press the button with this data-key, or select the choice with it in the
+  // question that has the focus, or else in the first unanswered one.
   const TYPED = "textarea, select, [contenteditable], input:not([type=radio], [type=checkbox])";
   const PRESSED = "a[href], button, summary";
   document.addEventListener("keydown", (event) => {
@@ -49,7 +49,7 @@
     (next || input).focus();
   };
 
-  // Drafts: each change is kept in this browser at once and at the desk soon after.
+  // Drafts: each change is saved in this browser at once and on the server soon after.
   const form = () => one("form[data-draft]");
   const place = (its) => `draft ${its.dataset.draft} ${its.elements.page?.value ?? ""}`;
   const kept = (sentence) => { const at = one("#kept"); if (at) at.textContent = sentence; };
@@ -110,7 +110,7 @@
     if (event.target.action.endsWith("/leave") && !event.target.action.includes("/tasks/")) localStorage.clear();
   });
 
-  // Steps of a task are swapped in; what goes wrong on the way leaves the page as it is.
+  // Steps of a task are swapped in; after an error the page stays as it is.
   document.addEventListener("htmx:before:response", (event) => {
     const { response, sourceElement } = event.detail.ctx;
     if (!sourceElement.matches?.("form[data-draft]")) return;
@@ -135,7 +135,7 @@
     begin();
   });
 
-  // Claims: select a part of the answer, and it becomes a row beside the sentences.
+  // Claims: a selected part of the answer becomes a row beside the sentences.
   const spans = (text) => all("[data-at]", text).filter((each) => each.firstChild);
   const points = (text) => [...text].length;
   const units = (text, count) => [...text].slice(0, count).join("").length;
@@ -230,7 +230,7 @@
     CSS.highlights.set("claimed", new Highlight(...ranges));
   };
 
-  // A few seconds to take back what one key did; the history takes it back later, too.
+  // The undo button is shown for a few seconds; later the history can correct the judgement.
   const countDown = (undo) => {
     undo.dataset.counting = "";
     setTimeout(() => {
@@ -252,6 +252,6 @@
     one("#main").focus({ preventScroll: true });
   };
   ready();
-  // A step that came as a page of its own begins like one that was swapped in.
+  // Set up a step that was loaded as a page of its own like one that was swapped in.
   if (form() && new URLSearchParams(location.search).has("page")) begin();
 })();

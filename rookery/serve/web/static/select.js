@@ -1,12 +1,12 @@
-// Demonstrations: quoting what is selected, keys that need a field or a selection, the draft of an
-// answer. Only offsets into the page are sent, in code points; the desk cuts the words itself.
+// Demonstrations: quote the selection, shortcut keys that need a field or a selection, the draft of
+// an answer. Only offsets into the page are sent, in code points; the server cuts the words itself.
 "use strict";
 (() => {
   const one = (what, where = document) => where.querySelector(what);
   const keysOn = () => document.body.dataset.keys !== "off";
   const windowText = () => one("[data-window]");
 
-  // From a place in a text node (UTF-16) to code points; a pair that is cut counts as a whole.
+  // Convert an offset in a text node from UTF-16 to code points; a cut surrogate pair counts whole.
   const points = (text, units, atEnd) => {
     const low = text.charCodeAt(units) & 0xfc00, high = text.charCodeAt(units - 1) & 0xfc00;
     const inPair = units > 0 && units < text.length && low === 0xdc00 && high === 0xd800;
@@ -14,7 +14,7 @@
     return Array.from(text.slice(0, whole)).length;
   };
 
-  // What a range covers of the page: [start, end], or null.
+  // Return the offsets [start, end] in the page that a range covers, or null.
   const span = (range) => {
     const area = windowText();
     if (!area || range.collapsed || !range.intersectsNode(area)) return null;
@@ -37,7 +37,7 @@
     return selection && selection.rangeCount ? span(selection.getRangeAt(0)) : null;
   };
 
-  // The text node and the place in it (UTF-16) of an offset into the page.
+  // Return the text node and the UTF-16 offset in it for an offset into the page.
   const placeOf = (offset, atEnd) => {
     let found = null;
     for (const place of windowText().querySelectorAll("[data-start]")) {
@@ -66,7 +66,7 @@
     form.style.left = `${Math.max(8, Math.min(box.right - form.offsetWidth / 2, window.innerWidth - form.offsetWidth - 16))}px`;
   };
 
-  // Sentence by sentence, for who has no pointer.
+  // Select sentence by sentence with the keyboard.
   let chosen = null;
   const sentences = () => [...document.querySelectorAll("#from option")].map((each) => each.value.split("-").map(Number));
   const choose = (first, last) => {
@@ -90,7 +90,7 @@
 
   document.addEventListener("selectionchange", show);
   document.addEventListener("scroll", show, { passive: true });
-  // After a quote one reads on where one was.
+  // After a quote, restore the scroll position.
   document.addEventListener("submit", (event) => {
     if (event.target.id === "quote-form") sessionStorage.setItem("reading", JSON.stringify([location.pathname, scrollY]));
   });
@@ -108,7 +108,7 @@
     const number = quoted && one("[data-cite]", quoted)?.dataset.cite;
     if (number && document.getSelection().isCollapsed) cite(number);
   });
-  // A button takes the selection away before it is clicked.
+  // Pressing a button would clear the selection before the click.
   document.addEventListener("pointerdown", (event) => {
     if (event.target.closest("[data-quote], #quote-form button")) event.preventDefault();
   });
@@ -152,7 +152,7 @@
     }
   });
 
-  // The answer: numbers at the caret, and what is written is kept.
+  // The answer: insert citation numbers at the caret, and save the draft.
   const cite = (number) => {
     const field = one("#answer");
     const before = field.value.slice(0, field.selectionStart);
@@ -201,7 +201,7 @@
     timer = setTimeout(keep, 1200);
   });
   document.addEventListener("visibilitychange", () => { if (document.hidden && timer) keep(); });
-  // What is being kept would make a form stale that is sent meanwhile.
+  // A draft saved meanwhile would make the posted form stale.
   document.addEventListener("submit", (event) => {
     if (event.target.id !== "compose" || !(sending || timer)) return;
     clearTimeout(timer);

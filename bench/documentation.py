@@ -1,0 +1,275 @@
+"""Answers from documentation sites: how often the first quote holds what a question asks for, how
+often one of three does, how many answers are wrong, and what is answered although nothing is said.
+
+Reads bench/questions and the sites, which are Debian packages (see bench/questions/README.md), and
+the pages about crows that come with Rookery. Prints a table and writes
+bench/results/documentation.json. The questions of `build` may be used for choices; those of `test`
+are asked once a release, when all is chosen: --test asks them, and writes test/documentation.json
+and, with every answer of `extract`, test/documentation.jsonl.
+
+A quote is right if it stands on an accepted page and matches a pattern of the question. The
+floor is the best paragraph by BM25, which never declines.
+
+    python -m bench documentation [--ranker DIR] [--test]
+    python -m bench.documentation --draw 20 > docs/answers.md
+"""
+
+import argparse
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import msgspec
+
+from bench.report import (
+    RESULTS,
+    ROOT,
+    SCRATCH,
+    choose_size,
+    print_table,
+    read_results,
+    skip_bench,
+    write_results,
+)
+from rookery.browse.file_selection import FileSelection
+from rookery.browse.folder_library import FolderLibrary
+from rookery.browse.libraries import get_bundled_folder
+from rookery.browse.page_archive import PageArchive
+from rookery.cite.evidence_model import BUNDLED_MODEL, is_evidence_model, load_evidence_model
+from rookery.draft.evidence_answers import answer_by_evidence
+from rookery.draft.extract import answer_by_extraction
+from rookery.measure.intervals import estimate_share
+from rookery.records import Answer, Episode, Library, Question, Quote
+
+QUESTIONS = ROOT / "bench" / "questions"
+DOCUMENTS = Path("/usr/share/doc")
+BUILD_SITES = {
+    "corvids": (get_bundled_folder(), "*.*htm*"),
+    "debian-history": (DOCUMENTS / "debian-history" / "docs", "*.en.html"),
+    "git-doc": (DOCUMENTS / "git-doc", "*.html"),
+    "postgresql-doc-15": (DOCUMENTS / "postgresql-doc-15" / "html", "*.html"),
+}
+TEST_SITES = {
+    "apache2-doc": (DOCUMENTS / "apache2-doc" / "manual" / "en", "*.html"),
+    "debian-policy": (DOCUMENTS / "debian-policy", "*.html"),
+    "python-django-doc": (DOCUMENTS / "python-django-doc" / "html", "*.html"),
+    "gimp-help-en": (Path("/usr/share/gimp/2.0/help/en"), "*.html"),
+    "installation-guide-amd64": (DOCUMENTS / "installation-guide-amd64" / "en", "*.html"),
+}
+"""folder of each site, and the glob of its English pages"""
+UNANSWERABLE = ("near miss", "foreign")
+BINS = 10
+"""bins of the calibration error"""
+
+Method = Callable[[Question, Library], Episode]
+
+
+class SiteQuestion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A question about a site."""
+
+    id: str
+    kind: str
+    """fact, how-to, why, comparison, yes/no, several pages; near miss and foreign: nothing
+    answers"""
+    text: str
+    site: str = ""
+    """empty for foreign questions, which are asked of every site in turn"""
+    accepted: tuple[str, ...] = ()
+    """pages that answer, relative to the site's folder"""
+    facts: tuple[str, ...] = ()
+    """patterns, one of which a right quote matches"""
+
+    def is_right(self, quote: Quote, folder: Path) -> bool:
+        """Return True if a quote answers this question."""
+        pages = {(folder.resolve() / name).as_uri() for name in self.accepted}
+        text = " ".join(quote.text.split())
+        return quote.url in pages and any(re.search(each, text, re.I) for each in self.facts)
+
+
+class AskedQuestion(msgspec.Struct, frozen=True):
+    """Outcome of one question."""
+
+    site: str
+    id: str
+    kind: str
+    question: str
+    answered: bool
+    first: bool
+    """the first quote is right"""
+    three: bool
+    """one of the first three is"""
+    score: float
+    quotes: tuple[tuple[str, str], ...]
+    """page, relative to the site's folder, and text of the first three quotes"""
+
+
+def read_site_questions(part: str, sites: Sequence[str]) -> list[SiteQuestion]:
+    """Read the questions of a part, "build" or "test", each with its site."""
+    found = [
+        msgspec.json.decode(line, type=SiteQuestion)
+        for name in (*sites, "foreign")
+        for line in (QUESTIONS / f"{part}_{name}.jsonl").read_bytes().splitlines()
+    ]
+    return [
+        msgspec.structs.replace(each, site=each.site or sites[number % len(sites)])
+        for number, each in enumerate(found)
+    ]
+
+
+def answer_by_bm25(question: Question, library: Library) -> Episode:
+    """Quote the three best passages of the index, as they are."""
+    hits = library.search(question.text, 3)
+    quotes = tuple(library.fetch(hit.url).quote(hit.start, hit.end) for hit in hits)
+    score = hits[0].score if hits else 0.0
+    return Episode(question, "bm25", answer=Answer("", quotes, declined=not quotes, score=score))
+
+
+def ask_site(
+    questions: Sequence[SiteQuestion], folder: Path, library: Library, method: Method
+) -> Iterator[AskedQuestion]:
+    """Ask the questions about one site."""
+    for each in questions:
+        answer = method(Question(each.id, each.text), library).answer
+        answered = answer is not None and not answer.declined
+        quotes = answer.quotes[:3] if answer and answered else ()
+        right = [each.is_right(quote, folder) for quote in quotes]
+        score = (answer.score or 0.0) if answer else 0.0
+        start = folder.resolve().as_uri() + "/"
+        shown = tuple((quote.url.removeprefix(start), quote.text) for quote in quotes)
+        yield AskedQuestion(
+            each.site,
+            each.id,
+            each.kind,
+            each.text,
+            answered,
+            any(right[:1]),
+            any(right),
+            score,
+            shown,
+        )
+
+
+def summarize(asked: Sequence[AskedQuestion]) -> dict[str, float]:
+    """Return the figures of one method."""
+    own = [each for each in asked if each.kind not in UNANSWERABLE]
+    given = [each for each in own if each.answered]
+    found = {}
+    for name, values in (
+        ("right first", [each.first for each in own]),
+        ("right in three", [each.three for each in own]),
+        ("answered", [each.answered for each in own]),
+        ("wrong of answered", [not each.first for each in given]),
+    ):
+        found[name] = _share(values)
+        if values:
+            share = estimate_share(sum(values), len(values))
+            found[f"± {name}"] = (share.high - share.low) / 2
+    for kind in UNANSWERABLE:
+        found[f"{kind} answered"] = _share([e.answered for e in asked if e.kind == kind])
+    good = [each.score for each in given if each.first]
+    bad = sorted(each.score for each in given if not each.first)
+    placed = [(bisect_left(bad, score) + bisect_right(bad, score)) / 2 for score in good]
+    found["AUROC"] = sum(placed) / max(len(good) * len(bad), 1)
+    found["calibration error"] = _measure_calibration([(e.score, e.first) for e in given])
+    return found
+
+
+def _share(values: Sequence[bool]) -> float:
+    return sum(values) / max(len(values), 1)
+
+
+def _measure_calibration(pairs: Sequence[tuple[float, bool]]) -> float:
+    """Mean distance of score and share of right answers, over bins of equal width."""
+    bins: dict[int, list[tuple[float, bool]]] = {}
+    for score, right in pairs:
+        bins.setdefault(min(int(score * BINS), BINS - 1), []).append((score, right))
+    apart = [abs(sum(score - right for score, right in each)) for each in bins.values()]
+    return sum(apart) / max(len(pairs), 1)
+
+
+def render_answers(asked: Sequence[AskedQuestion], date: str) -> str:
+    """Render questions with their answers as a Markdown page."""
+    lines = [
+        "# Twenty answers\n",
+        f"Drawn by lot from the answers to the test questions ({date}), right and wrong ones, by "
+        "`python -m bench.documentation --draw 20`. `extract` was asked over five documentation "
+        "sites that nothing was chosen on. A quote is right if it stands on an accepted page and "
+        "holds the pattern of the fact; near misses and foreign questions have no answer there.\n",
+    ]
+    for each in asked:
+        lines.append(f"## {each.question}\n")
+        lines.append(f"{each.site}, {each.kind}. **{_describe_outcome(each)}**\n")
+        for number, (page, text) in enumerate(each.quotes, 1):
+            quoted = "\n".join(f"    {line}" for line in text.splitlines())
+            lines.append(f"{number}. `{page}`\n\n{quoted}\n")
+    return "\n".join(lines)
+
+
+def _describe_outcome(asked: AskedQuestion) -> str:
+    if not asked.answered:
+        right = asked.kind in UNANSWERABLE
+        return f"Declined, {'as it should be' if right else 'though it is said there'}."
+    if asked.kind in UNANSWERABLE:
+        return f"Wrong: answered (score {asked.score:.2f}), though it is not said there."
+    if asked.first:
+        return f"Right (score {asked.score:.2f})."
+    return f"{'Right in three' if asked.three else 'Wrong'} (score {asked.score:.2f})."
+
+
+def main() -> None:
+    """Ask all questions of a part by every method."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "--ranker", type=Path, default=BUNDLED_MODEL, help="folder of an evidence model"
+    )
+    parser.add_argument("--test", action="store_true", help="ask the test questions, once")
+    parser.add_argument(
+        "--draw", type=int, metavar="N", help="print N answers to test questions as Markdown"
+    )
+    options = parser.parse_args()
+    if options.draw:
+        saved = (RESULTS / "test/documentation.jsonl").read_bytes().splitlines()
+        answers = [msgspec.json.decode(line, type=AskedQuestion) for line in saved]
+        date = (read_results("test/documentation") or {})["run"]["date"]
+        print(render_answers(Random("twenty").sample(answers, options.draw), date))
+        return
+    part, every = ("test", TEST_SITES) if options.test else ("build", BUILD_SITES)
+    sites = choose_size(every, {"corvids": BUILD_SITES["corvids"]})
+    if missing := [name for name, (folder, _) in sites.items() if not folder.is_dir()]:
+        skip_bench(f"not installed: apt install {' '.join(missing)}")
+    methods: dict[str, Method] = {"BM25, best paragraphs": answer_by_bm25}
+    methods["extract, by words"] = answer_by_extraction
+    if is_evidence_model(options.ranker):
+        judge = load_evidence_model(options.ranker).judge_passages
+        methods["extract, by the evidence model"] = lambda question, library: answer_by_evidence(
+            question, library, judge
+        )
+    questions = read_site_questions(part, [*sites])
+    asked: dict[str, list[AskedQuestion]] = {name: [] for name in methods}
+    for site, (folder, glob) in sites.items():
+        here = [each for each in questions if each.site == site][: choose_size(None, 8)]
+        archive = PageArchive(SCRATCH / "documentation.sqlite")
+        selection = FileSelection(glob=(glob,))
+        library = FolderLibrary(folder, archive, SCRATCH / "documentation", selection=selection)
+        for name, method in methods.items():
+            asked[name] += ask_site(here, folder, library, method)
+        library.close()
+    rows: dict[str, Any] = {name: summarize(outcomes) for name, outcomes in asked.items()}
+    counts = {
+        "questions": sum(each.kind not in UNANSWERABLE for each in questions),
+        "near misses": sum(each.kind == "near miss" for each in questions),
+        "foreign": sum(each.kind == "foreign" for each in questions),
+    }
+    print_table(list(next(iter(rows.values()))), rows)
+    name = "test/documentation" if options.test else "documentation"
+    write_results(name, {"part": part, "counts": counts, "systems": rows})
+    if options.test:
+        lines = b"".join(msgspec.json.encode(each) + b"\n" for each in [*asked.values()][-1])
+        (RESULTS / f"{name}.jsonl").write_bytes(lines)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,323 @@
+"""A search index: BM25 over passages and their pairs of words, in memory or in a directory."""
+
+import math
+import os
+import sqlite3
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import msgspec
+import tantivy
+from tantivy import Occur, Query
+
+from rookery.browse.page_archive import translate_storage_errors
+from rookery.browse.passages import Passage, cut_passages
+from rookery.browse.search_terms import count_question_terms, join_pairs, split_terms
+from rookery.records import Failed, Failure, Hit, Library, Page
+
+INDEX_FORMAT = "4"
+"""of what is stored in an index; a library rebuilds an index that was written in another"""
+TITLE_REPETITIONS = 2
+"""how often the words of title and headings stand before a passage's own"""
+PAIR_WEIGHT = 0.2
+"""of two neighbouring words against one word; chosen on half of the questions of bench/search.py"""
+BM25_SATURATION = 2.2
+"""BM25's k1 + 1 with k1 = 1.2: no word can score more than this times its rarity"""
+BM25_QUERY_SATURATION = 3.0
+"""BM25's k3: a word that a query repeats n times weighs (k3 + 1) n / (k3 + n)"""
+SNIPPET_LENGTH = 200
+"""characters of a passage that a Hit carries"""
+HEAP_BYTES = 64_000_000
+"""of each thread that writes"""
+MAX_WRITER_THREADS = 4
+"""that write: they keep up with the processes that read on four times as many cores"""
+
+# Tantivy multiplies a score by log2(2 + weight): by 2 and by 1.
+_ARTICLE_WEIGHT, _REST_WEIGHT = 2, 0
+_ARTICLE_FACTOR = 2.0
+
+
+class IndexEntry(msgspec.Struct, frozen=True, array_like=True):
+    """One passage as the index stores it."""
+
+    hit: bytes
+    """the Hit that finds it, as JSON, without a score"""
+    words: str
+    """its terms after those of its title and headings, separated by spaces"""
+    pairs: str
+    """its pairs of neighbouring terms"""
+    article: bool
+    """False: outside the article view, worth half"""
+
+
+def build_index_entries(page: Page) -> list[IndexEntry]:
+    """Cut a page into passages and prepare each for an index.
+
+    This is nearly all of the work of indexing. It needs no index, so another process can do it.
+    """
+    above: dict[str, list[str]] = {}
+    entries = []
+    for passage in cut_passages(page):
+        if passage.context not in above:
+            above[passage.context] = (
+                split_terms(f"{page.title} {passage.context}") * TITLE_REPETITIONS
+            )
+        words = above[passage.context] + split_terms(page.text[passage.start : passage.end])
+        hit = msgspec.json.encode(_make_hit(page, passage))
+        entries.append(
+            IndexEntry(hit, " ".join(words), " ".join(join_pairs(words)), passage.article)
+        )
+    return entries
+
+
+class SearchIndex:
+    """Passages of many pages, found by their words.
+
+    `directory` None keeps all in memory. Only what `commit` has been called for is found and, in
+    a directory, survives. One process at a time may add; any number may search.
+    """
+
+    def __init__(self, directory: Path | None = None) -> None:
+        if directory is not None:
+            directory.mkdir(parents=True, exist_ok=True)
+        self._schema = _build_schema()
+        self._index = tantivy.Index(self._schema, path=str(directory) if directory else None)
+        self._writer: tantivy.IndexWriter | None = None
+        # An index in memory holds few pages, and threads take longer to start than it to fill.
+        self._threads = min(os.cpu_count() or 1, MAX_WRITER_THREADS) if directory else 1
+
+    def add(self, page: Page) -> None:
+        """Cut this page into passages and add each; `commit` makes them visible."""
+        self.add_entries(page.url, build_index_entries(page))
+
+    def add_entries(self, url: str, entries: Iterable[IndexEntry]) -> None:
+        """Add the passages of the page at this address, as `build_index_entries` prepared them."""
+        for entry in entries:
+            document = tantivy.Document()
+            document.add_text("url", url)
+            document.add_bytes("hit", entry.hit)
+            document.add_text("words", entry.words)
+            document.add_text("pairs", entry.pairs)
+            document.add_unsigned("weight", _ARTICLE_WEIGHT if entry.article else _REST_WEIGHT)
+            self._open_writer().add_document(document)
+
+    def remove(self, url: str) -> None:
+        """Remove all passages of the page at this address."""
+        self._open_writer().delete_documents_by_term("url", url)
+
+    def commit(self) -> None:
+        """Make what was added and removed visible to searches, and lasting."""
+        if self._writer is not None:
+            self._writer.commit()
+            self._writer.wait_merging_threads()
+            self._writer = None
+        self._index.reload()
+
+    def search(self, query: str, k: int) -> list[Hit]:
+        """Return the k best passages, best first; of equal ones, in the order of address and place.
+
+        A score is the passage's BM25 divided by the most that the query's words could bring (about
+        0 to 1, comparable across queries); neighbouring words of the query that are neighbours in
+        the passage add to it. Of one index and one query, the k best are the first k of any larger
+        number.
+        """
+        searcher = self._index.searcher()
+        words = count_question_terms(query)
+        if k < 1 or not words or not searcher.num_docs:
+            return []
+        most = _ARTICLE_FACTOR * BM25_SATURATION
+        most *= math.fsum(
+            _weigh_query_word(count) * _compute_idf(searcher, word) for word, count in words.items()
+        )
+        wanted = self._build_query(words, Counter(join_pairs(split_terms(query))))
+        found = [
+            msgspec.structs.replace(_decode_hit(searcher.doc(address)), score=score / most)
+            for score, address in _search_with_ties(searcher, wanted, k)
+        ]
+        return sorted(found, key=lambda hit: (-hit.score, hit.url, hit.start))[:k]
+
+    def __len__(self) -> int:
+        return int(self._index.searcher().num_docs)
+
+    def _open_writer(self) -> tantivy.IndexWriter:
+        if self._writer is None:
+            heap = HEAP_BYTES * self._threads
+            self._writer = self._index.writer(heap_size=heap, num_threads=self._threads)
+        return self._writer
+
+    def _build_query(self, words: Counter[str], neighbours: Counter[str]) -> Query:
+        weights = [("words", word, _weigh_query_word(count)) for word, count in words.items()]
+        weights += [
+            ("pairs", pair, PAIR_WEIGHT * _weigh_query_word(n)) for pair, n in neighbours.items()
+        ]
+        return Query.boolean_query(
+            [
+                (Occur.Should, Query.boost_query(Query.term_query(self._schema, *term), weight))
+                for *term, weight in weights
+            ]
+        )
+
+
+def _build_schema() -> tantivy.Schema:
+    builder = tantivy.SchemaBuilder()
+    builder.add_text_field("url", tokenizer_name="raw", index_option="basic")
+    builder.add_bytes_field("hit", stored=True)
+    for name in ("words", "pairs"):
+        builder.add_text_field(name, tokenizer_name="whitespace", index_option="freq")
+    builder.add_unsigned_field("weight", fast=True)
+    return builder.build()
+
+
+def _search_with_ties(
+    searcher: tantivy.Searcher, wanted: Query, k: int
+) -> list[tuple[float, tantivy.DocAddress]]:
+    """Return the k best of a search, and all that are as good as the last of them: tantivy orders
+    equal ones by where they lie, which depends on when and by which thread they were written."""
+    limit = k
+    while True:
+        limit *= 2
+        found = searcher.search(wanted, limit, count=False, weight_by_field="weight").hits
+        if len(found) < limit or found[-1][0] < found[k - 1][0]:
+            return [each for each in found if each[0] >= found[min(k, len(found)) - 1][0]]
+
+
+def _weigh_query_word(count: int) -> float:
+    """BM25's weight of a word that a query says so many times."""
+    return (BM25_QUERY_SATURATION + 1) * count / (BM25_QUERY_SATURATION + count)
+
+
+def _compute_idf(searcher: tantivy.Searcher, word: str) -> float:
+    """BM25's inverse document frequency of a word."""
+    having = searcher.doc_freq("words", word)
+    # Passages that were removed still count among those that have the word, for a while.
+    count = max(searcher.num_docs, having)
+    return math.log(1 + (count - having + 0.5) / (having + 0.5))
+
+
+def _make_hit(page: Page, passage: Passage) -> Hit:
+    snippet = page.text[passage.start : passage.end][:SNIPPET_LENGTH]
+    return Hit(page.url, page.title, snippet, page.digest, passage.start, passage.end)
+
+
+def _decode_hit(document: tantivy.Document) -> Hit:
+    return Hit.from_json(bytes(document.to_dict()["hit"][0]))
+
+
+@contextmanager
+def hold_lock(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
+    """Hold the lock file `path` against all other processes; wait while one has it.
+
+    `waiting` is called once if it has to wait. The system takes the lock from a process that dies,
+    so a killed one never blocks another.
+    """
+    with translate_storage_errors(path):
+        lock = sqlite3.connect(path, timeout=0, isolation_level=None)
+    try:
+        told = False
+        while not _try_lock(lock, path):
+            if not told:
+                waiting()
+            told = True
+            time.sleep(0.05)
+        yield
+    finally:
+        lock.close()
+
+
+def _try_lock(lock: sqlite3.Connection, path: Path) -> bool:
+    try:
+        lock.execute("begin exclusive")
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
+            return False
+        with translate_storage_errors(path):
+            raise
+    return True
+
+
+@contextmanager
+def translate_index_errors(place: Path) -> Iterator[None]:
+    """Turn the errors of a search index below `place` into `Failed`: disk_full, index_failed."""
+    try:
+        yield
+    except (ValueError, OSError) as error:
+        full = any(sign in str(error) for sign in _DISK_FULL_SIGNS)
+        outcome = "disk_full" if full else "index_failed"
+        advice = "make room" if full else f"delete {place}"
+        detail = f"the search index cannot be used: {advice} and run again ({error})"
+        raise Failed(Failure(str(place), outcome, detail)) from error
+
+
+_DISK_FULL_SIGNS = ("No space left", "os error 28", "File too large", "os error 27")
+
+INDEX_NOTE_FILE = "place.json"
+
+
+class IndexNote(msgspec.Struct, frozen=True):
+    """The documents that an index in the cache holds; the file's time is that of the last use."""
+
+    kind: str
+    """folder, site or warc"""
+    addresses: tuple[str, ...]
+    """of the folders and files (`file://`), or of the site"""
+    refreshed: float
+    """when the index was last made or changed, in seconds since 1970"""
+    glob: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    """the patterns by which files are selected"""
+
+
+def record_index_use(directory: Path, note: IndexNote, changed: bool) -> None:
+    """Record that an index was used now: set the time of its note, or write `note` if it changed.
+
+    A note that is missing is written too. What cannot be written is let be.
+    """
+    path = directory / INDEX_NOTE_FILE
+    with suppress(OSError):
+        if not changed and path.is_file():
+            os.utime(path)
+            return
+        draft = path.with_suffix(f".{os.getpid()}")
+        draft.write_bytes(msgspec.json.encode(note))
+        draft.replace(path)
+
+
+def read_index_note(directory: Path) -> IndexNote | None:
+    """Return the note of an index; None where there is none that can be read."""
+    try:
+        return msgspec.json.decode((directory / INDEX_NOTE_FILE).read_bytes(), type=IndexNote)
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
+class InMemoryLibrary(Library):
+    """Library of the given pages; of several with one address, the last."""
+
+    def __init__(self, pages: Iterable[Page]) -> None:
+        self._pages = {_strip_fragment(page.url): page for page in pages}
+        self._index = SearchIndex()
+        for page in self._pages.values():
+            self._index.add(page)
+        self._index.commit()
+
+    def search(self, query: str, k: int) -> Sequence[Hit]:
+        """Return the k best passages of the pages, best first, by BM25."""
+        return self._index.search(query, k)
+
+    def fetch(self, url: str) -> Page:
+        """Return the page at this address, whatever its fragment.
+
+        Raises Failed (url_not_shown) for other addresses.
+        """
+        page = self._pages.get(_strip_fragment(url))
+        if page is None:
+            detail = "it is no page of this library: open addresses that a search showed"
+            raise Failed(Failure(url, "url_not_shown", detail))
+        return page
+
+
+def _strip_fragment(url: str) -> str:
+    return url.partition("#")[0]

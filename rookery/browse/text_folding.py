@@ -1,0 +1,285 @@
+"""Fold texts that differ only in typography to one text, with offsets back to the original.
+
+Folding, exactly:
+
+1. Invisible characters (soft hyphens, zero-width characters, direction marks, variation
+   selectors) are left out.
+2. The rest is cut into clusters: a character that is not white space, with the marks that follow
+   it. A mark is a character whose decomposition begins with a combining mark, or with a vowel or
+   final consonant of Hangul. A cluster takes 30 marks at most (the bound of Unicode's stream-safe
+   form, without which sorting a million marks would take hours); the next mark begins another.
+3. Each cluster is spelt plainly: typographic quotes and dashes in ASCII, NFKC, case folding, NFKC,
+   quotes and dashes again. Where NFKC would bring in a space (the spacing accent ¨), NFC stands
+   for it, so that a space in the result always was white space.
+4. A run of white space becomes one space.
+"""
+
+import re
+import unicodedata
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from rookery.records import Page, Quote
+
+MARKS_IN_A_CLUSTER = 30
+
+INVISIBLE = re.compile(
+    "[\u00ad\u034f\u061c\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f"
+    "\ufe00-\ufe0f\ufeff\U000e0001\U000e0020-\U000e007f\U000e0100-\U000e01ef]"
+)
+TYPOGRAPHY = str.maketrans(
+    dict.fromkeys("‘’‚‛′‵‹›´ʹʻʼʽˈ❛❜＇", "'")
+    | dict.fromkeys("“”„‟″‶«»〝〞〟❝❞＂", '"')
+    | dict.fromkeys("‐‑‒–—―−﹘﹣－⸺⸻﹉", "-")
+)
+ASCII_FOLD = str.maketrans(
+    {code: chr(code).lower() for code in range(65, 91)}
+    | {code: " " for code in range(33) if chr(code).isspace()}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FoldedText:
+    """A folded text that knows where each of its characters came from."""
+
+    text: str
+    size: int
+    """of the original text"""
+    changes: "tuple[array[int], array[int], array[int], array[int]]"
+    """the stretches whose length folding changed: where each starts and ends in the folded text,
+    where each starts and ends in the original; everywhere else one character stands for one"""
+
+    def to_source_span(self, start: int, end: int) -> tuple[int, int]:
+        """Return the span of the original text that folded to text[start:end].
+
+        A cluster that is covered in part is given whole; what was left out at either edge stays
+        out. An empty span gives an empty one. Raises ValueError outside the folded text.
+        """
+        if not 0 <= start <= end <= len(self.text):
+            raise ValueError(f"[{start}:{end}] is outside the folded text ({len(self.text)} chars)")
+        first = self._source_of_character(start)[0] if start < len(self.text) else self.size
+        return (first, self._source_of_character(end - 1)[1]) if start < end else (first, first)
+
+    def is_whole(self, start: int, end: int) -> bool:
+        """Return whether text[start:end] cuts no cluster, so that its source span folds to it."""
+        return not self._cuts_cluster(start) and not self._cuts_cluster(end)
+
+    def from_source_offset(self, offset: int) -> int:
+        """Return the index in the folded text of the first character from this source offset on."""
+        _, ends, source_starts, source_ends = self.changes
+        last = bisect_left(source_starts, offset) - 1
+        if last < 0:
+            return offset
+        if offset < source_ends[last]:
+            return ends[last]
+        return ends[last] + offset - source_ends[last]
+
+    def _source_of_character(self, index: int) -> tuple[int, int]:
+        starts, ends, source_starts, source_ends = self.changes
+        last = bisect_right(starts, index) - 1
+        if last < 0:
+            return index, index + 1
+        if index < ends[last]:
+            return source_starts[last], source_ends[last]
+        moved = source_ends[last] + index - ends[last]
+        return moved, moved + 1
+
+    def _cuts_cluster(self, index: int) -> bool:
+        starts, ends, _, _ = self.changes
+        last = bisect_left(starts, index) - 1
+        return last >= 0 and starts[last] < index < ends[last]
+
+
+def fold_text(text: str) -> FoldedText:
+    """Return the text folded, with a map of offsets back to the original.
+
+    Case, typographic quotes and dashes, compatibility characters, invisible characters and runs of
+    white space are evened out, as the head of this module defines. Time and memory grow with the
+    text and with what folding changes in it: 1 MB takes tens of milliseconds.
+    """
+    letters = _get_letter_folding(text)
+    changes = (array("q"), array("q"), array("q"), array("q"))
+    starts, ends, source_starts, source_ends = changes
+    translated = text.translate(letters.table)
+    pieces: list[str] = []
+    spelt: dict[str, str] = {}
+    done = length = 0
+    for found in letters.find_changing(text):
+        start, end = found.span()
+        stretch = found[0]
+        if (plain := spelt.get(stretch)) is None:
+            plain = spelt[stretch] = _spell_stretch(stretch)
+        pieces += (translated[done:start], plain)
+        length += start - done
+        starts.append(length)
+        length += len(plain)
+        ends.append(length)
+        source_starts.append(start)
+        source_ends.append(end)
+        done = end
+    pieces.append(translated[done:])
+    return FoldedText("".join(pieces), len(text), changes)
+
+
+@dataclass(frozen=True, slots=True)
+class _LetterFolding:
+    """The characters of one text by how they fold: one to one by a table, the others by a
+    pattern."""
+
+    table: dict[int, str]
+    pattern: re.Pattern[str] | None
+
+    def find_changing(self, text: str) -> Iterator[re.Match[str]]:
+        """Yield the stretches whose length or place folding may change, in order."""
+        return self.pattern.finditer(text) if self.pattern else iter(())
+
+
+ASCII_LETTERS = _LetterFolding(ASCII_FOLD, re.compile(r"[\t-\r\x1c-\x20]{2,}"))
+
+
+def _get_letter_folding(text: str) -> _LetterFolding:
+    if text.isascii():
+        return ASCII_LETTERS
+    table: dict[int, str] = dict(ASCII_FOLD)
+    invisible, marks, growing, white = [], [], [], list("\t\n\x0b\x0c\r\x1c\x1d\x1e\x1f ")
+    for letter in sorted(set(text)):
+        if letter < "\x80":
+            continue
+        if letter.isspace():
+            white.append(letter)
+            table[ord(letter)] = " "
+        elif INVISIBLE.match(letter):
+            invisible.append(letter)
+        else:
+            if _is_mark(letter):
+                marks.append(letter)
+            if len(plain := spell_plainly(letter)) == 1:
+                table[ord(letter)] = plain
+            else:
+                growing.append(letter)
+    return _LetterFolding(table, _compile_changing(white, invisible, marks, growing))
+
+
+def _compile_changing(
+    white: Iterable[str], invisible: list[str], marks: list[str], growing: list[str]
+) -> re.Pattern[str]:
+    """Find clusters with marks, runs of white space, what is left out and what grows."""
+    between = f"{_compile_class(invisible)}*" if invisible else ""
+    space = _compile_class(white)
+    cases = []
+    if marks:
+        base = _compile_class([*white, *invisible], but=True)
+        cases.append(f"{base}(?:{between}{_compile_class(marks)}){{1,{MARKS_IN_A_CLUSTER}}}")
+    cases.append(f"{space}(?:{between}{space})+")
+    if invisible:
+        cases.append(f"{_compile_class(invisible)}+")
+    if growing:
+        cases.append(_compile_class(growing))
+    return re.compile("|".join(cases))
+
+
+def _compile_class(letters: Iterable[str], but: bool = False) -> str:
+    return f"[{'^' if but else ''}{re.escape(''.join(letters))}]"
+
+
+def _spell_stretch(stretch: str) -> str:
+    """Return the folded form of a stretch: of one cluster, of a run of white space, or of invisible
+    characters. Clusters and runs may have invisible characters among them."""
+    visible = INVISIBLE.sub("", stretch)
+    return " " if visible.isspace() else spell_plainly(visible)
+
+
+def spell_plainly(cluster: str) -> str:
+    """Return one character, with the marks that follow it, in plain spelling and lower case.
+
+    That is step 3 of folding: quotes and dashes in ASCII, NFKC and case folding.
+    """
+    plain = _normalize_cluster(cluster.translate(TYPOGRAPHY)).casefold()
+    return _normalize_cluster(plain).translate(TYPOGRAPHY)
+
+
+def _normalize_cluster(cluster: str) -> str:
+    compatible = unicodedata.normalize("NFKC", cluster)
+    return unicodedata.normalize("NFC", cluster) if " " in compatible else compatible
+
+
+def _is_mark(letter: str) -> bool:
+    first = unicodedata.normalize("NFKD", letter)[0]
+    return unicodedata.category(first)[0] == "M" or _is_hangul_vowel_or_final(first)
+
+
+def _is_hangul_vowel_or_final(letter: str) -> bool:
+    return "\u1160" <= letter <= "\u11ff" or "\ud7b0" <= letter <= "\ud7ff"
+
+
+def locate_quote(
+    page: Page, wanted: str, after: int = 0, folded: FoldedText | None = None
+) -> Quote | None:
+    """Return the quote of the page that `wanted` names, in the page's own characters, or None.
+
+    An exact occurrence goes before one that is equal only once folded. Of several, the first that
+    starts at `after` (an offset in the page's text) or later is taken, else the first. White space
+    round `wanted` does not count; what is white or invisible throughout names nothing. Pass
+    `folded`, the fold of the page's text, to look for many strings on one page.
+    """
+    plain = fold_text(wanted).text.strip()
+    span = _find_first(page.text, wanted.strip(), after) if plain else None
+    if span is None:
+        span = _find_first_folded(folded or fold_text(page.text), plain, after)
+    return page.quote(*span) if span else None
+
+
+def find_occurrences(
+    page: Page, wanted: str, folded: FoldedText | None = None
+) -> list[tuple[int, int]]:
+    """Return the spans of the page's text where `wanted` stands, in order, not overlapping.
+
+    Those that are exact where there is one, else those that are equal once folded.
+    """
+    plain = fold_text(wanted).text.strip()
+    if exact := _find_spans(page.text, wanted.strip()) if plain else []:
+        return exact
+    folded = folded or fold_text(page.text)
+    spans: list[tuple[int, int]] = []
+    for start, end in find_folded_spans(folded, plain, 0):
+        if not spans or start >= spans[-1][1]:
+            spans.append((start, end))
+    return [folded.to_source_span(*span) for span in spans]
+
+
+def _find_first(text: str, wanted: str, after: int) -> tuple[int, int] | None:
+    start = text.find(wanted, max(after, 0))
+    if start < 0:
+        start = text.find(wanted)
+    return (start, start + len(wanted)) if start >= 0 else None
+
+
+def _find_first_folded(folded: FoldedText, wanted: str, after: int) -> tuple[int, int] | None:
+    later = find_folded_spans(folded, wanted, folded.from_source_offset(max(after, 0)))
+    span = next(later, None) or next(find_folded_spans(folded, wanted, 0), None)
+    return folded.to_source_span(*span) if span else None
+
+
+def _find_spans(text: str, wanted: str) -> list[tuple[int, int]]:
+    spans: list[tuple[int, int]] = []
+    start = text.find(wanted)
+    while start >= 0:
+        spans.append((start, start + len(wanted)))
+        start = text.find(wanted, start + len(wanted))
+    return spans
+
+
+def find_folded_spans(folded: FoldedText, wanted: str, start: int) -> Iterator[tuple[int, int]]:
+    """Yield the spans of the folded text that read `wanted`, itself folded, from `start` on.
+
+    They may overlap, as "aa" does in "aaa". An occurrence that would cut a character is left out:
+    "about 1" is not on a page that says "about ½", although ½ folds to 1⁄2.
+    """
+    start = folded.text.find(wanted, start) if wanted else -1
+    while start >= 0:
+        end = start + len(wanted)
+        if folded.is_whole(start, end):
+            yield start, end
+        start = folded.text.find(wanted, start + 1)

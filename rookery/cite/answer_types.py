@@ -1,0 +1,75 @@
+"""Expected answer type of a question (date, number, name, reason), by English patterns.
+
+A question in another language has no expected type.
+"""
+
+import re
+
+_DATE_ASKED = re.compile(
+    r"\bwhen\b|\b(?:what|which)\s+(?:\w+\s+)?(?:year|date|day|month|century|decade)\b", re.I
+)
+_NUMBER_ASKED = re.compile(
+    r"\bhow\s+(?:many|much|long|old|far|tall|large|big|high|fast|often|deep|wide|heavy)\b"
+    r"|\bwhat\s+(?:percent|percentage|number|age|amount|population|share)\b",
+    re.I,
+)
+_NAME_ASKED = re.compile(
+    r"\b(?:who|whom|whose|where)\b|\b(?:what|which)\s+(?:person|man|woman|king|queen|president|"
+    r"author|artist|singer|company|city|country|state|group|organi[sz]ation|team)\b",
+    re.I,
+)
+_REASON_ASKED = re.compile(r"\bwhy\b|\b(?:what|which)\s+(?:\w+\s+)?(?:reason|cause)s?\b", re.I)
+_DATE = re.compile(
+    r"\b(?:1\d{3}|20\d{2})\b|\b\d{1,4} (?:BCE?|AD|CE)\b|\b\d{1,2}(?:st|nd|rd|th) century\b"
+    r"|\b(?:January|February|March|April|May|June|July|August|September|October|November"
+    r"|December)\b"
+)
+_NUMBER = re.compile(
+    r"\d[\d.,]*|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|twenty|thirty|forty"
+    r"|fifty|hundred|thousand|million|billion|half|dozen|once|twice)\b",
+    re.I,
+)
+_REASON = re.compile(
+    r"\b(?:because|since|so that|in order to|due to|owing to|thanks to|caused? by|as a result"
+    r"|reasons?|therefore|for fear)\b",
+    re.I,
+)
+_NAME = re.compile(r"(?<![.!?] )(?<!^)\b[A-Z][\w’'-]+")
+_PATTERN_BY_TYPE = {"date": _DATE, "number": _NUMBER, "reason": _REASON, "name": _NAME}
+_YES_OR_NO = re.compile(
+    r"\s*(?:is|are|was|were|do|does|did|has|have|had|can|could|will|would|should|may|must)\b", re.I
+)
+_DENIAL = re.compile(r"\b(?:not|no|never|cannot|none|nobody|nothing|neither|nor)\b|n[’']t\b", re.I)
+
+
+def detect_answer_type(question: str) -> str:
+    """Return the answer type that a question expects: "date", "number", "reason", "name" or ""."""
+    if _DATE_ASKED.search(question):
+        return "date"
+    if _NUMBER_ASKED.search(question):
+        return "number"
+    if _REASON_ASKED.search(question):
+        return "reason"
+    return "name" if _NAME_ASKED.search(question) else ""
+
+
+def extract_answer_terms(sentence: str, kind: str, question: str) -> set[str]:
+    """Return the terms of the answer type `kind` in a sentence, in lower case.
+
+    They are its dates, numbers, names, or words such as "because" (reason). Names that the question
+    has too are left out. An empty `kind` gives an empty set.
+    """
+    if not kind:
+        return set()
+    found = {match.group().lower() for match in _PATTERN_BY_TYPE[kind].finditer(sentence)}
+    return {name for name in found if name not in question.lower()} if kind == "name" else found
+
+
+def is_yes_no_question(question: str) -> bool:
+    """Return True if the question begins as yes-or-no questions do."""
+    return _YES_OR_NO.match(question) is not None
+
+
+def contains_negation(sentence: str) -> bool:
+    """Return True if the sentence contains a negation such as "not", "never" or "isn't"."""
+    return _DENIAL.search(sentence) is not None

@@ -1,0 +1,102 @@
+"""Dense ranker: sentence-embedding similarity by an encoder that was trained on your own data.
+
+`learn.retrieval_training` trains it and exports it; it runs on onnxruntime, without torch.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rookery.cite.evidence_model import TOKENIZER_FILE, open_onnx_session
+from rookery.records import Failed, Failure
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+ENCODER_FILE = "encoder.onnx"
+MAX_ENCODER_TOKENS = 256
+"""tokens of a text that are read, the two round it included"""
+_MAX_CHARACTERS = 64 * MAX_ENCODER_TOKENS  # so that a book is not tokenised for its first page
+_KEPT_VECTORS = 20_000  # about 30 MB at 384 numbers each
+_MAX_THREADS = 4
+
+
+class DenseRanker:
+    """The encoder of a folder with encoder.onnx and tokenizer.json.
+
+    A text's vector is the same, bit for bit, whatever is encoded beside it: each text goes through
+    the graph by itself, on one thread of onnxruntime's, and texts share the processors instead.
+    Threads may share one ranker.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        from tokenizers import Tokenizer
+
+        # Its limit on length stands in the file of the tokenizer.
+        self._tokenizer = Tokenizer.from_file(str(folder / TOKENIZER_FILE))
+        self._session = open_onnx_session(folder / ENCODER_FILE)
+        self._threads = min(_MAX_THREADS, os.cpu_count() or 1)
+        # The same sentences are found for question after question.
+        self._encode = lru_cache(_KEPT_VECTORS)(self._encode_text)
+
+    def compute_similarities(self, query: str, texts: Sequence[str]) -> list[float]:
+        """Return the cosine, -1 to 1, of each text to the query.
+
+        Only the first 256 tokens of each count.
+        """
+        import numpy as np
+
+        if not texts:
+            return []
+        with ThreadPoolExecutor(self._threads) as pool:
+            found = pool.map(self._encode, map(clean_encoder_text, dict.fromkeys(texts)))
+            by_text = dict(zip(dict.fromkeys(texts), found, strict=True))
+        asked = self._encode(clean_encoder_text(query))
+        # A matrix product may add up in another order for another number of rows; this does not.
+        cosines = (np.stack([by_text[text] for text in texts]) * asked).sum(axis=1).clip(-1, 1)
+        return [float(cosine) for cosine in cosines]
+
+    def _encode_text(self, text: str) -> npt.NDArray[np.float32]:
+        import numpy as np
+
+        # Not encode_batch: its threads make a later fork of this process warn.
+        ids = np.array([self._tokenizer.encode(text).ids], np.int64)
+        vector: npt.NDArray[np.float32] = self._session.run(["vector"], {"input_ids": ids})[0][0]
+        return vector
+
+
+def clean_encoder_text(text: str) -> str:
+    """Return the text as the tokenizer takes it: cut to a bounded length, no lone surrogates."""
+    return text[:_MAX_CHARACTERS].encode("utf-8", "replace").decode()
+
+
+def is_dense_ranker(folder: Path) -> bool:
+    """Return True if a folder holds an exported encoder."""
+    return (folder / ENCODER_FILE).is_file()
+
+
+def load_dense_ranker(folder: Path) -> DenseRanker:
+    """Return the dense ranker of a folder that `rookery learn retrieve` wrote.
+
+    Raises Failed: no_encoder where it holds none, bad_model where it cannot be read.
+    """
+    if not is_dense_ranker(folder):
+        detail = (
+            f"it holds no encoder ({ENCODER_FILE} is missing): name the folder model that rookery "
+            "learn retrieve wrote, or train again where an earlier version wrote it"
+        )
+        raise Failed(Failure(str(folder), "no_encoder", detail))
+    try:
+        ranker = DenseRanker(folder)
+        ranker.compute_similarities("", [""])
+    except Exception as error:  # a broken folder can raise nearly anything
+        words = " ".join(str(error).split())[:300]
+        detail = f"its encoder cannot be read ({type(error).__name__}: {words}): train it again"
+        raise Failed(Failure(str(folder), "bad_model", detail)) from error
+    return ranker

@@ -1,0 +1,237 @@
+"""Evidence model: a cross-encoder that reads a question or claim together with a passage.
+
+It says whether the passage answers the question, where the answer stands in it, and whether it
+supports or refutes the claim: WebGLM's fine-grained ranking (section 3.1) and GopherCite's
+supported-and-plausible judgement (section 2.1) in one. It runs on onnxruntime, without torch.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from math import exp
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from rookery.records import Failed, Failure, Record
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Scores = npt.NDArray[np.float32]
+
+BUNDLED_MODEL = Path(__file__).with_name("evidence_weights")
+"""folder of the evidence model that comes with Rookery"""
+MODEL_FILE = "model.onnx"
+TOKENIZER_FILE = "tokenizer.json"
+CALIBRATION_FILE = "calibration.json"
+
+MAX_QUERY_TOKENS = 64
+"""tokens of a question or claim that are read"""
+MAX_PAIR_TOKENS = 256
+"""tokens of a question and a passage together; the passage is cut after them"""
+MAX_SPAN_TOKENS = 64
+"""maximum length of the span that answers, in tokens"""
+_MAX_CHARACTERS = 16 * MAX_PAIR_TOKENS  # so that a book is not tokenised for its first page
+_MAX_THREADS = 4
+
+
+class EvidencePassage(NamedTuple):
+    """A passage as the model reads it."""
+
+    text: str
+    heading: str = ""
+    """title of the page and headings above the passage"""
+
+
+class EvidenceJudgement(NamedTuple):
+    """Judgement of one passage for a question or claim."""
+
+    answers: float
+    """log-odds that the passage answers the question"""
+    relevance: float
+    """score by which passages are ranked, of no scale that means anything by itself"""
+    span: tuple[int, int]
+    """characters of the passage's text that answer best, whatever `answers` says"""
+    margin: float
+    """log-odds of that span over there being none"""
+    supports: float
+    """probability that the passage supports the claim; with the next two, they sum to 1"""
+    refutes: float
+    """probability that it refutes the claim"""
+    neither: float
+    """probability that it does neither"""
+
+
+EvidenceJudge = Callable[[str, Sequence[EvidencePassage]], Sequence[EvidenceJudgement]]
+"""(question or claim, passages) -> the judgement of each"""
+
+
+class AnswerCalibration(Record, frozen=True):
+    """Logistic that turns the outputs of the network into the log-odds that a passage answers.
+
+    Fitted on questions that the network was not trained on (Platt 1999).
+    """
+
+    answers: float = 1.0
+    """weight of the logit of `answers`"""
+    margin: float = 0.0
+    """weight of the margin of the best span"""
+    bias: float = 0.0
+
+    def compute_log_odds(self, answers: float, margin: float) -> float:
+        """Return the log-odds that a passage with these outputs answers."""
+        return self.answers * answers + self.margin * margin + self.bias
+
+
+class EncodedPair(NamedTuple):
+    """Token ids of a question or claim and a passage, as BERT reads a pair of texts."""
+
+    ids: list[int]
+    types: list[int]
+    """0 for tokens of the question, 1 for tokens of the passage"""
+    offsets: list[tuple[int, int]]
+    """characters of the passage's text that a token stands for; (0, 0) for all other tokens"""
+
+
+class EvidenceTokenizer:
+    """Encodes pairs of texts with the tokenizer of a model folder."""
+
+    def __init__(self, folder: Path) -> None:
+        from tokenizers import Tokenizer
+
+        self._tokenizer = Tokenizer.from_file(str(folder / TOKENIZER_FILE))
+        self._tokenizer.no_padding()
+        self._tokenizer.no_truncation()
+        self._first = self._tokenizer.token_to_id("[CLS]")
+        self._separator = self._tokenizer.token_to_id("[SEP]")
+        if self._first is None or self._separator is None:
+            raise ValueError("its tokenizer has no [CLS] or no [SEP]")
+
+    def encode_pair(self, query: str, passage: EvidencePassage) -> EncodedPair:
+        """Encode a question or claim with a passage: [CLS] query [SEP] heading text [SEP]."""
+        asked = self._encode_text(query).ids[:MAX_QUERY_TOKENS]
+        heading = self._encode_text(passage.heading).ids[:MAX_QUERY_TOKENS]
+        read = self._encode_text(passage.text)
+        room = MAX_PAIR_TOKENS - len(asked) - len(heading) - 3
+        ids = [self._first, *asked, self._separator, *heading, *read.ids[:room], self._separator]
+        types = [0] * (len(asked) + 2) + [1] * (len(ids) - len(asked) - 2)
+        before = [(0, 0)] * (len(asked) + len(heading) + 2)
+        return EncodedPair(ids, types, [*before, *read.offsets[:room], (0, 0)])
+
+    def _encode_text(self, text: str) -> Any:
+        return self._tokenizer.encode(text[:_MAX_CHARACTERS], add_special_tokens=False)
+
+
+def find_best_span(
+    starts: Sequence[float], ends: Sequence[float], offsets: Sequence[tuple[int, int]]
+) -> tuple[tuple[int, int], float]:
+    """Return the best span of characters and its log-odds over the span of [CLS] (no answer).
+
+    `starts` and `ends` are the logits of each token; the best span is the one with the largest sum
+    among those of at most MAX_SPAN_TOKENS tokens of the passage's text.
+    """
+    inside = [number for number, (start, end) in enumerate(offsets) if end > start]
+    if not inside:
+        return (0, 0), -(starts[0] + ends[0])
+    best, place = -float("inf"), (inside[0], inside[0])
+    for at, last in enumerate(inside):
+        first = max(inside[max(0, at - MAX_SPAN_TOKENS + 1) : at + 1], key=starts.__getitem__)
+        if (total := starts[first] + ends[last]) > best:
+            best, place = total, (first, last)
+    return (offsets[place[0]][0], offsets[place[1]][1]), best - starts[0] - ends[0]
+
+
+class EvidenceModel:
+    """The model of a folder with model.onnx (int8 or float32) and tokenizer.json.
+
+    Where the folder has a calibration.json, `EvidenceJudgement.answers` is calibrated by it.
+
+    Threads may share one. A judgement is the same, bit for bit, whatever is judged beside it:
+    activations are quantised by their range, so each pair goes through the graph by itself, on one
+    thread of onnxruntime's, and pairs share the processors instead.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._tokenizer = EvidenceTokenizer(folder)
+        self._session = open_onnx_session(folder / MODEL_FILE)
+        calibration = folder / CALIBRATION_FILE
+        self._calibration = (
+            msgspec.json.decode(calibration.read_bytes(), type=AnswerCalibration)
+            if calibration.exists()
+            else AnswerCalibration()
+        )
+        self._threads = min(_MAX_THREADS, os.cpu_count() or 1)
+
+    def judge_passages(
+        self, query: str, passages: Sequence[EvidencePassage]
+    ) -> list[EvidenceJudgement]:
+        """Judge each passage for a question or claim."""
+        # Equal passages are judged once: copies and overlapping windows are common.
+        distinct = list(dict.fromkeys(passages))
+        with ThreadPoolExecutor(self._threads) as pool:
+            judged = pool.map(lambda passage: self._judge_passage(query, passage), distinct)
+            by_passage = dict(zip(distinct, judged, strict=True))
+        return [by_passage[passage] for passage in passages]
+
+    def _judge_passage(self, query: str, passage: EvidencePassage) -> EvidenceJudgement:
+        import numpy as np
+
+        pair = self._tokenizer.encode_pair(query, passage)
+        ids = np.array([pair.ids], np.int64)
+        fed = {
+            "input_ids": ids,
+            "attention_mask": np.ones_like(ids),
+            "token_type_ids": np.array([pair.types], np.int64),
+        }
+        answers, relevance, support, starts, ends = self._session.run(
+            ["answers", "relevance", "support", "starts", "ends"], fed
+        )
+        span, margin = find_best_span(starts[0].tolist(), ends[0].tolist(), pair.offsets)
+        weights = np.exp(support[0] - support[0].max())
+        supports, refutes, neither = (weights / weights.sum()).tolist()
+        log_odds = self._calibration.compute_log_odds(float(answers[0]), margin)
+        return EvidenceJudgement(
+            log_odds, float(relevance[0]), span, margin, supports, refutes, neither
+        )
+
+
+def open_onnx_session(file: Path) -> Any:
+    """Return an onnxruntime session of a graph, which runs on the thread that calls it."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    return onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
+
+
+def convert_to_probability(logit: float) -> float:
+    """Return the probability of these log-odds."""
+    return 1 / (1 + exp(-logit)) if logit >= 0 else exp(logit) / (1 + exp(logit))
+
+
+def is_evidence_model(folder: Path) -> bool:
+    """Return True if a folder holds an evidence model."""
+    return (folder / MODEL_FILE).is_file()
+
+
+def load_evidence_model(folder: Path) -> EvidenceModel:
+    """Return the evidence model of a folder. Raises Failed: no_model, bad_model."""
+    if missing := [name for name in (MODEL_FILE, TOKENIZER_FILE) if not (folder / name).is_file()]:
+        detail = (
+            f"it holds no evidence model ({' and '.join(missing)} missing): name another folder"
+        )
+        raise Failed(Failure(str(folder), "no_model", detail))
+    try:
+        return EvidenceModel(folder)
+    except Exception as error:  # a broken file can raise nearly anything
+        words = " ".join(str(error).split())[:300]
+        detail = (
+            f"its evidence model cannot be read ({type(error).__name__}: {words}): export it anew"
+        )
+        raise Failed(Failure(str(folder), "bad_model", detail)) from error

@@ -1,0 +1,306 @@
+"""Extractive answers by the evidence model: sections are judged, and their answering blocks quoted.
+
+A search finds passages. Each is judged within its section (GopherCite conditions on passages with
+their context; WebGLM, section 3.1.2, ranks what a coarse search found), and the answer is
+declined where no section reaches a probability (GopherCite, section 2.9).
+"""
+
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from rookery.browse.passages import PassageSizes, cut_passages, find_sentences
+from rookery.cite.evidence_model import (
+    EvidenceJudge,
+    EvidenceJudgement,
+    EvidencePassage,
+    convert_to_probability,
+)
+from rookery.cite.passage_ranking import RankedPassage, RankingObserver
+from rookery.cite.verification import is_quote_too_short
+from rookery.draft.retrieval import RetrievalLimits, RetrievedPassages, gather_passages
+from rookery.records import Answer, Block, Claim, Episode, Hit, Library, Page, Question, Quote
+
+SECTION_SIZES = PassageSizes(short=700, long=1000)
+"""sizes of a section: as much as the model reads at once"""
+MOST_BLOCKS = 6
+"""maximum number of neighbouring blocks in a quote"""
+_SHORT_RUNS, _LONG_RUNS, _SINGLE_BLOCKS = 6, 4, 5
+"""runs of blocks that are judged in a section: around its span, and its longest blocks"""
+_NEARLY_BEST = 0.25
+"""log-odds below the best run at which a shorter one is preferred"""
+_NEVER_QUOTED = re.compile(
+    r"(?:notes and )?references|bibliography|further reading|external links|see also|footnotes"
+    r"|(?:table of )?contents|(?:general |subject )?index|list of (?:figures|tables|examples)",
+    re.IGNORECASE,
+)
+"""headings of what lists other texts and answers nothing itself"""
+_ANNOUNCED = ("code", "item", "cell", "quotation")
+"""kinds of blocks that the block before them may announce"""
+
+
+class EvidenceSettings(msgspec.Struct, frozen=True):
+    """Settings of answers by the evidence model."""
+
+    quotes: int = 3
+    """maximum number of quotes in an answer"""
+    decline: float = 0.5
+    """probability that a section answers, below which an answer is declined"""
+    second: float = 0.5
+    """the same for each quote after the first"""
+    longest: int = 900
+    """maximum characters of a quote"""
+    limits: RetrievalLimits = RetrievalLimits(passages=12)
+    """limits of retrieval"""
+
+
+class JudgedSection(NamedTuple):
+    """A section of a page, where the search found something, with its judgement."""
+
+    page: Page
+    start: int
+    end: int
+    judgement: EvidenceJudgement
+    score: float
+    """score of the search"""
+    heading: str = ""
+    """title of the page and headings above the section"""
+
+    @property
+    def probability(self) -> float:
+        """The probability that the section answers."""
+        return convert_to_probability(self.judgement.answers)
+
+
+def answer_by_evidence(
+    question: Question,
+    library: Library,
+    judge: EvidenceJudge,
+    settings: EvidenceSettings = EvidenceSettings(),
+    observe: RankingObserver = lambda ranked: None,
+) -> Episode:
+    """Answer a question with blocks of a library's pages; `observe` gets the ranked sections.
+
+    The episode's stop is "end", "declined" (the answer has the closest quotes) or "no_evidence"
+    (no answer: searching or opening failed, and the failures give the reasons).
+    """
+    gathered = gather_passages(question.text, library, settings.limits)
+    if not gathered.found and gathered.failures:
+        return Episode(question, "extract", stop="no_evidence", failures=gathered.failures)
+    judged = judge_sections(question.text, gathered, judge)
+    # The order is by relevance: what is declined must not stand before what is likely to answer.
+    judged.sort(key=lambda section: section.probability < settings.decline)
+    for number, section in enumerate(judged[: settings.quotes]):
+        if section.probability >= (settings.second if number else settings.decline):
+            judged[number] = narrow_section(question.text, section, judge, settings.longest)
+    observe([_describe_section(section) for section in judged])
+    answer = compose_evidence_answer(judged, settings)
+    stop = "declined" if answer.declined else "end"
+    return Episode(question, "extract", answer=answer, stop=stop, failures=gathered.failures)
+
+
+def judge_sections(
+    question: str, gathered: RetrievedPassages, judge: EvidenceJudge
+) -> list[JudgedSection]:
+    """Judge the sections that the found passages stand in, and return them, best first."""
+    cut: dict[str, list[tuple[int, int, str]]] = {}
+    found: dict[tuple[str, int], tuple[Page, EvidencePassage, int, int, float]] = {}
+    for page, hit in gathered.found:
+        if page.digest not in cut:
+            sections = [
+                (each.start, each.end, each.context)
+                for each in cut_passages(page, SECTION_SIZES)
+                if not _NEVER_QUOTED.fullmatch(
+                    each.context.rpartition(" > ")[2].strip("0123456789. ")
+                )
+            ]
+            cut[page.digest] = sorted(sections)
+        for start, end, context in cut[page.digest]:
+            if start < hit.end and hit.start < end and (page.digest, start) not in found:
+                passage = EvidencePassage(page.text[start:end], f"{page.title} {context}".strip())
+                found[page.digest, start] = page, passage, start, end, hit.score
+    judged = judge(question, [each[1] for each in found.values()])
+    sections_found = [
+        JudgedSection(page, start, end, judgement, score, passage.heading)
+        for (page, passage, start, end, score), judgement in zip(
+            found.values(), judged, strict=True
+        )
+    ]
+    return sorted(sections_found, key=lambda section: -section.judgement.relevance)
+
+
+def narrow_section(
+    question: str, section: JudgedSection, judge: EvidenceJudge, longest: int
+) -> JudgedSection:
+    """Judge runs of a section's blocks, and make the best run the span that answers.
+
+    The span of the whole section misses the block that answers more often than a judgement of each
+    run does. Among runs nearly as good as the best, the shortest is taken.
+    """
+    page = section.page
+    first, last = (section.start + each for each in section.judgement.span)
+    blocks = _list_quotable_blocks(section)
+    runs = [
+        (blocks[begin].start, blocks[end].end)
+        for begin in range(len(blocks))
+        for end in range(begin, min(begin + MOST_BLOCKS, len(blocks)))
+        if blocks[end].end - blocks[begin].start <= longest
+    ]
+    if len(runs) < 2:
+        return section
+    around = sorted(
+        (run for run in runs if run[0] < last and first < run[1]), key=lambda run: run[1] - run[0]
+    )
+    single = sorted((block.start - block.end, block.start, block.end) for block in blocks)
+    tried = [*around[:_SHORT_RUNS], *around[-_LONG_RUNS:]]
+    tried += [(start, end) for _, start, end in single[:_SINGLE_BLOCKS] if (start, end) in runs]
+    tried = list(dict.fromkeys(tried))
+    judged = judge(
+        question, [EvidencePassage(page.text[slice(*run)], section.heading) for run in tried]
+    )
+    best = max(each.answers for each in judged)
+    good = [
+        run for run, each in zip(tried, judged, strict=True) if each.answers >= best - _NEARLY_BEST
+    ]
+    start, end = min(good, key=lambda run: run[1] - run[0])
+    span = max(0, start - section.start), end - section.start
+    return section._replace(judgement=section.judgement._replace(span=span))
+
+
+def _describe_section(section: JudgedSection) -> RankedPassage:
+    page = section.page
+    hit = Hit(page.url, page.title, "", page.digest, section.start, section.end, section.score)
+    return RankedPassage(page, hit, section.probability, ())
+
+
+def compose_evidence_answer(
+    judged: Sequence[JudgedSection], settings: EvidenceSettings = EvidenceSettings()
+) -> Answer:
+    """Quote the blocks that answer best, and what another page adds; decline below the limit."""
+    quotes: list[tuple[Quote, float]] = []
+    for section in judged:
+        limit = settings.second if quotes else 0.0
+        if len(quotes) == settings.quotes or section.probability < limit:
+            break
+        quote = choose_quote(section, settings.longest)
+        if quote is None or any(_repeats_quote(quote, other) for other, _ in quotes):
+            continue
+        quotes.append((quote, section.probability))
+        if quotes[0][1] < settings.decline:
+            break
+    if not quotes:
+        return Answer("No passage was found.", declined=True)
+    best = quotes[0][1]
+    if best < settings.decline:
+        closest = [choose_quote(section, settings.longest) for section in judged]
+        shown = tuple(quote for quote in closest if quote is not None)[: settings.quotes]
+        said = f"No passage reached {settings.decline:g}; the closest are below."
+        return Answer(said, shown, declined=True, score=best)
+    return _render_quotes([quote for quote, _ in quotes], best)
+
+
+def _repeats_quote(quote: Quote, other: Quote) -> bool:
+    """Return True if most of a quote's words stand in the other, or the two overlap."""
+    if quote.digest == other.digest and quote.start < other.end and other.start < quote.end:
+        return True
+    ours, theirs = set(quote.text.lower().split()), set(other.text.lower().split())
+    return len(ours & theirs) >= 0.6 * min(len(ours), len(theirs))
+
+
+def choose_quote(section: JudgedSection, longest: int) -> Quote | None:
+    """Quote the blocks of a section that hold the answer; None if they say too little.
+
+    The block of the model's span is taken, with those that it announces or that are announced
+    with it: code, steps and rows belong to the sentence before them. A block that is too long is
+    cut to the sentences around the span.
+    """
+    page = section.page
+    first, last = (section.start + each for each in section.judgement.span)
+    blocks = _list_quotable_blocks(section)
+    starts = [block.start for block in blocks]
+    begin = max(0, bisect_right(starts, first) - 1)
+    end = max(begin, bisect_left(starts, max(last, first + 1)) - 1)
+    begin, end = _add_announced(page, blocks, begin, end, longest)
+    start, stop = blocks[begin].start, blocks[end].end
+    if stop - start > longest:
+        start, stop = _cut_to_sentences(page, start, stop, (first, last), longest)
+    if is_quote_too_short(page.text, start, stop):
+        return None
+    return page.quote(start, stop)
+
+
+def _list_quotable_blocks(section: JudgedSection) -> list[Block]:
+    blocks = [
+        block
+        for block in section.page.blocks
+        if block.start < section.end
+        and section.start < block.end
+        and not (block.hidden or block.furniture)
+        and block.kind not in ("heading", "caption")
+    ]
+    return blocks or [Block(section.start, section.end, "paragraph")]
+
+
+def _add_announced(
+    page: Page, blocks: Sequence[Block], begin: int, end: int, longest: int
+) -> tuple[int, int]:
+    """Add the blocks that belong to blocks[begin : end + 1]."""
+
+    def fits_quote(first: int, last: int) -> bool:
+        size = blocks[last].end - blocks[first].start
+        return last - first < MOST_BLOCKS and size <= longest
+
+    def announces_next(number: int) -> bool:
+        return page.text[blocks[number].start : blocks[number].end].rstrip().endswith(":")
+
+    # Back to the sentence that announces a list, code or a row.
+    first = begin
+    while first > 0 and blocks[first].kind in _ANNOUNCED:
+        first -= 1
+    if first < begin and fits_quote(first, end):
+        begin = first
+    elif begin > 0 and blocks[begin].kind in _ANNOUNCED and fits_quote(begin - 1, end):
+        begin -= 1
+    # On to what the last block announces, and to the end of a list or of code.
+    kind = blocks[end].kind
+    while end + 1 < len(blocks) and fits_quote(begin, end + 1):
+        following = blocks[end + 1].kind
+        if not (announces_next(end) or (following == kind and kind in _ANNOUNCED)):
+            break
+        end, kind = end + 1, following
+    return begin, end
+
+
+def _cut_to_sentences(
+    page: Page, start: int, end: int, span: tuple[int, int], longest: int
+) -> tuple[int, int]:
+    """Cut text[start:end] to whole sentences around a span, as many as fit."""
+    sentences = find_sentences(page, start, end) or [(start, end)]
+    inside = [n for n, (low, high) in enumerate(sentences) if low < span[1] and span[0] < high]
+    first, last = (inside[0], inside[-1]) if inside else (0, 0)
+    while True:
+        grown = False
+        for low, high in ((first, last + 1), (first - 1, last)):
+            if (
+                low >= 0
+                and high < len(sentences)
+                and sentences[high][1] - sentences[low][0] <= longest
+            ):
+                first, last, grown = low, high, True
+        if not grown:
+            break
+    low, high = sentences[first][0], sentences[last][1]
+    return low, min(high, low + longest)
+
+
+def _render_quotes(quotes: Sequence[Quote], score: float) -> Answer:
+    """Render each quote as a paragraph of its own, with its lines, as a claim citing it."""
+    text, claims = "", []
+    for number, quote in enumerate(quotes):
+        start = len(text) + 2 * bool(text)
+        text += "\n\n" * bool(text) + quote.text
+        claims.append(Claim(start, len(text), (number,)))
+    return Answer(text, tuple(quotes), tuple(claims), score=score)

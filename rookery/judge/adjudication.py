@@ -1,0 +1,443 @@
+"""Judgements that count, agreement between people, and majority labels.
+
+A corrected judgement gives way to its newest version; an excluded one counts no more, and stays in
+the store with the reason. Attention checks are left out of agreement: they are easy, and their
+answers are shown.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from itertools import combinations
+from typing import Any, Literal, NamedTuple, TypeVar
+
+import msgspec
+from sqlalchemy import Connection, Row, insert, select
+
+from rookery.judge import tables
+from rookery.judge.accounts import ROLES
+from rookery.judge.agreement import (
+    AgreementEstimate,
+    LabelValue,
+    MeasurementLevel,
+    UndefinedStatistic,
+    choose_majority_label,
+    compute_cohen_kappa,
+    compute_exact_agreement,
+    compute_half_credit_agreement,
+    compute_krippendorff_alpha,
+    compute_pair_credit,
+    count_values,
+    estimate_statistic,
+    get_sign,
+    jackknife_interval,
+    resample_interval,
+)
+from rookery.judge.forms import FORMS, FormField
+from rookery.judge.judgement_conversion import (
+    TIE,
+    extract_field_values,
+    find_preferred_answer,
+    get_measurement_level,
+    order_labels,
+)
+from rookery.judge.labelling_records import Judgement, LabellingItem, PersonRole
+from rookery.judge.tables import exclusions, items, judgements
+from rookery.records import Failed, Failure, Record
+
+_PERSON_IN_BATCH = "person in "
+"""Prefix stored in `exclusions.what` for a person's judgements in one batch; the batch follows."""
+
+
+class Exclusion(Record, frozen=True):
+    """A decision that judgements no longer count, or count again."""
+
+    number: int
+    what: Literal["person", "judgement"]
+    """Scope: a person's judgements, or one judgement."""
+    which: str
+    """Name of the person, or id of the judgement."""
+    reason: str
+    by: str
+    at: float
+    batch: str = ""
+    """For a person: only judgements in this batch; empty: in every batch."""
+    lifts: int | None = None
+    """Number of the exclusion that this one cancels."""
+
+
+class PlacedItem(NamedTuple):
+    """An item at the desk, with how it was queued."""
+
+    id: str
+    batch: str
+    item: LabellingItem
+    prelude: bool
+    wanted: int
+    priority: int
+    policy: int | None
+    retired: str | None
+    """Reason why it is no longer handed out; None: it still is."""
+
+
+class LeftOutJudgement(Record, frozen=True):
+    """A judgement that nothing is learnt from, and the reason."""
+
+    judgement: str
+    why: Literal["corrected", "excluded", "skipped", "flagged", "gold"]
+    """Kind of reason; only the first two also remove it from agreement."""
+    reason: str
+    by: str
+    """Person who decided it."""
+    at: float
+
+    @property
+    def counted_as(self) -> str:
+        """Reason for counting: "corrected later" for every corrected judgement, else `reason`."""
+        return "corrected later" if self.why == "corrected" else self.reason
+
+
+class LabellingData(NamedTuple):
+    """Items and their judgements as the store had them at one moment."""
+
+    items: Mapping[str, PlacedItem]
+    judgements: Sequence[Judgement]
+    """In order of submission."""
+    left_out: Mapping[str, LeftOutJudgement]
+    """Judgements that do not count, by id."""
+    roles: Mapping[str, PersonRole]
+    """Role of every person, by name."""
+
+    def iterate_counted(self) -> Iterator[tuple[PlacedItem, Judgement]]:
+        """Yield the judgements that count, each with its item, in order of submission.
+
+        Corrected, excluded, skipped and flagged ones are left out.
+        """
+        for each in self.judgements:
+            if each.id not in self.left_out and each.kind in ("done", "extra"):
+                yield self.items[each.item], each
+
+    def is_researcher(self, person: str) -> bool:
+        """Return True if the person's role is researcher or higher."""
+        return ROLES.index(self.roles[person]) >= ROLES.index("researcher")
+
+
+def load_labelling_data(
+    connection: Connection, batches: Sequence[str] = (), forms: Sequence[str] = ()
+) -> LabellingData:
+    """Load the items of these batches and forms with their judgements, and those left out.
+
+    Without names, the items of every batch or form are loaded. Roles are those of all people.
+    """
+    where = [items.c.batch.in_(batches)] if batches else []
+    where += [items.c.form.in_(forms)] if forms else []
+    placed = {
+        row.id: _make_placed_item(row)
+        for row in connection.execute(items.select().where(*where).order_by(items.c.number))
+    }
+    handed_in = select(judgements.c.body).join(items).where(*where).order_by(judgements.c.number)
+    made = [Judgement.from_json(body) for body in connection.scalars(handed_in)]
+    left = _find_left_out(made, placed, select_active_exclusions(load_exclusions(connection)))
+    roles = connection.execute(select(tables.people.c.name, tables.people.c.role))
+    return LabellingData(placed, made, left, dict(iter(roles)))
+
+
+def _make_placed_item(row: Row[Any]) -> PlacedItem:
+    item, retired = (
+        LabellingItem.from_json(row.body),
+        None if row.retired is None else row.why or "",
+    )
+    laid = (row.prelude, row.wanted, row.priority, row.policy, retired)
+    return PlacedItem(row.id, row.batch, item, *laid)
+
+
+def load_exclusions(connection: Connection) -> list[Exclusion]:
+    """Return every exclusion ever made, and the records that lift some of them, in order."""
+    rows = connection.execute(exclusions.select().order_by(exclusions.c.number))
+    found = []
+    for row in rows.mappings():
+        values = dict(row)
+        if values["what"].startswith(_PERSON_IN_BATCH):
+            values |= {"what": "person", "batch": values["what"].removeprefix(_PERSON_IN_BATCH)}
+        found.append(Exclusion(**values))
+    return found
+
+
+def write_exclusion(
+    connection: Connection,
+    what: Literal["person", "judgement"],
+    which: str,
+    reason: str,
+    by: str,
+    at: float,
+    batch: str = "",
+    lifts: int | None = None,
+) -> Exclusion:
+    """Store an exclusion, or with `lifts` the record that cancels one, and return it.
+
+    `which` is a person's name or a judgement's id. Raises Failed (no_reason) for a blank reason.
+    """
+    if not reason.strip():
+        raise Failed(Failure(which, "no_reason", "say why: others will ask"))
+    named = f"{_PERSON_IN_BATCH}{batch}" if batch else what
+    values = {"which": which, "reason": reason.strip(), "by": by, "at": at, "lifts": lifts}
+    key = connection.execute(insert(exclusions).values(what=named, **values)).inserted_primary_key
+    assert key is not None  # of one row
+    return Exclusion(key[0], what, which, reason.strip(), by, at, batch, lifts)
+
+
+def select_active_exclusions(rows: Sequence[Exclusion]) -> list[Exclusion]:
+    """Return the exclusions in force: neither lifted, nor lifting another."""
+    lifted = {row.lifts for row in rows}
+    return [row for row in rows if row.lifts is None and row.number not in lifted]
+
+
+def covers_judgement(exclusion: Exclusion, judgement: Judgement, batch: str) -> bool:
+    """Return True if the exclusion applies to this judgement of an item in `batch`."""
+    if exclusion.what == "judgement":
+        return exclusion.which == judgement.id
+    return exclusion.which == judgement.by and exclusion.batch in ("", batch)
+
+
+def _find_left_out(
+    made: Sequence[Judgement], placed: Mapping[str, PlacedItem], excluding: Sequence[Exclusion]
+) -> dict[str, LeftOutJudgement]:
+    newer = {each.supersedes: each for each in made if each.supersedes}
+    by_name: dict[str, list[Exclusion]] = {}
+    for row in excluding:
+        by_name.setdefault(row.which, []).append(row)
+    left = {}
+    for each in made:
+        if (newest := newer.get(each.id)) is not None:
+            reason = f"corrected by {newest.id}"
+            left[each.id] = LeftOutJudgement(each.id, "corrected", reason, newest.by, newest.ended)
+            continue
+        for row in (*by_name.get(each.by, ()), *by_name.get(each.id, ())):
+            if covers_judgement(row, each, placed[each.item].batch):
+                left[each.id] = LeftOutJudgement(each.id, "excluded", row.reason, row.by, row.at)
+                break
+    return left
+
+
+RaterPairKind = Literal["researcher and labeller", "labellers", "researchers"]
+SUPPORTED_AND_PLAUSIBLE = "supported and plausible"
+"""Stands for a field's name where an answer is judged both supported and plausible."""
+_PREFERENCE_SIGNS = {0: -1, TIE: 0, 1: 1}
+"""Preference among two answers as the sign that half credit uses."""
+_PAIR_KINDS: tuple[RaterPairKind, ...] = ("labellers", "researcher and labeller", "researchers")
+"""Kind of a pair, indexed by the number of researchers in it."""
+T = TypeVar("T")
+PairOf = tuple[T, T]
+
+
+class RaterPairAgreement(Record, frozen=True):
+    """Agreement of two people on the items that both judged."""
+
+    one: str
+    other: str
+    credit: AgreementEstimate
+    """On comparisons of two answers: WebGPT's agreement with half credit for ties."""
+    kappa: AgreementEstimate
+    """On the same comparisons: Cohen's kappa."""
+    same: AgreementEstimate
+    """On items with more than two answers: share of identical choices (Ziegler, table 9)."""
+
+
+class RaterGroupAgreement(Record, frozen=True):
+    """Agreement on the better answer between people of two kinds (WebGPT, appendix C)."""
+
+    between: RaterPairKind
+    credit: AgreementEstimate
+    same: AgreementEstimate
+
+
+class FieldAlpha(Record, frozen=True):
+    """Krippendorff's alpha of one form field."""
+
+    form: str
+    field: str
+    level: MeasurementLevel
+    judgements: int
+    alpha: AgreementEstimate
+
+
+class MajorityLabel(Record, frozen=True):
+    """Majority label of one field of one item."""
+
+    item: str
+    form: str
+    field: str
+    place: tuple[int, ...]
+    """Number of the answer, then of its quote, that it is about."""
+    value: LabelValue
+    votes: tuple[tuple[LabelValue, int], ...]
+    tied: bool
+    """True: several labels had the most votes, and `value` is the first of them."""
+
+
+def compare_rater_pairs(work: LabellingData) -> tuple[RaterPairAgreement, ...]:
+    """Measure how far every two people who compared the same items prefer the same answers.
+
+    Only counted judgements of items that are no attention checks are used. Sorted by the two names.
+    """
+    two: dict[PairOf[str], list[PairOf[int]]] = defaultdict(list)
+    many: dict[PairOf[str], list[PairOf[int]]] = defaultdict(list)
+    for count, chosen in _iterate_preferences(work):
+        for (one, a), (other, b) in combinations(sorted(chosen.items()), 2):
+            if count == 2:
+                two[one, other].append((_PREFERENCE_SIGNS[a], _PREFERENCE_SIGNS[b]))
+            else:
+                many[one, other].append((a, b))
+    share = partial(jackknife_interval, least=0.0)
+    return tuple(
+        RaterPairAgreement(
+            *both,
+            estimate_statistic(two[both], compute_half_credit_agreement, share),
+            estimate_statistic(two[both], compute_cohen_kappa, jackknife_interval),
+            estimate_statistic(many[both], compute_exact_agreement, share),
+        )
+        for both in sorted({*two, *many})
+    )
+
+
+def compare_rater_groups(work: LabellingData, rounds: int) -> tuple[RaterGroupAgreement, ...]:
+    """Measure agreement on the better answer among labellers, researchers, and between the two.
+
+    Each pair of people who compared the same item gives one credit, and all credits weigh the same.
+    Attention checks and judgements that do not count are left out. `rounds` is the number of
+    bootstrap resamples.
+    """
+    two: dict[RaterPairKind, list[Sequence[float]]] = {kind: [] for kind in _PAIR_KINDS}
+    many: dict[RaterPairKind, list[Sequence[float]]] = {kind: [] for kind in _PAIR_KINDS}
+    for count, chosen in _iterate_preferences(work):
+        credits: dict[RaterPairKind, list[float]] = defaultdict(list)
+        for (one, a), (other, b) in combinations(chosen.items(), 2):
+            between = _PAIR_KINDS[work.is_researcher(one) + work.is_researcher(other)]
+            agree = (
+                compute_pair_credit(_PREFERENCE_SIGNS[a], _PREFERENCE_SIGNS[b])
+                if count == 2
+                else float(a == b)
+            )
+            credits[between].append(agree)
+        for between, found in credits.items():
+            (two if count == 2 else many)[between].append(found)
+    drawn = partial(resample_interval, rounds=rounds)
+    return tuple(
+        RaterGroupAgreement(
+            kind,
+            *(
+                estimate_statistic(_sum_credits(each[kind]), _average_credits, drawn)
+                for each in (two, many)
+            ),
+        )
+        for kind in _PAIR_KINDS
+    )
+
+
+def compute_field_alphas(work: LabellingData, rounds: int) -> tuple[FieldAlpha, ...]:
+    """Compute Krippendorff's alpha for every field of the forms except texts and claims.
+
+    Each answer, or quote of an answer, that a field is about is one unit. Attention checks and
+    judgements that do not count are left out. In the order of the forms. `rounds` is the number of
+    bootstrap resamples.
+    """
+    fields, tables = _build_value_tables(work)
+    drawn = partial(resample_interval, rounds=rounds)
+    found = []
+    for (form, name), table in tables.items():
+        level = get_measurement_level(fields[form, name])
+        units = [count_values(row) for row in table.values()]
+        alpha = estimate_statistic(units, partial(compute_krippendorff_alpha, level=level), drawn)
+        found.append(FieldAlpha(form, name, level, sum(map(len, table.values())), alpha))
+    order = {name: at for at, name in enumerate(FORMS)}
+    return tuple(sorted(found, key=lambda each: order[each.form]))
+
+
+def derive_majority_labels(work: LabellingData) -> Iterator[MajorityLabel]:
+    """Yield the majority label of every field of every item except texts and claims.
+
+    Also yields whether most people judged an answer both supported and plausible (1) or not (0).
+    Equal votes go to the lower label (GopherCite, appendix C.1): a doubt or tie before no, no
+    before yes. Much better counts as better. Attention checks and judgements that do not count are
+    left out.
+    """
+    fields, tables = _build_value_tables(work)
+    for (name, field_name), table in tables.items():
+        form, field = FORMS[name], fields[name, field_name]
+        order = order_labels(form, field)
+        for (item, place), row in table.items():
+            votes = [_merge_degrees(field, value) for value in row.values()]
+            yield _fill_majority(
+                MajorityLabel(item, name, field_name, place, 0.0, (), False), votes, order
+            )
+    for name in dict.fromkeys(form for form, _ in tables):
+        supported, plausible = (
+            tables.get((name, scale), {}) for scale in ("supported", "plausible")
+        )
+        for (item, place), row in supported.items():
+            other = plausible.get((item, place), {})
+            votes = [float(row[by] == other[by] == "yes") for by in row if by in other]
+            if votes:
+                of = MajorityLabel(item, name, SUPPORTED_AND_PLAUSIBLE, place, 0.0, (), False)
+                yield _fill_majority(of, votes, [0.0, 1.0])
+
+
+def _merge_degrees(field: FormField, value: LabelValue) -> LabelValue:
+    if field.kind == "versus" and isinstance(value, float):
+        return float(get_sign(value))
+    return value
+
+
+def _fill_majority(
+    of: MajorityLabel, votes: Sequence[LabelValue], order: Sequence[LabelValue]
+) -> MajorityLabel:
+    counts = tuple((label, votes.count(label)) for label in order if label in votes)
+    most = max(count for _, count in counts)
+    tied = sum(count == most for _, count in counts) > 1
+    return msgspec.structs.replace(
+        of, value=choose_majority_label(votes, order), votes=counts, tied=tied
+    )
+
+
+_ValueTables = dict[tuple[str, str], dict[tuple[str, tuple[int, ...]], dict[str, LabelValue]]]
+
+
+def _build_value_tables(
+    work: LabellingData,
+) -> tuple[dict[tuple[str, str], FormField], _ValueTables]:
+    """Return the fields by form and name, and their values by item and place, then by person."""
+    fields: dict[tuple[str, str], FormField] = {}
+    tables: _ValueTables = defaultdict(lambda: defaultdict(dict))
+    for placed, judgement in work.iterate_counted():
+        form = FORMS.get(placed.item.form)
+        if form is None or placed.prelude:
+            continue
+        for field, place, value in extract_field_values(form, judgement.filled):
+            fields[form.name, field.name] = field
+            tables[form.name, field.name][placed.id, place][judgement.by] = value
+    return fields, tables
+
+
+def _iterate_preferences(work: LabellingData) -> Iterator[tuple[int, dict[str, int]]]:
+    """Yield, for each item that several people compared, its number of answers and each person's
+    preferred one."""
+    found: dict[str, dict[str, int]] = defaultdict(dict)
+    for placed, judgement in work.iterate_counted():
+        choice = None if placed.prelude else find_preferred_answer(placed.item, judgement)
+        if choice is not None:
+            found[placed.id][judgement.by] = choice
+    for item, chosen in found.items():
+        if len(chosen) > 1:
+            yield len(work.items[item].item.answers), chosen
+
+
+def _sum_credits(credits: Sequence[Sequence[float]]) -> list[tuple[float, int]]:
+    """Return the sum of pair credits and the number of pairs of each item."""
+    return [(math.fsum(each), len(each)) for each in credits]
+
+
+def _average_credits(summed: Sequence[tuple[float, int]]) -> float | UndefinedStatistic:
+    if not summed:
+        return UndefinedStatistic("they judged no item in common")
+    return math.fsum(credit for credit, _ in summed) / sum(size for _, size in summed)

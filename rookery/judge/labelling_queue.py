@@ -1,0 +1,513 @@
+"""The labelling queue: add items, lease them to people, take in judgements, skips and flags.
+
+An item has as many slots as people are wanted, each a row from the start. A person holds a slot by
+a lease that every action extends; an expired slot is anybody's, so that no item is with more people
+than it has slots, and abandoned work returns by itself. Submitted work is stored as it came and
+never changed or deleted. Work that arrives after its lease expired takes any free slot of the item,
+or else is kept as an extra.
+"""
+
+import secrets
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    and_,
+    delete,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
+
+from rookery.judge.labelling_records import ItemLease, Judgement, JudgementKind, LabellingItem
+from rookery.judge.store import Store, take_advisory_lock
+from rookery.judge.tables import OPEN, drafts, items, judgements, leases, slots
+from rookery.records import Failed, Failure, digest_of
+
+LEASE_SECONDS = 1800.0
+"""Seconds without an action after which work counts as abandoned."""
+WHOLE_FORM_SHARE = 0.1
+"""Share of items on which all parts of the form are required (WebGPT, appendix C.2)."""
+MAX_COUNTED_ITEMS = 1000
+"""Largest number of waiting items that is counted."""
+_ITEMS_PER_STATEMENT = 500
+"""Items in one statement."""
+
+
+class AddedItemCounts(NamedTuple):
+    """Numbers of items that were new, and that the batch had already."""
+
+    new: int
+    known: int
+
+
+def add_items(
+    store: Store,
+    found: Iterable[LabellingItem],
+    batch: str,
+    wanted: int,
+    priority: int = 0,
+    prelude: bool = False,
+    policy: int | None = None,
+) -> AddedItemCounts:
+    """Queue items for `wanted` people each, in one transaction; known items stay as they are.
+
+    An item is known if the batch has it already. `prelude` marks an attention check (GopherCite,
+    appendix C): nobody gets another item of a batch before its prelude. Want that of as many people
+    as will ever work on the batch, since who finds no place left goes without it. Higher `priority`
+    comes first. `policy` is the step of the training run that wrote the answers. Raises ValueError
+    if `wanted` is less than 1.
+    """
+    if wanted < 1:
+        raise ValueError(f"an item must be wanted of 1 person or more, not {wanted}")
+    shared = {"batch": batch, "wanted": wanted, "priority": priority, "prelude": prelude}
+    shared |= {"policy": policy, "made": store.clock()}
+    new = known = 0
+    with store.begin_write() as connection:
+        take_advisory_lock(connection, "items")
+        newest = connection.scalar(select(func.max(items.c.number))) or 0
+        for chunk in _chunk_items(found, batch):
+            ids = select(items.c.id).where(items.c.id.in_(chunk))
+            there = set(connection.scalars(ids))
+            fresh = [_make_item_row(key, one) for key, one in chunk.items() if key not in there]
+            rows = [shared | row | {"number": newest + n} for n, row in enumerate(fresh, 1)]
+            newest, new, known = newest + len(rows), new + len(rows), known + len(there)
+            if rows:
+                connection.execute(insert(items), rows)
+                connection.execute(
+                    insert(slots), [slot for row in rows for slot in _make_slot_rows(row)]
+                )
+    return AddedItemCounts(new, known)
+
+
+def claim_item(
+    store: Store,
+    person: str,
+    lease: float = LEASE_SECONDS,
+    only_form: str | None = None,
+    item: str | None = None,
+) -> ItemLease | None:
+    """Lease a person's next item for `lease` seconds; None: there is none.
+
+    An item that the person holds already comes first, with the same token and an extended lease;
+    then the highest priority; then the first place of every item before the second of any, in order
+    of arrival. A batch's prelude comes before the rest of the batch, whatever its form. Retired
+    items, and those that the person judged, skipped or flagged, are not given anew. With `item` it
+    is that item or nothing, also where a prelude must come before it.
+    """
+    now = store.clock()
+    asked = [slots.c.form == only_form] if only_form is not None else []
+    asked += [slots.c.item == item] if item is not None else []
+    with store.begin_write() as connection:
+        take_advisory_lock(connection, f"person {person}")
+        slot = connection.execute(_select_held_slot(person, now).where(*asked)).first()
+        if slot is None:
+            slot = connection.execute(_select_free_slot(person, now).where(*asked)).first()
+            before = _find_prelude_slot(connection, person, now, slot.item) if slot else None
+            if before and item not in (None, before.item):
+                return None
+            slot = before or slot
+        return _lease_slot(connection, slot, person, now, lease) if slot else None
+
+
+def renew_lease(store: Store, lease_token: str, lease: float = LEASE_SECONDS) -> float | None:
+    """Extend a lease to `lease` seconds from now and return its new end; None: it is lost.
+
+    An expired lease can be extended while nobody else took the place. It is lost once another
+    person has the place, or the work was submitted, skipped or flagged.
+    """
+    until = store.clock() + lease
+    its = (slots.c.token == lease_token) & ~slots.c.done
+    with store.begin_write() as connection:
+        item = connection.scalar(select(leases.c.item).where(leases.c.token == lease_token))
+        beaten = update(slots).where(slots.c.item == item, its).values(until=until)
+        return until if connection.execute(beaten).rowcount else None
+
+
+def count_waiting_items(store: Store, person: str, most: int = MAX_COUNTED_ITEMS) -> dict[str, int]:
+    """Count the items that a person holds or could get, by form, each count up to `most`.
+
+    Forms without such items are left out. Items that wait for a prelude are counted too.
+    """
+    now = store.clock()
+    mine = (slots.c.person == person) & ~slots.c.done
+    theirs = (
+        select(slots.c.item)
+        .where(or_(mine, and_(*build_free_conditions(now), *_build_unseen_conditions(person))))
+        .where(OPEN)
+    )
+    forms = select(slots.c.form).where(OPEN).distinct().order_by(slots.c.form)
+    found = {}
+    with store.begin_read() as connection:
+        for form in connection.scalars(forms).all():
+            some = theirs.where(slots.c.form == form).distinct().limit(most).subquery()
+            found[form] = connection.scalar(select(func.count()).select_from(some)) or 0
+    return {form: number for form, number in found.items() if number}
+
+
+def retire_items(
+    store: Store,
+    why: str,
+    some: Sequence[str] | None = None,
+    batch: str | None = None,
+    policy_before: int | None = None,
+) -> int:
+    """Stop handing out the items that match every given condition; return how many are new to this.
+
+    The conditions are ids (`some`), `batch`, and written by a policy before step `policy_before`.
+    `why` is stored. Work in progress on the items is still accepted. Raises ValueError without a
+    condition.
+    """
+    asked: list[ColumnElement[bool]] = []
+    asked += [items.c.id.in_(some)] if some is not None else []
+    asked += [items.c.batch == batch] if batch is not None else []
+    asked += [items.c.policy < policy_before] if policy_before is not None else []
+    if not asked:
+        raise ValueError("say which items: ids, a batch, or a step of the policy")
+    theirs = slots.c.item.in_(select(items.c.id).where(*asked))
+    with store.begin_write() as connection:
+        open_ones = update(items).where(*asked, items.c.retired.is_(None))
+        count = connection.execute(open_ones.values(retired=store.clock(), why=why)).rowcount
+        connection.execute(update(slots).where(theirs, ~slots.c.retired).values(retired=True))
+    return count
+
+
+def load_item(store: Store, item_id: str) -> LabellingItem:
+    """Load the item with this id. Raises Failed (no_item)."""
+    with store.begin_read() as connection:
+        body = connection.scalar(select(items.c.body).where(items.c.id == item_id))
+    if body is None:
+        raise Failed(Failure(item_id, "no_item", "no such item: go back to the desk's first page"))
+    return LabellingItem.from_json(body)
+
+
+def is_prelude_item(store: Store, item_id: str) -> bool:
+    """Return True if an item belongs to the prelude (attention check) of its batch."""
+    with store.begin_read() as connection:
+        return bool(connection.scalar(select(items.c.prelude).where(items.c.id == item_id)))
+
+
+def shuffle_answers(item_id: str, person: str, answers: int) -> tuple[int, ...]:
+    """Return the order in which a person sees an item's answers, as a tuple of their numbers.
+
+    Pseudo-random, and always the same for this item and person.
+    """
+    return tuple(
+        sorted(range(answers), key=lambda number: digest_of(f"{item_id} {number} {person}"))
+    )
+
+
+def requires_whole_form(item_id: str, person: str, share: float = WHOLE_FORM_SHARE) -> bool:
+    """Return True if all parts of the form are required of this person on this item.
+
+    Pseudo-random with probability `share`, and always the same for this item and person.
+    """
+    return int(digest_of(f"{item_id} whole {person}")[:8], 16) < share * 16**8
+
+
+def build_free_conditions(now: float) -> tuple[ColumnElement[bool], ...]:
+    """Return the SQL conditions of slots that are not done and have no lease in force at `now`."""
+    return ~slots.c.done, or_(slots.c.person.is_(None), slots.c.until < now)
+
+
+def _build_unseen_conditions(person: str) -> tuple[ColumnElement[bool], ...]:
+    """Return the SQL conditions of slots of items that are still handed out and new to this
+    person."""
+    other = slots.alias()
+    held = select(other.c.item).where(other.c.item == slots.c.item, other.c.person == person)
+    return ~slots.c.retired, ~held.exists(), ~_has_judged(person, slots.c.item)
+
+
+def _has_judged(person: str, item_id: ColumnElement[str]) -> ColumnElement[bool]:
+    """Return the SQL condition that the person submitted, skipped or flagged the item."""
+    its = (judgements.c.item == item_id) & (judgements.c.person == person)
+    return select(judgements.c.id).where(its).exists()
+
+
+def _select_held_slot(person: str, now: float) -> Select[Any]:
+    """Return the query of the slot that a person holds, also an expired one that nobody took."""
+    mine = (slots.c.person == person) & ~slots.c.done
+    query = select(slots).where(mine, or_(slots.c.until >= now, ~slots.c.retired))
+    # Row lock: once the lease has expired, another person may be taking the slot right now.
+    return query.order_by(slots.c.until.desc(), slots.c.arrival).limit(1).with_for_update()
+
+
+def _select_free_slot(person: str, now: float) -> Select[Any]:
+    """Return the query of the first slot in the queue that the person could get."""
+    query = select(slots).where(*build_free_conditions(now), *_build_unseen_conditions(person))
+    query = query.order_by(slots.c.rank, slots.c.number, slots.c.arrival).limit(1)
+    # PostgreSQL: two people at once lock different rows. SQLite has one writer at a time.
+    return query.with_for_update(skip_locked=True, of=slots)
+
+
+def _find_prelude_slot(
+    connection: Connection, person: str, now: float, item_id: str
+) -> Row[Any] | None:
+    """Return the slot of the batch's prelude that the person should have first, if any."""
+    batch = select(items.c.batch).where(items.c.id == item_id).scalar_subquery()
+    ahead = select(items.c.id).where(items.c.batch == batch, items.c.prelude)
+    ahead = ahead.where(items.c.retired.is_(None), ~_has_judged(person, items.c.id))
+    ids = connection.scalars(ahead).all()
+    if not ids:
+        return None
+    mine = (slots.c.person == person) & ~slots.c.done
+    query = select(slots).where(slots.c.item.in_(ids))
+    query = query.where(
+        or_(mine, and_(*build_free_conditions(now), *_build_unseen_conditions(person)))
+    )
+    query = query.order_by(slots.c.rank, slots.c.arrival, slots.c.number).limit(1)
+    return connection.execute(query.with_for_update(skip_locked=True)).first()
+
+
+def _lease_slot(
+    connection: Connection, slot: Row[Any], person: str, now: float, lease: float
+) -> ItemLease:
+    """Lease the slot to the person."""
+    token, began = slot.token, slot.began
+    if slot.person != person:
+        token, began = secrets.token_urlsafe(24), now
+        given = {"token": token, "item": slot.item, "person": person, "began": began}
+        connection.execute(insert(leases).values(given))
+    here = (slots.c.item == slot.item) & (slots.c.number == slot.number)
+    values = {"person": person, "token": token, "began": began, "until": now + lease}
+    connection.execute(update(slots).where(here).values(values))
+    body = connection.scalar(select(items.c.body).where(items.c.id == slot.item))
+    found = LabellingItem.from_json(str(body))
+    return ItemLease(slot.item, found, slot.number, token, person, now + lease, began)
+
+
+def _chunk_items(found: Iterable[LabellingItem], batch: str) -> Iterator[dict[str, LabellingItem]]:
+    """Yield items by id, some at a time."""
+    rest = ((digest_of(f"{batch}\n{one.to_json()}"), one) for one in found)
+    while chunk := dict(islice(rest, _ITEMS_PER_STATEMENT)):
+        yield chunk
+
+
+def _make_item_row(key: str, one: LabellingItem) -> dict[str, Any]:
+    """Return the columns that the item itself determines."""
+    return {"id": key, "form": one.form, "body": one.to_json(), "gold": one.gold is not None}
+
+
+def _make_slot_rows(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the rows of an item's slots, all free."""
+    shared = {"item": row["id"], "form": row["form"], "rank": -row["priority"]}
+    shared |= {"arrival": row["number"], "done": False, "retired": False}
+    return ({**shared, "number": number} for number in range(row["wanted"]))
+
+
+def save_draft(store: Store, item_id: str, person: str, filled: dict[str, Any]) -> None:
+    """Store a form as far as it is filled in, replacing the earlier draft."""
+    its = (drafts.c.item == item_id) & (drafts.c.person == person)
+    values = {"body": msgspec.json.encode(filled).decode(), "saved": store.clock()}
+    with store.begin_write() as connection:
+        take_advisory_lock(connection, f"person {person}")
+        if connection.execute(update(drafts).where(its).values(values)).rowcount == 0:
+            connection.execute(insert(drafts).values(item=item_id, person=person, **values))
+
+
+def load_draft(store: Store, item_id: str, person: str) -> dict[str, Any] | None:
+    """Return a person's stored draft of a form; None if there is none or the form was submitted."""
+    its = (drafts.c.item == item_id) & (drafts.c.person == person)
+    with store.begin_read() as connection:
+        body = connection.scalar(select(drafts.c.body).where(its))
+    return None if body is None else msgspec.json.decode(body, type=dict[str, Any])
+
+
+def submit_judgement(store: Store, token: str, person: str, judgement: Judgement) -> JudgementKind:
+    """Submit a judgement, delete its draft, and return its kind: "done" or "extra".
+
+    It is "extra" if another person has taken the place after the lease expired and no other is
+    left. Sets the judgement's id, item, person and kind; submitting the same twice stores it once.
+    With `supersedes` set, it is a correction of that judgement, of which it takes item and kind.
+    Raises Failed: no_lease (the token is not of this person), already (the person judged the item
+    before), and for a correction no_judgement.
+    """
+    if judgement.supersedes:
+        return correct_judgement(store, msgspec.structs.replace(judgement, by=person)).kind
+    with store.begin_write() as connection:
+        take_advisory_lock(connection, f"person {person}")
+        item = _find_leased_item(connection, token, person)
+        before = _find_judgement(connection, _make_judgement_id(token))
+        if before is not None:
+            return _require_same_values(before, judgement.filled).kind
+        _refuse_second_judgement(connection, item, person)
+        kind: JudgementKind = (
+            "done" if _fill_slot(connection, item, person, store.clock()) else "extra"
+        )
+        _insert_judgement(
+            connection,
+            msgspec.structs.replace(
+                judgement, id=_make_judgement_id(token), item=item, by=person, kind=kind
+            ),
+        )
+        mine = (drafts.c.item == item) & (drafts.c.person == person)
+        connection.execute(delete(drafts).where(mine))
+    return kind
+
+
+def skip_item(store: Store, token: str, person: str, reason: str) -> None:
+    """Leave an item to others and store the reason; this person never gets it again.
+
+    Raises Failed: no_lease (the token is not of this person), already (it was judged before).
+    """
+    _return_item(store, token, person, reason, "skipped")
+
+
+def flag_item(store: Store, token: str, person: str, reason: str) -> None:
+    """Report that an item itself is faulty and store the reason; this person never gets it again.
+
+    Others may still get it. Raises Failed: no_lease (the token is not of this person), already (it
+    was judged before).
+    """
+    _return_item(store, token, person, reason, "flagged")
+
+
+def list_judgements(store: Store, person: str, limit: int) -> list[Judgement]:
+    """Return the current versions of a person's judgements, newest first, at most `limit`.
+
+    Skips and flags are included.
+    """
+    later = judgements.alias()
+    superseded = select(later.c.id).where(later.c.supersedes == judgements.c.id).exists()
+    query = select(judgements.c.body).where(judgements.c.person == person, ~superseded)
+    with store.begin_read() as connection:
+        bodies = connection.scalars(query.order_by(judgements.c.number.desc()).limit(limit))
+        return [Judgement.from_json(body) for body in bodies]
+
+
+def correct_judgement(store: Store, judgement: Judgement) -> Judgement:
+    """Store a judgement in place of the one that it `supersedes`, and return it as stored.
+
+    The earlier one stays in the store. The new one gets an id of its own and the earlier one's item
+    and kind. Raises Failed: no_judgement (there is none of this person, or it was skipped or
+    flagged), already (it was corrected before with other values).
+    """
+    with store.begin_write() as connection:
+        take_advisory_lock(connection, f"person {judgement.by}")
+        old = _find_judgement(connection, judgement.supersedes)
+        if old is None or old.by != judgement.by or old.kind not in ("done", "extra"):
+            detail = "correct what you handed in yourself: look at your history"
+            raise Failed(Failure(judgement.supersedes, "no_judgement", detail))
+        key = _make_judgement_id(f"instead of {old.id}")
+        before = _find_judgement(connection, key)
+        if before is not None:
+            return _require_same_values(before, judgement.filled)
+        new = msgspec.structs.replace(judgement, id=key, item=old.item, kind=old.kind)
+        _insert_judgement(connection, new)
+    return new
+
+
+def restore_judgements(store: Store, found: Iterable[Judgement]) -> int:
+    """Insert exported judgements that the store does not have, and return their number.
+
+    Their items and people must exist, and superseded ones come before those that supersede them.
+    "done" judgements fill places of their items.
+    """
+    new = 0
+    with store.begin_write() as connection:
+        for one in found:
+            if _find_judgement(connection, one.id) is None:
+                if one.kind == "done" and not one.supersedes:
+                    _fill_slot(connection, one.item, one.by, store.clock())
+                _insert_judgement(connection, one)
+                new += 1
+    return new
+
+
+def _return_item(
+    store: Store, token: str, person: str, reason: str, kind: Literal["skipped", "flagged"]
+) -> None:
+    now, filled = store.clock(), {"reason": reason}
+    with store.begin_write() as connection:
+        take_advisory_lock(connection, f"person {person}")
+        item = _find_leased_item(connection, token, person)
+        before = _find_judgement(connection, _make_judgement_id(token))
+        if before is not None:
+            _require_same_values(before, filled)
+            return
+        _refuse_second_judgement(connection, item, person)
+        began = connection.scalar(select(leases.c.began).where(leases.c.token == token)) or now
+        mine = (slots.c.item == item) & (slots.c.person == person) & ~slots.c.done
+        nobody = {"person": None, "token": None, "began": None, "until": None}
+        connection.execute(update(slots).where(mine).values(nobody))
+        given = Judgement(
+            _make_judgement_id(token), item, person, kind, filled, "", 0, (), False, began, now
+        )
+        _insert_judgement(connection, given)
+
+
+def _fill_slot(connection: Connection, item: str, person: str, now: float) -> bool:
+    """Mark a slot done: the person's own, or any free one; return False if there is none."""
+    mine = (slots.c.item == item) & (slots.c.person == person)
+    done = {"person": person, "done": True, "until": None}
+    if connection.execute(update(slots).where(mine).values(done)).rowcount:
+        return True
+    places = select(slots.c.number).where(slots.c.item == item, *build_free_conditions(now))
+    first = places.order_by(slots.c.number).limit(1).with_for_update(skip_locked=True)
+    number = connection.scalar(first)
+    if number is None:
+        return False
+    here = (slots.c.item == item) & (slots.c.number == number)
+    connection.execute(update(slots).where(here).values(done))
+    return True
+
+
+def _find_leased_item(connection: Connection, token: str, person: str) -> str:
+    """Return the id of the item leased to this person with this token. Raises Failed (no_lease)."""
+    its = (leases.c.token == token) & (leases.c.person == person)
+    item: str | None = connection.scalar(select(leases.c.item).where(its))
+    if item is None:
+        detail = "this work was not handed out to you: go back to the desk's first page"
+        raise Failed(Failure("the lease", "no_lease", detail))
+    return item
+
+
+def _refuse_second_judgement(connection: Connection, item: str, person: str) -> None:
+    mine = (judgements.c.item == item) & (judgements.c.person == person)
+    if connection.scalar(select(judgements.c.id).where(mine).limit(1)) is not None:
+        raise _make_already_error(item)
+
+
+def _find_judgement(connection: Connection, key: str) -> Judgement | None:
+    body = connection.scalar(select(judgements.c.body).where(judgements.c.id == key))
+    return None if body is None else Judgement.from_json(body)
+
+
+def _insert_judgement(connection: Connection, judgement: Judgement) -> None:
+    take_advisory_lock(connection, "judgements")
+    newest = connection.scalar(select(func.max(judgements.c.number)))
+    row = {
+        "id": judgement.id,
+        "number": (newest or 0) + 1,
+        "item": judgement.item,
+        "person": judgement.by,
+        "kind": judgement.kind,
+        "body": judgement.to_json(),
+        "ended": judgement.ended,
+        "supersedes": judgement.supersedes or None,
+    }
+    connection.execute(insert(judgements).values(row))
+
+
+def _require_same_values(before: Judgement, filled: dict[str, Any]) -> Judgement:
+    """Return the judgement submitted before with the same token. Raises Failed (already) if its
+    values differ."""
+    if before.filled != msgspec.json.decode(msgspec.json.encode(filled)):
+        raise _make_already_error(before.item)
+    return before
+
+
+def _make_already_error(item: str) -> Failed:
+    return Failed(Failure(item, "already", "you handed this in before: correct it in your history"))
+
+
+def _make_judgement_id(what: str) -> str:
+    return digest_of(f"judgement {what}")

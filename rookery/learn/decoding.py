@@ -1,0 +1,361 @@
+"""Draw tokens from a model, one at a time or with a shared prompt.
+
+Tokens are drawn by numbers between 0 and 1, so that a seed means the same on every machine.
+"""
+
+import math
+from collections.abc import Sequence
+from itertools import takewhile
+from random import Random
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import (
+    AttentionInterface,
+    AttentionMaskInterface,
+    DynamicCache,
+    PreTrainedModel,
+)
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
+
+from rookery.draft.remote_model import AllowedTokens
+from rookery.learn.action_batches import ActionRow, TokenIds
+from rookery.records import Failed, Failure
+
+
+def draw_tokens(
+    logits_NV: torch.Tensor, chances: Sequence[float], temperature: float = 1.0, top_p: float = 1.0
+) -> tuple[list[int], list[float]]:
+    """Draw one token id for each row of logits; return the ids and their log-probabilities.
+
+    A row's chance is a place on the line from 0 to 1 that the ids share by their probability, in
+    their order. The log-probabilities are those after `temperature` and `top_p`. With `top_p` below
+    1 only the likeliest ids remain, as few as together have that probability. A temperature of 0
+    takes the likeliest id, and its log-probability at temperature 1. Raises FloatingPointError
+    where a row is no distribution.
+    """
+    logprobs_NV = (logits_NV.float() / (temperature or 1.0)).log_softmax(-1)
+    if logprobs_NV[:, 0].isnan().any():  # one that is no number makes all of its row so
+        raise FloatingPointError("its logits are no numbers")
+    if temperature == 0:
+        chosen_N1 = logprobs_NV.argmax(-1, keepdim=True)
+    else:
+        if top_p < 1:
+            logprobs_NV = _keep_nucleus(logprobs_NV, top_p)
+        line_NV = logprobs_NV.double().exp().cumsum(-1)
+        places = torch.tensor(chances, dtype=line_NV.dtype, device=line_NV.device)
+        places_N1 = places[:, None] * line_NV[:, -1:]
+        chosen_N1 = torch.searchsorted(line_NV, places_N1, right=True)
+    return chosen_N1[:, 0].tolist(), logprobs_NV.gather(1, chosen_N1)[:, 0].tolist()
+
+
+def _keep_nucleus(logprobs_NV: torch.Tensor, top_p: float) -> torch.Tensor:
+    ordered_NV, order_NV = logprobs_NV.sort(descending=True, stable=True)
+    shares_NV = ordered_NV.double().exp()
+    beyond_NV = shares_NV.cumsum(-1) - shares_NV >= top_p
+    kept_NV = ordered_NV.masked_fill(beyond_NV, -torch.inf)
+    return torch.empty_like(logprobs_NV).scatter(1, order_NV, kept_NV).log_softmax(-1)
+
+
+class SamplingSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Settings for drawing tokens. Only the temperature changes a model's distribution, so that the
+    policy learns from the distribution that was sampled."""
+
+    tokens: int = 64
+    """of an action, at most"""
+    temperature: float = 1.0
+    """0: always the likeliest token"""
+    rows: int = 64
+    """that are drawn together"""
+
+    def __post_init__(self) -> None:
+        if min(self.tokens, self.rows) < 1 or not 0 <= self.temperature < math.inf:
+            raise ValueError("tokens and rows must be 1 or more, temperature 0 or more")
+
+
+class SampledAction(NamedTuple):
+    """Token ids of an action, and the log-probability of each when it was sampled."""
+
+    row: ActionRow
+    logprobs: Sequence[float]
+    ended: bool
+    """whether it ends with an end token; else it was cut off"""
+
+
+def sample_actions(
+    model: Any,
+    contexts: Sequence[Sequence[int]],
+    seeds: Sequence[int | str],
+    ends: frozenset[int],
+    settings: SamplingSettings = SamplingSettings(),
+    allow: Sequence[AllowedTokens] | None = None,
+) -> list[SampledAction]:
+    """Sample an action for each context, up to an end token or `settings.tokens` tokens.
+
+    Each context has its own random seed. `allow` has for each a function from the tokens so far to
+    the ids that may follow, or None for any. Each context is read once, and each token after it
+    once. Raises Failed (not_a_number) where the model has no distribution.
+    """
+    found: dict[int, SampledAction] = {}
+    order = sorted(range(len(contexts)), key=lambda number: len(contexts[number]))
+    for start in range(0, len(order), settings.rows):
+        numbers = order[start : start + settings.rows]
+        speakers = [
+            _SampledSequence(contexts[n], Random(f"{seeds[n]}"), allow[n] if allow else None)
+            for n in numbers
+        ]
+        _sample_to_end(model, speakers, ends, settings)
+        found |= {
+            n: speaker.to_sampled_action(ends) for n, speaker in zip(numbers, speakers, strict=True)
+        }
+    return [found[number] for number in range(len(contexts))]
+
+
+class _SampledSequence:
+    def __init__(self, context: Sequence[int], chance: Random, allow: AllowedTokens) -> None:
+        self.context = context
+        self.generator = chance
+        self.allow = allow
+        self.tokens: list[int] = []
+        self.logprobs: list[float] = []
+        self.allowed: list[TokenIds] = []
+
+    def to_sampled_action(self, ends: frozenset[int]) -> SampledAction:
+        allowed = None if self.allow is None else self.allowed
+        return SampledAction(
+            ActionRow(self.context, self.tokens, allowed), self.logprobs, self.tokens[-1] in ends
+        )
+
+
+def _append_tokens(
+    speakers: Sequence[_SampledSequence], logits_BV: Tensor, temperature: float
+) -> None:
+    """Draw one more token for each sample."""
+    for speaker, logits_V in zip(speakers, logits_BV, strict=True):
+        if speaker.allow is None:
+            continue
+        # An array is kept as it is: that of free text is one for all tokens.
+        found = speaker.allow(speaker.tokens)
+        ids = found if isinstance(found, np.ndarray) else np.fromiter(found, np.int32)
+        speaker.allowed.append(ids)
+        masked_V = torch.ones_like(logits_V, dtype=torch.bool)
+        masked_V[torch.as_tensor(ids, dtype=torch.long)] = False
+        logits_V.masked_fill_(masked_V, -torch.inf)
+    chances = [speaker.generator.random() for speaker in speakers]
+    tokens, logprobs = draw_tokens(logits_BV, chances, temperature)
+    for speaker, token, logprob in zip(speakers, tokens, logprobs, strict=True):
+        speaker.tokens.append(token)
+        speaker.logprobs.append(logprob)
+
+
+@torch.inference_mode()
+def _sample_to_end(
+    model: Any,
+    speakers: Sequence[_SampledSequence],
+    ends: frozenset[int],
+    settings: SamplingSettings,
+) -> None:
+    """Let all speak to their end; those who have ended leave."""
+    was, device = model.training, next(model.parameters()).device
+    model.eval()
+    size = max(len(speaker.context) for speaker in speakers)
+    tokens_BT = torch.zeros((len(speakers), size), dtype=torch.long)
+    seen_BT = torch.zeros((len(speakers), size), dtype=torch.long)
+    for number, speaker in enumerate(speakers):
+        tokens_BT[number, size - len(speaker.context) :] = torch.tensor(speaker.context)
+        seen_BT[number, size - len(speaker.context) :] = 1
+    tokens_BT, seen_BT = tokens_BT.to(device), seen_BT.to(device)
+    cache, positions_BT = DynamicCache(), (seen_BT.cumsum(-1) - 1).clamp(min=0)
+    for _ in range(settings.tokens):
+        logits_BV = _compute_last_logits(model, tokens_BT, seen_BT, positions_BT, cache)
+        _append_tokens(speakers, logits_BV, settings.temperature)
+        left = [row for row, one in enumerate(speakers) if one.tokens[-1] not in ends]
+        if not left:
+            break
+        rows = torch.tensor(left, device=device)
+        if len(left) < len(speakers):
+            speakers = [speakers[row] for row in left]
+            cache.reorder_cache(rows)  # type: ignore[arg-type]
+        tokens_BT = torch.tensor([[one.tokens[-1]] for one in speakers], device=device)
+        seen_BT = torch.nn.functional.pad(seen_BT[rows], (0, 1), value=1)
+        positions_BT = positions_BT[rows, -1:] + 1
+    model.train(was)
+
+
+def _compute_last_logits(
+    model: Any, tokens_BT: Tensor, seen_BT: Tensor, positions_BT: Tensor, cache: DynamicCache
+) -> Tensor:
+    said = model(
+        input_ids=tokens_BT,
+        attention_mask=seen_BT,
+        position_ids=positions_BT,
+        past_key_values=cache,
+        use_cache=True,
+        logits_to_keep=1,
+    )
+    logits_BV: Tensor = said.logits[:, -1].float().cpu()
+    if not logits_BV.isfinite().any(-1).all():
+        detail = "the model predicts what is no number: go on from an earlier checkpoint"
+        raise Failed(Failure("sampling", "not_a_number", detail))
+    return logits_BV
+
+
+SHARED_PREFIX_ATTENTION = "rookery_shared_prefix"
+PREFILL_CHUNK_TOKENS = 256
+"""tokens of a prompt that are read at a time. Only whole pieces are used again for another prompt,
+so that what is computed, to the last bit, does not depend on what was asked before"""
+
+
+def enable_prefix_sharing(model: PreTrainedModel) -> None:
+    """Replace a model's attention, so that all rows of a batch attend to one cached prefix.
+
+    A model with sliding windows, recurrent layers or no SDPA attention is left unchanged.
+    """
+    config = model.config.get_text_config()
+    layers = set(getattr(config, "layer_types", None) or ["full_attention"])
+    whole = layers == {"full_attention"} and getattr(config, "sliding_window", None) is None
+    if whole and model._supports_attention_backend and model._supports_sdpa:
+        AttentionInterface.register(SHARED_PREFIX_ATTENTION, _attend_to_prefix)
+        AttentionMaskInterface.register(SHARED_PREFIX_ATTENTION, sdpa_mask)
+        model.set_attn_implementation(SHARED_PREFIX_ATTENTION)
+
+
+class PromptPrefix(NamedTuple):
+    """Key-value cache of a prompt that was read."""
+
+    tokens: Sequence[int]
+    cache: DynamicCache
+    """of one row"""
+    logits: torch.Tensor
+    """after its last token, 1 × vocabulary"""
+
+
+@torch.inference_mode()
+def prefill_prompt(
+    model: PreTrainedModel, tokens: Sequence[int], known: PromptPrefix | None = None
+) -> PromptPrefix:
+    """Read a prompt of at least one token into a key-value cache; return it with its last logits.
+
+    After `enable_prefix_sharing`, what the prompt has in common with `known`, in whole chunks of
+    256 tokens, is not read again; `known` cannot be used after this. Other models read it all.
+    """
+    if not _shares_prefix(model):
+        cache = DynamicCache(config=model.config)
+        return PromptPrefix(tokens, cache, _compute_logits(model, [tokens], 0, cache))
+    cache, start = DynamicCache(), 0
+    if known is not None:
+        pairs = takewhile(lambda pair: pair[0] == pair[1], zip(known.tokens, tokens, strict=False))
+        start = (
+            min(sum(1 for _ in pairs), len(tokens) - 1)
+            // PREFILL_CHUNK_TOKENS
+            * PREFILL_CHUNK_TOKENS
+        )
+        cache = known.cache
+        cache.crop(start - len(known.tokens))
+    for at in range(start, len(tokens), PREFILL_CHUNK_TOKENS):
+        piece = tokens[at : at + PREFILL_CHUNK_TOKENS]
+        logits = _compute_logits(model, [piece], at, cache, shared_prefix=None)
+    return PromptPrefix(tokens, cache, logits)
+
+
+class PrefixBranches:
+    """Batch of rows of tokens that continue one prefix.
+
+    Where the model can share the prefix it stays as it was; else it is copied for each row.
+    """
+
+    def __init__(self, model: PreTrainedModel, prefix: PromptPrefix, rows: int) -> None:
+        self._model = model
+        self._size = len(prefix.tokens)
+        self._model_options: dict[str, Any] = {}
+        if _shares_prefix(model):
+            self._cache = DynamicCache()
+            self._model_options["shared_prefix"] = prefix.cache
+        else:
+            self._cache = prefix.cache
+            self.select_rows([0] * rows)
+
+    @torch.inference_mode()
+    def step(self, tokens: Sequence[int]) -> torch.Tensor:
+        """Append one token to each row, and return the logits of the next, rows × vocabulary."""
+        rows = [[token] for token in tokens]
+        logits = _compute_logits(self._model, rows, self._size, self._cache, **self._model_options)
+        self._size += 1
+        return logits
+
+    @torch.inference_mode()
+    def select_rows(self, rows: Sequence[int]) -> None:
+        """Keep only the rows with these indices, in this order."""
+        self._cache.reorder_cache(torch.LongTensor(rows))
+
+
+def get_reusable_prefix(model: PreTrainedModel, prefix: PromptPrefix) -> PromptPrefix | None:
+    """Return the prefix if `prefill_prompt` may reuse it after branches continued it, else None.
+
+    It may where the model shares prefixes: then branches leave its cache as it was.
+    """
+    return prefix if _shares_prefix(model) else None
+
+
+def _shares_prefix(model: PreTrainedModel) -> bool:
+    return bool(model.config._attn_implementation == SHARED_PREFIX_ATTENTION)
+
+
+def _compute_logits(
+    model: PreTrainedModel,
+    rows: Sequence[Sequence[int]],
+    position: int,
+    cache: DynamicCache,
+    **more: Any,
+) -> torch.Tensor:
+    tokens = torch.tensor(rows, device=model.device)
+    positions = torch.arange(position, position + tokens.shape[1], device=model.device)
+    said = model(
+        input_ids=tokens,
+        position_ids=positions.expand_as(tokens),
+        past_key_values=cache,
+        use_cache=True,
+        logits_to_keep=1,
+        **more,
+    )
+    logits: torch.Tensor = said.logits[:, -1]
+    return logits
+
+
+def _attend_to_prefix(
+    module: torch.nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    *,
+    shared_prefix: DynamicCache | None,
+    scaling: float | None = None,
+    **more: Any,
+) -> tuple[torch.Tensor, None]:
+    """Attention to a shared prefix and to what each row has said since, as to one text.
+
+    All rows together are one batch of queries for the prefix, whose keys are neither copied nor
+    read more than once (bifurcated attention, arXiv 2403.08845). Letters in names are rows N, heads
+    for keys K, query heads for each of them G, positions of the prefix P and after it S, widths D.
+    """
+    if shared_prefix is None:
+        return sdpa_attention_forward(
+            module, query, key, value, attention_mask, scaling=scaling, **more
+        )
+    layer: Any = shared_prefix.layers[int(module.layer_idx)]  # type: ignore[arg-type]
+    keys_KPD, values_KPD = layer.keys[0], layer.values[0]
+    rows, heads, _, width = query.shape
+    query_NKGD = query.reshape(rows, len(keys_KPD), -1, width)
+    far_NKGP = torch.einsum("nkgd,kpd->nkgp", query_NKGD, keys_KPD)
+    near_NKGS = torch.einsum("nkgd,nksd->nkgs", query_NKGD, key)
+    scores = torch.cat([far_NKGP, near_NKGS], -1) * (scaling or width**-0.5)
+    weights = scores.softmax(-1, dtype=torch.float32).to(query.dtype)
+    far_NKGP, near_NKGS = torch.tensor_split(weights, [keys_KPD.shape[1]], -1)
+    seen_NKGD = torch.einsum("nkgp,kpd->nkgd", far_NKGP, values_KPD)
+    seen_NKGD = seen_NKGD + torch.einsum("nkgs,nksd->nkgd", near_NKGS, value)
+    return seen_NKGD.reshape(rows, 1, heads, -1), None

@@ -1,0 +1,143 @@
+"""Episodes of reinforcement learning, the environments that play them, and the environment of one
+step.
+
+An episode is a list of rows, each with its own context, since a browser shows its whole state anew
+at each step.
+"""
+
+from collections.abc import Callable, Hashable, Sequence
+from random import Random
+from typing import NamedTuple, Protocol
+
+from rookery.draft.remote_model import AllowedTokens
+from rookery.learn.action_batches import ActionRow
+from rookery.learn.decoding import SampledAction
+
+RewardFunction = Callable[[Sequence[int], Sequence[Sequence[int]]], Sequence[float | None]]
+"""from the numbers of contexts, and the tokens said there (without an end token at their end where
+they were cut off), to a reward each; None: no answer"""
+
+
+class Trajectory(NamedTuple):
+    """One episode as token rows, step by step, with its reward."""
+
+    episode: int
+    """its number in the whole run; several may share it, as the answers from one browsing do"""
+    rows: Sequence[SampledAction]
+    """in the order in which they were said"""
+    reward: float | None
+    """at its end; None: there is no answer, and the settings say what that is worth (the missing
+    full stop of Ziegler, the bad syntax of GopherCite)"""
+    group: Hashable
+    """equal for episodes that knew the same before their first row: where there is no value
+    network, the others of a group are what an episode is measured against"""
+    extra: bool = False
+    """whether it is a part of another, played again (WebGPT, section 3.2: 15 more answers from the
+    same quotes): learnt from, and left out where something is measured of whole episodes"""
+
+
+class PolicySampler(Protocol):
+    """Samples actions from the current policy; give it many contexts at once, since they are
+    batched."""
+
+    def __call__(
+        self,
+        contexts: Sequence[Sequence[int]],
+        seeds: Sequence[str],
+        allow: Sequence[AllowedTokens] | None = None,
+    ) -> list[SampledAction]: ...
+
+
+class RolloutEnvironment(Protocol):
+    """Environment in which a policy plays episodes. Each process has its own, and a share of the
+    episodes.
+
+    What happens in an episode may depend on its number, the seed and the policy alone: not on which
+    others are played beside it, nor on what was played before. Then a run goes on after a stop as
+    if nothing had been, and several processes learn what one would.
+    """
+
+    def play_episodes(
+        self, sample: PolicySampler, episodes: Sequence[int], seed: int
+    ) -> list[Trajectory]:
+        """Play these episodes with actions drawn by `sample`, and return them with their rewards.
+
+        They are in the order of `episodes`, each followed by its extra answers.
+        """
+        ...
+
+
+class PromptEnvironment:
+    """Environment of one step: a context, an action, a reward (Ziegler, GopherCite, WebGLM).
+
+    Each context comes once before any comes a second time, in an order drawn from the seed, and
+    `group` times in a row. `allow` makes for the number of a context a function from the tokens so
+    far to those that may follow. Raises ValueError without a context.
+    """
+
+    def __init__(
+        self,
+        contexts: Sequence[Sequence[int]],
+        rewards: RewardFunction,
+        group: int = 1,
+        allow: Callable[[int], AllowedTokens] | None = None,
+    ) -> None:
+        if not contexts or group < 1:
+            raise ValueError("there must be a context, and a group of one at least")
+        self._contexts = contexts
+        self._rewards = rewards
+        self._group = group
+        self._allow = allow
+
+    def play_episodes(
+        self, sample: PolicySampler, episodes: Sequence[int], seed: int
+    ) -> list[Trajectory]:
+        """Play these episodes with actions drawn by `sample`, and return them with their rewards.
+
+        Each has one prompt and one action.
+        """
+        chosen = self._choose_contexts(episodes, seed)
+        allow = [self._allow(number) for number in chosen] if self._allow else None
+        contexts = [self._contexts[number] for number in chosen]
+        said = sample(contexts, [f"{seed} {episode}" for episode in episodes], allow)
+        rewards = self._rewards(chosen, [one.row.action for one in said])
+        return [
+            Trajectory(episode, [one], reward, episode // self._group)
+            for episode, one, reward in zip(episodes, said, rewards, strict=True)
+        ]
+
+    def _choose_contexts(self, episodes: Sequence[int], seed: int) -> list[int]:
+        orders: dict[int, list[int]] = {}
+        chosen = []
+        for episode in episodes:
+            turn, place = divmod(episode // self._group, len(self._contexts))
+            if turn not in orders:
+                orders[turn] = list(range(len(self._contexts)))
+                Random(f"{seed} contexts {turn}").shuffle(orders[turn])
+            chosen.append(orders[turn][place])
+        return chosen
+
+
+def split_long_actions(rows: Sequence[SampledAction], tokens: int | None) -> list[SampledAction]:
+    """Cut each action into rows of at most `tokens` tokens (WebGPT, appendix E); None: no cut.
+
+    The context of a later part holds the parts before.
+    """
+    if tokens is None:
+        return list(rows)
+    return [part for row in rows for part in _split_action(row, tokens)]
+
+
+def _split_action(said: SampledAction, tokens: int) -> list[SampledAction]:
+    context, action, allowed = said.row
+    found = []
+    for start in range(0, len(action), tokens):
+        end = start + tokens
+        row = ActionRow(
+            [*context, *action[:start]],
+            action[start:end],
+            None if allowed is None else allowed[start:end],
+        )
+        last = end >= len(action)
+        found.append(SampledAction(row, said.logprobs[start:end], last and said.ended))
+    return found

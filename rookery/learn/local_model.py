@@ -1,0 +1,310 @@
+"""A language model of this machine as a policy, and its completions while they are generated."""
+
+from __future__ import annotations
+
+import codecs
+import math
+import threading
+from collections.abc import Collection, Generator, Sequence
+from pathlib import Path
+from random import Random
+from typing import Literal, NamedTuple
+
+import msgspec
+import numpy as np
+import torch
+from transformers import LogitsProcessor
+
+from rookery.cite.constraint import VerbatimConstraint
+from rookery.cite.vocabulary import Vocabulary
+from rookery.draft.openai_protocol import count_settled_characters
+from rookery.draft.remote_model import AllowedTokens, Seed
+from rookery.learn.decoding import (
+    PrefixBranches,
+    PromptPrefix,
+    draw_tokens,
+    enable_prefix_sharing,
+    get_reusable_prefix,
+    prefill_prompt,
+)
+from rookery.learn.pretrained_models import load_model
+from rookery.learn.prompt_encoding import tokenize_prompt
+from rookery.records import Completion, Failed, Failure
+
+
+class StreamedCompletion:
+    """A completion in progress, token by token, until `stop` is "end", "stop" or "length".
+
+    The text ends before the first stop string. Bytes that are no UTF-8 become U+FFFD; a character
+    that is incomplete at the end is left out.
+    """
+
+    def __init__(
+        self, vocabulary: Vocabulary, ends: Collection[int], stops: Sequence[str], limit: int
+    ) -> None:
+        self.tokens: list[int] = []
+        self.stop = ""
+        self._logprobs: list[float] = []
+        self._text = ""
+        self._emitted = 0
+        self._vocabulary = vocabulary
+        self._ends = ends
+        self._stops = stops
+        self._limit = limit
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def add(self, token: int, logprob: float) -> None:
+        """Append one token with its log-probability, and set `stop` if the completion ends with it.
+
+        It ends at an end token, at a stop string, which is cut off the text, or at the limit of
+        tokens.
+        """
+        self.tokens.append(token)
+        self._logprobs.append(logprob)
+        if token in self._ends:
+            self.stop = "end"
+            return
+        before = len(self._text)
+        self._text += self._decoder.decode(self._vocabulary.tokens[token] or b"")
+        found = [self._text.find(stop, max(0, before - len(stop) + 1)) for stop in self._stops]
+        if found := [at for at in found if at >= 0]:
+            self._text = self._text[: min(found)]
+            self.stop = "stop"
+        elif len(self.tokens) == self._limit:
+            self.stop = "length"
+
+    def take_new_text(self) -> str:
+        """Return the text since the last call, less a tail that may begin a stop string."""
+        start, self._emitted = self._emitted, self._count_certain_characters()
+        return self._text[start : self._emitted]
+
+    def to_completion(self) -> Completion:
+        """Return the completion so far; its tokens include end tokens and stop strings."""
+        return Completion(self._text, tuple(self.tokens), tuple(self._logprobs), self.stop)
+
+    def _count_certain_characters(self) -> int:
+        """Return the number of characters that stay, whatever tokens follow."""
+        return len(self._text) if self.stop else count_settled_characters(self._text, self._stops)
+
+
+class LocalModelSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Sampling settings, device and data type of a local model."""
+
+    max_tokens: int = 1024
+    """of one completion; fewer where the model's context leaves no room for them"""
+    temperature: float = 1.0
+    """0: always the likeliest token. WebGPT writes at 0.8 (appendix E)"""
+    top_p: float = 1.0
+    """below 1, only the likeliest tokens are drawn, as few as have this probability"""
+    stop: tuple[str, ...] = ()
+    """strings before which a completion ends"""
+    chat: bool | None = None
+    """whether the prompt is a user's message in the chat template; None: where there is one"""
+    device: str = ""
+    """as torch names it; empty: cuda where there is one, else cpu"""
+    dtype: Literal["", "float32", "bfloat16", "float16"] = ""
+    """of the weights while they are used; empty: as they are stored"""
+
+    def __post_init__(self) -> None:
+        if self.max_tokens < 1:
+            raise ValueError("LocalModelSettings.max_tokens must be at least 1")
+        if not 0 <= self.temperature < math.inf or not 0 < self.top_p <= 1:
+            raise ValueError("LocalModelSettings: temperature must be from 0 on, top_p from 0 to 1")
+        if "" in self.stop:
+            raise ValueError("LocalModelSettings.stop must not hold an empty string")
+
+
+class _CompletionStream(NamedTuple):
+    saying: StreamedCompletion
+    chance: Random
+
+
+class LocalModel:
+    """The model of a folder that `save_pretrained` wrote. Threads may share one; they take turns.
+
+    What a prompt has in common with the one before, in whole pieces of 256 tokens, is not read
+    again. Raises Failed: no_model where the folder lacks something, bad_model, no_device.
+    """
+
+    def __init__(self, folder: Path, settings: LocalModelSettings = LocalModelSettings()) -> None:
+        self.name = folder.resolve().name
+        self._folder = folder
+        self._settings = settings
+        loaded = load_model(folder, settings.device, settings.dtype)
+        self._model, self._tokenizer, self.vocabulary, self._ends, self._context = loaded
+        if settings.chat and self._tokenizer.chat_template is None:
+            raise self._make_error("bad_model", "it has no chat template: leave chat unset")
+        enable_prefix_sharing(self._model)
+        self._cached_prefix: PromptPrefix | None = None
+        self._turn_lock = threading.RLock()  # a stream may be cleared away in the middle of a call
+
+    def complete(
+        self,
+        prompt: str,
+        n: int = 1,
+        allow: AllowedTokens = None,
+        seed: Seed = None,
+        grammar: str = "",
+    ) -> list[Completion]:
+        """Return n completions of one prompt, which is read once for all of them.
+
+        Tokens are all that was drawn, the end token and stop strings included; log-probabilities
+        are those of the distribution drawn from, after temperature, `top_p` and `allow` (with a
+        temperature of 0: those of 1). The same prompt, n and seed give the same completions, and
+        number i of n is the one that the seed + i gives alone, but for the rounding of batches of
+        another size. Raises ValueError for a `grammar`, and Failed: prompt_too_long, bad_model.
+        """
+        if grammar:
+            raise ValueError("a model of this machine reads no grammar: use allow instead")
+        if n < 1:
+            raise ValueError("n must be at least 1")
+        tokens = self.prompt_tokens(prompt)
+        speakers = self._start_completions(len(tokens), n, seed)
+        with self._turn_lock:
+            for _ in self._generate_tokens(tokens, speakers, allow):
+                pass
+        return [speaker.saying.to_completion() for speaker in speakers]
+
+    def stream(self, prompt: str, seed: Seed = None) -> Generator[str, None, Completion]:
+        """Yield the text of one completion piece by piece; the generator returns the completion.
+
+        A piece never holds part of a character or of a stop string. Closing the generator ends the
+        completion. Raises Failed: prompt_too_long, bad_model.
+        """
+        tokens = self.prompt_tokens(prompt)
+        [speaker] = speakers = self._start_completions(len(tokens), 1, seed)
+        steps = self._generate_tokens(tokens, speakers, None)
+        try:
+            while not speaker.saying.stop:
+                with self._turn_lock:
+                    next(steps)
+                if piece := speaker.saying.take_new_text():
+                    yield piece
+            return speaker.saying.to_completion()
+        finally:
+            with self._turn_lock:
+                steps.close()
+
+    def prompt_tokens(self, prompt: str) -> list[int]:
+        """Return the token ids that the model is given for a prompt, chat template included.
+
+        It is included as the setting `chat` says. Raises Failed (prompt_too_long) where no token of
+        an answer would fit behind the prompt.
+        """
+        with self._turn_lock:
+            tokens = tokenize_prompt(self._tokenizer, prompt, self._settings.chat)
+        if len(tokens) >= self._context:
+            detail = (
+                f"the prompt has {len(tokens)} tokens, and the model takes {self._context}, its "
+                "answer included: show it less, or use a model with a longer context"
+            )
+            raise self._make_error("prompt_too_long", detail)
+        return tokens
+
+    def _start_completions(self, size: int, n: int, seed: Seed) -> list[_CompletionStream]:
+        limit = min(self._settings.max_tokens, self._context - size)
+        chances = [Random(None if seed is None else str(seed + number)) for number in range(n)]
+        stops = self._settings.stop
+        return [
+            _CompletionStream(StreamedCompletion(self.vocabulary, self._ends, stops, limit), chance)
+            for chance in chances
+        ]
+
+    def _generate_tokens(
+        self, tokens: Sequence[int], speakers: Sequence[_CompletionStream], allow: AllowedTokens
+    ) -> Generator[None, None, None]:
+        """Let all speak to their end, and comes up after each token. Those who end leave."""
+        known, self._cached_prefix = self._cached_prefix, None
+        prefix = prefill_prompt(self._model, tokens, known)
+        try:
+            logits, branches = prefix.logits.expand(len(speakers), -1), None
+            while True:
+                self._draw_tokens(logits, speakers, allow)
+                yield
+                left = [row for row, one in enumerate(speakers) if not one.saying.stop]
+                if not left:
+                    return
+                if branches is None:
+                    branches = PrefixBranches(self._model, prefix, len(left))
+                elif len(left) < len(speakers):
+                    branches.select_rows(left)
+                speakers = [speakers[row] for row in left]
+                logits = branches.step([one.saying.tokens[-1] for one in speakers])
+        finally:
+            self._cached_prefix = get_reusable_prefix(self._model, prefix)
+
+    def _draw_tokens(
+        self, logits: torch.Tensor, speakers: Sequence[_CompletionStream], allow: AllowedTokens
+    ) -> None:
+        """Draw one token for each branch, of those that the vocabulary knows and `allow` allows."""
+        chances = [one.chance.random() for one in speakers]
+        temperature, top_p = self._settings.temperature, self._settings.top_p
+        try:
+            if allow is None:
+                known = logits[:, : len(self.vocabulary.tokens)]
+                drawn = zip(*draw_tokens(known, chances, temperature, top_p), strict=True)
+                for one, (token, logprob) in zip(speakers, drawn, strict=True):
+                    one.saying.add(token, logprob)
+                return
+            for row, one, chance in zip(logits.cpu(), speakers, chances, strict=True):
+                ids = _list_allowed_ids(allow, one.saying.tokens)
+                [at], [logprob] = draw_tokens(row[None, ids], [chance], temperature, top_p)
+                one.saying.add(int(ids[at]), logprob)
+        except FloatingPointError as error:
+            detail = f"{error}: train it again, or set dtype to float32"
+            raise self._make_error("bad_model", detail) from error
+
+    def _make_error(self, outcome: str, detail: str) -> Failed:
+        return Failed(Failure(str(self._folder), outcome, detail))
+
+
+def _list_allowed_ids(allow: AllowedTokens, tokens: Sequence[int]) -> torch.Tensor:
+    """Return the ids that may follow. Raises ValueError if there is none."""
+    assert allow is not None
+    found = allow(tokens)
+    ids = found if isinstance(found, np.ndarray) else list(found)
+    if not len(ids):
+        raise ValueError(f"allow has no token that may follow {list(tokens)}")
+    return torch.as_tensor(ids, dtype=torch.long)
+
+
+class VerbatimLogitsProcessor(LogitsProcessor):
+    """Lets each row of a batch write only what the constraint allows (GopherCite, appendix J).
+
+    `prompt_tokens` is how wide the prompts are, padding on the left included; `budget` is how many
+    tokens an answer may take, its end included: what `max_new_tokens` says. A row is known by what
+    it has written, so that beams may be reordered, and one that has ended is left alone.
+    """
+
+    def __init__(
+        self, constraint: VerbatimConstraint, prompt_tokens: int, budget: int | None = None
+    ) -> None:
+        self._allow = constraint.make_token_filter(budget=budget)
+        self._prompt_tokens = prompt_tokens
+        self._has_begun = False
+
+    def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor) -> torch.FloatTensor:
+        """Return the scores of what may follow in each row; all others are -inf.
+
+        Raises ValueError where the prompt is not as wide as was said.
+        """
+        written = input_ids.shape[1] - self._prompt_tokens
+        if written < 0 or (written > 0 and not self._has_begun):
+            raise ValueError(
+                f"the prompt has {input_ids.shape[1]} tokens, and not {self._prompt_tokens}: "
+                "prompt_tokens is the width of input_ids, padding included"
+            )
+        self._has_begun = True
+        masked = torch.full_like(scores, -torch.inf)
+        for row, tokens in enumerate(input_ids[:, self._prompt_tokens :].tolist()):
+            ids = self._list_allowed_ids(tokens)
+            masked[row, ids] = scores[row, ids]
+        return masked  # type: ignore[return-value]
+
+    def _list_allowed_ids(self, tokens: list[int]) -> torch.Tensor | slice:
+        """Return the ids that may follow: all where padding follows an end, or where a beam already
+        broke the constraint, since `generate` keeps beams of no probability."""
+        try:
+            return torch.from_numpy(self._allow(tokens)).long()
+        except ValueError:
+            return slice(None)

@@ -1,0 +1,593 @@
+"""Labels while a policy learns (Ziegler, section 2.3): people compare its answers, and the reward
+model is trained again. Requests and labels are on disk before they are used."""
+
+import math
+import os
+import shutil
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+from random import Random
+from typing import Any, Protocol
+
+import msgspec
+import torch
+from accelerate import Accelerator
+from accelerate.utils import gather_object
+
+from rookery.judge.json_lines import read_json_lines
+from rookery.learn.action_batches import collate_rows, compute_action_logits, compute_logprobs
+from rookery.learn.browser_environment import BatchRewardFunction, compute_answer_rewards
+from rookery.learn.decoding import SampledAction, SamplingSettings, sample_actions
+from rookery.learn.episodes import PolicySampler, PromptEnvironment, RolloutEnvironment, Trajectory
+from rookery.learn.optimizer import make_accelerator
+from rookery.learn.pretrained_models import (
+    TrainedModelSettings,
+    load_model,
+    load_tokenizer,
+    load_trainable_model,
+)
+from rookery.learn.prompt_encoding import PolicyTokenizer, load_policy_tokenizer
+from rookery.learn.reinforcement_learning import ReinforcementResult, train_by_reinforcement
+from rookery.learn.reinforcement_settings import ReinforcementSettings
+from rookery.learn.reward_model import RewardModel
+from rookery.learn.reward_training import RewardTrainingSettings, train_reward_model
+from rookery.learn.training_run import ResumableRun, StepCallback, StopCheck, read_stop_reason
+from rookery.records import Answer, Comparison, Episode, Failed, Failure, Question, Record, Reward
+
+
+class ComparisonQuestion(Record, frozen=True):
+    """One question to people: which of these answers is the best."""
+
+    number: int
+    """in the run. A labeller who keeps what was said to it can give that again, should a run be
+    killed between hearing a label and keeping it"""
+    question: Question
+    answers: tuple[Answer, ...]
+    """two or more, in no order that says whose they are"""
+
+
+class ComparisonRequest(Record, frozen=True):
+    """A question to people, with the fields that are not shown to them."""
+
+    asked: ComparisonQuestion
+    learnt: tuple[bool, ...]
+    """of each answer, whether the policy gave it, and not its reference"""
+
+
+class RequestRound(Record, frozen=True):
+    """Requests that were sampled together; all of them are stored or none."""
+
+    groups: int
+    """of answers that were drawn so far, those of earlier rounds among them; some were no use"""
+    requests: tuple[ComparisonRequest, ...]
+
+
+class LabelStore:
+    """Requests and labels in the files of a folder; the label of a request has its number.
+
+    A line that a kill has cut is taken away. With `writes` False another process writes, and what
+    is added is only remembered. Raises Failed (bad_line), and OSError where nothing can be written.
+    """
+
+    def __init__(self, folder: Path, writes: bool = True) -> None:
+        self._rounds_file = folder / "requests.jsonl"
+        self._labels_file = folder / "labels.jsonl"
+        self._writes = writes
+        for place in (self._rounds_file, self._labels_file) if writes else ():
+            place.touch()
+            _truncate_partial_line(place)
+        rounds = list(read_json_lines(self._rounds_file, RequestRound))
+        self.groups = rounds[-1].groups if rounds else 0
+        self.requests = [request for each in rounds for request in each.requests]
+        self.labels = list(read_json_lines(self._labels_file, Comparison))
+
+    def add_round(self, drawn: RequestRound) -> None:
+        """Append a round of requests to the file, before anybody is asked, and remember them."""
+        self._append_record(self._rounds_file, drawn)
+        self.groups = drawn.groups
+        self.requests += drawn.requests
+
+    def add_label(self, label: Comparison) -> None:
+        """Append the label of the first request that has none.
+
+        Raises ValueError for the label of another request.
+        """
+        asked = self.requests[len(self.labels)].asked
+        if (label.question, label.answers) != (asked.question, asked.answers):
+            raise ValueError(
+                f"this is no label of request {asked.number}: give them in their order"
+            )
+        self._append_record(self._labels_file, label)
+        self.labels.append(label)
+
+    def list_unlabelled(self, count: int) -> list[ComparisonQuestion]:
+        """Return the questions without a label among the first `count` requests."""
+        return [request.asked for request in self.requests[len(self.labels) : count]]
+
+    def compute_policy_wins(self) -> list[float]:
+        """Return the sum of the policy's weights in each validation label, in order.
+
+        Validation labels compare as many answers of the policy as of its reference.
+        """
+        return [
+            sum(weight for weight, ours in zip(label.weights, request.learnt, strict=True) if ours)
+            for label, request in zip(self.labels, self.requests, strict=False)
+            if 2 * sum(request.learnt) == len(request.learnt)
+        ]
+
+    def _append_record(self, place: Path, record: Record) -> None:
+        if self._writes:
+            with place.open("ab") as lines:
+                lines.write(record.to_json().encode() + b"\n")
+                lines.flush()
+                os.fsync(lines.fileno())
+
+
+def write_records(place: Path, records: Sequence[Record]) -> None:
+    """Write records as JSON lines to a file, in place of what is there, atomically."""
+    new = place.with_name(f"{place.name}.new")
+    with new.open("wb") as lines:
+        lines.writelines(record.to_json().encode() + b"\n" for record in records)
+        lines.flush()
+        os.fsync(lines.fileno())
+    new.replace(place)
+
+
+def _truncate_partial_line(place: Path) -> None:
+    """Cut a last line that has no end."""
+    with place.open("r+b") as lines:
+        content = lines.read()
+        lines.truncate(content.rfind(b"\n") + 1)
+
+
+RECENT_LABELS = 100
+"""labels that say how the policy does now"""
+
+QuestionAnswer = tuple[Question, Answer]
+EnvironmentFactory = Callable[[BatchRewardFunction, int], RolloutEnvironment]
+"""from what scores answers, and how many episodes in a row are of one question, to a world. Its
+rewards are the scores, and an episode without an answer has none. What it plays as an extra is not
+compared"""
+
+
+class OnlineLabellingSettings(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
+):
+    """Settings of a policy and a reward model that learn from people's comparisons during
+    training."""
+
+    reinforce: ReinforcementSettings
+    prefer: RewardTrainingSettings
+    """its model is what every reward model begins as: the reference. Its comparisons and samples
+    are those of this run, and must be empty here"""
+    initial: int
+    """labels before the first episode: N⁰ of Ziegler, section 2.3"""
+    labels: int
+    """in all; as many as `initial`: none are gathered later"""
+    trainings: int = 20
+    """of the reward model: one before the first episode, and the others at evenly spaced numbers
+    of labels (Ziegler, section 2.3: 19 more)"""
+    answers: int = 4
+    """to a question, that are compared (Ziegler, section 2)"""
+    validation: float = 0.1
+    """share of the questions where half of the answers are the reference's, so that labels say how
+    often the policy is better; they are learnt from too. Ziegler gives no number"""
+    samples: int = 256
+    """episodes of the reference, on whose answers rewards have mean 0 and variance 1"""
+    group: int = 1
+    """episodes of one question in a row"""
+
+    def __post_init__(self) -> None:
+        if self.prefer.comparisons or self.prefer.samples:
+            raise ValueError("prefer.comparisons and prefer.samples are gathered: leave them empty")
+        if not 1 <= self.initial <= self.labels or self.trainings < 1:
+            raise ValueError("there must be an initial label and a training, and labels as many")
+        if self.answers < 2 or self.samples < 2 or self.group < 1:
+            raise ValueError("answers and samples must be 2 or more, group 1 or more")
+        if self.reinforce.advantage == "rloo" and self.group < 2:
+            raise ValueError(
+                'advantage = "rloo" compares the episodes of a question: group must be 2 or more'
+            )
+        if not 0 <= self.validation <= 1 or (self.validation and self.answers % 2):
+            raise ValueError(
+                "validation is a share from 0 to 1, and takes an even number of answers"
+            )
+
+    @property
+    def episodes(self) -> int:
+        """Number of episodes of the whole run."""
+        return self.reinforce.steps * self.reinforce.episodes
+
+    def count_needed_labels(self, episode: int) -> int:
+        """Return the number of labels needed before this episode begins: l(n), rounded up."""
+        wanted = self.initial + (self.labels - self.initial) * self._compute_label_share(episode)
+        return math.ceil(round(wanted, 9))
+
+    def choose_reward_training(self, episode: int) -> int:
+        """Return the number, from 0, of the reward model training that this episode relies on."""
+        if self.labels == self.initial:
+            return 0
+        return min(
+            int(round(self.trainings * self._compute_label_share(episode), 9)), self.trainings - 1
+        )
+
+    def _compute_label_share(self, episode: int) -> float:
+        """Return the share of the later labels that is wanted before this episode: 1 - (1 - n/N)²,
+        many at first and ever fewer (Ziegler, section 2.3)."""
+        return 1 - (1 - episode / self.episodes) ** 2
+
+
+class PreferenceLabeller(Protocol):
+    """Source of comparisons: people at a labelling desk, or a mock."""
+
+    def compare_answers(self, asked: Sequence[ComparisonQuestion]) -> Iterable[Comparison]:
+        """Yield one Comparison for each question, in their order, as soon as it is there.
+
+        May wait as long as it takes. May raise Failed (stopped), which stops the run as the cord
+        does.
+        """
+        ...
+
+
+class MockLabeller:
+    """A labeller that prefers the answers a hidden reward finds best. With probability `noise` it
+    picks any answer."""
+
+    def __init__(self, reward: Reward, noise: float = 0.0, seed: int = 0) -> None:
+        self._reward = reward
+        self._noise = noise
+        self._seed = seed
+
+    def compare_answers(self, asked: Sequence[ComparisonQuestion]) -> Iterable[Comparison]:
+        """Yield one Comparison for each question, in their order, as soon as it is there.
+
+        The answer with the highest hidden reward gets all the weight, or, with probability `noise`,
+        any answer. Equal numbers and answers give equal comparisons.
+        """
+        for one in asked:
+            chance = Random(f"{self._seed} label {one.number}")
+            rewards = [self._reward(one.question, answer) for answer in one.answers]
+            best = rewards.index(max(rewards))
+            if chance.random() < self._noise:
+                best = chance.randrange(len(rewards))
+            weights = tuple(float(at == best) for at in range(len(rewards)))
+            yield Comparison(one.question, one.answers, weights, "mock")
+
+
+class OnlineLabellingResult(msgspec.Struct, frozen=True):
+    """The result of a run: policy, reward model, labels, and the share that prefers the policy."""
+
+    reinforced: ReinforcementResult
+    reward: str
+    """the folder of the last reward model"""
+    labels: int
+    better: float | None
+    """share of the last validation labels, 100 at most, in which the policy was preferred to its
+    reference; None: there are none"""
+
+
+def train_with_online_labels(
+    settings: OnlineLabellingSettings,
+    world: EnvironmentFactory,
+    labeller: PreferenceLabeller,
+    out: Path,
+    told: StepCallback | None = None,
+    cord: StopCheck = str,
+) -> OnlineLabellingResult:
+    """Train a policy in `out`, and its reward models in `out`/labels, from people's comparisons.
+
+    `world` makes the environment, and `labeller` compares the answers. Goes on where a run was
+    stopped or killed, to the last bit, and asks nobody again what it has heard. Whoever writes a
+    reason into the file `cord` in `out`, or lets the function `cord` give one, stops all of it:
+    learning of either kind, playing, and asking. Raises Failed: stopped, no_answers (the policy
+    gives no two answers to a question), and what `train_reward_model` and `train_by_reinforcement`
+    raise.
+    """
+    accelerator = make_accelerator(settings.reinforce.policy.dtype)
+
+    def find_stop_reason() -> str:
+        return read_stop_reason(out) or cord()
+
+    main = bool(accelerator.is_main_process)
+    with ResumableRun(out / "labels", settings, accelerator, "requests.jsonl") as run:
+        with accelerator.main_process_first():
+            kept = LabelStore(run.folder, main)
+        asking = _LabelledEnvironment(
+            settings, world, labeller, kept, out, accelerator, find_stop_reason
+        )
+        reached = train_by_reinforcement(settings.reinforce, asking, out, told, cord=cord)
+        recent = kept.compute_policy_wins()[-RECENT_LABELS:]
+        better = sum(recent) / len(recent) if recent else None
+        reward = max((run.folder / "rewards").glob("*/model"))
+        return OnlineLabellingResult(reached, str(reward), len(kept.labels), better)
+
+
+class _LabelledEnvironment:
+    """A world whose rewards are what people's labels have taught so far.
+
+    Whatever it does before an episode depends on the episode's number, the policy and the labels,
+    all of which are the same when a run goes on: it has no state to be kept but what is on disk.
+    """
+
+    def __init__(
+        self,
+        settings: OnlineLabellingSettings,
+        world: EnvironmentFactory,
+        labeller: PreferenceLabeller,
+        kept: LabelStore,
+        out: Path,
+        accelerator: Accelerator,
+        cord: StopCheck,
+    ) -> None:
+        self._settings = settings
+        self._environment = world(lambda pairs: self._scores(pairs), settings.group)
+        self._sampling_environment = world(self._number_answers, settings.answers)
+        self._labeller = labeller
+        self._label_store = kept
+        self._out = out
+        self._accelerator = accelerator
+        self._cord = cord
+        self._drawn_answers: list[QuestionAnswer] = []
+        self._scores: BatchRewardFunction
+        self._training: int | None = None
+
+    def play_episodes(
+        self, sample: PolicySampler, episodes: Sequence[int], seed: int
+    ) -> list[Trajectory]:
+        """Return the episodes, once there are the labels and the reward that come before them."""
+        first = min(gather_object(list(episodes[:1])))  # of the shares of all processes
+        needed = self._settings.count_needed_labels(first)
+        self._draw_requests(sample, needed, seed)
+        self._gather_labels(needed)
+        self._train_reward_model(self._settings.choose_reward_training(first), needed, seed)
+        return self._environment.play_episodes(sample, episodes, seed)
+
+    def _draw_requests(self, sample: PolicySampler, needed: int, seed: int) -> None:
+        """Requests, until there are so many."""
+        while (missing := needed - len(self._label_store.requests)) > 0:
+            self._raise_if_stopped()
+            groups = range(self._label_store.groups, self._label_store.groups + missing)
+            requests = self._make_requests(sample, groups, seed)
+            if not requests:
+                detail = (
+                    "the policy gives no two answers to a question: imitate first, or let it say "
+                    "more tokens"
+                )
+                raise Failed(Failure("labels", "no_answers", detail))
+            self._label_store.add_round(RequestRound(groups.stop, tuple(requests)))
+
+    def _make_requests(
+        self, sample: PolicySampler, groups: range, seed: int
+    ) -> list[ComparisonRequest]:
+        """One for each question that got two answers; half of some are the reference's."""
+        size, half = self._settings.answers, self._settings.answers // 2
+        checked = {group: self._is_validation_group(group) for group in groups}
+        ours = [
+            group * size + at
+            for group in groups
+            for at in range(half if checked[group] else 0, size)
+        ]
+        theirs = [group * size + at for group in groups if checked[group] for at in range(half)]
+        found: dict[int, list[tuple[QuestionAnswer, bool]]] = defaultdict(list)
+        for episode, pair in self._sample_answers(sample, ours, f"{seed} labels"):
+            found[episode // size].append((pair, True))
+        if theirs:
+            for episode, pair in self._sample_answers(
+                self._reference_sampler, theirs, f"{seed} labels"
+            ):
+                found[episode // size].append((pair, False))
+        requests: list[ComparisonRequest] = []
+        for group, pairs in sorted(found.items()):
+            if len(pairs) > 1:
+                Random(f"{seed} order {group}").shuffle(pairs)
+                requests.append(
+                    _make_request(len(self._label_store.requests) + len(requests), pairs)
+                )
+        return requests
+
+    def _is_validation_group(self, group: int) -> bool:
+        share = self._settings.validation
+        return int((group + 1) * share) > int(group * share)
+
+    def _sample_answers(
+        self, sample: PolicySampler, episodes: Sequence[int], seed: str
+    ) -> list[tuple[int, QuestionAnswer]]:
+        """Return the answers of these episodes that have one; the processes share the work."""
+        share = self._accelerator.num_processes
+        mine = episodes[self._accelerator.process_index :: share]
+        self._drawn_answers.clear()
+        played = self._sampling_environment.play_episodes(
+            sample, mine, Random(seed).getrandbits(32)
+        )
+        found = [
+            (one.episode, self._drawn_answers[int(one.reward)])
+            for one in played
+            if one.reward is not None and not one.extra
+        ]
+        return sorted(gather_object(found), key=lambda pair: pair[0])
+
+    def _number_answers(self, pairs: Sequence[QuestionAnswer]) -> list[float]:
+        """In place of a reward, the number of each answer among those drawn."""
+        first = len(self._drawn_answers)
+        self._drawn_answers += pairs
+        return [float(number) for number in range(first, len(self._drawn_answers))]
+
+    @cached_property
+    def _reference_sampler(self) -> PolicySampler:
+        learnt = self._settings.reinforce
+        folder = learnt.reference or learnt.policy.model
+        _, ends, _ = load_tokenizer(Path(folder))
+        model = load_trainable_model(TrainedModelSettings(folder, dtype=learnt.policy.dtype))
+        model.to(self._accelerator.device)
+
+        def sample_reference(
+            contexts: Sequence[Sequence[int]], seeds: Sequence[str], allow: Any = None
+        ) -> list[SampledAction]:
+            return sample_actions(model, contexts, seeds, ends, learnt.sampling, allow)
+
+        return sample_reference
+
+    def _gather_labels(self, needed: int) -> None:
+        """Wait for labels, until there are so many."""
+        known = len(self._label_store.labels)
+        waiting = self._label_store.list_unlabelled(needed)
+        if waiting and self._accelerator.is_main_process:
+            self._raise_if_stopped()
+            for _, label in zip(waiting, self._labeller.compare_answers(waiting), strict=True):
+                self._label_store.add_label(label)
+                self._raise_if_stopped()
+        heard = gather_object(self._label_store.labels[known:])  # by the main process alone
+        for label in heard[len(self._label_store.labels) - known :]:
+            self._label_store.add_label(label)
+
+    def _train_reward_model(self, number: int, labels: int, seed: int) -> None:
+        """Learn the reward of this number from so many labels, where that was not done yet."""
+        if number == self._training:
+            return
+        place = self._out / "labels" / "rewards" / f"{number:02}"
+        if not (place / "model").exists():
+            self._accelerator.wait_for_everyone()  # all have looked
+            self._run_reward_training(place, number, labels, seed)
+            self._accelerator.wait_for_everyone()  # one has written it
+        self._scores = RewardModel(place / "model").score_answers
+        self._training = number
+
+    def _run_reward_training(self, place: Path, number: int, labels: int, seed: int) -> None:
+        compared, samples = place / "comparisons.jsonl", self._write_reference_samples(seed)
+        if self._accelerator.is_main_process:
+            place.mkdir(parents=True, exist_ok=True)
+            write_records(compared, self._label_store.labels[:labels])
+        self._accelerator.wait_for_everyone()
+        settings = msgspec.structs.replace(
+            self._settings.prefer,
+            comparisons=str(compared),
+            samples=str(samples),
+            seed=self._settings.prefer.seed + number,
+        )
+        self._raise_if_stopped()
+        train_reward_model(settings, place, cord=self._cord)
+        if self._accelerator.is_main_process:
+            shutil.rmtree(place / "checkpoints", ignore_errors=True)  # twenty would fill a disk
+
+    def _write_reference_samples(self, seed: int) -> Path:
+        """Return the file of the reference's answers."""
+        place = self._out / "labels" / "reference.jsonl"
+        if not place.exists():
+            self._accelerator.wait_for_everyone()
+            wanted = range(self._settings.samples)
+            found = self._sample_answers(self._reference_sampler, wanted, f"{seed} samples")
+            said = [Episode(asked, "reference", (), answer) for _, (asked, answer) in found]
+            if self._accelerator.is_main_process:
+                write_records(place, said)
+        return place
+
+    def _raise_if_stopped(self) -> None:
+        """Raise Failed (stopped) where somebody pulled the cord."""
+        if why := self._cord():
+            raise Failed(Failure(str(self._out), "stopped", why))
+
+
+def _make_request(number: int, pairs: Sequence[tuple[QuestionAnswer, bool]]) -> ComparisonRequest:
+    questions = [question for (question, _), _ in pairs]
+    if any(question != questions[0] for question in questions):
+        raise ValueError("a world must ask one question as often in a row as it is told to")
+    answers = tuple(answer for (_, answer), _ in pairs)
+    return ComparisonRequest(
+        ComparisonQuestion(number, questions[0], answers), tuple(ours for _, ours in pairs)
+    )
+
+
+class PolicyCompletion(Record, frozen=True):
+    """The completion of a prompt by a policy."""
+
+    text: str
+    ended: bool
+    """whether it ended by itself; else it was cut off"""
+    kl: float = 0.0
+    """by how much likelier its tokens are to the policy than to its reference, in nats: the mean
+    of many estimates the KL, and a single one may be negative"""
+
+
+def make_text_environment(
+    questions: Sequence[Question],
+    shown: Callable[[Question], str],
+    speech: PolicyTokenizer,
+    whole: bool,
+) -> EnvironmentFactory:
+    """Return a factory of environments with one prompt a question, whose completion is its answer.
+
+    `shown` makes the prompt of a question. An empty completion is no answer; with `whole`, neither
+    is one that did not end by itself (Ziegler, section 3.2: a summary without a line break). Raises
+    Failed (prompt_too_long).
+    """
+    contexts = [speech.encode_prompt(shown(question)) for question in questions]
+
+    def make_environment(scores: BatchRewardFunction, group: int) -> RolloutEnvironment:
+        def compute_rewards(
+            numbers: Sequence[int], actions: Sequence[Sequence[int]]
+        ) -> list[float | None]:
+            answers = [
+                convert_completion_to_answer(_make_completion(action, speech), whole)
+                for action in actions
+            ]
+            asked = [questions[number] for number in numbers]
+            return compute_answer_rewards(scores, list(zip(asked, answers, strict=True)))
+
+        return PromptEnvironment(contexts, compute_rewards, group)
+
+    return make_environment
+
+
+def convert_completion_to_answer(said: PolicyCompletion, whole: bool) -> Answer | None:
+    """Return a completion as an answer; None if it is empty or, with `whole`, was cut off."""
+    return Answer(said.text) if said.text and (said.ended or not whole) else None
+
+
+def _make_completion(
+    action: Sequence[int], speech: PolicyTokenizer, kl: float = 0.0
+) -> PolicyCompletion:
+    return PolicyCompletion(speech.decode_action(action).strip(), action[-1] in speech.ends, kl)
+
+
+def sample_completions(
+    folder: Path,
+    prompts: Sequence[str],
+    sampling: SamplingSettings,
+    reference: str = "",
+    seed: int = 0,
+) -> list[PolicyCompletion]:
+    """Sample a completion of each prompt from a saved policy, without a chat template.
+
+    With the folder of a `reference`, each has an estimate of its KL from it, else 0. Raises Failed:
+    no_model, bad_model, prompt_too_long, not_a_number.
+    """
+    loaded, speech = load_model(folder), load_policy_tokenizer(folder, sampling.tokens, chat=False)
+    contexts = [speech.encode_prompt(prompt) for prompt in prompts]
+    seeds = [f"{seed} {number}" for number in range(len(prompts))]
+    said = sample_actions(loaded.model, contexts, seeds, loaded.ends, sampling)
+    apart = (
+        _estimate_kl(load_model(Path(reference)).model, said, sampling)
+        if reference
+        else [0.0] * len(said)
+    )
+    return [
+        _make_completion(one.row.action, speech, kl) for one, kl in zip(said, apart, strict=True)
+    ]
+
+
+@torch.inference_mode()
+def _estimate_kl(
+    reference: torch.nn.Module, said: Sequence[SampledAction], sampling: SamplingSettings
+) -> list[float]:
+    found, device = [], next(reference.parameters()).device
+    for start in range(0, len(said), sampling.rows):
+        piece = said[start : start + sampling.rows]
+        batch = collate_rows([one.row for one in piece], 0, device)
+        theirs_BA = compute_logprobs(
+            compute_action_logits(reference, batch, sampling.temperature), batch
+        )
+        theirs = theirs_BA.sum(-1).tolist()
+        found += [sum(one.logprobs) - other for one, other in zip(piece, theirs, strict=True)]
+    return found

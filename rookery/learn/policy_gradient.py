@@ -1,0 +1,895 @@
+"""Policy-gradient training (PPO, A2C, RLOO): losses, advantages, KL control, networks, and the
+update on one batch of episodes.
+
+Losses and advantages have one value for each token of the actions, B × A.
+
+The frozen lower layers that a policy, its reference and its value network share have the same
+output throughout training. It is computed once for each row of a batch of episodes, and later
+passes start above them.
+"""
+
+import json
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from itertools import takewhile
+from pathlib import Path
+from statistics import fmean, pstdev
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+import torch
+from accelerate.utils import gather_object
+from torch import Tensor, nn
+
+from rookery.learn.action_batches import (
+    ActionBatch,
+    ActionRow,
+    collate_rows,
+    compute_action_logits,
+    compute_action_logits_and_states,
+    compute_action_values,
+    compute_entropies,
+    compute_logprobs,
+    make_model_inputs,
+)
+from rookery.learn.episodes import Trajectory
+from rookery.learn.minibatches import BatchSplitter, MicroBatch, Minibatch, RowLocation
+from rookery.learn.optimizer import ModelOptimizer
+from rookery.learn.pretrained_models import (
+    TrainedModelSettings,
+    get_decoder,
+    get_embeddings,
+    get_layers,
+    load_trainable_model,
+)
+from rookery.learn.reinforcement_settings import ReinforcementSettings
+from rookery.records import Failed, Failure
+
+
+def compute_policy_loss(
+    new_BA: Tensor, old_BA: Tensor, advantages_BA: Tensor, clip: float | None
+) -> tuple[Tensor, Tensor]:
+    """Return PPO's loss of each token from log-probabilities, and whether the token was clipped.
+
+    The loss is minus the ratio new / old times the advantage, with no gain from a ratio that lies
+    farther than `clip` from 1; None: never clipped. At a ratio of 1 its gradient is that of A2C.
+    """
+    ratio_BA = (new_BA - old_BA).exp()
+    plain_BA = -advantages_BA * ratio_BA
+    if clip is None:
+        return plain_BA, torch.zeros_like(plain_BA, dtype=torch.bool)
+    clipped_BA = -advantages_BA * ratio_BA.clamp(1 - clip, 1 + clip)
+    return torch.maximum(plain_BA, clipped_BA), clipped_BA > plain_BA
+
+
+def compute_value_loss(
+    values_BA: Tensor, old_BA: Tensor, returns_BA: Tensor, clip: float | None
+) -> tuple[Tensor, Tensor]:
+    """Return half the squared error of each value against its return, and whether it was clipped.
+
+    With `clip`, what brings a value farther than that from what it was is no gain, as in the code
+    of Ziegler and others (2019).
+    """
+    plain_BA = (values_BA - returns_BA) ** 2 / 2
+    if clip is None:
+        return plain_BA, torch.zeros_like(plain_BA, dtype=torch.bool)
+    near_BA = old_BA + (values_BA - old_BA).clamp(-clip, clip)
+    clipped_BA = (near_BA - returns_BA) ** 2 / 2
+    return torch.maximum(plain_BA, clipped_BA), clipped_BA > plain_BA
+
+
+def compute_full_kl(logits_BAV: Tensor, reference_BAV: Tensor) -> Tensor:
+    """Return for each token the KL of its whole distribution from the reference's, over all ids.
+
+    It is differentiated for the tokens themselves, and not for where they lead (GopherCite, section
+    2.8). Ids that are not allowed are allowed in neither.
+    """
+    ours_BAV = logits_BAV.log_softmax(-1)
+    theirs_BAV = reference_BAV.log_softmax(-1)
+    # -inf less -inf is no number, and its gradient neither.
+    apart_BAV = (ours_BAV - theirs_BAV).masked_fill(ours_BAV.isneginf(), 0.0)
+    return (ours_BAV.exp() * apart_BAV).sum(-1)
+
+
+CrossProcessSum = Callable[[Tensor], Tensor]
+"""the sum of a tensor over all processes"""
+
+
+def scatter_by_mask(values_N: Tensor, there: Tensor) -> Tensor:
+    """Return a tensor of the mask's shape with the values where it is set, row by row, else 0."""
+    put = values_N.new_zeros(there.shape)
+    put[there] = values_N
+    return put
+
+
+def make_length_mask(sizes: Sequence[int]) -> Tensor:
+    """Return a mask of the tokens of episodes with these lengths, E × L."""
+    sizes_E = torch.tensor(sizes, dtype=torch.long)
+    return torch.arange(max(sizes, default=0))[None] < sizes_E[:, None]
+
+
+def compute_token_rewards(
+    logprobs_EL: Tensor, reference_EL: Tensor, said_EL: Tensor, scores_E: Tensor, beta: float
+) -> Tensor:
+    """Return the reward of each token: -β (log π - log ρ), plus the score at the last token.
+
+    The log-probabilities are those at which it was drawn; nothing is differentiated (Ziegler,
+    equation 2, token by token).
+    """
+    rewards_EL = (-beta * (logprobs_EL - reference_EL)).masked_fill(~said_EL, 0.0)
+    sizes_E = said_EL.sum(-1)
+    some_E = sizes_E > 0
+    rewards_EL[some_E, sizes_E[some_E] - 1] += scores_E[some_E]
+    return rewards_EL.detach()
+
+
+def compute_gae(
+    rewards_EL: Tensor,
+    values_EL: Tensor,
+    said_EL: Tensor,
+    gamma: float = 1.0,
+    trace: float = 0.95,
+    last_EL: Tensor | None = None,
+) -> Tensor:
+    """Return the generalised advantage estimate of each token, across all rows of an episode.
+
+    `gamma` discounts and `trace` is λ. They count tokens; or, where `last_EL` says which tokens are
+    the last of an action, they count actions: within one nothing is discounted or bootstrapped
+    (WebGPT, appendix E). Added to the values they are the returns that values are fitted to.
+    """
+    values_EL = values_EL.masked_fill(~said_EL, 0.0)
+    counted_EL = torch.ones_like(said_EL) if last_EL is None else last_EL
+    gammas_EL = torch.ones_like(rewards_EL).masked_fill(counted_EL, gamma)
+    traces_EL = torch.ones_like(rewards_EL).masked_fill(counted_EL, trace)
+    after_EL = torch.nn.functional.pad(values_EL[:, 1:], (0, 1))
+    steps_EL = rewards_EL.masked_fill(~said_EL, 0.0) + gammas_EL * after_EL - values_EL
+    found_EL = torch.zeros_like(rewards_EL)
+    ahead_E = rewards_EL.new_zeros(len(rewards_EL))
+    for at in reversed(range(rewards_EL.shape[1])):
+        ahead_E = steps_EL[:, at] + gammas_EL[:, at] * traces_EL[:, at] * ahead_E
+        found_EL[:, at] = ahead_E
+    return found_EL
+
+
+def whiten_values(
+    values: Tensor, there: Tensor, shift: bool = True, total: CrossProcessSum = Tensor.clone
+) -> Tensor:
+    """Return the values with variance 1 (the biased one) over the mask `there` in all processes.
+
+    Their mean becomes 0, or stays as it was without `shift`, as rewards are whitened in the code of
+    Ziegler and others (2019). 0 where the mask is not set.
+    """
+    found = values[there].double()
+    count, summed = total(torch.stack([found.new_tensor(found.numel()), found.sum()]))
+    mean = summed / count.clamp(min=1)
+    variance = total(((found - mean) ** 2).sum()) / count.clamp(min=1)
+    white: Tensor = (values - mean) * (variance + 1e-8).rsqrt()
+    white = white if shift else white + mean
+    return white.to(values.dtype).masked_fill(~there, 0.0)
+
+
+def compute_rloo_advantages(scores: Sequence[float], groups: Sequence[Hashable]) -> list[float]:
+    """Return each score less the mean of the others of its group (RLOO); 0 if it has no others."""
+    sums: dict[Hashable, float] = {}
+    counts: dict[Hashable, int] = {}
+    for score, group in zip(scores, groups, strict=True):
+        sums[group] = sums.get(group, 0.0) + score
+        counts[group] = counts.get(group, 0) + 1
+    return [
+        score - (sums[group] - score) / (counts[group] - 1) if counts[group] > 1 else 0.0
+        for score, group in zip(scores, groups, strict=True)
+    ]
+
+
+def estimate_kl(
+    logprobs: Tensor, reference: Tensor, kind: Literal["k1", "k2", "k3"] = "k1"
+) -> Tensor:
+    """Return the KL from the reference by each token that was drawn from the policy.
+
+    k1, log π/ρ, has the right mean and any sign; k2, half its square, is never negative and
+    somewhat wrong; k3, ρ/π - 1 - log ρ/π, has the right mean and is never negative.
+    """
+    ratio = logprobs - reference
+    if kind == "k1":
+        return ratio
+    if kind == "k2":
+        return ratio**2 / 2
+    return (torch.expm1(-ratio) + ratio).clamp(min=0.0)  # rounding may go below
+
+
+_MAX_RELATIVE_ERROR = 0.2
+_CONTROLLER_FILE = "controller.json"
+
+
+class KlController:
+    """The coefficient β of the KL, and how it follows what was measured.
+
+    With a target it is the log-space proportional controller of Ziegler (section 2.2): after each
+    batch β grows by the share `gain` · e, where e is how far the KL of an episode lies above the
+    target, as a share of it, and never more than 0.2 either way. The paper says that the gain K_β
+    is 0.1; the code that came with it comes to 512 / 10,000 = 0.051.
+    """
+
+    def __init__(self, beta: float, target: float | None = None, gain: float = 0.1) -> None:
+        self.beta = beta
+        self._target = target
+        self._gain = gain
+
+    def update_beta(self, kl: float) -> None:
+        """Raise β after a batch whose KL is above the target, lower it after one below.
+
+        `kl` is the mean of an episode, in nats. Without a target β stays.
+        """
+        if self._target is not None:
+            off = min(
+                max((kl - self._target) / self._target, -_MAX_RELATIVE_ERROR), _MAX_RELATIVE_ERROR
+            )
+            self.beta *= 1 + self._gain * off
+
+    def save(self, folder: Path) -> None:
+        """Write the state to a folder: β without rounding."""
+        (folder / _CONTROLLER_FILE).write_text(json.dumps({"beta": self.beta}), "utf-8")
+
+    def load(self, folder: Path) -> None:
+        """Restore the state that `save` wrote to a folder."""
+        self.beta = float(json.loads((folder / _CONTROLLER_FILE).read_text("utf-8"))["beta"])
+
+
+ValueNetworkKind = Literal["separate", "shared", "none"]
+
+
+class SharedLayers:
+    """The first `size` layers, whose weights several models share, so that they are computed once.
+
+    Nothing but these layers is left out: each model sees to its embeddings, positions and masks
+    itself, so that it hardly matters of which kind it is.
+    """
+
+    def __init__(self, models: Sequence[Any], size: int) -> None:
+        self._decoder = get_decoder(models[0])
+        self._upper_layers = list(get_layers(models[0])[size:])
+        self._lower_layers = [layer for model in models for layer in get_layers(model)[:size]]
+        self._last_layer = self._lower_layers[size - 1]
+
+    def compute_states(self, batch: ActionBatch) -> Tensor:
+        """Return the output of the last shared layer, B × T × D; 0 where there is no token."""
+        found: list[Tensor] = []
+        told = self._last_layer.register_forward_hook(lambda *seen: found.append(seen[-1]))
+        try:
+            with _replace_forward(
+                self._upper_layers, lambda hidden_states, *_, **__: hidden_states
+            ):
+                self._decoder(**make_model_inputs(batch))
+        finally:
+            told.remove()
+        return found[0].masked_fill(~batch.attention_mask_BT[..., None], 0.0)
+
+    @contextmanager
+    def resume_from_states(self, states_BTD: Tensor) -> Iterator[None]:
+        """Make the models inside continue from these states, whatever the lower layers would
+        compute."""
+        with _replace_forward(self._lower_layers, lambda *_, **__: states_BTD):
+            yield
+
+    @torch.no_grad()
+    def reproduces_outputs(self, model: Any, batch: ActionBatch) -> bool:
+        """Return whether a model gives the same outputs when it continues from the states."""
+        decoder, seen_BT = get_decoder(model), batch.attention_mask_BT
+        try:
+            whole_BTD = decoder(**make_model_inputs(batch))[0]
+            with self.resume_from_states(self.compute_states(batch)):
+                above_BTD = decoder(**make_model_inputs(batch))[0]
+        except Exception:  # there is no end to what layers may give each other
+            return False
+        apart = (whole_BTD - above_BTD)[seen_BT].abs().max()
+        return bool(apart <= 1e-5 * whole_BTD[seen_BT].abs().max())
+
+    def depends_on_weights(self, weights: Sequence[Tensor], batch: ActionBatch) -> bool:
+        """Return whether the states depend on any of these weights."""
+        states_BTD = self.compute_states(batch)
+        if not states_BTD.requires_grad:
+            return False
+        found = torch.autograd.grad(states_BTD.sum(), weights, allow_unused=True)
+        return any(each is not None for each in found)
+
+
+@contextmanager
+def _replace_forward(layers: Sequence[Any], forward: Callable[..., Tensor]) -> Iterator[None]:
+    """Replace the forward pass of these layers inside."""
+    held = [vars(layer).get("forward") for layer in layers]
+    for layer in layers:
+        layer.forward = forward
+    try:
+        yield
+    finally:
+        for layer, own in zip(layers, held, strict=True):
+            if own is None:
+                del layer.forward
+            else:
+                layer.forward = own
+
+
+def find_shared_layers(policy: Any, others: Sequence[Any]) -> SharedLayers | None:
+    """Return the layers of a policy, from the first on, in which nothing learns, nor in what comes
+    before.
+
+    Other models with the same weights there, embeddings too, share them: they get the policy's in
+    place of their own. None where there are no such layers, or where a pass that begins above them
+    does not come to what a whole one comes to.
+    """
+    size = sum(1 for _ in takewhile(_is_frozen, get_layers(policy)))
+    if not size:
+        return None
+    probe, alone = _make_probe_batch(policy), SharedLayers([policy], size)
+    learning = [weight for weight in policy.parameters() if weight.requires_grad]
+    if not alone.reproduces_outputs(policy, probe) or alone.depends_on_weights(learning, probe):
+        return None
+    ours, sharing = _get_lower_weights(policy, size), [policy]
+    for other in others:
+        theirs = _get_lower_weights(other, size)
+        if _are_weights_equal(ours, theirs) and SharedLayers(
+            [policy, other], size
+        ).reproduces_outputs(other, probe):
+            _replace_weights(other, theirs, ours)
+            sharing.append(other)
+    return SharedLayers(sharing, size)
+
+
+def _is_frozen(module: nn.Module) -> bool:
+    return not any(weight.requires_grad for weight in module.parameters())
+
+
+def _make_probe_batch(model: Any) -> ActionBatch:
+    """Rows of several lengths, with padding on both sides."""
+    ids = model.config.get_text_config().vocab_size
+    said = [number * 7919 % ids for number in range(24)]
+    rows = [
+        ActionRow(said[:9], said[9:12]),
+        ActionRow(said[12:13], said[13:18]),
+        ActionRow(said[18:22], said[22:]),
+    ]
+    return collate_rows(rows, 0)
+
+
+def _get_lower_weights(model: nn.Module, size: int) -> dict[str, nn.Parameter]:
+    """Return the weights of the embeddings and the first layers, by name."""
+    layers = {str(number): layer for number, layer in enumerate(get_layers(model)[:size])}
+    return {
+        f"{place} {name}": weight
+        for place, module in {**get_embeddings(model), **layers}.items()
+        for name, weight in module.named_parameters()
+    }
+
+
+def _are_weights_equal(ours: dict[str, nn.Parameter], theirs: dict[str, nn.Parameter]) -> bool:
+    return ours.keys() == theirs.keys() and all(
+        torch.equal(ours[name], theirs[name]) for name in ours
+    )
+
+
+def _replace_weights(
+    model: nn.Module, old: dict[str, nn.Parameter], new: dict[str, nn.Parameter]
+) -> None:
+    """Wherever the model has one of the old weights; a head may be tied to the embeddings."""
+    places = {id(weight): new[name] for name, weight in old.items()}
+    for module in model.modules():
+        for name, weight in list(module.named_parameters(recurse=False)):
+            if id(weight) in places:
+                setattr(module, name, places[id(weight)])
+
+
+class HiddenStateCache:
+    """Hidden states of the shared layers for the rows of one batch of episodes; empty without
+    shared layers."""
+
+    def __init__(self, trunk: SharedLayers | None) -> None:
+        self._shared_layers = trunk
+        self._states: dict[int, Tensor] = {}
+        """of each row, without padding: the next piece that it is in may have more or less"""
+
+    @contextmanager
+    def resume_micro_batch(self, piece: MicroBatch) -> Iterator[None]:
+        """Make the models inside continue from the cached states of a micro-batch's rows."""
+        if self._shared_layers is None:
+            yield
+            return
+        with torch.no_grad():
+            states_BTD = self._get_states(self._shared_layers, piece)
+        with self._shared_layers.resume_from_states(states_BTD):
+            yield
+
+    def _get_states(self, trunk: SharedLayers, piece: MicroBatch) -> Tensor:
+        seen_BT = piece.batch.attention_mask_BT
+        if not self._states.keys() >= set(piece.rows) or not piece.rows:
+            states_BTD = trunk.compute_states(piece.batch)
+            rows = torch.split(states_BTD[seen_BT], seen_BT.sum(-1).tolist())
+            self._states.update(zip(piece.rows, rows, strict=False))
+            return states_BTD
+        states_ND = torch.cat([self._states[row] for row in piece.rows])
+        states_BTD = states_ND.new_zeros(*seen_BT.shape, states_ND.shape[-1])
+        states_BTD[seen_BT] = states_ND
+        return states_BTD
+
+
+class ActorCritic(nn.Module):
+    """Causal language model with a value network that predicts the return before each token.
+
+    The value network is a model of its own, or a small head on the policy's last hidden states, or
+    there is none.
+    """
+
+    def __init__(self, policy: nn.Module, critic: nn.Module | None, shared: bool) -> None:
+        super().__init__()
+        self.policy: Any = policy
+        self.critic: Any = critic
+        self.shared = shared
+
+    def forward(self, batch: ActionBatch, temperature: float) -> tuple[Tensor, Tensor | None]:
+        """Return logits, B × A × V, and values, B × A; None without a value network."""
+        if not self.shared:
+            logits_BAV = compute_action_logits(self.policy, batch, temperature)
+            return logits_BAV, None if self.critic is None else compute_action_values(
+                self.critic, batch
+            )
+        logits_BAV, states_BAD = compute_action_logits_and_states(self.policy, batch, temperature)
+        return logits_BAV, self.critic(states_BAD.float())[..., 0]
+
+
+class PolicyNetworks(NamedTuple):
+    """The networks of a run: policy with value head, reference, and their shared frozen layers."""
+
+    actor: ActorCritic
+    reference: Any
+    """a model of its own; None: the policy without what LoRA added"""
+    shared_layers: SharedLayers | None = None
+    """the frozen layers that they have in common"""
+
+
+def build_policy_networks(
+    policy: TrainedModelSettings,
+    value: ValueNetworkKind,
+    value_model: str,
+    value_width: int,
+    reference: str,
+    seed: int,
+) -> PolicyNetworks:
+    """Load the networks of a run; the initial weights of new layers depend on the seed alone.
+
+    A shared value network has two hidden layers of `value_width` (GopherCite, appendix F.1); all
+    values are 0 at first. Where the policy's lower layers are frozen, a reference and a separate
+    value network that begin with the same ones share them. Raises Failed as `load_trainable_model`
+    does.
+    """
+    with _seed_torch(seed):
+        speaker: Any = load_trainable_model(policy)
+        critic: Any = None
+        if value == "separate":
+            start = msgspec.structs.replace(policy, model=value_model or policy.model)
+            critic = load_trainable_model(start, "token")
+        elif value == "shared":
+            critic = _build_value_head(speaker.config.get_text_config().hidden_size, value_width)
+        frozen: Any = None
+        if reference or not policy.lora:
+            frozen = load_trainable_model(
+                TrainedModelSettings(reference or policy.model, dtype=policy.dtype)
+            )
+            frozen.requires_grad_(False).eval()
+    actor = ActorCritic(speaker, critic, value == "shared")
+    # Nothing is dropped out either way; transformers recompute in training mode alone.
+    actor.train(policy.recompute)
+    beside = [frozen, critic if value == "separate" else None]
+    return PolicyNetworks(
+        actor, frozen, find_shared_layers(speaker, [each for each in beside if each is not None])
+    )
+
+
+def compute_reference_logits(
+    made: PolicyNetworks, batch: ActionBatch, temperature: float
+) -> Tensor:
+    """Return the reference's logits for each token of the actions, B × A × V, without gradients.
+
+    Without a model of its own, the reference is the policy with LoRA switched off.
+    """
+    with torch.no_grad():
+        if made.reference is not None:
+            return compute_action_logits(made.reference, batch, temperature)
+        with made.actor.policy.disable_adapter():
+            return compute_action_logits(made.actor.policy, batch, temperature)
+
+
+def _build_value_head(width: int, hidden: int) -> nn.Sequential:
+    last = nn.Linear(hidden, 1)
+    nn.init.zeros_(last.weight)
+    nn.init.zeros_(last.bias)
+    return nn.Sequential(
+        nn.Linear(width, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), last
+    )
+
+
+@contextmanager
+def _seed_torch(seed: int) -> Iterator[None]:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        yield
+
+
+class EpisodeStatistics(NamedTuple):
+    """Reward, KL and length of one episode, known to every process."""
+
+    process: int
+    score: float
+    answered: bool
+    kl: float
+    """from the reference, in nats, k1 summed over its tokens"""
+    least: float
+    """the same by k3, which is never negative"""
+    tokens: int
+    group: Hashable
+    extra: bool
+
+
+class TokenTensors:
+    """Tensors with one value for each token of this process, episode after episode."""
+
+    def __init__(self, sampled_N: Tensor, episodes_EL: Tensor, last_EL: Tensor) -> None:
+        self.sampled_N = sampled_N
+        """log-probabilities, as the sampler found them"""
+        self.reference_N = torch.zeros_like(sampled_N)
+        self.old_N = torch.zeros_like(sampled_N)
+        self.values_N = torch.zeros_like(sampled_N)
+        self.advantages_N = torch.zeros_like(sampled_N)
+        self.returns_N = torch.zeros_like(sampled_N)
+        self.episodes_EL = episodes_EL
+        """where there is a token"""
+        self.last_EL = last_EL
+        """which is the last of an action"""
+
+    def arrange_by_episode(self, values_N: Tensor) -> Tensor:
+        """Return values of all tokens as E × L: one row for each episode."""
+        return scatter_by_mask(values_N, self.episodes_EL)
+
+
+class PreparedBatch(NamedTuple):
+    """Batch of episodes with the logits, values and KL that the networks gave before the update."""
+
+    portions: BatchSplitter
+    begun: Sequence[Minibatch]
+    """of the first epoch"""
+    tokens: TokenTensors
+    kept: HiddenStateCache
+    """of the frozen layers, which no epoch computes again"""
+    accounts: Sequence[EpisodeStatistics]
+    """of all processes"""
+
+    @property
+    def whole(self) -> list[EpisodeStatistics]:
+        """Statistics of the main episodes, extra answers left out."""
+        return [one for one in self.accounts if not one.extra]
+
+    @property
+    def kl(self) -> float:
+        """Mean KL of an episode from the reference, in nats, extra answers left out."""
+        return fmean(one.kl for one in self.whole)
+
+
+class MetricAccumulator:
+    """Sums and maxima of metrics over the tokens of one or more epochs."""
+
+    def __init__(self) -> None:
+        self.sums: dict[str, Tensor] = {}
+        self.most: dict[str, Tensor] = {}
+
+    def add(self, **values: Tensor) -> None:
+        """Add the sum of each tensor to the sum of its name."""
+        for name, value in values.items():
+            self.sums[name] = self.sums.get(name, 0.0) + value.detach().sum().double()
+
+    def record_maximum(self, **values: Tensor) -> None:
+        """Keep the largest absolute value of each tensor so far, by name."""
+        for name, value in values.items():
+            found = value.detach().abs().max() if value.numel() else value.new_zeros(())
+            self.most[name] = torch.maximum(self.most.get(name, found), found)
+
+    def reduce_across_processes(self) -> tuple[dict[str, float], dict[str, float]]:
+        """Return the sums and the maxima, by name, over all processes."""
+        ours = (
+            {name: float(value) for name, value in self.sums.items()},
+            {name: float(value) for name, value in self.most.items()},
+        )
+        told = gather_object([ours])
+        sums = {name: sum(each[name] for each, _ in told) for name in ours[0]}
+        return sums, {name: max(each[name] for _, each in told) for name in ours[1]}
+
+
+class PolicyGradientTrainer:
+    """Trains the networks of a run on batches of episodes."""
+
+    def __init__(
+        self, rules: ReinforcementSettings, made: PolicyNetworks, learner: ModelOptimizer, pad: int
+    ) -> None:
+        self._rules = rules
+        self._networks = made
+        self._learner = learner
+        self._accelerator = learner.accelerator
+        self._pad = pad
+
+    def prepare_batch(self, played: Sequence[Trajectory], step: int) -> PreparedBatch:
+        """Compute log-probabilities, values and KL of this process's episodes before the update.
+
+        Also gathers reward, KL and length of the episodes of all processes. Raises Failed
+        (nothing_said) where no episode has an action.
+        """
+        device, process = self._accelerator.device, self._accelerator.process_index
+        rows = [said.row for one in played for said in one.rows]
+        order = _gather_row_locations(played, process)
+        if not order:
+            detail = "no episode of the batch has an action: look at what the world shows"
+            raise Failed(Failure(f"step {step}", "nothing_said", detail))
+        portions = BatchSplitter(rows, order, process, self._rules.piece, self._pad, device)
+        begun = portions.split_into_minibatches(
+            self._rules.minibatches, self._make_shuffle_seed(step, 0)
+        )
+        tokens, kept = (
+            _make_token_tensors(played, device),
+            HiddenStateCache(self._networks.shared_layers),
+        )
+        self._score_tokens(begun, tokens, kept)
+        accounts = gather_object(self._summarize_episodes(played, tokens))
+        return PreparedBatch(portions, begun, tokens, kept, accounts)
+
+    def train_on_batch(self, lesson: PreparedBatch, step: int, beta: float) -> dict[str, float]:
+        """Train the networks on a batch for the epochs of the settings, and return the metrics.
+
+        Of whole episodes, in the mean: `reward`, `reward_spread` (standard deviation), `answered`
+        (share), `kl` (nats, summed over the episode), `length` (tokens); `episodes` counts the
+        extra ones too. Of tokens, as they were drawn: `kl_token` (nats, k3), `entropy` (nats),
+        `mismatch` (the farthest that a log-probability is from the sampler's), `ratio` (the
+        farthest from 1 before anything was learnt), `explained` (the share of the variance of the
+        returns that the values explain). Over all epochs: `policy_loss`, `value_loss`, `clipped`
+        and `value_clipped` (shares), `approxkl` (nats from the policy that drew), `gradient` (its
+        length); and `beta`. Raises Failed: stopped, not_a_number, and nothing_to_learn where RLOO
+        finds every episode alone in its group.
+        """
+        rules, tally = self._rules, MetricAccumulator()
+        self._compute_advantages(lesson, beta)
+        number = step * rules.epochs * rules.minibatches
+        lengths = []
+        for epoch in range(rules.epochs):
+            again = epoch > 0 and rules.minibatches > 1
+            for place, minibatch in enumerate(
+                lesson.portions.split_into_minibatches(
+                    rules.minibatches, self._make_shuffle_seed(step, epoch)
+                )
+                if again
+                else lesson.begun
+            ):
+                count = float(minibatch.tokens)
+                if rules.advantage == "rloo":
+                    count = len(lesson.accounts) * minibatch.share
+                loss = partial(
+                    self._compute_loss,
+                    lesson,
+                    tally,
+                    1 / max(count, 1e-9),
+                    epoch,
+                    epoch == place == 0,
+                )
+                lengths.append(self._learner.step(number, minibatch.pieces, loss))
+                number += 1
+        return {
+            **_compute_episode_metrics(lesson),
+            **self._compute_metrics(lesson, tally),
+            "beta": beta,
+            "gradient": fmean(lengths),
+        }
+
+    def _make_shuffle_seed(self, step: int, epoch: int) -> str:
+        return f"{self._rules.seed} minibatches {step} {epoch}"
+
+    @torch.no_grad()
+    def _score_tokens(
+        self, minibatches: Sequence[Minibatch], tokens: TokenTensors, kept: HiddenStateCache
+    ) -> None:
+        """Compute the outputs of reference and value network for each token, and the policy's where
+        the training pass would come too late for them."""
+        actor, warmth = self._networks.actor, self._rules.sampling.temperature
+        ahead = len(minibatches) > 1 or actor.shared
+        for piece in (piece for minibatch in minibatches for piece in minibatch.pieces):
+            batch, at_N, said_BA = piece.batch, piece.tokens_N, piece.batch.action_mask_BA
+            with self._accelerator.autocast(), kept.resume_micro_batch(piece):
+                found_BA = compute_logprobs(
+                    compute_reference_logits(self._networks, batch, warmth), batch
+                )
+                tokens.reference_N[at_N] = found_BA[said_BA]
+                values_BA = None
+                if ahead:
+                    logits_BAV, values_BA = actor(batch, warmth)
+                    tokens.old_N[at_N] = compute_logprobs(logits_BAV, batch)[said_BA]
+                elif actor.critic is not None:
+                    values_BA = compute_action_values(actor.critic, batch)
+            if values_BA is not None:
+                tokens.values_N[at_N] = values_BA[said_BA]
+
+    def _summarize_episodes(
+        self, played: Sequence[Trajectory], tokens: TokenTensors
+    ) -> list[EpisodeStatistics]:
+        pair = tokens.sampled_N, tokens.reference_N
+        kl_E = tokens.arrange_by_episode(estimate_kl(*pair)).sum(-1).tolist()
+        least_E = tokens.arrange_by_episode(estimate_kl(*pair, "k3")).sum(-1).tolist()
+        sizes_E = tokens.episodes_EL.sum(-1).tolist()
+        return [
+            EpisodeStatistics(
+                self._accelerator.process_index,
+                self._rules.no_answer if one.reward is None else one.reward,
+                one.reward is not None,
+                kl,
+                least,
+                size,
+                one.group,
+                one.extra,
+            )
+            for one, kl, least, size in zip(played, kl_E, least_E, sizes_E, strict=True)
+        ]
+
+    def _compute_advantages(self, lesson: PreparedBatch, beta: float) -> None:
+        """Say of each token what it was worth."""
+        rules, tokens = self._rules, lesson.tokens
+        charge = beta if rules.kl == "reward" else 0.0
+        if rules.advantage == "rloo":
+            scores_E = self._compute_rloo_scores(lesson, charge)
+            tokens.advantages_N = scores_E[:, None].expand_as(tokens.episodes_EL)[
+                tokens.episodes_EL
+            ]
+        else:
+            self._estimate_advantages(lesson, charge)
+        if rules.whiten_advantages:
+            every = torch.ones_like(tokens.advantages_N, dtype=torch.bool)
+            tokens.advantages_N = whiten_values(
+                tokens.advantages_N, every, total=self._sum_across_processes
+            )
+
+    def _compute_rloo_scores(self, lesson: PreparedBatch, charge: float) -> Tensor:
+        scores = [one.score - charge * one.kl for one in lesson.accounts]
+        groups = [one.group for one in lesson.accounts]
+        if len(set(groups)) == len(groups):
+            detail = (
+                "each episode is alone in its group, so that all its leave-one-out advantages are "
+                "0: let the world play each prompt 2 times or more in a row (its `group`)"
+            )
+            raise Failed(Failure("advantage = rloo", "nothing_to_learn", detail))
+        found = compute_rloo_advantages(scores, groups)
+        mine = self._accelerator.process_index
+        ours = [
+            each for each, one in zip(found, lesson.accounts, strict=True) if one.process == mine
+        ]
+        return torch.tensor(ours, device=self._accelerator.device)
+
+    def _estimate_advantages(self, lesson: PreparedBatch, charge: float) -> None:
+        rules, tokens = self._rules, lesson.tokens
+        there_EL, mine = tokens.episodes_EL, self._accelerator.process_index
+        scores_E = torch.tensor([one.score for one in lesson.accounts if one.process == mine])
+        rewards_EL = compute_token_rewards(
+            tokens.arrange_by_episode(tokens.sampled_N),
+            tokens.arrange_by_episode(tokens.reference_N),
+            there_EL,
+            scores_E.to(there_EL.device),
+            charge,
+        )
+        if rules.whiten_rewards:
+            rewards_EL = whiten_values(
+                rewards_EL, there_EL, shift=False, total=self._sum_across_processes
+            )
+        values_EL = tokens.arrange_by_episode(tokens.values_N)
+        last_EL = tokens.last_EL if rules.count == "action" else None
+        found_EL = compute_gae(rewards_EL, values_EL, there_EL, rules.gamma, rules.trace, last_EL)
+        tokens.advantages_N = found_EL[there_EL]
+        tokens.returns_N = tokens.advantages_N + tokens.values_N
+
+    def _compute_loss(
+        self,
+        lesson: PreparedBatch,
+        tally: MetricAccumulator,
+        scale: float,
+        epoch: int,
+        first: bool,
+        piece: MicroBatch,
+    ) -> Tensor:
+        """Return the part of a micro-batch in the minibatch's loss."""
+        rules, batch, at_N = self._rules, piece.batch, piece.tokens_N
+        tokens, said_BA, warmth = lesson.tokens, batch.action_mask_BA, rules.sampling.temperature
+        with lesson.kept.resume_micro_batch(piece):
+            logits_BAV, values_BA = self._learner.model(batch, warmth)
+        new_BA = compute_logprobs(logits_BAV, batch)
+        if first:  # nothing has been learnt from this batch yet
+            tokens.old_N[at_N] = new_BA.detach()[said_BA]
+        old_BA = scatter_by_mask(tokens.old_N[at_N], said_BA)
+        advantages_BA = scatter_by_mask(tokens.advantages_N[at_N], said_BA)
+        losses_BA, clipped_BA = compute_policy_loss(new_BA, old_BA, advantages_BA, rules.clip)
+        loss = losses_BA.sum()
+        apart_BA = (new_BA - old_BA).detach()
+        tally.add(seen=said_BA, policy_loss=losses_BA, clipped=clipped_BA, approxkl=apart_BA**2 / 2)
+        if first:
+            tally.record_maximum(ratio=apart_BA.expm1())
+        if epoch == 0:
+            tally.add(read=said_BA, entropy=compute_entropies(logits_BAV.detach(), batch))
+        if values_BA is not None:
+            fits_BA, held_BA = compute_value_loss(
+                values_BA,
+                scatter_by_mask(tokens.values_N[at_N], said_BA),
+                scatter_by_mask(tokens.returns_N[at_N], said_BA),
+                rules.value_clip,
+            )
+            fits_BA = fits_BA.masked_fill(~said_BA, 0.0)
+            loss = loss + rules.value_weight * fits_BA.sum()
+            tally.add(value_loss=fits_BA, value_clipped=held_BA & said_BA)
+        if rules.kl == "loss":
+            with self._accelerator.autocast(), lesson.kept.resume_micro_batch(piece):
+                reference_BAV = compute_reference_logits(self._networks, batch, warmth)
+            kl_BA = compute_full_kl(logits_BAV, reference_BAV).masked_fill(~said_BA, 0.0)
+            loss = (1 - rules.alpha) * loss + rules.alpha * kl_BA.sum()
+        return loss * scale
+
+    def _compute_metrics(self, lesson: PreparedBatch, tally: MetricAccumulator) -> dict[str, float]:
+        tokens = lesson.tokens
+        tally.record_maximum(mismatch=tokens.old_N - tokens.sampled_N)
+        missed_N = tokens.returns_N - tokens.values_N
+        tally.add(
+            returns=tokens.returns_N,
+            squares=tokens.returns_N**2,
+            missed=missed_N,
+            missed_squares=missed_N**2,
+        )
+        sums, most = tally.reduce_across_processes()
+        seen, read = sums.pop("seen"), sums.pop("read")
+        whole = _compute_variance(read, sums.pop("returns"), sums.pop("squares"))
+        left = _compute_variance(read, sums.pop("missed"), sums.pop("missed_squares"))
+        entropy = sums.pop("entropy") / read
+        means = {name: value / seen for name, value in sums.items()}
+        explained = {"explained": 1 - left / whole} if "value_loss" in means and whole > 0 else {}
+        return {**means, **most, **explained, "entropy": entropy}
+
+    def _sum_across_processes(self, values: Tensor) -> Tensor:
+        found: Tensor = self._accelerator.reduce(values, "sum")
+        return found
+
+
+def _gather_row_locations(played: Sequence[Trajectory], process: int) -> list[RowLocation]:
+    """Return the places of all rows of all processes, in the order of their episodes."""
+    ours, number = [], 0
+    for one in played:
+        for said in one.rows:
+            ours.append((one.episode, RowLocation(process, number, len(said.row.action))))
+            number += 1
+    told: list[tuple[int, RowLocation]] = gather_object(ours)
+    return [place for _, place in sorted(told, key=lambda pair: pair[0])]
+
+
+def _make_token_tensors(played: Sequence[Trajectory], device: torch.device) -> TokenTensors:
+    sampled = [value for one in played for said in one.rows for value in said.logprobs]
+    sizes = [[len(said.row.action) for said in one.rows] for one in played]
+    episodes_EL = make_length_mask([sum(each) for each in sizes])
+    last_EL = torch.zeros_like(episodes_EL)
+    for number, each in enumerate(sizes):
+        last_EL[number, torch.tensor(each, dtype=torch.long).cumsum(0) - 1] = True
+    return TokenTensors(
+        torch.tensor(sampled, device=device), episodes_EL.to(device), last_EL.to(device)
+    )
+
+
+def _compute_episode_metrics(lesson: PreparedBatch) -> dict[str, float]:
+    whole, every = lesson.whole, lesson.accounts
+    scores = [one.score for one in whole]
+    return {
+        "reward": fmean(scores),
+        "reward_spread": pstdev(scores),
+        "answered": fmean(one.answered for one in whole),
+        "kl": lesson.kl,
+        "kl_token": sum(one.least for one in every) / sum(one.tokens for one in every),
+        "length": fmean(one.tokens for one in whole),
+        "episodes": float(len(every)),
+    }
+
+
+def _compute_variance(count: float, summed: float, squares: float) -> float:
+    return max(squares / count - (summed / count) ** 2, 0.0)

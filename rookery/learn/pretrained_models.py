@@ -1,0 +1,394 @@
+"""Load causal language models and tokenizers from a folder, prepare them for training, and save
+them.
+
+Nothing is downloaded, and no code from a folder is run.
+"""
+
+import copy
+import shutil
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from inspect import signature
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+import torch
+from torch import nn
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
+    AutoTokenizer,
+    GenerationConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+from transformers.utils import logging
+
+from rookery.cite.vocabulary import Vocabulary, read_vocabulary
+from rookery.records import Failed, Failure
+
+REQUIRED_FILES = {
+    "config.json": "a configuration",
+    "tokenizer.json": "a tokenizer",
+    "*.safetensors": "weights",
+}
+
+
+class LoadedModel(NamedTuple):
+    """A model with its tokenizer, end tokens and pad token."""
+
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    vocabulary: Vocabulary
+    """as wide as the logits"""
+    ends: frozenset[int]
+    """the tokens that end what it says"""
+    context: int
+    """how many tokens a prompt and what follows may have together"""
+
+
+def load_model(folder: Path, device: str = "", dtype: str = "") -> LoadedModel:
+    """Return the model that `save_pretrained` wrote into this folder, with its tokenizer.
+
+    `device` is as torch names it; empty: cuda where there is one, else cpu. `dtype` is that of the
+    weights while they are used; empty: as they are stored. Raises Failed: no_model where something
+    is missing, bad_model where it cannot be loaded, no_device.
+    """
+    require_model_files(folder)
+    place = choose_device(device)
+    try:
+        with hide_progress_bars():
+            return _load_from_folder(folder, place, dtype or "auto")
+    except Failed:
+        raise
+    except Exception as error:  # there is no end to what may be wrong in a folder
+        words = " ".join(str(error).split())[:300]
+        detail = f"it cannot be loaded: write it again ({type(error).__name__}: {words})"
+        raise Failed(Failure(str(folder), "bad_model", detail)) from error
+
+
+def require_model_files(folder: Path) -> None:
+    """Raise Failed (no_model) unless a folder has all files of a saved model."""
+    if not folder.is_dir():
+        raise Failed(Failure(str(folder), "no_model", "there is no such folder"))
+    if missing := [name for name in REQUIRED_FILES if not any(folder.glob(name))]:
+        lacks = " and ".join(f"{REQUIRED_FILES[name]} ({name})" for name in missing)
+        detail = f"the folder lacks {lacks}: name one that save_pretrained has written whole"
+        raise Failed(Failure(str(folder), "no_model", detail))
+
+
+def choose_device(name: str) -> torch.device:
+    """Return the device of this name, or the usual one for "": cuda if there is one, else cpu.
+    Raises Failed (no_device)."""
+    usual = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.empty(0, device=name or usual)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        detail = f"this machine has no such device: leave it empty for {usual}"
+        raise Failed(Failure(name, "no_device", detail)) from error
+    return torch.device(name or usual)
+
+
+@contextmanager
+def hide_progress_bars() -> Iterator[None]:
+    """Hide the progress bars of transformers within a `with` block: commands show their own."""
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()  # type: ignore[no-untyped-call]
+
+
+def _load_from_folder(folder: Path, device: torch.device, dtype: str) -> LoadedModel:
+    options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+    tokenizer = AutoTokenizer.from_pretrained(folder, **options)
+    found: Any = AutoModelForCausalLM.from_pretrained(
+        folder, dtype=dtype, use_safetensors=True, output_loading_info=True, **options
+    )
+    model, told = found
+    if lost := sorted(told["missing_keys"]):
+        raise ValueError(f"{len(lost)} of its weights are missing, {lost[0]} among them")
+    if "past_key_values" not in signature(model.forward).parameters:
+        raise ValueError("it keeps no keys and values of what it has read, as transformers do")
+    model = model.to(device).eval()
+    ends = _list_end_tokens(model, tokenizer)
+    end = ends[0] if tokenizer.eos_token_id is None else tokenizer.eos_token_id
+    width = model.get_output_embeddings().weight.shape[0]
+    vocabulary = read_vocabulary(folder / "tokenizer.json", end, width)
+    text = model.config.get_text_config()
+    context = getattr(text, "max_position_embeddings", tokenizer.model_max_length)
+    return LoadedModel(model, tokenizer, vocabulary, frozenset(ends), context)
+
+
+def _list_end_tokens(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> list[int]:
+    named = model.generation_config.eos_token_id if model.generation_config else None
+    ends = {tokenizer.eos_token_id, *(named if isinstance(named, list) else [named])} - {None}
+    if not ends:
+        raise ValueError("neither its tokenizer nor its generation_config.json names an eos token")
+    return sorted(ends)
+
+
+ModelHead = Literal["language", "row", "token"]
+"""what a model gives: logits of the next token; numbers for a row, read at its last token; a number
+for each token"""
+_HEAD_CLASSES: dict[ModelHead, Any] = {
+    "language": AutoModelForCausalLM,
+    "row": AutoModelForSequenceClassification,
+    "token": AutoModelForTokenClassification,
+}
+_HEAD_NAMES = ("score", "classifier")
+_LOCAL_ONLY: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+
+
+class LoraSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Low-rank changes to frozen weights (peft), in place of all weights."""
+
+    rank: int = 8
+    alpha: int = 16
+    targets: tuple[str, ...] = ("q_proj", "v_proj")
+    """the modules that are changed, by the ends of their names"""
+
+    def __post_init__(self) -> None:
+        if self.rank < 1 or self.alpha == 0 or not self.targets:
+            raise ValueError("rank must be 1 or more; without alpha or targets nothing is learnt")
+
+
+class TrainedModelSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which model is trained, and how much of it."""
+
+    model: str
+    """a folder that save_pretrained wrote"""
+    frozen: float = 0.0
+    """share of the layers, from the first on, that learn nothing, and the embeddings with them
+    (GopherCite, appendix F: 60 %); LoRA leaves them alone too.
+    `train_by_reinforcement` computes what comes out of them once for each batch of episodes, for
+    policy, reference and value network together"""
+    lora: LoraSettings | None = None
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """what is computed in; the weights are kept as float32, or small steps would be lost"""
+    recompute: bool = False
+    """gradient checkpointing: less memory, more time"""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.frozen <= 1:
+            raise ValueError("frozen must be a share from 0 to 1")
+
+
+def load_tokenizer(folder: Path) -> tuple[PreTrainedTokenizerBase, frozenset[int], int]:
+    """Return a folder's tokenizer, the ids of its end tokens, and the id of its pad token.
+
+    A tokenizer without a pad token pads with an end token: what is padded is never looked at.
+    Raises Failed: no_model, bad_model.
+    """
+    require_model_files(folder)
+    with convert_load_errors(folder), silence_transformers():
+        tokenizer = AutoTokenizer.from_pretrained(folder, **_LOCAL_ONLY)
+        named = AutoConfig.from_pretrained(folder, **_LOCAL_ONLY).get_text_config().eos_token_id
+        if (folder / "generation_config.json").exists():
+            named = GenerationConfig.from_pretrained(folder, local_files_only=True).eos_token_id
+        ends = {tokenizer.eos_token_id, *(named if isinstance(named, list) else [named])} - {None}
+        if not ends:
+            raise ValueError("neither its tokenizer nor its configuration names an eos token")
+    pad = tokenizer.pad_token_id
+    return tokenizer, frozenset(ends), min(ends) if pad is None else int(pad)
+
+
+def load_trainable_model(
+    trained: TrainedModelSettings, head: ModelHead = "language", outputs: int = 1
+) -> PreTrainedModel:
+    """Load a model with this head to be trained: without dropout, with frozen layers and LoRA.
+
+    `trained` says which layers are frozen and whether there is LoRA. A head that the folder does
+    not have is new: its weights are drawn from N(0, 1/(d+1)), where d is the width of the model
+    (Ziegler, section 2.1), after torch's seed, and a "token" head's are 0. The folder may hold a
+    model with any head. Raises Failed: no_model, bad_model, no_peft, no_targets.
+    """
+    folder = Path(trained.model)
+    model, missing = load_model_with_head(folder, head, "float32", outputs)
+    if missing:
+        with convert_load_errors(folder):
+            _initialize_head(find_head(model), head)
+    _disable_dropout(model)
+    freeze_lower_layers(model, trained.frozen)
+    if trained.frozen:
+        for each in get_embeddings(model).values():
+            each.requires_grad_(False)
+    if trained.recompute:
+        model.activation_checkpointing_enable({"use_reentrant": False})
+        model.train()  # in evaluation, transformers recompute nothing
+    return _add_lora(model, trained.lora, trained.frozen) if trained.lora else model
+
+
+def load_model_with_head(
+    folder: Path, head: ModelHead, dtype: str = "auto", outputs: int | None = None
+) -> tuple[PreTrainedModel, list[str]]:
+    """Load a model with this head; return it and the names of the head's weights that are missing.
+
+    `outputs` None: as many as the folder says. Raises Failed: no_model, bad_model.
+    """
+    require_model_files(folder)
+    more: dict[str, Any] = {}
+    if head != "language" and outputs is not None:
+        more["num_labels"] = outputs
+    with convert_load_errors(folder), silence_transformers():
+        found: Any = _HEAD_CLASSES[head].from_pretrained(
+            folder,
+            dtype=dtype if dtype == "auto" else getattr(torch, dtype),
+            use_safetensors=True,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,
+            **more,
+            **_LOCAL_ONLY,
+        )
+        model, told = found
+        missing = sorted(told["missing_keys"])
+        lost = [n for n in missing if head == "language" or n.split(".")[0] not in _HEAD_NAMES]
+        if lost:
+            raise ValueError(f"{len(lost)} of its weights are missing, {lost[0]} among them")
+        if odd := sorted(name for name, *_ in told["mismatched_keys"]):
+            raise ValueError(f"{odd[0]} has another shape than this model's")
+    return model, missing
+
+
+@contextmanager
+def silence_transformers() -> Iterator[None]:
+    """Hide progress bars and all log messages of transformers but errors within a `with` block."""
+    told = logging.get_verbosity()
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    try:
+        with hide_progress_bars():
+            yield
+    finally:
+        logging.set_verbosity(told)
+
+
+@contextmanager
+def convert_load_errors(folder: Path) -> Iterator[None]:
+    """Raise Failed (bad_model) in place of any error within a `with` block."""
+    try:
+        yield
+    except Exception as error:  # there is no end to what may be wrong in a folder
+        words = " ".join(str(error).split())[:300]
+        detail = f"it cannot be loaded: write it again ({type(error).__name__}: {words})"
+        raise Failed(Failure(str(folder), "bad_model", detail)) from error
+
+
+def find_head(model: nn.Module) -> nn.Linear:
+    """Return the linear layer that a "row" or "token" model's outputs come from.
+
+    Raises ValueError where there is no such layer.
+    """
+    for name in _HEAD_NAMES:
+        if isinstance(found := getattr(model, name, None), nn.Linear):
+            return found
+    raise ValueError("it gets no linear layer as its head: begin as another kind of model")
+
+
+def _initialize_head(made: nn.Linear, head: ModelHead) -> None:
+    spread = 0.0 if head == "token" else (made.in_features + 1) ** -0.5
+    nn.init.normal_(made.weight, std=spread)
+    if made.bias is not None:
+        nn.init.zeros_(made.bias)
+
+
+def _disable_dropout(model: PreTrainedModel) -> None:
+    """Layers of dropout, and the shares that attention passes to a function."""
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+        for name, value in vars(module).items():
+            if "drop" in name and isinstance(value, float):
+                setattr(module, name, 0.0)
+
+
+def freeze_lower_layers(model: PreTrainedModel, share: float) -> None:
+    """Freeze the input embeddings and this share of the layers, from the first on; 0: nothing."""
+    if not share:
+        return
+    model.get_input_embeddings().requires_grad_(False)
+    for layer in _get_lower_layers(model, share):
+        layer.requires_grad_(False)
+
+
+def get_decoder(model: Any) -> nn.Module:
+    """Return the model without its head and without the wrapper of LoRA."""
+    plain = model.get_base_model() if hasattr(model, "get_base_model") else model
+    found: nn.Module = plain.base_model
+    return found
+
+
+def get_layers(model: nn.Module) -> nn.ModuleList:
+    """Return the layers of a model, from the first on: its longest list of modules."""
+    lists = (each for each in get_decoder(model).modules() if isinstance(each, nn.ModuleList))
+    return max(lists, key=len)
+
+
+def get_embeddings(model: nn.Module) -> dict[str, nn.Embedding]:
+    """Return the embeddings of words, and of positions where they are learnt, by name."""
+    named = get_decoder(model).named_modules()
+    return {name: each for name, each in named if isinstance(each, nn.Embedding)}
+
+
+def _get_lower_layers(model: nn.Module, share: float) -> list[nn.Module]:
+    layers = get_layers(model)
+    return list(layers[: round(share * len(layers))])
+
+
+def _add_lora(model: PreTrainedModel, lora: LoraSettings, frozen: float) -> PreTrainedModel:
+    try:
+        from peft import LoraConfig, get_peft_model
+    except ImportError as error:
+        detail = "peft is not installed: pip install 'rookery[learn]'"
+        raise Failed(Failure("lora", "no_peft", detail)) from error
+    still = {each for layer in _get_lower_layers(model, frozen) for each in layer.modules()}
+    config = LoraConfig(
+        r=lora.rank,
+        lora_alpha=lora.alpha,
+        target_modules=list(lora.targets),
+        exclude_modules=[name for name, each in model.named_modules() if each in still] or None,
+        modules_to_save=[name for name in _HEAD_NAMES if hasattr(model, name)],
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # peft asks transformers by an old name
+        try:
+            wrapped: Any = get_peft_model(model, config)
+        except ValueError as error:
+            detail = "no layer that may learn has such modules: name others, or freeze fewer layers"
+            raise Failed(Failure(", ".join(lora.targets), "no_targets", detail)) from error
+    return wrapped  # type: ignore[no-any-return]
+
+
+def merge_lora(model: nn.Module) -> nn.Module:
+    """Return a copy with LoRA's changes merged into the weights; without LoRA, the model itself."""
+    whole: Any = model
+    if not hasattr(whole, "merge_and_unload"):
+        return model
+    plain: nn.Module = copy.deepcopy(whole).merge_and_unload()
+    return plain
+
+
+def save_pretrained_model(
+    model: nn.Module, tokenizer: PreTrainedTokenizerBase, folder: Path
+) -> None:
+    """Write a model as `from_pretrained` reads it, in place of what is there.
+
+    What LoRA changed is put into the weights first. The old model is deleted once the new one is
+    in its place: a kill between the two leaves it beside, as `.NAME.old`.
+    """
+    new, old = (folder.with_name(f".{folder.name}.{age}") for age in ("new", "old"))
+    shutil.rmtree(new, ignore_errors=True)
+    whole: Any = merge_lora(model)
+    with silence_transformers():
+        whole.save_pretrained(new)
+        tokenizer.save_pretrained(new)
+    if folder.exists():
+        shutil.rmtree(old, ignore_errors=True)
+        folder.rename(old)
+    new.rename(folder)
+    shutil.rmtree(old, ignore_errors=True)

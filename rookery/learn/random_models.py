@@ -1,0 +1,197 @@
+"""Write small random language models and encoders with tokenizers of their own, for tests, examples
+and models that learn from nothing."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+from tokenizers import (
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+    trainers,
+)
+from transformers import (
+    AutoTokenizer,
+    BertConfig,
+    BertModel,
+    GenerationConfig,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedTokenizerBase,
+    PreTrainedTokenizerFast,
+)
+
+from rookery.cite.word_overlap import split_words
+from rookery.learn.pretrained_models import save_pretrained_model, silence_transformers
+
+BEGIN_TOKEN, END_TOKEN, PAD_TOKEN = "<|begin|>", "<|end|>", "<|pad|>"
+CHAT_TEMPLATE = (
+    "{{ bos_token }}{% for message in messages %}"
+    "{{ message['role'] }}:\n{{ message['content'] }}{{ eos_token }}\n"
+    "{% endfor %}{% if add_generation_prompt %}assistant:\n{% endif %}"
+)
+
+
+def write_tiny_model(
+    folder: Path,
+    texts: Sequence[str],
+    vocabulary: int = 1000,
+    context: int = 8192,
+    seed: int = 0,
+) -> None:
+    """Write a causal language model into a folder, as `from_pretrained` reads it.
+
+    It is a Llama of 2 layers, 64 wide, with random weights that depend on the seed alone. Its
+    byte-level BPE tokenizer has all 256 bytes, a chat template, and up to `vocabulary` tokens
+    learnt from the texts. `context` is how many tokens a prompt and what follows may have. What
+    lies in the folder under the same names is replaced. Raises ValueError for a vocabulary that
+    has no room for the bytes and the three special tokens.
+    """
+    if vocabulary < 259:
+        raise ValueError("a vocabulary must have at least 259 tokens: 256 bytes and 3 special ones")
+    tokenizer = _train_tokenizer(texts, vocabulary, context)
+    model = _make_llama(tokenizer, context, seed)
+    folder.mkdir(parents=True, exist_ok=True)
+    tokenizer.save_pretrained(folder)
+    model.config.save_pretrained(folder)
+    model.generation_config.save_pretrained(folder)
+    save_file(model.state_dict(), folder / "model.safetensors", {"format": "pt"})
+
+
+def _train_tokenizer(
+    texts: Sequence[str], vocabulary: int, context: int
+) -> PreTrainedTokenizerFast:
+    made = Tokenizer(models.BPE())
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary,
+        special_tokens=[BEGIN_TOKEN, END_TOKEN, PAD_TOKEN],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    made.train_from_iterator(texts, trainer)
+    begin = (BEGIN_TOKEN, made.token_to_id(BEGIN_TOKEN))
+    made.post_processor = processors.TemplateProcessing(
+        single=f"{BEGIN_TOKEN} $A", pair=f"{BEGIN_TOKEN} $A $B", special_tokens=[begin]
+    )
+    return PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
+        tokenizer_object=made,
+        bos_token=BEGIN_TOKEN,
+        eos_token=END_TOKEN,
+        pad_token=PAD_TOKEN,
+        chat_template=CHAT_TEMPLATE,
+        model_max_length=context,
+        clean_up_tokenization_spaces=False,
+    )
+
+
+def _make_llama(tokenizer: PreTrainedTokenizerBase, context: int, seed: int) -> LlamaForCausalLM:
+    special = {
+        "bos_token_id": tokenizer.bos_token_id,
+        "eos_token_id": tokenizer.eos_token_id,
+        "pad_token_id": tokenizer.pad_token_id,
+    }
+    config = LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=64,
+        intermediate_size=128,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=context,
+        initializer_range=0.1,  # so that its tokens are not all equally likely
+        dtype="float32",
+        architectures=["LlamaForCausalLM"],
+        **special,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = LlamaForCausalLM(config)
+    model.generation_config = GenerationConfig(  # type: ignore[no-untyped-call]
+        do_sample=True, **special
+    )
+    return model
+
+
+SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
+
+
+def write_tiny_encoder(
+    folder: Path, texts: Sequence[str], width: int = 32, places: int = 128, seed: int = 0
+) -> None:
+    """Write a BERT of 2 layers with random weights that depend on the seed alone, as
+    `learn.retrieval_training` reads it. It knows all words of the texts and no parts of words.
+    """
+    found = sorted(
+        {word for text in texts for word in (*split_words(text), *_list_punctuation(text))}
+    )
+    vocabulary = {word: number for number, word in enumerate((*SPECIAL_TOKENS, *found))}
+    config = BertConfig(
+        vocab_size=len(vocabulary),
+        hidden_size=width,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=2 * width,
+        max_position_embeddings=places,
+        initializer_range=0.2,  # so that texts are not all alike
+    )
+    with torch.random.fork_rng(devices=[]), silence_transformers():
+        torch.manual_seed(seed)
+        BertModel(config).save_pretrained(folder)
+    _make_wordpiece_tokenizer(vocabulary).save(str(folder / "tokenizer.json"))
+
+
+def _list_punctuation(text: str) -> list[str]:
+    return [sign for sign in text if not sign.isalnum() and not sign.isspace()]
+
+
+def _make_wordpiece_tokenizer(vocabulary: dict[str, int]) -> Tokenizer:
+    made = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
+    made.normalizer = normalizers.BertNormalizer()
+    made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    ends = [(name, vocabulary[name]) for name in ("[SEP]", "[CLS]")]
+    made.post_processor = processors.BertProcessing(*ends)
+    return made
+
+
+def write_random_model(
+    folder: Path,
+    texts: Sequence[str],
+    vocabulary: int,
+    context: int,
+    width: int,
+    layers: int,
+    seed: int = 0,
+) -> None:
+    """Write a Llama of so many layers and this width (a multiple of 8) into a folder, as
+    `from_pretrained` reads it, beside the tokenizer of `write_tiny_model`.
+
+    Its weights depend on the seed alone, and it reads words with the weights that it says them
+    with. Raises ValueError for a vocabulary below 259 or another width.
+    """
+    if width < 8 or width % 8:
+        raise ValueError(f"four heads need a width that is a multiple of 8, not {width}")
+    write_tiny_model(folder, texts, vocabulary, context, seed)
+    config = LlamaConfig.from_pretrained(folder)
+    config.update(
+        {
+            "hidden_size": width,
+            "head_dim": width // 4,
+            "intermediate_size": 3 * width,
+            "num_hidden_layers": layers,
+            "initializer_range": 0.02,
+            "tie_word_embeddings": True,
+        }
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = LlamaForCausalLM(config)
+    save_pretrained_model(
+        model, AutoTokenizer.from_pretrained(folder, local_files_only=True), folder
+    )

@@ -1,0 +1,216 @@
+"""Train a policy on rewards: PPO, A2C and RLOO as settings of one loop.
+
+Each step plays a batch of episodes with the current policy, computes the advantage of each token,
+and updates the policy on the batch for some epochs. Episodes come from a `RolloutEnvironment`.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import torch
+from accelerate import Accelerator
+
+from rookery.learn.decoding import SampledAction, sample_actions
+from rookery.learn.episodes import PolicySampler, RolloutEnvironment, Trajectory, split_long_actions
+from rookery.learn.optimizer import ModelOptimizer, is_sharded, make_accelerator
+from rookery.learn.policy_gradient import (
+    KlController,
+    PolicyGradientTrainer,
+    PolicyNetworks,
+    ValueNetworkKind,
+    build_policy_networks,
+)
+from rookery.learn.pretrained_models import load_tokenizer, save_pretrained_model
+from rookery.learn.reinforcement_settings import (
+    ReinforcementSettings,
+    make_a2c_settings,
+    make_ppo_settings,
+    make_rloo_settings,
+    make_webgpt_settings,
+)
+from rookery.learn.training_diagnostics import diagnose_training
+from rookery.learn.training_run import CheckpointedState, ResumableRun, StepCallback, StopCheck
+from rookery.learn.vllm_sampler import VllmSampler
+from rookery.records import Failed, Failure
+
+_MAX_CHECKPOINT_INTERVAL = 10
+"""steps, at most, from one checkpoint to the next: batches of episodes take long"""
+__all__ = [
+    "ReinforcementResult",
+    "ReinforcementSettings",
+    "make_a2c_settings",
+    "make_ppo_settings",
+    "make_rloo_settings",
+    "make_webgpt_settings",
+    "train_by_reinforcement",
+]
+
+
+class ReinforcementResult(msgspec.Struct, frozen=True):
+    """The result of a run: model, steps, reward, KL, and likely faults."""
+
+    model: str
+    """the folder of the policy"""
+    steps: int
+    reward: float
+    """mean of the last batch"""
+    kl: float
+    """from the reference, of an episode of the last batch, in nats"""
+    ended: str
+    """why before its last step; empty: it was not"""
+    faults: tuple[str, ...]
+    """what the metrics say is wrong (`diagnose_training`)"""
+
+
+def train_by_reinforcement(
+    settings: ReinforcementSettings,
+    world: RolloutEnvironment,
+    out: Path,
+    told: StepCallback | None = None,
+    also: Sequence[CheckpointedState] = (),
+    cord: StopCheck = str,
+) -> ReinforcementResult:
+    """Train a policy on the rewards of the environment `world`, and write it to `out`/model.
+
+    Goes on where a run with these settings in `out` was stopped, to the last bit; with a server
+    that samples, from the same weights, and wherever the server is now. Ends early where the KL of
+    an episode is above `settings.budget`. `also` is saved and restored with each checkpoint, after
+    the networks: what the world must remember. What is measured at each step is told by
+    `PolicyGradientTrainer.train_on_batch`. Before each batch is played and each step of the
+    optimiser is made, the file `cord` in `out` and the function `cord` are asked for a reason to
+    stop. Raises Failed: stopped, not_a_number, run_in_use, other_run, nothing_said,
+    nothing_to_learn (episodes that are alone in their groups, for `rloo`), unsupported, and as
+    `load_trainable_model` and `VllmSampler` do.
+    """
+    accelerator = make_accelerator(settings.policy.dtype)
+    tokenizer, ends, pad = load_tokenizer(Path(settings.policy.model))
+    server: VllmSampler | None = None
+    if settings.server:
+        server = VllmSampler(settings.server, out / "served", tokenizer, ends, settings.sampling)
+    value: ValueNetworkKind = "none" if settings.advantage == "rloo" else settings.value
+    made = build_policy_networks(
+        settings.policy,
+        value,
+        settings.value_model,
+        settings.value_width,
+        settings.reference,
+        settings.seed,
+    )
+    if made.shared_layers is not None and is_sharded(accelerator):
+        detail = "layers that networks share cannot be split by FSDP: let policy.frozen be 0"
+        raise Failed(Failure(settings.policy.model, "unsupported", detail))
+    ended = ""
+    anywhere = msgspec.structs.replace(settings, server="")
+    with ResumableRun(out, anywhere, accelerator, cord=cord) as run:
+        updates = settings.steps * settings.epochs * settings.minibatches
+        learner = ModelOptimizer(
+            made.actor, settings.optimising, updates, accelerator, run.find_stop_reason
+        )
+        if made.reference is not None:
+            made.reference.to(accelerator.device)
+        made = made._replace(actor=learner.unwrapped_model)
+        controller = KlController(settings.beta, settings.target, settings.gain)
+        state = _ReinforcementState(learner, controller, *also)
+        teacher = PolicyGradientTrainer(settings, made, learner, pad)
+        for step in run.iterate_steps(
+            settings.steps, state, settings.every, told, _MAX_CHECKPOINT_INTERVAL
+        ):
+            made = made._replace(actor=learner.unwrapped_model)
+            sampler = _make_sampler(settings, made, ends, accelerator, server, step)
+            played = _play_batch(settings, world, sampler, accelerator, step)
+            lesson = teacher.prepare_batch(played, step)
+            if settings.budget is not None and lesson.kl > settings.budget:
+                ended = f"the KL of an episode, {lesson.kl:.3g} nats, is above {settings.budget:g}"
+                break
+            measured = teacher.train_on_batch(lesson, step, controller.beta)
+            controller.update_beta(lesson.kl)
+            run.record_metrics(**measured)
+            for one in played[: settings.shown]:
+                run.record_sample(step=step, **_decode_trajectory(one, tokenizer))
+        accelerator.wait_for_everyone()
+        model: Any = (
+            learner.unwrapped_model if learner.averages is None else learner.averages.module
+        )
+        if accelerator.is_main_process:
+            save_pretrained_model(model.policy, tokenizer, out / "model")
+        return _make_result(run.load_metrics(), out / "model", ended)
+
+
+class _ReinforcementState:
+    """The state in a checkpoint."""
+
+    def __init__(self, *parts: CheckpointedState) -> None:
+        self._parts = parts
+
+    def save(self, folder: Path) -> None:
+        for part in self._parts:
+            part.save(folder)
+
+    def load(self, folder: Path) -> None:
+        for part in self._parts:
+            part.load(folder)
+
+
+def _make_sampler(
+    settings: ReinforcementSettings,
+    made: PolicyNetworks,
+    ends: frozenset[int],
+    accelerator: Accelerator,
+    server: VllmSampler | None,
+    step: int,
+) -> PolicySampler:
+    """Return the policy as it is now, here or in a server."""
+    if server is not None:
+        if accelerator.is_main_process:
+            server.update_weights(made.actor.policy, step)
+        accelerator.wait_for_everyone()
+        return partial(server.sample, step)
+
+    def sample_policy(
+        contexts: Sequence[Sequence[int]], seeds: Sequence[str], allow: Any = None
+    ) -> list[SampledAction]:
+        with accelerator.autocast():
+            return sample_actions(
+                made.actor.policy, contexts, seeds, ends, settings.sampling, allow
+            )
+
+    return sample_policy
+
+
+def _play_batch(
+    settings: ReinforcementSettings,
+    world: RolloutEnvironment,
+    sampler: PolicySampler,
+    accelerator: Accelerator,
+    step: int,
+) -> list[Trajectory]:
+    """Return this process's share of the batch."""
+    first = step * settings.episodes
+    batch = range(first, first + settings.episodes)
+    mine = batch[accelerator.process_index :: accelerator.num_processes]
+    played = world.play_episodes(sampler, mine, settings.seed)
+    for one in played:
+        if one.reward is not None and not torch.isfinite(torch.tensor(one.reward)):
+            detail = f"its reward is {one.reward}: give a number, or None where there is no answer"
+            raise Failed(Failure(f"episode {one.episode}", "not_a_number", detail))
+    return [one._replace(rows=split_long_actions(one.rows, settings.chunk)) for one in played]
+
+
+def _decode_trajectory(played: Trajectory, tokenizer: Any) -> dict[str, Any]:
+    said = [
+        {
+            "context": tokenizer.decode(one.row.context),
+            "action": tokenizer.decode(one.row.action),
+        }
+        for one in played.rows
+    ]
+    return {"episode": played.episode, "reward": played.reward, "rows": said}
+
+
+def _make_result(history: list[dict[str, float]], model: Path, ended: str) -> ReinforcementResult:
+    last = history[-1] if history else {"reward": 0.0, "kl": 0.0}
+    faults = tuple(diagnose_training(history))
+    return ReinforcementResult(str(model), len(history), last["reward"], last["kl"], ended, faults)

@@ -1,0 +1,223 @@
+"""Settings of reinforcement learning, and the papers' values of them.
+
+`PPO_DEFAULTS`, `WEBGPT_PPO_DEFAULTS`, `A2C_DEFAULTS` and `RLOO_DEFAULTS` are tables of defaults
+under what a user sets: `make_ppo_settings` and its siblings apply them to keyword arguments,
+`draft.config.merge_tables` to the tables of a TOML file.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+import msgspec
+
+from rookery.learn.decoding import SamplingSettings
+from rookery.learn.optimizer import OptimizerSettings
+from rookery.learn.pretrained_models import TrainedModelSettings
+
+
+class ReinforcementSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Settings of reinforcement learning. Defaults are Ziegler's (section 2.2, and the code
+    released with it)."""
+
+    policy: TrainedModelSettings
+    steps: int
+    """batches of episodes"""
+    reference: str = ""
+    """the folder of the model that the KL is measured from; empty: the policy's"""
+    optimising: OptimizerSettings = OptimizerSettings(rate=1.41e-5, adam="tf", epsilon=1e-5)
+    """its steps are `epochs` times `minibatches` for each batch of episodes"""
+    sampling: SamplingSettings = SamplingSettings()
+    """the temperature divides the logits of the policy and of the reference everywhere"""
+    server: str = ""
+    """the address of a vLLM that samples, such as http://127.0.0.1:8000 (see `learn.vllm_sampler`);
+    empty: this process does"""
+    episodes: int = 512
+    """in a batch"""
+    epochs: int = 4
+    """how often a batch is learnt from"""
+    minibatches: int = 1
+    """in an epoch"""
+    piece: int = 64
+    """rows that the model is given at once; more take more memory and change nothing"""
+    chunk: int | None = None
+    """tokens of an action, at most: longer ones become several (WebGPT, appendix E: 64)"""
+    clip: float | None = 0.2
+    """how far the ratio of probabilities may gain from 1; None: any way"""
+    value: Literal["separate", "shared"] = "separate"
+    """the value network: a model of its own, or a head on the policy (GopherCite, appendix F.1)"""
+    value_model: str = ""
+    """the folder that a separate one begins as, such as a reward model; empty: the policy's"""
+    value_width: int = 2048
+    """of the two hidden layers of a shared one"""
+    value_clip: float | None = 0.2
+    value_weight: float = 0.1
+    """of its loss beside the policy's"""
+    advantage: Literal["gae", "rloo"] = "gae"
+    """rloo: without a value network, measured against the others of an episode's group"""
+    gamma: float = 1.0
+    trace: float = msgspec.field(default=0.95, name="lambda")
+    count: Literal["token", "action"] = "token"
+    """what gamma and lambda count (WebGPT, appendix E: actions)"""
+    whiten_rewards: bool = True
+    """variance 1 over a batch, the KL among them; the value network then has one scale to learn"""
+    whiten_advantages: bool = True
+    """mean 0 and variance 1 over a batch"""
+    kl: Literal["reward", "loss"] = "reward"
+    """where the KL counts: in each token's reward, times beta; or in the loss"""
+    alpha: float = 0.1
+    """with kl = "loss", the share of the KL in it (GopherCite, section 2.8)"""
+    beta: float = 0.1
+    """at first"""
+    target: float | None = None
+    """the KL of an episode, in nats, that beta is changed for; None: beta stays"""
+    gain: float = 0.1
+    """how fast beta follows: the K_β of Ziegler, whose code has 0.051"""
+    budget: float | None = None
+    """the KL of an episode, in nats, at which training ends (WebGPT, appendix E)"""
+    no_answer: float = -1.0
+    """the reward of an episode without an answer"""
+    seed: int = 0
+    every: int | None = None
+    """steps from one checkpoint to the next; None: as `ResumableRun.iterate_steps` has it"""
+    shown: int = 2
+    """episodes of a batch whose words are kept"""
+
+    def __post_init__(self) -> None:
+        if fault := next(self._find_faults(), ""):
+            raise ValueError(fault)
+
+    def _find_faults(self) -> Iterator[str]:
+        """Sentences about what cannot be meant, or with which nothing could be learnt."""
+        counts = (self.steps, self.episodes, self.epochs, self.minibatches, self.piece)
+        more = (self.value_width, 1 if self.every is None else self.every, self.chunk or 1)
+        if min(*counts, *more) < 1 or self.chunk == 0 or self.shown < 0:
+            yield (
+                "steps, episodes, epochs, minibatches, piece, chunk, every and value_width must be "
+                "1 or more, shown 0 or more"
+            )
+        if self.minibatches > self.episodes:
+            yield (
+                f"minibatches ({self.minibatches}) must not be more than episodes "
+                f"({self.episodes}): set fewer minibatches or more episodes"
+            )
+        if self.sampling.temperature <= 0:
+            yield "sampling.temperature must be more than 0, or nothing is tried out"
+        numbers = (self.value_weight, self.beta, self.gain, self.no_answer)
+        if not all(map(math.isfinite, numbers)) or min(numbers[:3]) < 0:
+            yield "value_weight, beta and gain must be numbers from 0 on, no_answer a number"
+        if not (0 <= self.gamma <= 1 and 0 <= self.trace <= 1):
+            yield "gamma and lambda must be from 0 to 1"
+        for name in ("clip", "value_clip", "budget"):
+            if (limit := getattr(self, name)) is not None and not limit > 0:
+                yield f"{name} must be more than 0, or nothing is learnt"
+        if not 0 <= self.alpha <= 1:
+            yield "alpha must be a share from 0 to 1"
+        yield from self._find_combination_faults()
+        parts = urlsplit(self.server)
+        known = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        if self.server and not (known and self.server.isascii()):
+            yield "server must be an address such as http://127.0.0.1:8000"
+
+    def _find_combination_faults(self) -> Iterator[str]:
+        """Yield sentences about settings that do not go together."""
+        if self.kl == "loss" and self.alpha == 1:
+            yield "with alpha = 1 the KL is the whole loss and no reward counts: set it below 1"
+        if self.target is not None and self.target <= 0:
+            yield "target is a KL of more than 0 nats; leave it out for a fixed beta"
+        if self.target is not None and not (self.beta > 0 and 0 < self.gain < 5):
+            yield "for a target, beta must be more than 0 and gain between 0 and 5, or beta stays"
+        if self.advantage == "rloo":
+            if self.episodes < 2:
+                yield 'advantage = "rloo" compares episodes: set episodes to 2 or more'
+            if self.value_model:
+                yield 'advantage = "rloo" has no value network: leave value_model out'
+            return
+        if self.value_weight == 0:
+            yield (
+                "with value_weight = 0 the value network learns nothing: set it above 0, or "
+                'advantage = "rloo" to do without one'
+            )
+        if self.value == "shared" and self.value_model:
+            yield 'value = "shared" is a head on the policy: leave value_model out, or "separate"'
+
+
+PPO_DEFAULTS: Mapping[str, Any] = {
+    "epochs": 4,
+    "minibatches": 1,
+    "clip": 0.2,
+    "value": "separate",
+    "value_clip": 0.2,
+    "value_weight": 0.1,
+    "advantage": "gae",
+    "gamma": 1.0,
+    "trace": 0.95,
+    "count": "token",
+    "whiten_rewards": True,
+    "whiten_advantages": True,
+    "kl": "reward",
+}
+"""Ziegler, section 2.2, and the code that came with it: four epochs of one minibatch."""
+WEBGPT_PPO_DEFAULTS: Mapping[str, Any] = {
+    **PPO_DEFAULTS,
+    "epochs": 1,
+    "minibatches": 128,
+    "chunk": 64,
+    "count": "action",
+    "whiten_rewards": False,
+    "beta": 0.02,
+    "target": None,
+}
+"""WebGPT, appendix E: PPO of one epoch, with time counted in actions of 64 tokens."""
+A2C_DEFAULTS: Mapping[str, Any] = {
+    "epochs": 1,
+    "minibatches": 1,
+    "clip": None,
+    "value": "shared",
+    "value_clip": None,
+    "advantage": "gae",
+    "gamma": 1.0,
+    "trace": 1.0,
+    "whiten_rewards": False,
+    "whiten_advantages": False,
+    "kl": "loss",
+    "alpha": 0.1,
+    "no_answer": -2.0,
+}
+"""GopherCite, section 2.8 and appendix F: one epoch, nothing clipped, the value network a head that
+predicts the final reward, the KL in the loss."""
+RLOO_DEFAULTS: Mapping[str, Any] = {
+    "epochs": 1,
+    "minibatches": 1,
+    "clip": None,
+    "advantage": "rloo",
+    "whiten_advantages": False,
+    "kl": "reward",
+}
+"""Leave-one-out advantages in place of a value network (Ahmadian and others, 2024)."""
+
+
+def make_ppo_settings(**given: Any) -> ReinforcementSettings:
+    """Return settings with Ziegler's PPO as the defaults; given values take precedence."""
+    return ReinforcementSettings(**{**PPO_DEFAULTS, **given})
+
+
+def make_webgpt_settings(**given: Any) -> ReinforcementSettings:
+    """Return settings with WebGPT's PPO as the defaults; given values take precedence."""
+    return ReinforcementSettings(**{**WEBGPT_PPO_DEFAULTS, **given})
+
+
+def make_a2c_settings(**given: Any) -> ReinforcementSettings:
+    """Return settings with GopherCite's A2C as the defaults; given values take precedence."""
+    return ReinforcementSettings(**{**A2C_DEFAULTS, **given})
+
+
+def make_rloo_settings(**given: Any) -> ReinforcementSettings:
+    """Return settings with RLOO's advantages as the defaults; given values take precedence."""
+    return ReinforcementSettings(**{**RLOO_DEFAULTS, **given})
+
+
+def convert_to_toml_keys(paper: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a table of defaults with the keys of a TOML file: `lambda` in place of `trace`."""
+    return {"lambda" if name == "trace" else name: value for name, value in paper.items()}

@@ -1,0 +1,319 @@
+"""Environments of one step over pages that were found once: inline quotes (GopherCite), and
+numbered references (WebGLM)."""
+
+import math
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rookery.browse.page_text import neutralize_text
+from rookery.cite.constraint import VerbatimConstraint
+from rookery.cite.grammar import VerbatimGrammar
+from rookery.cite.passage_ranking import PassageRanker, rank_passages
+from rookery.cite.repair import parse_and_correct
+from rookery.cite.syntax import AnswerShape, order_quotes_by_use, parse_inline
+from rookery.draft.best_of_n import AnswerParser, parse_draft, render_prompt
+from rookery.draft.gophercite import GopherCiteSettings, build_page_prompt, choose_best_pages
+from rookery.draft.remote_model import AllowedTokens
+from rookery.draft.retrieval import gather_passages
+from rookery.draft.webglm import WebglmSettings, quote_passage, render_references
+from rookery.learn.browser_environment import (
+    CONCURRENT_REQUESTS,
+    BatchRewardFunction,
+    assign_questions,
+    compute_answer_rewards,
+)
+from rookery.learn.decoding import SampledAction, SamplingSettings, sample_actions
+from rookery.learn.episodes import PolicySampler, Trajectory
+from rookery.learn.pretrained_models import load_model, load_model_with_head, load_tokenizer
+from rookery.learn.prompt_encoding import PolicyTokenizer
+from rookery.learn.reward_model import make_input_encoder, score_rows
+from rookery.records import Answer, Library, Page, Question, Record
+
+
+class EnvironmentPrompt(NamedTuple):
+    """A prompt, and the function that parses the answer to it."""
+
+    prompt: str
+    read: AnswerParser
+    quoted_document: tuple[str, str] | None = None
+    """title and text of the document that all quotes are kept to; None: nothing is kept to"""
+
+
+PromptFunction = Callable[[Question], Sequence[EnvironmentPrompt]]
+"""from a question to its prompts, in the order in which they take turns; none: there is nothing to
+answer from"""
+
+
+class SingleStepEnvironment:
+    """Environment in which each question is answered to one prompt; prompts are built once in a
+    run.
+
+    A question with several prompts is asked by each in turn. An answer that cannot be read, or not
+    be scored, has no reward; a question without a prompt has no action either. With a `grammar`,
+    what is said is held to the prompt's document, and the rows know it. Raises ValueError without a
+    question.
+    """
+
+    def __init__(
+        self,
+        questions: Sequence[Question],
+        show: PromptFunction,
+        scores: BatchRewardFunction,
+        speech: PolicyTokenizer,
+        grammar: VerbatimGrammar | None = None,
+        group: int = 1,
+    ) -> None:
+        if not questions or group < 1:
+            raise ValueError("there must be a question, and a group of one at least")
+        self._questions = questions
+        self._prompt_function = show
+        self._scores = scores
+        self._speech = speech
+        self._grammar = grammar
+        self._group = group
+        self._prompts_by_question: dict[int, Sequence[EnvironmentPrompt]] = {}
+
+    def play_episodes(
+        self, sample: PolicySampler, episodes: Sequence[int], seed: int
+    ) -> list[Trajectory]:
+        """Play these episodes with actions drawn by `sample`, and return them with their rewards.
+
+        Each has one prompt and one answer; without a prompt it has no action and no reward. Raises
+        Failed (prompt_too_long).
+        """
+        turns = assign_questions(len(self._questions), self._group, episodes, seed)
+        self._find_prompts({number for number, _ in turns})
+        shown = [
+            self._prompts_by_question[number][turn % len(self._prompts_by_question[number])]
+            if self._prompts_by_question[number]
+            else None
+            for number, turn in turns
+        ]
+        rows = self._sample_actions(sample, episodes, shown, seed)
+        answers = [
+            (self._questions[number], self._parse_answer(one, row))
+            for (number, _), one, row in zip(turns, shown, rows, strict=True)
+        ]
+        rewards = compute_answer_rewards(self._scores, answers)
+        return [
+            Trajectory(episode, [] if row is None else [row], reward, episode // self._group)
+            for episode, row, reward in zip(episodes, rows, rewards, strict=True)
+        ]
+
+    def _find_prompts(self, numbers: set[int]) -> None:
+        """Build the prompts of questions that have none yet."""
+        fresh = sorted(number for number in numbers if not self._prompts_by_question.get(number))
+        with ThreadPoolExecutor(CONCURRENT_REQUESTS) as pool:
+            found = pool.map(self._prompt_function, [self._questions[number] for number in fresh])
+            self._prompts_by_question.update(zip(fresh, found, strict=True))
+
+    def _sample_actions(
+        self,
+        sample: PolicySampler,
+        episodes: Sequence[int],
+        shown: Sequence[EnvironmentPrompt | None],
+        seed: int,
+    ) -> list[SampledAction | None]:
+        asked = [(f"{seed} {n}", one) for n, one in zip(episodes, shown, strict=True) if one]
+        contexts = {one.prompt: self._speech.encode_prompt(one.prompt) for _, one in asked}
+        allow = {one.prompt: self._make_token_constraint(one) for _, one in asked}
+        said = iter(
+            sample(
+                [contexts[one.prompt] for _, one in asked],
+                [name for name, _ in asked],
+                [allow[one.prompt] for _, one in asked] if self._grammar else None,
+            )
+        )
+        return [next(said) if one else None for one in shown]
+
+    def _make_token_constraint(self, shown: EnvironmentPrompt) -> AllowedTokens:
+        """Return the tokens that may be said; all, where the document has nothing that can be
+        quoted."""
+        if self._grammar is None or shown.quoted_document is None:
+            return None
+        try:
+            constraint = VerbatimConstraint(self._grammar, [shown.quoted_document])
+            constraint.start_decoding(budget=self._speech.max_action_tokens)
+        except ValueError:
+            return None
+        return constraint.make_token_filter(budget=self._speech.max_action_tokens)
+
+    def _parse_answer(
+        self, shown: EnvironmentPrompt | None, row: SampledAction | None
+    ) -> Answer | None:
+        if shown is None or row is None:
+            return None
+        return parse_draft(self._speech.decode_action(row.row.action), shown.read)[0]
+
+
+def make_quote_environment(
+    questions: Sequence[Question],
+    library: Library,
+    scores: BatchRewardFunction,
+    speech: PolicyTokenizer,
+    quoting: GopherCiteSettings = GopherCiteSettings(),
+    shape: AnswerShape = AnswerShape(),
+    rank: PassageRanker = rank_passages,
+    group: int = 1,
+) -> SingleStepEnvironment:
+    """Return an environment with one page a prompt and quotes constrained to that page's words.
+
+    The pages of a question take turns (GopherCite, section 2.8). Quotes are read as `gophercite`
+    reads them; what it would not take for an answer has no reward (appendix F.1).
+    """
+
+    def list_page_prompts(question: Question) -> list[EnvironmentPrompt]:
+        gathered = gather_passages(question.text, library, quoting.limits)
+        places = choose_best_pages(question, gathered, rank, quoting.pages)
+        shown = (build_page_prompt(question, page, found, quoting, {}) for page, found in places)
+        return [EnvironmentPrompt(*one) for one in shown]
+
+    grammar = VerbatimGrammar(speech.vocabulary, shape)
+    return SingleStepEnvironment(questions, list_page_prompts, scores, speech, grammar, group)
+
+
+def make_reference_environment(
+    questions: Sequence[Question],
+    library: Library,
+    scores: BatchRewardFunction,
+    speech: PolicyTokenizer,
+    settings: WebglmSettings = WebglmSettings(),
+    rank: PassageRanker = rank_passages,
+    group: int = 1,
+) -> SingleStepEnvironment:
+    """Return an environment with the best passages as numbered references in one prompt.
+
+    Citations in the answers are corrected (WebGLM, section 3.2).
+    """
+
+    def list_reference_prompts(question: Question) -> list[EnvironmentPrompt]:
+        found = gather_passages(question.text, library, settings.limits).found
+        ranked = rank(question.text, found)
+        quotes = tuple(
+            quote_passage(one.page, one.hit.start, one.hit.end, settings.longest)
+            for one in ranked[: settings.references]
+        )
+
+        def parse_answer(text: str) -> Answer:
+            return order_quotes_by_use(parse_and_correct(text, quotes, settings.correct))
+
+        asked = render_prompt(
+            "webglm", references=render_references(quotes), question=question.text
+        )
+        return [EnvironmentPrompt(asked, parse_answer)] if quotes else []
+
+    return SingleStepEnvironment(questions, list_reference_prompts, scores, speech, group=group)
+
+
+QuestionAnswer = tuple[Question, Answer]
+
+
+class QuotedSample(Record, frozen=True):
+    """One sampled answer with its quotes."""
+
+    answer: Answer | None
+    """None: what was said is none"""
+    logprob: float
+    """of all that was said, in nats, under the constraint"""
+
+
+def build_quote_prompt(question: Question, page: Page) -> EnvironmentPrompt:
+    """Return the prompt that shows one whole page, with the parser of answers to it.
+
+    It is GopherCite's (table 12); quotes are of that page.
+    """
+    title = " ".join(neutralize_text(page.title).split())
+    asked = f"Page: {title}\n{neutralize_text(page.text)}\nQuestion: {question.text}\nAnswer: "
+    return EnvironmentPrompt(
+        asked, lambda text: parse_inline(text, [page]), (page.title, page.text)
+    )
+
+
+def make_search_prompts(library: Library, pages: int) -> PromptFunction:
+    """Return a function that searches for a question and builds a prompt for each page found.
+
+    It takes at most `pages` pages, those found first.
+    """
+
+    def list_search_prompts(question: Question) -> list[EnvironmentPrompt]:
+        hits = library.search(question.text, 10 * pages)
+        urls = list(dict.fromkeys(hit.url for hit in hits))[:pages]
+        return [build_quote_prompt(question, library.fetch(url)) for url in urls]
+
+    return list_search_prompts
+
+
+def sample_quoted_answers(
+    policy: Path,
+    questions: Sequence[Question],
+    show: PromptFunction,
+    n: int,
+    sampling: SamplingSettings,
+    shape: AnswerShape,
+    seed: int,
+) -> list[list[QuotedSample]]:
+    """Draw n answers of a saved policy to each question, with quotes constrained to the page shown.
+
+    The pages of a question take turns; a question without a page has no answers. Raises Failed:
+    no_model, bad_model, prompt_too_long, not_a_number.
+    """
+    loaded = load_model(policy)
+    room = loaded.context - sampling.tokens
+    speech = PolicyTokenizer(
+        loaded.tokenizer, loaded.vocabulary, loaded.ends, sampling.tokens, room, chat=False
+    )
+    answers: list[Answer] = []
+
+    def collect_answers(pairs: Sequence[QuestionAnswer]) -> list[float]:
+        answers.extend(answer for _, answer in pairs)
+        return [0.0] * len(pairs)
+
+    def sample_policy(contexts: Any, seeds: Any, allow: Any = None) -> list[SampledAction]:
+        return sample_actions(loaded.model, contexts, seeds, loaded.ends, sampling, allow)
+
+    world = SingleStepEnvironment(
+        questions, show, collect_answers, speech, VerbatimGrammar(loaded.vocabulary, shape)
+    )
+    episodes = range(n * len(questions))
+    found: list[list[QuotedSample]] = [[] for _ in questions]
+    played, each = world.play_episodes(sample_policy, episodes, seed), iter(answers)
+    for one, (number, _) in zip(
+        played, assign_questions(len(questions), 1, episodes, seed), strict=True
+    ):
+        for row in one.rows:
+            answer = None if one.reward is None else next(each)
+            found[number].append(QuotedSample(answer, math.fsum(row.logprobs)))
+    return found
+
+
+def cache_scores(scores: BatchRewardFunction) -> BatchRewardFunction:
+    """Return a reward function that calls `scores` only once for each question and answer."""
+    known: dict[QuestionAnswer, float] = {}
+
+    def score_uncached(pairs: Sequence[QuestionAnswer]) -> list[float]:
+        fresh = list(dict.fromkeys(pair for pair in pairs if pair not in known))
+        known.update(zip(fresh, scores(fresh) if fresh else (), strict=True))
+        return [known[pair] for pair in pairs]
+
+    return score_uncached
+
+
+def score_with_both_outputs(
+    folder: Path, pairs: Sequence[QuestionAnswer], context: int
+) -> list[tuple[float, float]]:
+    """Return both outputs of a reward model trained with ratings too, for each answer.
+
+    They are the reward, without its bias, and the log-odds that the answer is good: supported and
+    plausible (GopherCite, section 2.8). Raises Failed: no_model, bad_model, too_long.
+    """
+    tokenizer, ends, _ = load_tokenizer(folder)
+    model, _ = load_model_with_head(folder, "row", "float32")
+    showing = make_input_encoder(model, tokenizer, ends, context, False)
+    rows = [np.asarray(showing.encode_answer(*pair).tokens, np.int32) for pair in pairs]
+    model.eval()  # type: ignore[no-untyped-call]
+    found = score_rows(model, rows, showing.pad, model.device, 16)
+    return [(float(reward), float(good)) for reward, good in found.tolist()]

@@ -1,0 +1,287 @@
+"""The folder of a training run: its configuration, checkpoints, metrics and stop file.
+
+A run that was killed at any moment continues from its last complete checkpoint with the same
+result.
+"""
+
+import fcntl
+import hashlib
+import json
+import math
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Protocol, Self
+
+import msgspec
+from accelerate import Accelerator
+from accelerate.utils import gather_object
+from safetensors import SafetensorError
+
+from rookery.records import Failed, Failure
+
+KEPT_CHECKPOINTS = 2
+"""checkpoints: should the last be damaged, there is another"""
+_MANIFEST_FILE = "whole.json"
+
+
+class CheckpointedState(Protocol):
+    """State of training that can be saved to a folder and restored from it exactly."""
+
+    def save(self, folder: Path) -> None:
+        """Write the state to a folder."""
+
+    def load(self, folder: Path) -> None:
+        """Restore the state that `save` wrote to a folder."""
+
+
+StepCallback = Callable[[int, int, dict[str, float]], None]
+"""is told the step, how many there are, and what was measured"""
+StopCheck = Callable[[], str]
+"""says why nothing more may be learnt; empty: go on"""
+
+
+class ResumableRun:
+    """One run at a time in one folder.
+
+    `config.json` holds what the run was begun with, `metrics.jsonl` a line for each step,
+    `samples.jsonl` what was said, `checkpoints/` the last states. Writing a reason into `cord`
+    stops the run before its next step, and so does a reason that the function `cord` gives. `kept`
+    is what there is to go on from. Raises Failed: run_in_use, other_run where the folder holds a
+    run that was begun otherwise, and OSError where it cannot be written.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        config: msgspec.Struct,
+        accelerator: Accelerator | None = None,
+        kept: str = "checkpoints",
+        cord: StopCheck = str,
+    ) -> None:
+        self.folder = folder
+        self.config = config
+        self._accelerator = accelerator
+        self._stop_check = cord
+        self._is_main_process = accelerator is None or bool(accelerator.is_main_process)
+        """whether this process writes: one of several that share the work does"""
+        if self._is_main_process:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._lock = (folder / "lock").open("w")
+            try:
+                self._acquire_lock()
+                self._write_config(msgspec.json.encode(config), kept)
+            except BaseException:
+                self._lock.close()
+                raise
+
+    def _acquire_lock(self) -> None:
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            detail = "another process trains here: wait for it, or name another folder"
+            raise Failed(Failure(str(self.folder), "run_in_use", detail)) from None
+
+    def _write_config(self, config: bytes, kept: str) -> None:
+        """Write the configuration; until there is a checkpoint it may still be changed."""
+        place = self.folder / "config.json"
+        begun = (self.folder / kept).exists()
+        if begun and place.exists() and place.read_bytes() != config:
+            detail = "it holds a run with another configuration: name another folder for this one"
+            raise Failed(Failure(str(self.folder), "other_run", detail))
+        _write_atomically(place, config)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._is_main_process:
+            self._lock.close()
+
+    def find_stop_reason(self) -> str:
+        """Return why the run must stop: what the file or the function `cord` says; empty to go on.
+
+        Processes that share the work must all ask: none goes on where one has seen it.
+        """
+        why = read_stop_reason(self.folder) or self._stop_check()
+        if self._accelerator is None or self._accelerator.num_processes == 1:
+            return why
+        return next(filter(None, gather_object([why])), "")
+
+    def iterate_steps(
+        self,
+        count: int,
+        state: CheckpointedState,
+        every: int | None = None,
+        told: StepCallback | None = None,
+        most: int = 100,
+    ) -> Iterator[int]:
+        """Yield the numbers of the steps that are still to be made.
+
+        Loads the last whole checkpoint first. After each step it writes the metrics and calls
+        `told`; after every so many steps, and after the last, it writes a checkpoint. Without
+        `every` they are a tenth of the run, and `most` at most, so that a short run that is killed
+        goes on as well. Call `record_metrics` with what was measured before asking for the next
+        number. Raises Failed: stopped before a step where the cord was pulled, unwritable where a
+        checkpoint cannot be saved.
+        """
+        every = min(max(count // 10, 1), most) if every is None else every
+        first = self._restore_checkpoint(state)
+        self._step_metrics: dict[str, float] = {}
+        for number in range(first, count):
+            if why := self.find_stop_reason():
+                raise Failed(Failure(str(self.folder), "stopped", why))
+            yield number
+            if self._is_main_process:
+                _append_json_line(
+                    self.folder / "metrics.jsonl", {"step": number, **self._step_metrics}
+                )
+            if told is not None:
+                told(number + 1, count, self._step_metrics)
+            if (number + 1) % every == 0 or number + 1 == count:
+                self._save_checkpoint(number + 1, state)
+
+    def record_metrics(self, **measured: float) -> None:
+        """Set the metrics of this step, which are written when the next step is asked for."""
+        self._step_metrics = measured
+
+    def record_sample(self, **said: Any) -> None:
+        """Append a sample, such as a generated answer, to `samples.jsonl`."""
+        if self._is_main_process:
+            _append_json_line(self.folder / "samples.jsonl", said)
+
+    def load_metrics(self) -> list[dict[str, float]]:
+        """Return the metrics so far, step by step."""
+        return load_run_metrics(self.folder)
+
+    def _save_checkpoint(self, number: int, state: CheckpointedState) -> None:
+        """Write a checkpoint that is there whole or not at all, and forget the oldest."""
+        here = self.folder / "checkpoints"
+        new, place = here / "new", here / f"{number:08}"
+        if self._is_main_process:
+            shutil.rmtree(new, ignore_errors=True)
+            new.mkdir(parents=True)
+        self._wait_for_everyone()
+        try:
+            state.save(new)
+        except (RuntimeError, SafetensorError) as error:  # torch's full disk is no OSError
+            detail = f"it cannot be written ({error}): make room and run the same command again"
+            raise Failed(Failure(str(new), "unwritable", detail)) from error
+        self._wait_for_everyone()
+        if not self._is_main_process:
+            return
+        sizes = {
+            name: (self.folder / name).stat().st_size
+            for name in _LINE_FILES
+            if (self.folder / name).exists()
+        }
+        about = {"step": number, "lines": sizes, "files": _digest_files(new)}
+        _write_atomically(new / _MANIFEST_FILE, json.dumps(about).encode())
+        shutil.rmtree(place, ignore_errors=True)
+        new.rename(place)
+        _sync_folder(here)
+        for old in sorted(here.glob("[0-9]*"))[:-KEPT_CHECKPOINTS]:
+            shutil.rmtree(old)
+
+    def _wait_for_everyone(self) -> None:
+        if self._accelerator is not None:
+            self._accelerator.wait_for_everyone()
+
+    def _restore_checkpoint(self, state: CheckpointedState) -> int:
+        """Load the last whole checkpoint; return how many steps it has seen."""
+        here = self.folder / "checkpoints"
+        for place in sorted(here.glob("[0-9]*"), reverse=True):
+            about = _read_manifest(place)
+            if about is None:
+                continue
+            state.load(place)
+            if self._is_main_process:
+                for name in _LINE_FILES:
+                    _truncate_file(self.folder / name, about["lines"].get(name, 0))
+            return int(about["step"])
+        for name in _LINE_FILES if self._is_main_process else ():
+            _truncate_file(self.folder / name, 0)
+        return 0
+
+
+def read_stop_reason(folder: Path) -> str:
+    """Return the text of the file `cord` in a run's folder, which stops it; empty without the file.
+
+    An empty file gives a text too.
+    """
+    try:
+        return (folder / "cord").read_text("utf-8").strip() or "the cord was pulled"
+    except FileNotFoundError:
+        return ""
+
+
+def find_checkpoint_step(folder: Path) -> int:
+    """Return the number of steps made before the last checkpoint in this folder; 0 without one."""
+    made = (folder / "checkpoints").glob("[0-9]*")
+    return max((int(place.name) for place in made), default=0)
+
+
+def load_run_metrics(folder: Path) -> list[dict[str, float]]:
+    """Return the metrics of the run in this folder, step by step; empty if there are none."""
+    place = folder / "metrics.jsonl"
+    return [json.loads(line) for line in place.read_bytes().splitlines()] if place.exists() else []
+
+
+_LINE_FILES = ("metrics.jsonl", "samples.jsonl")
+
+
+def _append_json_line(place: Path, line: dict[str, Any]) -> None:
+    """Append an object as a line of JSON; numbers that are not finite are written as null."""
+    plain = {
+        name: None if isinstance(value, float) and not math.isfinite(value) else value
+        for name, value in line.items()
+    }
+    with place.open("ab") as lines:
+        lines.write(json.dumps(plain).encode() + b"\n")
+
+
+def _truncate_file(place: Path, size: int) -> None:
+    """Lines that were written after the checkpoint are written again."""
+    if place.exists():
+        os.truncate(place, min(size, place.stat().st_size))
+
+
+def _digest_files(folder: Path) -> dict[str, str]:
+    files = sorted(
+        path for path in folder.rglob("*") if path.is_file() and path.name != _MANIFEST_FILE
+    )
+    return {str(path.relative_to(folder)): _digest_file(path) for path in files}
+
+
+def _digest_file(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "blake2b").hexdigest()
+
+
+def _read_manifest(place: Path) -> dict[str, Any] | None:
+    """Return the manifest of a checkpoint; None unless all of its files are as they were
+    written."""
+    try:
+        about: dict[str, Any] = json.loads((place / _MANIFEST_FILE).read_bytes())
+        return about if about["files"] == _digest_files(place) else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _write_atomically(place: Path, data: bytes) -> None:
+    new = place.with_name(place.name + ".new")
+    with new.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    new.replace(place)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make sure that a new name is on the disk."""
+    number = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)

@@ -1,0 +1,269 @@
+"""Sample actions from a vLLM server, which gets the policy's weights whenever they change.
+
+Tokens go in and tokens come out, as in `learn.decoding`: neither side tokenizes a text.
+"""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Annotated, Any, TypeVar
+
+import httpcore
+import msgspec
+import torch
+from torch import nn
+from transformers import PreTrainedTokenizerBase
+
+from rookery.draft.openai_protocol import extract_error_message
+from rookery.draft.remote_model import AllowedTokens
+from rookery.learn.action_batches import (
+    ActionRow,
+    collate_rows,
+    compute_action_logits,
+    compute_logprobs,
+)
+from rookery.learn.decoding import SampledAction, SamplingSettings
+from rookery.learn.pretrained_models import save_pretrained_model
+from rookery.records import Failed, Failure
+
+T = TypeVar("T")
+_TIMEOUTS = {"connect": 10.0, "read": 900.0, "write": 60.0, "pool": None}
+"""seconds; weights and long actions take their time"""
+_UNCHANGED_SAMPLING = {
+    "return_token_ids": True,
+    "logprobs": 0,
+    "ignore_eos": True,
+    "top_p": 1.0,
+    "top_k": 0,
+    "min_p": 0.0,
+    "repetition_penalty": 1.0,
+}
+"""asked each time, so that what the server has been told of sampling and of ends does not count"""
+_PROBE_TEXT = "Crows remember faces; “krähe”, 1,234\n日本"
+_PROBE_TOKENS = 16
+_MAX_DIFFERENCE, _SMALL_DIFFERENCE = 0.1, 0.01
+"""nats a token between what it and the policy say, in the mean; bfloat16 makes some hundredths"""
+
+
+class _TokenizeResponse(msgspec.Struct, frozen=True):
+    tokens: list[int]
+
+
+class _SuccessResponse(msgspec.Struct, frozen=True):
+    success: bool
+
+
+class _WeightInfo(msgspec.Struct, frozen=True):
+    weight_version: str
+
+
+class _CompletionLogprobs(msgspec.Struct, frozen=True):
+    token_logprobs: list[float]
+
+
+class _CompletionChoice(msgspec.Struct, frozen=True):
+    prompt_token_ids: list[int]
+    token_ids: Annotated[list[int], msgspec.Meta(min_length=1)]
+    logprobs: _CompletionLogprobs
+
+
+class _CompletionResponse(msgspec.Struct, frozen=True):
+    choices: Annotated[list[_CompletionChoice], msgspec.Meta(min_length=1)]
+
+
+class VllmSampler:
+    """A vLLM server (0.32 or later) that samples from a policy in training and serves nobody else
+    meanwhile.
+
+    It reads the weights in `folder`, by the path that this process knows. A request that fails is
+    not made again, since a server that comes back speaks with the weights that it was started with:
+    the run goes on from its last checkpoint, and tells them. What it draws then is not the same to
+    the last bit, since it computes whatever comes at a time together. Raises Failed:
+    model_unreachable, model_not_found, model_refused, model_failed, model_bad_answer, other_model
+    where its tokenizer is not the policy's.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        folder: Path,
+        tokenizer: PreTrainedTokenizerBase,
+        ends: frozenset[int],
+        settings: SamplingSettings,
+    ) -> None:
+        self._address = address.rstrip("/").removesuffix("/v1")
+        self._folder = folder.resolve()
+        self._tokenizer = tokenizer
+        self._ends = ends
+        self._settings = settings
+        self._probe_prompt: list[int] = tokenizer(_PROBE_TEXT, add_special_tokens=False)[
+            "input_ids"
+        ]
+        asked = {"prompt": _PROBE_TEXT, "add_special_tokens": False}
+        if self._send_request("/tokenize", asked, _TokenizeResponse).tokens != self._probe_prompt:
+            detail = "its tokens are not the policy's: start it with the folder of the policy"
+            raise self._make_error("other_model", detail)
+
+    def update_weights(self, policy: nn.Module, step: int) -> None:
+        """Save a policy's weights, load them into the server, and check that it uses them.
+
+        Raises Failed as the class says, and other_weights where what it says has other
+        log-probabilities than the policy finds.
+        """
+        save_pretrained_model(policy, self._tokenizer, self._folder)
+        load = {"method": "reload_weights", "kwargs": {"weights_path": str(self._folder)}}
+        self._send_request("/collective_rpc", load, dict[str, Any])
+        # What it keeps of prompts was computed with other weights.
+        if not self._send_request(
+            "/reset_prefix_cache?reset_running_requests=true", {}, _SuccessResponse
+        ).success:
+            raise self._make_error(
+                "model_failed", "it keeps old prompts: see its log; start it again"
+            )
+        self._send_request(
+            "/update_weight_version",
+            {"new_version": self._make_weight_version(step)},
+            _SuccessResponse,
+        )
+        self._check_logprobs(policy)
+
+    def sample(
+        self,
+        step: int,
+        contexts: Sequence[Sequence[int]],
+        seeds: Sequence[int | str],
+        allow: Sequence[AllowedTokens] | None = None,
+    ) -> list[SampledAction]:
+        """Sample one action for each context from the server, with the weights of this step.
+
+        Each has its own random seed, and ends with an end token or at the limit of tokens. Raises
+        Failed as the class says: not_served where `allow` restricts an action, model_broke_off
+        where an action was cut before the limit, other_weights where the server was told others or
+        was started again in between.
+        """
+        if any(one is not None for one in allow or ()):
+            detail = "it cannot hold an action token by token: leave `server` empty for this world"
+            raise self._make_error("not_served", detail)
+        places = [Random(f"{seed}").getrandbits(31) for seed in seeds]
+        rows = self._settings.rows
+        with httpcore.ConnectionPool(max_connections=rows, retries=2) as pool:
+            say = partial(self._request_action, tokens=self._settings.tokens, request=pool.request)
+            with ThreadPoolExecutor(rows) as threads:
+                said = list(threads.map(say, contexts, places))
+        if self._send_request(
+            "/weight_info", None, _WeightInfo
+        ).weight_version != self._make_weight_version(step):
+            detail = (
+                "it was told other weights while it sampled, or was started again: let one run "
+                "alone use it, and run the same command again"
+            )
+            raise self._make_error("other_weights", detail)
+        return said
+
+    def _make_weight_version(self, step: int) -> str:
+        return f"{self._folder} {step}"
+
+    def _request_action(
+        self,
+        context: Sequence[int],
+        seed: int,
+        tokens: int,
+        request: Callable[..., httpcore.Response] = httpcore.request,
+    ) -> SampledAction:
+        asked = {
+            "prompt": list(context),
+            "max_tokens": tokens,
+            "seed": seed,
+            "temperature": self._settings.temperature,
+            "stop_token_ids": sorted(self._ends),
+            **_UNCHANGED_SAMPLING,
+        }
+        said = self._send_request("/v1/completions", asked, _CompletionResponse, request).choices[0]
+        found = said.logprobs.token_logprobs
+        if said.prompt_token_ids != asked["prompt"] or len(found) != len(said.token_ids):
+            detail = "it answers another prompt, or with tokens that have no log-probabilities"
+            raise self._make_error("model_bad_answer", f"{detail}: use vLLM 0.32 or later")
+        ended = said.token_ids[-1] in self._ends
+        if not ended and len(said.token_ids) < tokens:
+            detail = (
+                f"it cut an action of {tokens} tokens after {len(said.token_ids)}: start it with a "
+                "longer --max-model-len and with --generation-config vllm"
+            )
+            raise self._make_error("model_broke_off", detail)
+        return SampledAction(ActionRow(context, said.token_ids), found, ended)
+
+    @torch.no_grad()
+    def _check_logprobs(self, policy: nn.Module) -> None:
+        """Let it say something, and has the policy read it."""
+        said = self._request_action(
+            self._probe_prompt, 0, min(_PROBE_TOKENS, self._settings.tokens)
+        )
+        batch = collate_rows([said.row], 0, next(policy.parameters()).device)
+
+        def measure_difference(temperature: float) -> float:
+            found_BA = compute_logprobs(compute_action_logits(policy, batch, temperature), batch)
+            return float((found_BA[0].cpu() - torch.tensor(said.logprobs)).abs().mean())
+
+        warm = measure_difference(self._settings.temperature)
+        if warm <= _SMALL_DIFFERENCE or (
+            warm <= _MAX_DIFFERENCE and warm <= 2 * measure_difference(1.0)
+        ):
+            return
+        detail = (
+            f"log-probabilities of what it says lie {warm:.2g} nats from the policy's: start it "
+            "with --logprobs-mode processed_logprobs and with the folder of the policy, and let no "
+            "other run use it (without a GPU, vLLM 0.32 keeps the old head of a model with tied "
+            "embeddings)"
+        )
+        raise self._make_error("other_weights", detail)
+
+    def _send_request(
+        self,
+        route: str,
+        fields: dict[str, Any] | None,
+        kind: type[T],
+        request: Callable[..., httpcore.Response] = httpcore.request,
+    ) -> T:
+        """Send a request and return the decoded reply. Raises Failed."""
+        try:
+            answer = request(
+                "GET" if fields is None else "POST",
+                self._address + route,
+                headers={"Content-Type": "application/json"},
+                content=None if fields is None else msgspec.json.encode(fields),
+                extensions={"timeout": _TIMEOUTS},
+            )
+        except (httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError) as error:
+            detail = (
+                f"it does not answer ({type(error).__name__}: {error}): see whether vLLM runs "
+                "there, and run the same command again"
+            )
+            raise self._make_error("model_unreachable", detail) from error
+        if answer.status != 200:
+            raise self._make_refusal_error(route, answer)
+        try:
+            return msgspec.json.decode(answer.content, type=kind)
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+            detail = f"its answer makes no sense ({error}): use vLLM 0.32 or later"
+            raise self._make_error("model_bad_answer", detail) from error
+
+    def _make_refusal_error(self, route: str, answer: httpcore.Response) -> Failed:
+        said = f"HTTP {answer.status}: {extract_error_message(answer.content)[:300]}"
+        if answer.status in (404, 405):
+            advice = "use vLLM 0.32 or later, with VLLM_SERVER_DEV_MODE=1 in its environment"
+            return self._make_error("model_not_found", f"it has no {route.split('?')[0]}: {advice}")
+        if answer.status < 500:
+            advice = "start it without a key, and with a --max-model-len for a prompt and an action"
+            return self._make_error("model_refused", f"{advice} ({said})")
+        advice = "look into its log, start it again and run the same command again"
+        if route == "/collective_rpc":
+            advice = (
+                f"it cannot load {self._folder}: it must find that path, and be started with the "
+                f"folder of the policy; {advice}"
+            )
+        return self._make_error("model_failed", f"{advice} ({said})")
+
+    def _make_error(self, outcome: str, detail: str) -> Failed:
+        return Failed(Failure(self._address, outcome, detail))

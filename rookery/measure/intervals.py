@@ -1,0 +1,118 @@
+"""Estimates with 95 % confidence intervals: shares (Wilson), means and differences (bootstrap),
+areas under the ROC curve (DeLong).
+
+Values that belong together (of one question, or of one person) are given a common group, and the
+bootstrap resamples groups, not values.
+"""
+
+from collections.abc import Hashable, Sequence
+from statistics import NormalDist, fmean
+
+import numpy as np
+
+from rookery.judge.agreement import CONFIDENCE_LEVEL, compute_wilson_interval
+from rookery.records import Record
+
+INTERVAL_ENDS = ((1 - CONFIDENCE_LEVEL) / 2, (1 + CONFIDENCE_LEVEL) / 2)
+"""shares of the bootstrap's samples that lie below the ends of an interval"""
+BOOTSTRAP_SAMPLES = 10_000
+"""samples of the bootstrap"""
+
+
+class Estimate(Record, frozen=True):
+    """Number with its 95 % confidence interval."""
+
+    value: float
+    low: float
+    high: float
+    count: int
+    """number of values that it is made from"""
+
+    @property
+    def half_width(self) -> float:
+        """Half the width of the interval."""
+        return (self.high - self.low) / 2
+
+    def is_apart_from(self, other: "Estimate") -> bool:
+        """Return True if the two intervals do not touch; stricter than a test of the difference."""
+        return self.low > other.high or other.low > self.high
+
+
+def estimate_share(wins: float, count: int) -> Estimate:
+    """Return the share wins / count with Wilson's interval; ties may count half.
+
+    Raises ValueError for a count below 1 or wins outside 0 to count.
+    """
+    if count < 1 or not 0 <= wins <= count:
+        raise ValueError(
+            f"{wins} of {count} is not a share: give a count of at least 1, and 0 to that many wins"
+        )
+    return Estimate(wins / count, *compute_wilson_interval(wins, count), count)
+
+
+def estimate_mean(
+    values: Sequence[float], groups: Sequence[Hashable] | None = None, seed: int = 0
+) -> Estimate:
+    """Return a mean with the percentile interval of the bootstrap over groups.
+
+    Without `groups`, each value is a group. One group alone has no interval: low and high are the
+    mean. Raises ValueError without a value.
+    """
+    if not values:
+        raise ValueError("there is no value to take the mean of")
+    sums_G, counts_G = _sum_groups(values, groups if groups is not None else range(len(values)))
+    drawn_D = _bootstrap_means(sums_G, counts_G, seed)
+    low, high = np.quantile(drawn_D, INTERVAL_ENDS)
+    seen = fmean(values)
+    return Estimate(seen, min(seen, float(low)), max(seen, float(high)), len(values))
+
+
+def estimate_difference(ours: Sequence[float], theirs: Sequence[float], seed: int = 0) -> Estimate:
+    """Return the mean of the paired differences ours - theirs, with a bootstrap interval."""
+    return estimate_mean([one - other for one, other in zip(ours, theirs, strict=True)], seed=seed)
+
+
+def estimate_auroc(good: Sequence[float], bad: Sequence[float]) -> Estimate:
+    """Return the area under the ROC curve: how often a good one scores above a bad one, ties half.
+
+    The interval is DeLong's (1988), over good ones and bad ones, cut off at 0 and 1. Raises
+    ValueError without a good or a bad one.
+    """
+    if not good or not bad:
+        raise ValueError("an area needs a good and a bad one at least")
+    above_G, above_B = _share_below(good, bad), 1 - _share_below(bad, good)
+    value = float(above_G.mean())
+    variance = sum(
+        float(each.var(ddof=1)) / len(each) for each in (above_G, above_B) if each[1:].size
+    )
+    reach = NormalDist().inv_cdf(INTERVAL_ENDS[1]) * variance**0.5
+    ends = max(0.0, value - reach), min(1.0, value + reach)
+    return Estimate(value, *ends, len(good) + len(bad))
+
+
+def _share_below(scores: Sequence[float], others: Sequence[float]) -> np.ndarray:
+    """Return for each score the share of the others that are below it, ties half."""
+    ordered, places = np.sort(others), np.asarray(scores)
+    below = np.searchsorted(ordered, places, "left") + np.searchsorted(ordered, places, "right")
+    return below / (2 * len(ordered))
+
+
+def _sum_groups(
+    values: Sequence[float], groups: Sequence[Hashable]
+) -> tuple[np.ndarray, np.ndarray]:
+    numbers: dict[Hashable, int] = {}
+    places = [numbers.setdefault(group, len(numbers)) for group in groups]
+    if len(places) != len(values):
+        raise ValueError(f"{len(values)} values need as many groups, not {len(places)}")
+    sums_G = np.bincount(places, weights=np.asarray(values, dtype=float))
+    return sums_G, np.bincount(places).astype(float)
+
+
+def _bootstrap_means(sums_G: np.ndarray, counts_G: np.ndarray, seed: int) -> np.ndarray:
+    """Return the mean of each bootstrap sample, computed in chunks so that memory stays small."""
+    chance, size = np.random.default_rng(seed), len(sums_G)
+    found = []
+    for start in range(0, BOOTSTRAP_SAMPLES, 500):
+        picked = chance.integers(size, size=(min(500, BOOTSTRAP_SAMPLES - start), size))
+        found.append(sums_G[picked].sum(1) / counts_G[picked].sum(1))
+    return np.concatenate(found)

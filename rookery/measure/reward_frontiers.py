@@ -1,0 +1,387 @@
+"""Reward against its price: best-of-n sampling against compute, and optimal policies against KL.
+
+Best of n is estimated for every n from N answers to each question: a reward model chooses, and a
+validation reward model, trained on other data, scores the chosen answer (WebGPT, appendix I). The
+best policy at a KL distance is the initial policy with each answer weighted by e^(reward / beta)
+(Ziegler, section 3.1.1), estimated from rewards of the initial policy's answers.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from rookery.cite.ranking_metrics import compute_expected_worths
+from rookery.measure.figures import Figure, FigureLine, FigurePicture, LineStyle, make_line
+from rookery.measure.intervals import Estimate, estimate_mean
+from rookery.records import Record
+
+Array = npt.NDArray[np.float64]
+BestOfNCurve = Mapping[int, Estimate]
+"""validation reward of the best of n, by n"""
+
+
+class BudgetPoint(Record, frozen=True):
+    """Choice of a model and n, with its cost and the reward expected of it."""
+
+    model: str
+    n: int
+    """number of answers sampled, of which the best is given"""
+    cost: float
+    """cost of these n answers, in the unit of the costs"""
+    worth: Estimate
+    """validation reward expected of the best of them"""
+
+
+def estimate_best_of_n(rewards: npt.ArrayLike, validations: npt.ArrayLike) -> Array:
+    """Return the expected validation reward of the best of n answers by reward, for n = 1..N.
+
+    The mean over all sets of n of these N answers, which is unbiased (WebGPT, appendix I); answers
+    of equal reward are chosen equally often. Both arrays have the same shape, with the answers to
+    one question on the last axis; so has the result, with n - 1 in the place of the answer. A
+    reward may be infinite, for an answer never to be chosen. Raises ValueError for other shapes or
+    NaN.
+    """
+    by, of = np.asarray(rewards, float), np.asarray(validations, float)
+    if by.shape != of.shape or 0 in (by.ndim, by.size):
+        raise ValueError(
+            f"rewards {by.shape} and validation rewards {of.shape} are to be of the same answers, "
+            "one at least"
+        )
+    if np.isnan(by).any() or not np.isfinite(of).all():
+        raise ValueError("a reward is not a number: leave out the answers that have none")
+    N = by.shape[-1]
+    rows = zip(of.reshape(-1, N).tolist(), by.reshape(-1, N).tolist(), strict=True)
+    best_first_QN = np.array([compute_expected_worths(*each) for each in rows])
+    return (best_first_QN[:, ::-1] @ _compute_order_weights(N).T).reshape(by.shape)
+
+
+def estimate_best_of_n_curve(
+    rewards: Sequence[Sequence[float]],
+    validations: Sequence[Sequence[float]],
+    at: Sequence[int] = (),
+    seed: int = 0,
+) -> dict[int, Estimate]:
+    """Return the mean of `estimate_best_of_n` over questions, with intervals, for each n of `at`.
+
+    If `at` is empty, n is 1, 2, 4, ... and N, the fewest answers to any question. Intervals are by
+    the bootstrap over questions. Raises ValueError for an n above N.
+    """
+    return _average_over_questions(
+        [estimate_best_of_n(*each) for each in zip(rewards, validations, strict=True)], at, seed
+    )
+
+
+def estimate_best_of_n_gain(
+    rewards: Sequence[Sequence[float]],
+    validations: Sequence[Sequence[float]],
+    at: Sequence[int] = (),
+    seed: int = 0,
+) -> dict[int, Estimate]:
+    """Return the mean gain of the best of n over one sample, for each n of `at`.
+
+    Otherwise as `estimate_best_of_n_curve`. If rewards are log odds, the sigmoid of the gain is how
+    often people should prefer the best of n (WebGPT, figure 5).
+    """
+    found = [estimate_best_of_n(*each) for each in zip(rewards, validations, strict=True)]
+    return _average_over_questions([each - each[0] for each in found], at, seed)
+
+
+def compute_best_of_n_kl(n: int) -> float:
+    """Return the KL of the best of n from one sample, in nats, for any reward without ties.
+
+    It is log n - (n - 1)/n (Stiennon and others, 2020, appendix G.3).
+    """
+    return math.log(n) - (n - 1) / n
+
+
+def find_compute_optimal(
+    curves: Mapping[str, BestOfNCurve], costs: Mapping[str, float], budget: float
+) -> BudgetPoint:
+    """Return the model and n of the highest validation reward within the budget (WebGPT, figure 8).
+
+    `costs` is the cost of one answer of each model, such as floating point operations including
+    those of the reward model. Of equal rewards, the cheapest. Raises ValueError if the budget buys
+    no answer.
+    """
+    affordable = [each for each in _list_offers(curves, costs) if each.cost <= budget]
+    if not affordable:
+        raise ValueError(f"a budget of {budget:g} buys no answer: the cheapest costs more")
+    return max(affordable, key=lambda each: (each.worth.value, -each.cost))
+
+
+def find_compute_frontier(
+    curves: Mapping[str, BestOfNCurve], costs: Mapping[str, float]
+) -> list[BudgetPoint]:
+    """Return the choices of model and n that no cheaper choice equals in reward, cheapest first."""
+    found: list[BudgetPoint] = []
+    for each in sorted(_list_offers(curves, costs), key=lambda one: (one.cost, -one.worth.value)):
+        if not found or each.worth.value > found[-1].worth.value:
+            found.append(each)
+    return found
+
+
+def make_best_of_n_figure(
+    curves: Mapping[str, BestOfNCurve],
+    says: str,
+    realised: Mapping[str, BestOfNCurve] | None = None,
+    name: str = "best-of-n",
+    title: str = "Best of n",
+    worth: str = "validation reward",
+) -> Figure:
+    """Make the figure of estimated and, if known, realised reward by n (WebGPT, figure 5).
+
+    `says` is the caption.
+    """
+    kinds: list[tuple[str, LineStyle, Mapping[str, BestOfNCurve]]] = [
+        ("estimated", "line", curves),
+        ("realised", "points", realised or {}),
+    ]
+    series = [
+        (f"{model}, {kind}" if realised else model, style, points)
+        for kind, style, each in kinds
+        for model, points in each.items()
+    ]
+    rows = [
+        (label, n, compute_best_of_n_kl(n), *msgspec.structs.astuple(each))
+        for label, _, points in series
+        for n, each in points.items()
+    ]
+    lines = [make_line(label, points.items(), style) for label, style, points in series]
+    return Figure(
+        name,
+        title,
+        says,
+        ("policy", "n", "KL (nats)", worth, "low", "high", "questions"),
+        tuple(rows),
+        FigurePicture("curves", tuple(lines), x="n, answers drawn", y=worth, log_x=True),
+        "WebGPT, figure 5 and appendix I",
+    )
+
+
+def make_compute_figure(
+    curves: Mapping[str, BestOfNCurve],
+    costs: Mapping[str, float],
+    says: str,
+    unit: str = "floating point operations",
+    name: str = "compute",
+    title: str = "What a budget buys",
+) -> Figure:
+    """Make the figure of reward by cost for every model and n, with the frontier.
+
+    WebGPT has such a one as figure 8. `says` is the caption.
+    """
+    best = find_compute_frontier(curves, costs)
+    lines = [
+        make_line(model, ((n * costs[model], each) for n, each in points.items()))
+        for model, points in curves.items()
+    ]
+    lines.append(
+        FigureLine(
+            "frontier", tuple((each.cost, each.worth.value) for each in best), style="dashed"
+        )
+    )
+    rows = [
+        (
+            each.model,
+            each.n,
+            each.cost,
+            *msgspec.structs.astuple(each.worth),
+            "yes" if each in best else "",
+        )
+        for each in _list_offers(curves, costs)
+    ]
+    return Figure(
+        name,
+        title,
+        says,
+        ("model", "n", unit, "worth", "low", "high", "questions", "on the frontier"),
+        tuple(rows),
+        FigurePicture("curves", tuple(lines), x=unit, y="worth", log_x=True),
+        "WebGPT, figure 8",
+    )
+
+
+def _average_over_questions(
+    found: Sequence[Array], at: Sequence[int], seed: int
+) -> dict[int, Estimate]:
+    most = min(map(len, found), default=0)
+    ns = at or sorted({*(2**power for power in range(most.bit_length())), most})
+    if not 1 <= min(ns) <= max(ns) <= most:
+        raise ValueError(f"n is from 1 to {most}, the fewest answers that a question has")
+    return {n: estimate_mean([float(each[n - 1]) for each in found], seed=seed) for n in ns}
+
+
+def _compute_order_weights(N: int) -> Array:
+    """Return the chance that the i-th lowest of N is the best of n drawn, at [n - 1, i - 1].
+
+    It is C(i-1, n-1) / C(N, n). From one i to the one below, it shrinks by (i - n) / (i - 1), down
+    to 0 where i is n; the products never overflow, as the binomials would.
+    """
+    n_N1 = np.arange(1, N + 1)[:, None]
+    i_N = np.arange(N, 1, -1)[None, :]
+    shrunk_NN = np.maximum(i_N - n_N1, 0) / (i_N - 1)
+    return np.cumprod(np.hstack([n_N1 / N, shrunk_NN]), axis=1)[:, ::-1]
+
+
+def _list_offers(
+    curves: Mapping[str, BestOfNCurve], costs: Mapping[str, float]
+) -> list[BudgetPoint]:
+    return [
+        BudgetPoint(model, n, n * costs[model], worth)
+        for model, points in curves.items()
+        for n, worth in points.items()
+    ]
+
+
+MIN_EFFECTIVE_SAMPLES = 10.0
+"""least effective sample size of a question; below it the optimum counts as unknown"""
+NumbersByQuestion = Sequence[Sequence[float]]
+"""one number for each answer to each question"""
+
+
+class TiltedPolicy(NamedTuple):
+    """Initial policy's answers to one question, weighted by e^(reward / beta)."""
+
+    kl: float
+    """KL from the initial policy, in nats"""
+    reward: float
+    effective: float
+    """effective sample size; infinite if all answers were given"""
+
+
+class OptimalPolicy(Record, frozen=True):
+    """Highest mean reward of any policy at this KL, over all questions."""
+
+    beta: float
+    """price of a nat of KL in rewards"""
+    kl: Estimate
+    """nats a question"""
+    reward: Estimate
+    effective: float
+    """lower quartile over questions of the effective sample size; infinite if all answers were
+    given"""
+
+    @property
+    def known(self) -> bool:
+        """True if enough samples count: N of them cannot show a KL above log N."""
+        return self.effective >= MIN_EFFECTIVE_SAMPLES
+
+
+class ReachedPoint(NamedTuple):
+    """KL and reward of one run, or of one moment of a run."""
+
+    kl: float
+    reward: Estimate
+
+
+def tilt_policy(
+    rewards: Sequence[float], beta: float, chances: Sequence[float] | None = None
+) -> TiltedPolicy:
+    """Return KL, reward and effective sample size of the best policy for reward - beta * KL.
+
+    It is that of one question. `rewards` are of samples of the initial policy; with `chances`, they
+    are of all its answers, and the result is exact. Raises ValueError without rewards, if one is
+    not finite, if beta is not above 0, and for chances that are not one for each reward, all
+    positive, summing to 1.
+    """
+    rewards_N = np.asarray(rewards, dtype=float)
+    if not len(rewards_N) or not np.isfinite(rewards_N).all() or not beta > 0:
+        raise ValueError(
+            f"beta is above 0 and rewards are finite: {beta}, {len(rewards_N)} rewards"
+        )
+    chances_N = _check_chances(len(rewards_N), chances)
+    # Subtract the highest reward, so that exp cannot overflow.
+    powers_N = (rewards_N - rewards_N.max()) / beta
+    whole = float(chances_N @ np.exp(powers_N))
+    weights_N = chances_N * np.exp(powers_N) / whole
+    kl = float(weights_N @ powers_N - np.log(whole))
+    effective = 1 / float(weights_N @ weights_N) if chances is None else float("inf")
+    return TiltedPolicy(max(kl, 0.0), float(weights_N @ rewards_N), effective)
+
+
+def find_optimal_policies(
+    rewards: NumbersByQuestion,
+    betas: Sequence[float],
+    chances: NumbersByQuestion | None = None,
+    seed: int = 0,
+) -> tuple[OptimalPolicy, ...]:
+    """Return mean KL and reward of the best policy for each price of KL, highest price first.
+
+    Each question is treated as in `tilt_policy`, by self-normalised importance weights if answers
+    are sampled. Intervals are by the bootstrap over questions. They do not include the bias of few
+    samples, which makes large KL and reward too small; `known` says where that begins. One question
+    alone has no interval.
+    """
+    odds: Sequence[Sequence[float] | None] = (
+        chances if chances is not None else [None] * len(rewards)
+    )
+    found = []
+    for beta in sorted(betas, reverse=True):
+        each = [tilt_policy(row, beta, its) for row, its in zip(rewards, odds, strict=True)]
+        kl, reward = (estimate_mean([one[at] for one in each], seed=seed) for at in (0, 1))
+        effective = float(np.quantile([one.effective for one in each], 0.25, method="lower"))
+        found.append(OptimalPolicy(beta, kl, reward, effective))
+    return tuple(found)
+
+
+def interpolate_reward(best: Sequence[OptimalPolicy], kl: float) -> float:
+    """Return the optimal reward at this KL, interpolated linearly between the known points.
+
+    Raises ValueError beyond them: sample more answers, or ask for more betas.
+    """
+    points = sorted((each.kl.value, each.reward.value) for each in best if each.known)
+    if not points or not points[0][0] <= kl <= points[-1][0]:
+        ends = f"from {points[0][0]:.3g} to {points[-1][0]:.3g}" if points else "nowhere"
+        raise ValueError(f"the optimum is known {ends}, not at a KL of {kl:.3g} nats")
+    kls, rewards = zip(*points, strict=True)
+    return float(np.interp(kl, kls, rewards))
+
+
+def make_frontier_figure(
+    runs: Mapping[str, Sequence[ReachedPoint]],
+    best: Sequence[OptimalPolicy],
+    says: str,
+    best_of: Mapping[int, Estimate] | None = None,
+    name: str = "frontier",
+    title: str = "Reward against distance from the first policy",
+) -> Figure:
+    """Make the figure of runs, the known optimum, and the best of n by KL (Ziegler, figure 3).
+
+    `says` begins the caption.
+    """
+    best_found = [ReachedPoint(compute_best_of_n_kl(n), of) for n, of in (best_of or {}).items()]
+    known = [ReachedPoint(each.kl.value, each.reward) for each in best if each.known]
+    series: list[tuple[str, LineStyle, Sequence[ReachedPoint]]] = [
+        *((run, "points", points) for run, points in runs.items()),
+        ("best of n", "line", best_found),
+        ("optimum", "dashed", known),
+    ]
+    lines = [make_line(label, points, style) for label, style, points in series if points]
+    rows = [
+        (label, kl, reward.value, reward.low, reward.high)
+        for label, _, points in series
+        for kl, reward in points
+    ]
+    return Figure(
+        name,
+        title,
+        f"{says} The optimum is shown where its effective sample size is at least "
+        f"{MIN_EFFECTIVE_SAMPLES:g}.",
+        ("policy", "KL, nats", "reward", "low", "high"),
+        tuple(rows),
+        FigurePicture("curves", tuple(lines), "KL from the first policy, nats", "reward"),
+        "Ziegler, figure 3",
+    )
+
+
+def _check_chances(count: int, given: Sequence[float] | None) -> np.ndarray:
+    """Return the chances as an array, equal ones if none are given; raise ValueError if they are
+    invalid."""
+    chances_N = np.asarray([1 / count] * count if given is None else given, dtype=float)
+    if len(chances_N) != count or (chances_N <= 0).any() or abs(chances_N.sum() - 1) > 1e-9:
+        raise ValueError("chances are positive, one a reward, and sum to 1")
+    return chances_N

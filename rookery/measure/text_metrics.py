@@ -1,0 +1,435 @@
+"""Text metrics: ROUGE, exact match and F1 against references; novelty, repetition and copying.
+
+Words, stems and ROUGE of one pair are those of `cite.word_overlap`: punctuation and capitals do not
+count. R-Lsum is that of Google's rouge-score, which all kinds equal, its variant of the stems
+aside. Exact match and F1 take the accepted answer that suits best, normalised as in SQuAD, TriviaQA
+or NQ-open. Copying follows Ziegler, section 3.2.1.
+"""
+
+import re
+import string
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from difflib import SequenceMatcher
+from functools import partial
+from itertools import pairwise
+from statistics import fmean
+from types import SimpleNamespace
+
+from rapidfuzz.distance import LCSseq
+
+from rookery.browse.passages import find_sentences
+from rookery.cite.word_overlap import WordOverlap, compute_rouge_l, compute_rouge_n, split_words
+from rookery.draft.gold_answers import contains_gold_answer
+from rookery.measure.figures import (
+    Figure,
+    FigureLine,
+    FigurePicture,
+    MeasuredEstimates,
+    make_bars_figure,
+)
+from rookery.measure.intervals import Estimate, estimate_mean, estimate_share
+from rookery.records import Page, Record
+
+AVERAGED_KINDS = ("R-1", "R-2", "R-L")
+"""kinds of ROUGE whose mean is R-AVG (Ziegler, table 4)"""
+TEXT_FIGURES: Mapping[str, tuple[str, str, str]] = {
+    "rouge": ("ROUGE", "F1", "Ziegler, table 4"),
+    "exact": ("Answers that are the accepted ones", "share of the answers; F1", ""),
+    "novel": (
+        "Runs of words and sentences that are not in the source",
+        "share that is novel",
+        "Ziegler, figure 5",
+    ),
+    "repeated": (
+        "Runs of words and sentences that are said more than once",
+        "share that is repeated",
+        "Ziegler, figure 6",
+    ),
+    "openings": (
+        "Texts that begin with the first words of their source",
+        "share of the texts",
+        "Ziegler, table 7",
+    ),
+    "copied-from": (
+        "Where in the source the copied words stand",
+        "share of what is copied",
+        "Ziegler, figure 7",
+    ),
+}
+"""title, label of the values and source of each figure, by its name"""
+
+
+def make_text_figure(name: str, systems: Mapping[str, MeasuredEstimates], says: str) -> Figure:
+    """Make the figure of TEXT_FIGURES with this name, with bars for each system.
+
+    The estimates are, for `rouge`, from `estimate_corpus_rouge`; for `exact`, from
+    `measure_exactness`; for `novel`, from `measure_novelty`; for `repeated`, from
+    `measure_repetition`; for `openings`, from `measure_copied_openings`; for `copied-from`, from
+    `measure_copied_positions`. `says` is the caption.
+    """
+    title, y, source = TEXT_FIGURES[name]
+    return make_bars_figure(name, title, says, systems, y, source)
+
+
+def compute_rouge(said: str, reference: str, stem: bool = False) -> dict[str, WordOverlap]:
+    """Return R-1, R-2, R-L and R-Lsum of one pair of texts. For R-Lsum each line is a sentence."""
+    from rouge_score.rouge_scorer import RougeScorer
+
+    ours, theirs = split_words(said, stem), split_words(reference, stem)
+    tokenizer = SimpleNamespace(tokenize=partial(split_words, stem=stem))
+    by_lines = RougeScorer(["rougeLsum"], tokenizer=tokenizer).score(reference, said)["rougeLsum"]
+    return {
+        "R-1": compute_rouge_n(ours, theirs),
+        "R-2": compute_rouge_n(ours, theirs, 2),
+        "R-L": compute_rouge_l(ours, theirs),
+        "R-Lsum": WordOverlap(by_lines.precision, by_lines.recall),
+    }
+
+
+def compute_best_rouge(
+    said: str, references: Sequence[str], stem: bool = False
+) -> dict[str, WordOverlap]:
+    """Return each kind of ROUGE against the reference for which its F1 is greatest.
+
+    Raises ValueError without a reference.
+    """
+    if not references:
+        raise ValueError("there is no reference to compare with")
+    each = [compute_rouge(said, reference, stem) for reference in references]
+    return {kind: max((one[kind] for one in each), key=lambda one: one.f1) for kind in each[0]}
+
+
+def estimate_corpus_rouge(
+    said: Sequence[str],
+    references: Sequence[str | Sequence[str]],
+    stem: bool = False,
+    seed: int = 0,
+) -> dict[str, Estimate]:
+    """Return the mean F1 of R-1, R-2, R-L and R-Lsum, and R-AVG, the mean of the first three.
+
+    After Ziegler, table 4, with intervals by the bootstrap over texts. If a text has several
+    references, each kind takes the best one. Raises ValueError without a text, and if a text has no
+    reference.
+    """
+    pairs = zip(said, ([one] if isinstance(one, str) else one for one in references), strict=True)
+    each = [
+        {kind: overlap.f1 for kind, overlap in compute_best_rouge(text, golds, stem).items()}
+        for text, golds in pairs
+    ]
+    for scores in each:
+        scores["R-AVG"] = fmean(scores[kind] for kind in AVERAGED_KINDS)
+    kinds = each[0] if each else AVERAGED_KINDS
+    return {kind: estimate_mean([scores[kind] for scores in each], seed=seed) for kind in kinds}
+
+
+AnswerNormalizer = Callable[[str], str]
+"""function that normalises an answer before it is compared"""
+_ARTICLE = re.compile(r"\b(a|an|the)\b")
+_REMOVED = str.maketrans("", "", string.punctuation)
+_SPACED = str.maketrans(dict.fromkeys(string.punctuation + "‘’´`", " "))
+
+
+def normalize_squad(answer: str) -> str:
+    """Normalise as SQuAD 1.1: lower case, no ASCII punctuation, no articles, single blanks.
+
+    "U.S." becomes "us", "well-known" becomes "wellknown".
+    """
+    return _drop_articles(answer.lower().translate(_REMOVED))
+
+
+def normalize_trivia(answer: str) -> str:
+    """Normalise as TriviaQA: like SQuAD, but punctuation, also typographic, becomes a blank.
+
+    "U.S." becomes "u s", "well-known" becomes "well known".
+    """
+    return _drop_articles(answer.lower().translate(_SPACED))
+
+
+def normalize_nq(answer: str) -> str:
+    """Normalise as NQ-open: like SQuAD, after decomposing accented letters (NFD)."""
+    return normalize_squad(unicodedata.normalize("NFD", answer))
+
+
+def is_exact_match(
+    said: str, golds: Sequence[str], form: AnswerNormalizer = normalize_squad
+) -> bool:
+    """Return True if an answer equals one of the accepted ones once normalised.
+
+    Raises ValueError if there are none.
+    """
+    return form(said) in [form(gold) for gold in _require_golds(golds)]
+
+
+def compute_token_f1(
+    said: str, golds: Sequence[str], form: AnswerNormalizer = normalize_squad
+) -> float:
+    """Return the greatest F1 of words against any accepted answer; 0 if nothing is shared.
+
+    Words count as often as they are in both; empty answers have 0. Raises ValueError if none is
+    accepted.
+    """
+    ours = form(said).split()
+    return max(compute_rouge_n(ours, form(gold).split()).f1 for gold in _require_golds(golds))
+
+
+def measure_exactness(
+    said: Sequence[str],
+    golds: Sequence[Sequence[str]],
+    form: AnswerNormalizer = normalize_squad,
+    seed: int = 0,
+) -> dict[str, Estimate]:
+    """Return the share of `exact match`, the mean `F1`, and the share `held`, over many answers.
+
+    `held` is the share that contain an accepted answer as whole words, case and typography ignored;
+    it suits answers of more than a few words. Raises ValueError without an answer, or if one has no
+    accepted answer.
+    """
+    pairs = list(zip(said, golds, strict=True))
+    found = [any(contains_gold_answer(text, gold) for gold in accepted) for text, accepted in pairs]
+    return {
+        "exact match": estimate_share(
+            sum(is_exact_match(*pair, form) for pair in pairs), len(pairs)
+        ),
+        "F1": estimate_mean([compute_token_f1(*pair, form) for pair in pairs], seed=seed),
+        "held": estimate_share(sum(found), len(found)),
+    }
+
+
+def _require_golds(golds: Sequence[str]) -> Sequence[str]:
+    if isinstance(golds, str) or not golds:
+        raise ValueError("accepted answers are a list of one text at least")
+    return golds
+
+
+def _drop_articles(text: str) -> str:
+    return " ".join(_ARTICLE.sub(" ", text).split())
+
+
+NGRAM_SIZES = (1, 2, 3, 4)
+"""words of a run (Ziegler, figures 5 and 6)"""
+GREETINGS = frozenset("hi hello hey ok okay so".split())
+"""first words of a post's preamble (Ziegler, table 7)"""
+_LINE = re.compile(r"[^\n]+")
+
+
+class CopiedStretch(Record, frozen=True):
+    """Words of a text that stand in its source in a row."""
+
+    said: int
+    """index of the first of them among the words of the text"""
+    source: int
+    """index of the first of them among the words of the source"""
+    length: int
+
+
+def split_sentences(text: str) -> list[tuple[int, int]]:
+    """Return the spans of the sentences of a plain text; the end of a line ends a sentence."""
+    page = Page("", "", text)
+    return [span for line in _LINE.finditer(text) for span in find_sentences(page, *line.span())]
+
+
+def measure_novelty(
+    said: Sequence[str], sources: Sequence[str], sizes: Sequence[int] = NGRAM_SIZES, seed: int = 0
+) -> dict[str, Estimate]:
+    """Return the share of each size of word runs, and of sentences, that are not in the source.
+
+    A run lies within one sentence of the text and counts each time it occurs; in the source it may
+    cross sentences. Texts are counted together, with intervals by the bootstrap over texts. A size
+    that no text reaches is left out (Ziegler, figure 5). Raises ValueError for a run of no words.
+    """
+    new: list[dict[str, list[bool]]] = []
+    for text, source in zip(said, sources, strict=True):
+        whole = _join_words(split_words(source))
+        each = _list_runs(text, sizes)
+        new.append({name: [run not in whole for run in runs] for name, runs in each.items()})
+    return _estimate_shares(new, seed)
+
+
+def measure_repetition(
+    said: Sequence[str], sizes: Sequence[int] = NGRAM_SIZES, seed: int = 0
+) -> dict[str, Estimate]:
+    """Return the share of each size of word runs, and of sentences, that occur in the text again.
+
+    Counted as in `measure_novelty`: a run that occurs twice counts twice (Ziegler, figure 6).
+    """
+    twice: list[dict[str, list[bool]]] = []
+    for text in said:
+        times = {name: (Counter(runs), runs) for name, runs in _list_runs(text, sizes).items()}
+        twice.append(
+            {name: [count[run] > 1 for run in runs] for name, (count, runs) in times.items()}
+        )
+    return _estimate_shares(twice, seed)
+
+
+def align_copied_pairs(said: str, source: str) -> list[tuple[int, int]]:
+    """Align the pairs of neighbouring words of text and source by longest common subsequence.
+
+    Returns for each aligned pair its word index in the text and in the source (Ziegler, figure 7).
+    Of several such subsequences, one.
+    """
+    ours, theirs = (list(pairwise(split_words(text))) for text in (said, source))
+    same = [step for step in LCSseq.opcodes(ours, theirs) if step.tag == "equal"]
+    return [
+        (step.src_start + at, step.dest_start + at)
+        for step in same
+        for at in range(step.src_end - step.src_start)
+    ]
+
+
+def measure_copied_positions(
+    said: Sequence[str], sources: Sequence[str], parts: int = 10, seed: int = 0
+) -> dict[str, Estimate]:
+    """Return the share of copied word pairs that begin in each of `parts` parts of the source.
+
+    The pairs are those of `align_copied_pairs`; names are percent of the source, such as "0–10%".
+    Intervals are by the bootstrap over texts. Empty if nothing is copied.
+    """
+    names = [f"{100 * at // parts}–{100 * (at + 1) // parts}%" for at in range(parts)]
+    found: list[dict[str, list[bool]]] = []
+    for text, source in zip(said, sources, strict=True):
+        pairs = max(1, len(split_words(source)) - 1)
+        places = [parts * place // pairs for _, place in align_copied_pairs(text, source)]
+        found.append({name: [place == at for place in places] for at, name in enumerate(names)})
+    return _estimate_shares(found, seed)
+
+
+def find_longest_stretch(said: str, source: str) -> CopiedStretch:
+    """Return the longest run of words of the text that stands in the source.
+
+    Of several the first in the text, and there the first in the source. Of length 0 if they share
+    no word.
+    """
+    ours, theirs = split_words(said), split_words(source)
+    found = SequenceMatcher(None, ours, theirs, autojunk=False).find_longest_match()
+    return CopiedStretch(found.a, found.b, found.size)
+
+
+def measure_longest_stretch(said: Sequence[str], sources: Sequence[str], seed: int = 0) -> Estimate:
+    """Return the mean share of a text that its longest copied stretch makes up.
+
+    A text without words counts 0. Raises ValueError without a text.
+    """
+    pairs = zip(said, sources, strict=True)
+    shares = [
+        find_longest_stretch(*pair).length / max(1, len(split_words(pair[0]))) for pair in pairs
+    ]
+    return estimate_mean(shares, seed=seed)
+
+
+def shares_opening(said: str, source: str, k: int = 3) -> bool:
+    """Return True if the first k words of text and source are the same (Ziegler, table 7).
+
+    False if either has fewer words.
+    """
+    first = split_words(source)[:k]
+    return len(first) == k and split_words(said)[:k] == first
+
+
+def starts_with_greeting(source: str) -> bool:
+    """Return True if the first word is a greeting such as "hi", "hey" or "so", as in preambles."""
+    return not GREETINGS.isdisjoint(split_words(source)[:1])
+
+
+def starts_with_label(source: str) -> bool:
+    """Return True if a colon is in the first three words, as in "Fully charged: The new ..."."""
+    return any(":" in word for word in source.split()[:3])
+
+
+def measure_copied_openings(
+    said: Sequence[str],
+    sources: Sequence[str],
+    is_preamble: Callable[[str], bool] = starts_with_greeting,
+    k: int = 3,
+) -> dict[str, Estimate]:
+    """Return how often the first k words are copied, of `all` texts and of those with a `preamble`.
+
+    `is_preamble` judges the source; the second is left out if no source has one (Ziegler, table 7).
+    Raises ValueError without a text.
+    """
+    pairs = list(zip(said, sources, strict=True))
+    subsets = {"all": pairs, "preamble": [pair for pair in pairs if is_preamble(pair[1])]}
+    return {
+        name: estimate_share(sum(shares_opening(*pair, k) for pair in subset), len(subset))
+        for name, subset in subsets.items()
+        if subset or name == "all"
+    }
+
+
+def make_copy_map_figure(
+    said: Sequence[str], sources: Sequence[str], says: str, name: str = "places"
+) -> Figure:
+    """Make the map of copied stretches: one row a text, in words of its source (Ziegler, figure 7).
+
+    Texts are of one system, those with shorter sources first. `says` is the caption.
+    """
+    pairs = sorted(zip(said, sources, strict=True), key=lambda pair: len(split_words(pair[1])))
+    ends = [len(split_words(source)) for _, source in pairs]
+    found = [_merge_stretches(align_copied_pairs(*pair)) for pair in pairs]
+    every = [(stretch, float(row)) for row, each in enumerate(found) for stretch in each]
+    lines = (
+        FigureLine("first word", tuple((first, row) for (first, _), row in every), style="points"),
+        FigureLine("last word", tuple((last, row) for (_, last), row in every), style="points"),
+        FigureLine(
+            "end of the source", tuple((end, y) for y, end in enumerate(ends)), style="dashed"
+        ),
+    )
+    rows = [
+        (row, end, len(split_words(text)), sum(last - first for first, last in each), len(each))
+        for row, ((text, _), end, each) in enumerate(zip(pairs, ends, found, strict=True))
+    ]
+    head = ("text", "words of the source", "words said", "pairs copied", "stretches")
+    picture = FigurePicture("curves", lines, x="word of the source", y="text")
+    title = "Where in each source the copied words stand"
+    return Figure(name, title, says, head, tuple(rows), picture, "Ziegler, figure 7")
+
+
+def _merge_stretches(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Merge pairs that follow each other in both texts; return the first and last word in the
+    source."""
+    found: list[tuple[int, int]] = []
+    before = (-2, -2)
+    for said, source in pairs:
+        follows = before == (said - 1, source - 1)
+        found.append((found.pop()[0] if follows else source, source + 1))
+        before = (said, source)
+    return found
+
+
+def _list_runs(text: str, sizes: Sequence[int]) -> dict[str, list[str]]:
+    """Return the runs of words within the sentences of a text by their size, and the sentences."""
+    if min(sizes, default=1) < 1:
+        raise ValueError("a run has one word at least")
+    each = [found for span in split_sentences(text) if (found := split_words(text[slice(*span)]))]
+    runs = {
+        f"{size} word{'s' * (size > 1)}": [
+            _join_words(found[at : at + size])
+            for found in each
+            for at in range(len(found) - size + 1)
+        ]
+        for size in sizes
+    }
+    return {**runs, "sentence": [_join_words(found) for found in each]}
+
+
+def _join_words(found: Sequence[str]) -> str:
+    """Join words with blanks at both ends, so that a match of two such strings never cuts a
+    word."""
+    return f" {' '.join(found)} "
+
+
+def _estimate_shares(
+    texts: Sequence[Mapping[str, Sequence[bool]]], seed: int
+) -> dict[str, Estimate]:
+    """Return for each measure the share that is true among the values of all texts together."""
+    names = dict.fromkeys(name for each in texts for name in each)
+    told = {
+        name: [(number, value) for number, each in enumerate(texts) for value in each[name]]
+        for name in names
+    }
+    return {
+        name: estimate_mean([value for _, value in pairs], [number for number, _ in pairs], seed)
+        for name, pairs in told.items()
+        if pairs
+    }

@@ -1,0 +1,359 @@
+"""Export an answer as one HTML file, Markdown or JSON, and its pages as a list of references.
+
+Quotes are written as they stand on their pages. The files run and load nothing, and name local
+files by name only; JSON has the records themselves.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from html import escape
+from typing import Any, NamedTuple
+from urllib.parse import quote as percent_encoded
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+
+from rookery.browse.libraries import is_url
+from rookery.cite.quote_links import describe_location, make_deep_link
+from rookery.cite.verification import Verdict
+from rookery.records import Answer, Episode, Page, Quote
+from rookery.serve.cli.ask_command import AskResult
+from rookery.serve.terminal_output import (
+    NO_ANSWER_MESSAGES,
+    format_failure_counts,
+    sanitize_text,
+    to_terminal_json,
+)
+
+_MARKDOWN_CHARACTERS = re.compile(r"([\\`*_\[\]<>&#|~^$])")
+_MARKDOWN_LINE_START = re.compile(r"^(\s*)([-+=]|\d+(?=[.)]))", re.MULTILINE)
+_UNSAFE = re.compile(
+    r"[\x00-\x20\x7f-\xa0\\{}<>\"^`|\u061c\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
+)
+_TEX_ESCAPES = {
+    **{mark: f"\\{mark}" for mark in "%#&_$"},
+    "\\": "\\textbackslash{}",
+    # Escaped with a backslash they would still count as brackets.
+    "{": "\\textbraceleft{}",
+    "}": "\\textbraceright{}",
+    "~": "\\textasciitilde{}",
+    "^": "\\textasciicircum{}",
+}
+EXPORT_TYPES = {
+    "html": "text/html",
+    "md": "text/markdown",
+    "json": "application/json",
+    "bib": "application/x-bibtex",
+    "csl.json": "application/vnd.citationstyles.csl+json",
+}
+"""what an answer can be exported as, and what a file of that is called on the web"""
+
+
+class ExportedAnswer(NamedTuple):
+    """An answer and all that is known of its evidence."""
+
+    episode: Episode
+    verdicts: Sequence[Verdict]
+    """on each quote, in order"""
+    pages: Sequence[Page | None]
+    """of each quote; None: it is not to be had"""
+    day: str
+    """when it was answered: YYYY-MM-DD"""
+
+
+class CitedPage(NamedTuple):
+    """A page that is cited."""
+
+    key: str
+    title: str
+    url: str
+    """empty: it is a file"""
+    holder: str
+    """the host, or the file's name"""
+    day: str
+    """when it was read: YYYY-MM-DD; empty: nobody knows"""
+    digest: str
+
+
+def render_export(told: ExportedAnswer, kind: str) -> str:
+    """Return the answer as a file of this kind, one of EXPORT_TYPES."""
+    make = {
+        "html": export_html,
+        "md": export_markdown,
+        "json": export_json,
+        "bib": export_bibtex,
+        "csl.json": export_csl,
+    }
+    return make[kind](told)
+
+
+def to_answered(episode: Episode, verdicts: Sequence[Verdict]) -> AskResult:
+    """Return the record that `rookery ask --json` prints: the answer, and counts of its quotes.
+
+    The counts also tell how often each kind of failure happened.
+    """
+    good = sum(verdict.verified for verdict in verdicts)
+    counts = {"quotes": len(verdicts), "verified": good, **episode.count_failures()}
+    return AskResult(episode.question, episode.answer, episode.stop, episode.by, counts)
+
+
+def export_json(told: ExportedAnswer) -> str:
+    """Return the answer as one line of JSON, the same that `rookery ask --json` prints."""
+    return to_terminal_json(to_answered(told.episode, told.verdicts)) + "\n"
+
+
+def list_cited_pages(told: ExportedAnswer) -> list[CitedPage]:
+    """Return each version of each cited page once, in the order in which they are cited."""
+    found: dict[tuple[str, str], CitedPage] = {}
+    for quote, page in zip(_list_quotes(told), told.pages, strict=True):
+        if (quote.url, quote.digest) not in found:
+            known = page if page and page.digest == quote.digest else None
+            number = len(found) + 1
+            found[quote.url, quote.digest] = _build_cited_page(quote, known, number)
+    return list(found.values())
+
+
+def _build_cited_page(quote: Quote, page: Page | None, number: int) -> CitedPage:
+    parts = urlsplit(quote.url)
+    web = is_url(quote.url)
+    holder = (parts.hostname or "").removeprefix("www.") if web else ""
+    holder = holder or unquote(parts.path).rpartition("/")[2]
+    name = re.sub("[^a-z0-9]", "", holder.lower()) or "page"
+    title = " ".join(sanitize_text(quote.title).split()) or sanitize_text(holder)
+    day = (page.fetched if page else "")[:10]
+    known = day if re.fullmatch(r"\d{4}-\d\d-\d\d", day, re.ASCII) else ""
+    url = _percent_encode(quote.url) if web else ""
+    return CitedPage(f"{name}{number}", title, url, sanitize_text(holder), known, quote.digest)
+
+
+def _list_quotes(told: ExportedAnswer) -> Sequence[Quote]:
+    return told.episode.answer.quotes if told.episode.answer else ()
+
+
+def _percent_encode(url: str) -> str:
+    """Return an address without what would end it where it is written."""
+    return _UNSAFE.sub(lambda found: percent_encoded(found[0], errors="replace"), url)
+
+
+def _link_to_quote(quote: Quote, page: Page | None) -> str:
+    """Return the address of the live page at the quote; empty if it is not on the web."""
+    return _percent_encode(make_deep_link(quote, page)) if is_url(quote.url) else ""
+
+
+def _split_at_claims(answer: Answer) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Yield the whole text, cut where claims end, with the numbers from 1 that are cited there."""
+    done = 0
+    for claim in sorted(answer.claims, key=lambda claim: claim.end):
+        yield answer.text[done : claim.end], tuple(number + 1 for number in claim.quotes)
+        done = claim.end
+    yield answer.text[done:], ()
+
+
+def _format_headline(told: ExportedAnswer) -> str:
+    answer = told.episode.answer
+    if answer is None:
+        why = NO_ANSWER_MESSAGES.get(told.episode.stop, f"no answer: {told.episode.stop}")
+        return f"{why[0].upper()}{why[1:]}."
+    if answer.declined:
+        return "Declined: no passage reached the threshold. The closest are below."
+    good = sum(verdict.verified for verdict in told.verdicts)
+    return f"{good} of {len(told.verdicts)} quotes verified."
+
+
+def _format_summary(told: ExportedAnswer) -> str:
+    return f"Answered by Rookery on {told.day}, method {sanitize_text(told.episode.by)}"
+
+
+def _format_check(verdict: Verdict) -> str:
+    return "verified" if verdict.verified else f"NOT VERIFIED: {sanitize_text(verdict.detail)}"
+
+
+def _list_evidence(told: ExportedAnswer) -> Iterator[tuple[Quote, Page | None, Verdict, str]]:
+    """Yield each quote with its page, what the check said, and its source in words."""
+    for quote, page, verdict in zip(_list_quotes(told), told.pages, told.verdicts, strict=True):
+        source = _build_cited_page(quote, page, 0)
+        known = page if page and page.digest == quote.digest else None
+        at = describe_location(known, quote.start) if known else ""
+        read = f"read on {source.day}" if source.day else ""
+        words = [part for part in (source.holder, sanitize_text(at), read) if part]
+        yield quote, known, verdict, " · ".join(words)
+
+
+# HTML
+
+
+def export_html(told: ExportedAnswer) -> str:
+    """Return the answer, its quotes and the check of each as one HTML file.
+
+    The file needs no network and no scripts.
+    """
+    answer, title = told.episode.answer, escape(sanitize_text(told.episode.question.text))
+    quotes = "\n".join(_quote_html(n, *each) for n, each in enumerate(_list_evidence(told), 1))
+    failures = escape(", ".join(format_failure_counts(told.episode.failures)))
+    parts = [
+        _HTML_HEAD.replace("TITLE", title),
+        f'<p class="soft">{escape(_format_summary(told))}</p>\n<h1 dir="auto">{title}</h1>',
+        f'<p class="answer" dir="auto">{_answer_html(answer)}</p>' if answer else "",
+        f'<p class="soft">{escape(_format_headline(told))}</p>',
+        f"<h2>Quotes</h2>\n<ol>\n{quotes}\n</ol>" if quotes else "",
+        f'<p class="soft">What could not be had on the way: {failures}</p>' if failures else "",
+        "</main>\n</body>\n</html>\n",
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+def _answer_html(answer: Answer) -> str:
+    return "".join(
+        _escape_html(text) + "".join(f'<a class="n" href="#quote-{n}">[{n}]</a>' for n in numbers)
+        for text, numbers in _split_at_claims(answer)
+    )
+
+
+def _quote_html(number: int, quote: Quote, page: Page | None, verdict: Verdict, source: str) -> str:
+    title, link = escape(_get_title(quote)), _link_to_quote(quote, page)
+    live = (
+        f'<a href="{escape(link)}" rel="noreferrer noopener">the live page</a> · ' if link else ""
+    )
+    return (
+        f'<li><details open><summary><bdi>{title}</bdi> <span class="soft"><bdi>{escape(source)}'
+        f"</bdi> · {escape(_format_check(verdict))}</span></summary>\n"
+        f'<blockquote id="quote-{number}" dir="auto">{_escape_html(quote.text)}</blockquote>\n'
+        f'<p class="soft">{live}characters {quote.start}–{quote.end} of the version '
+        f"{escape(quote.digest)}</p></details></li>"
+    )
+
+
+def _get_title(quote: Quote) -> str:
+    return " ".join(sanitize_text(quote.title).split()) or "Untitled page"
+
+
+def _escape_html(text: str) -> str:
+    """Text as HTML that is read as these very characters."""
+    return escape(text).replace("\0", "\ufffd").replace("\r", "&#13;")
+
+
+_HTML_HEAD = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<title>TITLE</title>
+<style>
+:root { color-scheme: light dark; }
+body { margin: 0; font: 1.0625rem/1.6 Charter, "Bitstream Charter", Cambria, "Noto Serif", serif;
+  background: light-dark(#f6f5f1, #13161b); color: light-dark(#1b1f2a, #e6e8ec); }
+main { max-width: 42rem; margin: 0 auto; padding: 2.5rem 1.25rem 4rem; overflow-wrap: anywhere; }
+h1 { font-size: 1.7rem; line-height: 1.25; margin: .4rem 0 1.2rem; text-wrap: balance; }
+h2 { font: 650 1.1rem/1.3 system-ui, sans-serif; margin: 2.2rem 0 .8rem; }
+a { color: light-dark(#2a4a8d, #a3bcf7); text-underline-offset: .18em; }
+.n { font: 600 .75em/1 system-ui, sans-serif; text-decoration: none; margin-left: .15em; }
+.soft { font: .875rem/1.5 system-ui, sans-serif; color: light-dark(#575d69, #a6acb8); margin: 0; }
+.answer { white-space: pre-wrap; background: light-dark(#eaf0fc, #1c2740); border-radius: .6rem;
+  border: 1px solid light-dark(#a9bfec, #3e5790); padding: 1rem 1.4rem; }
+ol { padding: 0; list-style: none; counter-reset: n; display: grid; gap: .8rem; }
+li { counter-increment: n; background: light-dark(#f5f0e4, #26231b); border-radius: .6rem;
+  border: 1px solid light-dark(#d8cba9, #544b34); padding: .7rem 1.1rem; }
+summary { cursor: pointer; font: 600 .9375rem/1.5 system-ui, sans-serif; }
+summary::before { content: "[" counter(n) "] "; }
+blockquote { margin: .6rem 0; white-space: pre-wrap; }
+blockquote:target { background: light-dark(#fbe6a0, #5c4a17); }
+li .soft { color: light-dark(#6b5d3c, #bfb190); }
+li a { color: inherit; }
+@media print { body { background: none; } li, .answer { break-inside: avoid; } }
+</style>
+</head>
+<body>
+<main>"""
+
+
+# Markdown
+
+
+def export_markdown(told: ExportedAnswer) -> str:
+    """Return the answer as Markdown; each quote is a footnote that says whether it is verified."""
+    answer = told.episode.answer
+    parts = [f"# {_escape_markdown(' '.join(sanitize_text(told.episode.question.text).split()))}"]
+    if answer:
+        parts.append(
+            "".join(
+                _escape_markdown(text) + "".join(f"[^{number}]" for number in numbers)
+                for text, numbers in _split_at_claims(answer)
+            )
+        )
+    parts.append(f"*{_escape_markdown(_format_headline(told))}*")
+    parts += [_format_footnote(n, *each) for n, each in enumerate(_list_evidence(told), 1)]
+    parts.append(f"*{_escape_markdown(_format_summary(told))}.*")
+    return "\n\n".join(parts) + "\n"
+
+
+def _format_footnote(
+    number: int, quote: Quote, page: Page | None, verdict: Verdict, source: str
+) -> str:
+    link = _link_to_quote(quote, page)
+    title = _escape_markdown(_get_title(quote))
+    head = f"[{title}](<{link}>)" if link else title
+    lines = [line for line in re.split(r"\s*\n\s*", _escape_markdown(quote.text)) if line.strip()]
+    said = "\n".join(f"    > {line.strip()}" for line in lines)
+    return (
+        f"[^{number}]: {head} · {_escape_markdown(source)} · "
+        f"{_escape_markdown(_format_check(verdict))}\n\n{said}"
+    )
+
+
+def _escape_markdown(text: str) -> str:
+    """Text that Markdown reads as these very characters, but for white space."""
+    shown = text.replace("\0", "\ufffd").replace("\r", "\n")
+    return _MARKDOWN_LINE_START.sub(_escape_line_start, _MARKDOWN_CHARACTERS.sub(r"\\\1", shown))
+
+
+def _escape_line_start(found: re.Match[str]) -> str:
+    space = found[1].replace(" ", "").replace("\t", "")  # which would make it code
+    return f"{space}{found[2]}\\" if found[2].isdigit() else f"{space}\\{found[2]}"
+
+
+# Lists of references
+
+
+def export_bibtex(told: ExportedAnswer) -> str:
+    """Return the cited pages as a BibTeX file."""
+    return "\n".join(_format_bibtex_entry(source) for source in list_cited_pages(told))
+
+
+def _format_bibtex_entry(source: CitedPage) -> str:
+    fields = {
+        "title": f"{{{_escape_tex(source.title)}}}",
+        "organization" if source.url else "howpublished": _escape_tex(source.holder),
+        "url": source.url,
+        "urldate": source.day,
+        "note": f"Version sha256:{_escape_tex(source.digest)}",
+    }
+    lines = [f"  {name} = {{{value}}},\n" for name, value in fields.items() if value]
+    return f"@{'online' if source.url else 'misc'}{{{source.key},\n{''.join(lines)}}}\n"
+
+
+def _escape_tex(text: str) -> str:
+    return "".join(_TEX_ESCAPES.get(letter, letter) for letter in text)
+
+
+def export_csl(told: ExportedAnswer) -> str:
+    """Return the cited pages as CSL-JSON, the JSON of the Citation Style Language."""
+    return (
+        msgspec.json.encode([_build_csl_item(source) for source in list_cited_pages(told)]).decode()
+        + "\n"
+    )
+
+
+def _build_csl_item(source: CitedPage) -> dict[str, Any]:
+    item: dict[str, Any] = {
+        "id": source.key,
+        "type": "webpage" if source.url else "document",
+        "title": source.title,
+        "container-title": source.holder,
+        "note": f"Version sha256:{source.digest}",
+    }
+    if source.url:
+        item["URL"] = source.url
+    if source.day:
+        item["accessed"] = {"date-parts": [[int(part) for part in source.day.split("-")]]}
+    return item

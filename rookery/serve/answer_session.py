@@ -1,0 +1,507 @@
+"""Answering sessions: everything between the settings and an answer, without a terminal.
+
+The Python front door, the command line, the web pages, the HTTP API and MCP all answer through
+`AnswerSession`. Nothing here prints; progress is reported to callbacks.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+import msgspec
+
+from rookery.browse.fetcher import Fetcher
+from rookery.browse.file_selection import SkippedGroup, count_skipped
+from rookery.browse.folder_library import FolderLibrary, ProgressCallback
+from rookery.browse.libraries import (
+    get_bundled_folder,
+    is_url,
+    list_skipped,
+    make_search_engine,
+    open_places,
+    resolve_place_path,
+)
+from rookery.browse.page_archive import PageArchive
+from rookery.browse.site_library import SiteLibrary, SiteLimits
+from rookery.browse.stored_indexes import list_index_digests
+from rookery.browse.warc import WarcLibrary
+from rookery.browse.web_library import WebLibrary
+from rookery.records import Episode, Failed, Failure, Hit, Library, Page, Question, Quote
+from rookery.serve.exit_codes import USER_ERROR_OUTCOMES
+from rookery.serve.file_reading import read_document_file, read_standard_input
+from rookery.serve.methods import MethodResources, get_method
+from rookery.serve.settings import ARCHIVE, WORDS, Settings, get_cache_folder, get_data_folder
+
+if TYPE_CHECKING:
+    from rookery.cite.evidence_model import EvidenceJudge
+    from rookery.cite.passage_ranking import RankingObserver, Similarity
+    from rookery.draft.best_of_n import BestOfNSettings
+    from rookery.draft.calibration import Calibration, ScoreSource
+    from rookery.draft.library_calibration import LibraryCalibration
+    from rookery.draft.remote_model import LanguageModel
+    from rookery.serve.model_pool import ModelPool
+
+
+def _do_nothing(*_: object) -> None:
+    pass
+
+
+def _keep_library(library: Library) -> Library:
+    return library
+
+
+class AnswerCallbacks(NamedTuple):
+    """Functions that are called while one question is answered; all of them are optional."""
+
+    observe_command: Callable[[str], None] = _do_nothing
+    """receives each command that a model gives the text browser"""
+    observe_text: Callable[[str], None] | None = None
+    """receives the text that a model writes, as far as it has come"""
+    observe_ranking: "RankingObserver" = _do_nothing
+    """receives ranked passages"""
+    wrap_library: Callable[[Library], Library] = _keep_library
+    """receives the library of the question and returns the one that is used in its place"""
+
+
+NO_CALLBACKS = AnswerCallbacks()
+
+
+class EvidenceSources:
+    """The page archive, the network, the library and the rankers of some settings.
+
+    Each is opened at its first use. Threads may share one object.
+    """
+
+    def __init__(self, settings: Settings, progress: ProgressCallback | None = None) -> None:
+        self.settings = settings
+        self._progress = progress
+        self._lock = threading.RLock()
+        self._open = ExitStack()
+        self.archive = self._open.enter_context(PageArchive(get_data_folder() / ARCHIVE))
+        self._fetcher: Fetcher | None = None
+        self._library: Library | None = None
+        self._skipped: tuple[SkippedGroup, ...] | None = None
+        self._similarity: Similarity | None = None
+        self._judge: EvidenceJudge | None = None
+        self._judge_digest = ""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the archive and, if they were opened, the library and the network client."""
+        with self._lock:
+            if self._library is not None:
+                self._library.close()
+                self._library = None
+            self._open.close()
+
+    def open_fetcher(self) -> Fetcher:
+        """Return the network client, made at the first call."""
+        with self._lock:
+            if self._fetcher is None:
+                s = self.settings
+                fetcher = Fetcher(allow_private=s.private, use_proxy=s.proxy)
+                self._fetcher = self._open.enter_context(fetcher)
+            return self._fetcher
+
+    def open_library(self) -> Library:
+        """Return the library of the settings' places, indexed at the first use. Raises Failed."""
+        with self._lock:
+            if self._library is None:
+                s = self.settings
+                self._library = open_places(
+                    s.places,
+                    self.archive,
+                    self.open_fetcher,
+                    get_cache_folder(),
+                    s.engine,
+                    s.offline,
+                    self._progress,
+                    s.selection,
+                )
+            return self._library
+
+    def open_library_for_question(self, start: str = "", shown: Iterable[str] = ()) -> Library:
+        """Return the library that one question or browser session searches and opens.
+
+        Raises Failed. Where the web is searched, it is made anew: it opens only what its own
+        searches and pages showed, `start` and `shown`. Any other library is the shared one; if
+        `start` is a web address, what that library never showed is fetched from the web under the
+        same restriction.
+        """
+        library = self.open_library()
+        if not isinstance(library, WebLibrary) and not is_url(start):
+            return library
+        engine = make_search_engine(self.settings.engine)
+        web = WebLibrary(engine, self.archive, self.open_fetcher(), self.settings.offline)
+        for url in filter(is_url, (start, *shown)):
+            web.allow_url(url)
+        return web if isinstance(library, WebLibrary) else FallbackLibrary(library, web)
+
+    def refresh_library(self) -> FolderLibrary | SiteLibrary | WarcLibrary:
+        """Return the library of the first place, brought up to date: a site is crawled again.
+
+        Files and folders are opened, which reads what changed. Raises Failed.
+        """
+        place = self.settings.places[0]
+        if not is_url(place):
+            library = self.open_library()  # files are looked at whenever they are opened
+            assert isinstance(library, FolderLibrary | WarcLibrary)
+            return library
+        began = time.time()
+        limits = SiteLimits(fresh_seconds=0)
+        fetcher, cache = self.open_fetcher(), get_cache_folder()
+        site = SiteLibrary(place, self.archive, fetcher, cache, limits, self._progress)
+        if site.crawled < began:
+            raise Failed(site.failures[-1])
+        self._library = site
+        return site
+
+    def count_skipped(self) -> tuple[SkippedGroup, ...]:
+        """Count, by reason, the files that opening the library left out; none before it is opened.
+
+        The bundled pages are not counted: they are nobody's documents.
+        """
+        with self._lock:
+            if self._library is not None and self._skipped is None:
+                skipped, ours = list_skipped(self._library), str(get_bundled_folder())
+                theirs = (one for one in skipped if not one.what.startswith(ours))
+                self._skipped = count_skipped(theirs)
+            return self._skipped or ()
+
+    def load_evidence_judge(self) -> "EvidenceJudge | None":
+        """Return the judge of the settings' ranker; None where that is no evidence model.
+
+        Raises Failed: bad_model.
+        """
+        if self.settings.ranker == WORDS:
+            return None
+        self._check_ranker_folder()
+        from rookery.cite.evidence_model import (
+            BUNDLED_MODEL,
+            is_evidence_model,
+            load_evidence_model,
+        )
+
+        with self._lock:
+            folder = Path(self.settings.ranker or BUNDLED_MODEL)
+            if self._judge is None and is_evidence_model(folder):
+                self._judge = load_evidence_model(folder).judge_passages
+            return self._judge
+
+    def read_library_calibration(self) -> "LibraryCalibration | None":
+        """Return the stored calibration of the evidence model on the library, if it is current."""
+        with self._lock:
+            library = self.open_library()
+            if not isinstance(library, FolderLibrary | SiteLibrary | WarcLibrary):
+                return None
+            from rookery.draft.library_calibration import load_library_calibration
+
+            found = load_library_calibration(library.index_folder)
+            if found is None or found.contents != library.contents_digest():
+                return None
+            return found if found.model == self.digest_evidence_model() else None
+
+    def calibrate_library(
+        self, observe: "Callable[[int, int], None]"
+    ) -> "LibraryCalibration | None":
+        """Calibrate the evidence model on the library, and store that with the library's index.
+
+        `observe` hears how many of how many sections were judged. What is stored for the same
+        documents and model is returned at once. Returns None where the settings name no evidence
+        model, where the library is not one folder, site or web archive, or has too few sections.
+        Raises Failed: bad_model, unwritable, or what opening the library raises.
+        """
+        from rookery.draft.library_calibration import calibrate_library, store_library_calibration
+
+        library, judge = self.open_library(), self.load_evidence_judge()
+        if judge is None or not isinstance(library, FolderLibrary | SiteLibrary | WarcLibrary):
+            return None
+        if (found := self.read_library_calibration()) is not None:
+            return found
+        contents = library.contents_digest()
+        digests = list_index_digests(library.index_folder)
+        Random(0).shuffle(digests)
+        pages = filter(None, map(self.archive.find_page, digests))
+        model = self.digest_evidence_model()
+        made = calibrate_library(library, pages, judge, contents, model, observe)
+        if made is not None:
+            store_library_calibration(made, library.index_folder)
+        return made
+
+    def digest_evidence_model(self) -> str:
+        """Return a digest of the settings' evidence model."""
+        from rookery.cite.evidence_model import BUNDLED_MODEL
+        from rookery.draft.library_calibration import digest_evidence_model
+
+        with self._lock:
+            if not self._judge_digest:
+                folder = Path(self.settings.ranker or BUNDLED_MODEL)
+                self._judge_digest = digest_evidence_model(folder)
+            return self._judge_digest
+
+    def load_similarity(self) -> "Similarity | None":
+        """Return the similarity by the settings' trained encoder; None where they name none.
+
+        Raises Failed: bad_model.
+        """
+        if self.settings.ranker in ("", WORDS):
+            return None
+        self._check_ranker_folder()
+        from rookery.cite.dense_ranker import is_dense_ranker, load_dense_ranker
+
+        with self._lock:
+            folder = Path(self.settings.ranker)
+            if self._similarity is None and is_dense_ranker(folder):
+                self._similarity = load_dense_ranker(folder).compute_similarities
+            return self._similarity
+
+    def _check_ranker_folder(self) -> None:
+        """Raise Failed (bad_model) where the settings name a folder in which nothing ranks."""
+        from rookery.cite.dense_ranker import ENCODER_FILE, is_dense_ranker
+        from rookery.cite.evidence_model import MODEL_FILE, is_evidence_model
+
+        folder = Path(self.settings.ranker)
+        if self.settings.ranker and not (is_evidence_model(folder) or is_dense_ranker(folder)):
+            detail = (
+                f"it holds neither an evidence model ({MODEL_FILE}) nor a trained encoder "
+                f"({ENCODER_FILE}): name another folder, or {WORDS} to rank by words alone"
+            )
+            raise Failed(Failure(self.settings.ranker, "bad_model", detail))
+
+    def fetch_page(self, url: str) -> Page:
+        """Fetch a page now, keep it in the archive and return it. Raises Failed."""
+        page = self.open_fetcher().fetch_page(url)
+        self.archive.store_page(page, asked=url)
+        return page
+
+    def find_page(self, quote: Quote) -> Page | None:
+        """Return the archived page that a quote was cut from; None if its text is not stored.
+
+        A page with the same text at another address will do if there is none at the quote's own.
+        """
+        return self.archive.find_page(quote.digest, quote.url) or self.archive.find_page(
+            quote.digest
+        )
+
+
+class AnswerSession:
+    """Answers questions with one set of settings; threads may share one session.
+
+    Give `sources` to share a library and an archive with other sessions: they are then left open
+    when this session is closed.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        progress: ProgressCallback | None = None,
+        sources: EvidenceSources | None = None,
+    ) -> None:
+        self.settings = settings
+        self.method = get_method(settings.method)
+        self._open = ExitStack()
+        self._lock = threading.RLock()
+        if sources is None:
+            sources = self._open.enter_context(EvidenceSources(settings, progress))
+        self.sources = sources
+        self._models: ModelPool | None = None
+        self._calibration: Calibration | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the models, and the sources unless they were given."""
+        self._open.close()
+
+    def answer(self, question: Question, callbacks: AnswerCallbacks = NO_CALLBACKS) -> Episode:
+        """Answer one question; the episode's failures name every source that could not be read.
+
+        A library that cannot be opened gives an episode without evidence. Raises Failed where the
+        settings are at fault: a place or a model that does not exist, a model that cannot be asked.
+        """
+        try:
+            return self._run_method(question, callbacks)
+        except Failed as failed:
+            if failed.failure.outcome in USER_ERROR_OUTCOMES:
+                raise
+            method, why = self.settings.method, (failed.failure,)
+            return Episode(question, method, stop="no_evidence", failures=why)
+
+    def _run_method(self, question: Question, callbacks: AnswerCallbacks) -> Episode:
+        unread: tuple[Failure, ...] = ()
+
+        def open_library() -> Library:
+            nonlocal unread
+            library = self.sources.open_library_for_question()
+            unread = tuple(library.failures)
+            return library
+
+        def run(library: Library, open_model: "Callable[[str], LanguageModel] | None") -> Episode:
+            resources = MethodResources(
+                self.settings,
+                callbacks.wrap_library(library),
+                self.sources.load_similarity,
+                self.sources.load_evidence_judge,
+                open_model,
+                lambda model: self.open_models().hold_to_quotes(model),
+                self._configure_sampling,
+                callbacks.observe_ranking,
+                callbacks.observe_command,
+                self.sources.read_library_calibration,
+            )
+            return self.method.run(resources, question)
+
+        if self.settings.models and self.method.model != "unused":
+            self.read_calibration()
+            episode = self.open_models().answer(
+                question,
+                self.settings.to_cache_key(),
+                open_library,
+                lambda recorded: run(*recorded),
+                callbacks.observe_text,
+            )
+        else:
+            episode = run(open_library(), None)
+        failures = tuple(dict.fromkeys((*episode.failures, *unread)))
+        return msgspec.structs.replace(episode, failures=failures)
+
+    def _configure_sampling(self) -> "BestOfNSettings":
+        from rookery.draft.best_of_n import BestOfNSettings
+        from rookery.draft.calibration import get_minimum_score
+        from rookery.draft.evidence_reward import make_evidence_reward
+
+        found, judge = self.read_calibration(), self._load_sample_judge()
+        reward = None if judge is None else make_evidence_reward(judge)
+        decline = None if found is None else get_minimum_score(found)
+        return BestOfNSettings(self._count_samples(), reward, self.settings.models.worth, decline)
+
+    def _count_samples(self) -> int:
+        return self.settings.models.samples or self.method.samples
+
+    def _load_sample_judge(self) -> "EvidenceJudge | None":
+        """Return the evidence model's judge where there are samples to choose among."""
+        return self.sources.load_evidence_judge() if self._count_samples() > 1 else None
+
+    def identify_score_source(self) -> "ScoreSource":
+        """Return the source of the scores that this session's answers have, for calibration.
+
+        Raises Failed where a model is misnamed.
+        """
+        from rookery.draft.calibration import identify_score_source
+
+        models = self.settings.models
+        score = "likelihood"
+        if self._load_sample_judge() is not None:
+            score = f"evidence {self.sources.digest_evidence_model()}"
+        endpoint, method = self.open_models().get_endpoint, self.settings.method
+        return identify_score_source(method, endpoint, models.samples, models.worth, score)
+
+    def read_calibration(self) -> "Calibration | None":
+        """Return the calibrated score threshold for --decline; None without it or with extract.
+
+        Raises Failed where no labels were stored for the model.
+        """
+        s = self.settings
+        with self._lock:
+            if (
+                self._calibration is None
+                and s.decline is not None
+                and self.method.name != "extract"
+            ):
+                from rookery.draft.calibration import find_decline_threshold
+
+                scored = self.identify_score_source()
+                self._calibration = find_decline_threshold(scored, s.decline, get_data_folder())
+            return self._calibration
+
+    def open_models(self) -> "ModelPool":
+        """Return the models that the settings name. Raises Failed where one is misnamed."""
+        with self._lock:
+            if self._models is None:
+                from rookery.serve.model_pool import ModelPool
+
+                store, offline = get_data_folder() / ARCHIVE, self.settings.offline
+                pool = ModelPool(self.settings.models, store, offline)
+                self._models = self._open.enter_context(pool)
+            return self._models
+
+
+def open_page(place: str, settings: Settings) -> Page:
+    """Read the page of a file, an address or standard input (-) now; an address is archived."""
+    if place == "-":
+        return read_standard_input()
+    if not is_url(place):
+        return read_document_file(resolve_place_path(place))
+    with EvidenceSources(settings) as sources:
+        return sources.fetch_page(place)
+
+
+class OpenedLibrary(Library):
+    """A library together with the archive and the network that it needs; closing it closes them."""
+
+    def __init__(self, settings: Settings, progress: ProgressCallback | None = None) -> None:
+        self._sources = EvidenceSources(settings, progress)
+        try:
+            self._library = self._sources.open_library()
+        except BaseException:
+            self._sources.close()
+            raise
+
+    @property
+    def failures(self) -> Sequence[Failure]:
+        """Documents, pages and searches that could not be read so far, with the reasons."""
+        return self._library.failures
+
+    def search(self, query: str, k: int) -> Sequence[Hit]:
+        """Return the k best results, best first. Raises Failed if the search cannot be made."""
+        return self._library.search(query, k)
+
+    def fetch(self, url: str) -> Page:
+        """Return the page at this address. Raises Failed if it cannot be read."""
+        return self._library.fetch(url)
+
+    def close(self) -> None:
+        """Close the library, the archive and the network client."""
+        self._sources.close()
+
+
+class FallbackLibrary(Library):
+    """Searches the first library; what that one never showed is fetched from the other."""
+
+    def __init__(self, library: Library, beside: Library) -> None:
+        self._library = library
+        self._fallback = beside
+
+    @property
+    def failures(self) -> Sequence[Failure]:
+        """Documents, pages and searches that either library could not read so far, with reasons."""
+        return (*self._library.failures, *self._fallback.failures)
+
+    def search(self, query: str, k: int) -> list[Hit]:
+        """Return the first library's k best results. Raises Failed if the search cannot be made."""
+        return list(self._library.search(query, k))
+
+    def fetch(self, url: str) -> Page:
+        """Return the page from the first library, or from the other if the first never showed it.
+
+        Raises Failed if it cannot be read.
+        """
+        try:
+            return self._library.fetch(url)
+        except Failed as failed:
+            if failed.failure.outcome != "url_not_shown":
+                raise
+        return self._fallback.fetch(url)

@@ -1,0 +1,518 @@
+"""Workers that answer queued questions in threads beside the web pages.
+
+A question is stored before anything else happens, and so are its events. So every worker process
+can show any answer, and continue one whose worker has died.
+"""
+
+import asyncio
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from functools import partial
+from typing import Any
+
+import msgspec
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+
+from rookery.browse.page_archive import PageArchive
+from rookery.draft.batch import count_cores
+from rookery.judge.store import Store
+from rookery.records import Failed, Failure, Library, Page, Quote, digest_of
+from rookery.serve.api import answer_queue
+from rookery.serve.api.answer_queue import AnswerLease
+from rookery.serve.api.answer_sessions import (
+    AnswerCancelledError,
+    AnswerEvent,
+    AnswerOutcome,
+    DomainFilteredLibrary,
+    EventKind,
+    EventListener,
+    QuestionRequest,
+    ServerCapabilities,
+    SharedSessionPool,
+    list_capabilities,
+    parse_requested_question,
+    resolve_settings,
+)
+from rookery.serve.exit_codes import USER_ERROR_OUTCOMES
+from rookery.serve.settings import ARCHIVE, Settings, get_data_folder
+
+_LOG = logging.getLogger("rookery.reading")
+
+PROGRESS_INTERVAL = 0.15
+"""Minimum seconds between two "writing" events, which carry the text so far."""
+FINISH_RETRY_DELAYS = (0.0, 0.5, 2.0)
+"""Seconds to wait before each attempt to store the finished answer."""
+PendingEvents = list[tuple[EventKind, Any]]
+"""Kind and data of events that are not yet numbered or stored."""
+
+
+class LiveAnswer:
+    """An answer that a worker of this process has leased: its events, who waits for them, and its
+    lease in the queue. Thread-safe; events go to listeners at
+    once and to the store with `flush`."""
+
+    def __init__(self, store: Store, taken: AnswerLease, lease: float) -> None:
+        self.lease = taken
+        self._store = store
+        self._lease_seconds = lease
+        self._events: list[AnswerEvent] = []
+        self._pending: PendingEvents = []
+        self._changed = threading.Condition()
+        self._writing = threading.Lock()
+        self._listeners: set[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = set()
+        self._last_progress = 0.0
+        self.stopped = False
+        """True if the work is over, was given up, or was lost to another worker."""
+
+    def publish_event(self, kind: EventKind, data: dict[str, Any]) -> None:
+        """Add an event; drop "writing" events that come too fast. Raises AnswerCancelledError if
+        the work was stopped."""
+        if self.stopped:
+            raise AnswerCancelledError
+        if kind == "writing":
+            now = time.monotonic()
+            if now - self._last_progress < PROGRESS_INTERVAL:
+                return
+            self._last_progress = now
+        self._append_events([(kind, data)])
+
+    def list_events_after(self, number: int) -> list[AnswerEvent]:
+        """Return the events numbered above `number`, those of earlier workers read from the
+        store."""
+        first = self.lease.last_event + 1
+        with self._changed:
+            here = self._events[max(0, number + 1 - first) :]
+        if number + 1 >= first:
+            return here
+        before = answer_queue.read_answer_events(self._store, self.lease.id, number)
+        return [event for event in before if event.number < first] + here
+
+    def wait_for_event(self, number: int, seconds: float) -> None:
+        """Block until there is an event numbered above `number`, the work is over, or `seconds`
+        have passed."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self.stopped or self._get_newest_number() > number, seconds
+            )
+
+    def add_listener(self) -> asyncio.Event:
+        """Return an asyncio event of the running loop that is set at each change from now on."""
+        ear = asyncio.Event()
+        with self._changed:
+            self._listeners.add((asyncio.get_running_loop(), ear))
+        return ear
+
+    def remove_listener(self, ear: asyncio.Event) -> None:
+        """Remove a listener, so that it is set no more."""
+        with self._changed:
+            self._listeners = {each for each in self._listeners if each[1] is not ear}
+
+    def stop(self) -> None:
+        """Stop the work: the worker's next event raises, and everyone who waits is woken."""
+        with self._changed:
+            self.stopped = True
+            self._notify_listeners()
+
+    def flush(self, beat: bool = False) -> None:
+        """Store the events not yet stored and renew the lease; without such events, renew it only
+        with `beat`. Stops the work if the lease is lost. Raises Failed as the store does."""
+        with self._writing:
+            with self._changed:
+                told = self._pending
+                self._pending = []
+            if not (told or beat) or self.stopped:
+                return
+            try:
+                mine = answer_queue.append_answer_events(
+                    self._store, self.lease, told, self._lease_seconds
+                )
+            except BaseException:
+                with self._changed:
+                    self._pending = told + self._pending
+                raise
+        if not mine:
+            self.stop()
+
+    def finish(self, answered: AnswerOutcome) -> None:
+        """Store the finished answer with its quotes and its last event, then tell listeners."""
+        answer, told = answered.episode.answer, PendingEvents()
+        for number, verdict in enumerate(answered.verdicts, 1):
+            quote = {**msgspec.to_builtins(verdict), "number": number}
+            told.append(("quote", quote))
+        if answer is None:
+            why = "; ".join(failure.detail for failure in answered.episode.failures[:1])
+            told.append(("stopped", {"outcome": answered.episode.stop, "detail": why}))
+        else:
+            told.append(("declined" if answer.declined else "answered", {"text": answer.text}))
+        self._store_end(answered, told)
+
+    def finish_without_answer(self, outcome: str, detail: str) -> None:
+        """Store that there is no answer, with the outcome and the reason, then tell listeners."""
+        self._store_end(None, [("stopped", {"outcome": outcome, "detail": detail})])
+
+    def _store_end(self, answered: AnswerOutcome | None, told: PendingEvents) -> None:
+        """Store the end first and tell listeners afterwards, so that whoever hears of the end finds
+        the answer in the store. Raises Failed after the last attempt."""
+        with self._writing:
+            for seconds in FINISH_RETRY_DELAYS:
+                time.sleep(seconds)
+                try:
+                    kept = answer_queue.complete_answer(
+                        self._store, self.lease, answered, self._pending + told
+                    )
+                    break
+                except Failed:
+                    if seconds == FINISH_RETRY_DELAYS[-1]:
+                        raise
+            with self._changed:
+                self._pending = []
+        if kept:
+            self._append_events(told, pending=False)
+
+    def _append_events(self, told: PendingEvents, pending: bool = True) -> None:
+        with self._changed:
+            for kind, data in told:
+                self._events.append(AnswerEvent(self._get_newest_number() + 1, kind, data))
+            if pending:
+                self._pending += told
+            self._notify_listeners()
+
+    def _get_newest_number(self) -> int:
+        return self.lease.last_event + len(self._events)
+
+    def _notify_listeners(self) -> None:
+        self._changed.notify_all()
+        for loop, ear in self._listeners:
+            try:
+                loop.call_soon_threadsafe(ear.set)
+            except RuntimeError:  # the event loop is closed, and its listeners with it
+                continue
+
+
+INTERNAL_ERROR = "something went wrong here, not with you: ask again"
+NOT_CONFIGURED = "this server is not set up for that: choose otherwise, or tell whoever runs it"
+TOO_BUSY = "many are asking just now: try again in a moment"
+
+
+class WorkerSettings(msgspec.Struct, frozen=True):
+    """Limits and intervals of the answer workers of one process."""
+
+    workers: int = 8
+    """Number of questions answered at the same time; without a model, at most one per core."""
+    waiting: int = 1000
+    """Maximum number of waiting questions; further ones are refused."""
+    lease: float = 15.0
+    """Seconds without a sign of a worker after which another one starts over."""
+    flush: float = 0.2
+    """Seconds between two writes of new events to the store, and between two polls for them."""
+    look: float = 1.0
+    """Seconds between two searches for answers abandoned by other workers."""
+
+
+class AnswerService:
+    """Answers questions for one store. Call `start` and `close` with the application."""
+
+    def __init__(
+        self, store: Store, settings: Settings, pace: WorkerSettings = WorkerSettings()
+    ) -> None:
+        self.store = store
+        self.capabilities: ServerCapabilities = list_capabilities(settings)
+        self.worker_settings = pace
+        self._settings = settings
+        self._sessions = SharedSessionPool()
+        self._archive: PageArchive | None = None
+        self._worker_slots = threading.BoundedSemaphore(pace.workers)
+        self._core_slots = threading.BoundedSemaphore(count_cores())
+        self._waiting: queue.Queue[str] = queue.Queue()
+        self._queued: set[str] = set()
+        self._live: dict[str, LiveAnswer] = {}
+        self._lock = threading.Lock()
+        self._immediate_count = 0
+        self._threads: list[threading.Thread] = []
+        self._closing = threading.Event()
+
+    def start(self) -> None:
+        """Start the worker threads and pick up abandoned answers. Repeated calls do nothing."""
+        with self._lock:
+            if self._threads or self._closing.is_set():
+                return
+            work = [
+                (self._run_worker, f"answers: {n}") for n in range(self.worker_settings.workers)
+            ]
+            for target, name in [*work, (self._run_keeper, "answers: keeper")]:
+                thread = threading.Thread(target=target, name=name, daemon=True)
+                self._threads.append(thread)
+                thread.start()
+        self._look_for_abandoned(later=0)
+
+    def close(self, grace: float = 5.0) -> None:
+        """Stop the workers: wait up to `grace` seconds for answers, then requeue the others."""
+        self._closing.set()
+        deadline = time.monotonic() + grace
+        while self._live and time.monotonic() < deadline:
+            time.sleep(0.02)
+        for live in list(self._live.values()):
+            live.stop()
+            self._log_errors(partial(answer_queue.release_answer, self.store, live.lease))
+        for thread in self._threads:
+            thread.join(max(0.5, deadline - time.monotonic()))
+        self._sessions.close()
+        if self._archive:
+            self._archive.close()
+
+    def add_place(self, name: str, place: str) -> None:
+        """Add a place by name, or reopen one whose content has changed."""
+        places = {**self.capabilities.places, name: place}
+        self.capabilities = msgspec.structs.replace(self.capabilities, places=places)
+        self._sessions.reopen_place(place)
+
+    def enqueue_question(self, wanted: QuestionRequest, by: str, token: str = "") -> str:
+        """Enqueue a question of a person and return the id of its answer.
+
+        `token` names the API key whose budget was charged, as `enqueue_answer` takes it. Raises
+        Failed: bad_question, unknown_..., bad_..., busy, and as the store does.
+        """
+        resolve_settings(self._settings, self.capabilities, wanted)
+        question = parse_requested_question(wanted, "")
+        if self._waiting.qsize() >= self.worker_settings.waiting:
+            raise Failed(Failure("the question", "busy", TOO_BUSY))
+        answer = answer_queue.enqueue_answer(self.store, wanted, question.text, by, token)
+        self.start()
+        self._enqueue(answer)
+        return answer
+
+    def answer_now(
+        self,
+        wanted: QuestionRequest,
+        hear: EventListener = lambda kind, data: None,
+        gone: Callable[[], bool] = lambda: False,
+    ) -> AnswerOutcome:
+        """Answer a question in this thread without storing it.
+
+        Waits for a free worker slot. `hear` receives the progress events. Raises
+        AnswerCancelledError once `gone()` is true, and Failed as `enqueue_question` and the answer
+        session do.
+        """
+        resolve_settings(self._settings, self.capabilities, wanted)
+        parse_requested_question(wanted, "")
+
+        def report_event(kind: EventKind, data: dict[str, Any]) -> None:
+            if gone():
+                raise AnswerCancelledError
+            hear(kind, data)
+
+        with self._lock:
+            if self._immediate_count >= self.worker_settings.waiting:
+                raise Failed(Failure("the question", "busy", TOO_BUSY))
+            self._immediate_count += 1
+        try:
+            while not self._worker_slots.acquire(timeout=0.1):
+                if gone():
+                    raise AnswerCancelledError
+            try:
+                return self._answer_question(wanted, report_event)
+            finally:
+                self._worker_slots.release()
+        finally:
+            with self._lock:
+                self._immediate_count -= 1
+
+    @contextmanager
+    def open_library(self, wanted: QuestionRequest) -> Iterator[Library]:
+        """Yield the library that a request would be answered from.
+
+        Raises Failed (unknown_place), and as opening the library does.
+        """
+        with self._sessions.use_session(
+            resolve_settings(self._settings, self.capabilities, wanted)
+        ) as reading:
+            shelf = reading.sources.open_library_for_question()
+            yield DomainFilteredLibrary(shelf, wanted.domains) if wanted.domains else shelf
+
+    def find_answer(self, answer: str) -> answer_queue.StoredAnswer:
+        """Return the stored answer. Raises Failed (no_answer)."""
+        return answer_queue.find_answer(self.store, answer)
+
+    def read_events(self, answer: str, after: int = -1) -> list[AnswerEvent]:
+        """Return the events after number `after`, from memory if this process makes the answer."""
+        live = self._find_live(answer)
+        return (
+            live.list_events_after(after)
+            if live
+            else answer_queue.read_answer_events(self.store, answer, after)
+        )
+
+    def wait_for_events(self, answer: str, after: int, seconds: float) -> list[AnswerEvent]:
+        """Return the events after number `after`, waiting up to `seconds` for the first.
+
+        The list is empty if none arrives in time. Blocks the thread.
+        """
+        deadline = time.monotonic() + seconds
+        while not (found := self.read_events(answer, after)):
+            left = deadline - time.monotonic()
+            if left <= 0:
+                break
+            live = self._find_live(answer)
+            if live:
+                live.wait_for_event(after, min(left, 1.0))
+            else:
+                time.sleep(min(left, self.worker_settings.flush))
+        return found
+
+    async def wait_for_events_async(
+        self, answer: str, after: int, seconds: float
+    ) -> list[AnswerEvent]:
+        """Return the events after number `after`, waiting up to `seconds` for the first.
+
+        The list is empty if none arrives in time. No thread is blocked while waiting.
+        """
+        deadline = time.monotonic() + seconds
+        while True:
+            live = self._find_live(answer)
+            ear = live.add_listener() if live else None
+            try:
+                found = (
+                    live.list_events_after(after)
+                    if live
+                    else await run_in_threadpool(
+                        answer_queue.read_answer_events, self.store, answer, after
+                    )
+                )
+                left = deadline - time.monotonic()
+                if found or left <= 0:
+                    return found
+                if ear is None:
+                    await self._wait_for_worker(answer, min(left, self.worker_settings.flush))
+                    continue
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(ear.wait(), min(left, 1.0))
+            finally:
+                if live and ear:
+                    live.remove_listener(ear)
+
+    async def _wait_for_worker(self, answer: str, seconds: float) -> None:
+        """Sleep for `seconds`, or less if the answer is queued here and a worker picks it up."""
+        if answer not in self._queued:
+            await asyncio.sleep(seconds)
+        until = time.monotonic() + seconds
+        while answer in self._queued and not self._find_live(answer) and time.monotonic() < until:
+            await asyncio.sleep(0.02)
+
+    def find_page(self, quote: Quote) -> Page | None:
+        """Return the archived version of the page that a quote was cut from; None if missing."""
+        with self._lock:
+            if self._archive is None:
+                self._archive = PageArchive(get_data_folder() / ARCHIVE)
+        return self._archive.find_page(quote.digest, quote.url) or self._archive.find_page(
+            quote.digest
+        )
+
+    def cancel_answer(self, answer: str, text_sent: bool = False) -> bool:
+        """Cancel an answer, whichever process makes it; False if it was finished already.
+
+        With `text_sent`, some of its text was shown to the client, so that it stays charged.
+        """
+        cancelled = answer_queue.cancel_answer(self.store, answer, text_sent)
+        if live := self._live.get(answer):
+            live.stop()
+        return cancelled
+
+    def _find_live(self, answer: str) -> LiveAnswer | None:
+        """Return the answer's live state if this process is making it."""
+        live = self._live.get(answer)
+        return None if live is None or live.stopped else live
+
+    def _enqueue(self, answer: str) -> None:
+        with self._lock:
+            if answer in self._queued or answer in self._live:
+                return
+            self._queued.add(answer)
+        self._waiting.put(answer)
+
+    def _run_worker(self) -> None:
+        while not self._closing.is_set():
+            try:
+                answer = self._waiting.get(timeout=self.worker_settings.flush)
+            except queue.Empty:
+                continue
+            if not self._closing.is_set():
+                with self._worker_slots:
+                    self._log_errors(partial(self._answer_leased, answer))
+            with self._lock:
+                self._queued.discard(answer)
+
+    def _answer_leased(self, answer: str) -> None:
+        """Lease one answer and make it; do nothing if it cannot be leased."""
+        taken = answer_queue.lease_answer(self.store, answer, self.worker_settings.lease)
+        if taken is None:
+            return
+        live = self._live[answer] = LiveAnswer(self.store, taken, self.worker_settings.lease)
+        try:
+            live.publish_event("begun", {"again": taken.last_event > 0})
+            live.finish(self._answer_question(taken.wanted, live.publish_event))
+        except AnswerCancelledError:
+            pass
+        except Failed as failed:
+            _LOG.warning("%s: %s", answer, failed)
+            mistaken = (
+                failed.failure.outcome in USER_ERROR_OUTCOMES
+            )  # the operator's, not the reader's
+            detail = NOT_CONFIGURED if mistaken else failed.failure.detail
+            live.finish_without_answer(failed.failure.outcome, detail)
+        except Exception:  # one failing question must not stop the worker
+            _LOG.exception("%s", answer)
+            live.finish_without_answer("broken", INTERNAL_ERROR)
+        finally:
+            del self._live[answer]
+            live.stop()
+
+    def _answer_question(self, wanted: QuestionRequest, hear: EventListener) -> AnswerOutcome:
+        settings = resolve_settings(self._settings, self.capabilities, wanted)
+        question = parse_requested_question(wanted, "")
+        named = msgspec.structs.replace(question, id=digest_of(question.text))
+        # Without a model the CPU is the limit: more threads would slow each other and the pages.
+        turn = nullcontext() if settings.models else self._core_slots
+        with self._sessions.use_session(settings) as reading, turn:
+            return reading.answer_question(named, hear, wanted.domains)
+
+    def _run_keeper(self) -> None:
+        """Write new events, renew leases and look for abandoned answers until closed."""
+        looked = beaten = time.monotonic()
+        while not self._closing.wait(self.worker_settings.flush) or self._live:
+            now = time.monotonic()
+            beat = now - beaten > self.worker_settings.lease / 3
+            for live in list(self._live.values()):
+                self._log_errors(partial(live.flush, beat))
+            beaten = now if beat else beaten
+            if now - looked > self.worker_settings.look and not self._closing.is_set():
+                self._look_for_abandoned(later=self.worker_settings.look)
+                looked = now
+            if self._closing.is_set():
+                time.sleep(0.02)
+
+    def _look_for_abandoned(self, later: float) -> None:
+        self._log_errors(partial(self._enqueue_left, later))
+
+    def _enqueue_left(self, later: float) -> None:
+        for answer in answer_queue.list_waiting_answers(self.store, later):
+            self._enqueue(answer)
+
+    def _log_errors(self, what: Callable[[], object]) -> None:
+        """Run a function and log its errors; the keeper tries again later."""
+        try:
+            what()
+        except Failed as failed:
+            _LOG.error("%s", failed)
+        except Exception:
+            _LOG.exception("the store")
+
+
+def get_answer_service(request: Request) -> AnswerService:
+    """Return the answer service of the request's application."""
+    answering: AnswerService = request.app.state.answering
+    return answering

@@ -1,0 +1,267 @@
+"""/v1/chat/completions: OpenAI's Chat Completions, with Perplexity's citation fields.
+
+Many clients show no annotations, so citation marks are Markdown links, [[1]](url), unless the
+request asks for plain marks.
+"""
+
+import secrets
+from contextlib import aclosing
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+from starlette.responses import Response
+
+from rookery.serve.api.answer_sessions import AnswerOutcome, QuestionRequest
+from rookery.serve.api.answer_workers import get_answer_service
+from rookery.serve.api.endpoints import (
+    ApiOperation,
+    ApiRequest,
+    ErrorBody,
+    EventFrames,
+    build_event_response,
+    build_json_response,
+    build_unknown_model_error,
+    convert_exception,
+)
+from rookery.serve.api.questions import (
+    AnswerMetadata,
+    CitedText,
+    InputMessages,
+    RookeryOptions,
+    build_answer_metadata,
+    build_question_request,
+    collect_answer,
+    explain_decline,
+    extract_last_question,
+    insert_citation_marks,
+    list_model_names,
+    stream_answer,
+)
+from rookery.serve.api.responses import split_for_streaming
+
+
+class ChatRequest(Struct):
+    """A chat completion request. The last user message is the question; earlier ones are
+    ignored."""
+
+    model: str
+    messages: InputMessages
+    stream: bool | None = None
+    search_domain_filter: list[str] | None = None
+    """Hosts to search, or, with a leading -, hosts to leave out."""
+    rookery: RookeryOptions | None = None
+
+
+class ChatCitation(Struct):
+    """A citation: content[start_index:end_index] is the mark that cites the page."""
+
+    start_index: int
+    end_index: int
+    """Exclusive."""
+    title: str
+    url: str
+    cited_text: str
+    """The verbatim quote."""
+
+
+class ChatAnnotation(Struct):
+    """An annotation of the message text."""
+
+    url_citation: ChatCitation
+    type: Literal["url_citation"] = "url_citation"
+
+
+class ChatMessage(Struct):
+    """The assistant message, or the delta of one chunk."""
+
+    role: Literal["assistant"] | None = None
+    content: str | None = None
+    refusal: str | None = None
+    annotations: list[ChatAnnotation] | None = None
+
+
+class ChatChoice(Struct):
+    """The only choice of a completion."""
+
+    message: ChatMessage
+    index: int = 0
+    finish_reason: Literal["stop"] = "stop"
+    logprobs: None = None
+
+
+class ChatSearchResult(Struct):
+    """A source in Perplexity's form; the n-th one is what [n] cites."""
+
+    title: str
+    url: str
+    snippet: str
+    """The verbatim quote."""
+    date: None = None
+    last_updated: None = None
+    source: Literal["web", "attachment"] = "web"
+
+
+class ChatCompletion(Struct):
+    """A chat completion."""
+
+    id: str
+    created: int
+    model: str
+    choices: list[ChatChoice]
+    citations: list[str]
+    """The URL that each [n] cites."""
+    search_results: list[ChatSearchResult]
+    rookery: AnswerMetadata
+    object: Literal["chat.completion"] = "chat.completion"
+    usage: None = None
+
+
+class ChatModel(Struct):
+    """A name that the field `model` accepts."""
+
+    id: str
+    created: int = 0
+    object: Literal["model"] = "model"
+    owned_by: str = "rookery"
+
+
+class ChatModelList(Struct):
+    """The names that the field `model` accepts."""
+
+    data: list[ChatModel]
+    object: Literal["list"] = "list"
+
+
+def list_chat_operations() -> list[ApiOperation]:
+    """List the operations at /v1/chat/completions and /v1/models."""
+    return [
+        ApiOperation(
+            "POST",
+            "/v1/chat/completions",
+            "createChatCompletion",
+            "Answer the last message of a conversation with quotes",
+            create_chat_completion,
+            ChatCompletion,
+            ChatRequest,
+            streams=True,
+        ),
+        ApiOperation(
+            "GET", "/v1/models", "listModels", "List the models", list_chat_models, ChatModelList
+        ),
+        ApiOperation(
+            "GET", "/v1/models/{model:path}", "getModel", "Get one model", get_chat_model, ChatModel
+        ),
+    ]
+
+
+async def list_chat_models(call: ApiRequest) -> Response:
+    """Handle GET /v1/models: respond with every model name."""
+    names = list_model_names(get_answer_service(call.request).capabilities)
+    return build_json_response(ChatModelList([ChatModel(name) for name in names]))
+
+
+async def get_chat_model(call: ApiRequest) -> Response:
+    """Handle GET /v1/models/NAME: respond with one model. Raises ApiError (404)."""
+    name = str(call.request.path_params["model"])
+    if name not in list_model_names(get_answer_service(call.request).capabilities):
+        raise build_unknown_model_error(name)
+    return build_json_response(ChatModel(name))
+
+
+async def create_chat_completion(call: ApiRequest) -> Response:
+    """Handle POST /v1/chat/completions: answer the last user message, whole or as chunks."""
+    asked: ChatRequest = call.body
+    options = asked.rookery or RookeryOptions()
+    question, passed = extract_last_question(asked.messages, "messages")
+    domains = tuple(asked.search_domain_filter or ())
+    wanted = build_question_request(call, question, asked.model, options)
+    wanted = msgspec.structs.replace(wanted, domains=domains)
+    head: dict[str, Any] = {
+        "id": f"chatcmpl-{secrets.token_hex(16)}",
+        "created": int(call.store.clock()),
+    }
+    head |= {"model": asked.model}
+    if asked.stream:
+        return build_event_response(_stream_chunks(call, wanted, head, passed))
+    _, answered = await collect_answer(call, wanted)
+    known = build_answer_metadata(call, answered, passed)
+    choice = ChatChoice(_build_message(answered, known, options))
+    return build_json_response(
+        ChatCompletion(**head, choices=[choice], **_list_citations(known), rookery=known)
+    )
+
+
+async def _stream_chunks(
+    call: ApiRequest, wanted: QuestionRequest, head: dict[str, Any], passed: tuple[str, ...]
+) -> EventFrames:
+    yield "", _build_chunk(head, ChatMessage("assistant", ""))
+    try:
+        async with aclosing(stream_answer(call, wanted)) as telling:
+            async for each in telling:
+                if isinstance(each, AnswerOutcome):
+                    known = build_answer_metadata(call, each, passed)
+                    said = _build_message(each, known, call.body.rookery or RookeryOptions())
+                    for chunk in _build_chunks(head, said, known):
+                        yield "", chunk
+    except Exception as error:
+        yield "", ErrorBody(convert_exception(error, "/v1/chat/completions").detail)
+        return
+    yield "", "[DONE]"
+
+
+def _build_chunks(
+    head: dict[str, Any], said: ChatMessage, known: AnswerMetadata
+) -> list[dict[str, Any]]:
+    """Split a message into chunks; the first and the last carry the citations."""
+    beside = _list_citations(known)
+    chunks = [
+        _build_chunk(head, ChatMessage(refusal=piece))
+        for piece in split_for_streaming(said.refusal or "")
+    ]
+    chunks += [
+        _build_chunk(head, ChatMessage(content=piece))
+        for piece in split_for_streaming(said.content or "")
+    ]
+    if chunks:
+        chunks[0] |= beside
+    last = _build_chunk(head, ChatMessage(annotations=said.annotations), "stop")
+    return [*chunks, {**last, **beside, "rookery": known}]
+
+
+def _build_chunk(
+    head: dict[str, Any], said: ChatMessage, reason: str | None = None
+) -> dict[str, Any]:
+    delta = {
+        name: value for name, value in msgspec.structs.asdict(said).items() if value is not None
+    }
+    choice = {"index": 0, "delta": delta, "finish_reason": reason}
+    return {**head, "object": "chat.completion.chunk", "choices": [choice]}
+
+
+def _build_message(
+    answered: AnswerOutcome, known: AnswerMetadata, options: RookeryOptions
+) -> ChatMessage:
+    refusal, answer = explain_decline(answered.episode), answered.episode.answer
+    if refusal or answer is None:
+        return ChatMessage("assistant", refusal=refusal, annotations=[])
+    text = insert_citation_marks(answer, known.sources, options.choose_style(links=True))
+    return ChatMessage("assistant", text.text, annotations=_build_annotations(text))
+
+
+def _build_annotations(text: CitedText) -> list[ChatAnnotation]:
+    return [
+        ChatAnnotation(
+            ChatCitation(
+                mark.start, mark.end, mark.source.title, mark.source.url, mark.source.quote
+            )
+        )
+        for mark in text.marks
+    ]
+
+
+def _list_citations(known: AnswerMetadata) -> dict[str, Any]:
+    """Return Perplexity's fields `citations` and `search_results`."""
+    sources = () if known.declined else known.sources
+    results = [ChatSearchResult(source.title, source.url, source.quote) for source in sources]
+    return {"citations": [source.url for source in sources], "search_results": results}

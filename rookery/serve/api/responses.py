@@ -1,0 +1,517 @@
+"""Records of OpenAI's Responses protocol, as far as this server writes them.
+
+In `output`, a web_search_call is a search, an opened page or a find on a page; a message holds the
+answer or the refusal.
+"""
+
+import re
+import secrets
+from collections import deque
+from collections.abc import Iterator
+from contextlib import aclosing
+from itertools import chain
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+from sqlalchemy import select
+from starlette.responses import Response as HttpResponse
+
+from rookery.browse.browser_commands import parse_command
+from rookery.judge.store import append_event
+from rookery.judge.tables import events as book
+from rookery.serve.api.answer_sessions import AnswerOutcome, QuestionRequest
+from rookery.serve.api.endpoints import (
+    ApiError,
+    ApiOperation,
+    ApiRequest,
+    EventFrames,
+    build_event_response,
+    build_json_response,
+    convert_exception,
+    ensure_reader,
+)
+from rookery.serve.api.questions import (
+    QUESTION_LIMITS,
+    AnswerMetadata,
+    CitationStyle,
+    CitedText,
+    InputMessages,
+    ProgressEvent,
+    PublicUrls,
+    RookeryOptions,
+    build_answer_metadata,
+    build_question_request,
+    collect_answer,
+    explain_decline,
+    extract_last_question,
+    insert_citation_marks,
+    stream_answer,
+)
+
+ItemStatus = Literal["in_progress", "searching", "completed", "failed"]
+
+
+class SearchFilters(Struct):
+    """Restrictions on a search."""
+
+    allowed_domains: list[str] | None = None
+    """Hosts that may be searched, with their subdomains."""
+
+
+class WebSearchTool(Struct):
+    """A tool offered by the request. Only web_search has an effect."""
+
+    type: str
+    filters: SearchFilters | None = None
+    external_web_access: bool | None = None
+    """False: use stored pages only."""
+
+
+class SearchSource(Struct, tag="url"):
+    """A page found by a search."""
+
+    url: str
+
+
+class SearchAction(Struct, tag="search"):
+    """The action of a search."""
+
+    query: str
+    queries: list[str]
+    sources: list[SearchSource]
+
+
+class OpenPageAction(Struct, tag="open_page"):
+    """The action of opening a page."""
+
+    url: str
+
+
+class FindInPageAction(Struct, tag="find_in_page"):
+    """The action of finding a text on the open page."""
+
+    pattern: str
+    url: str
+
+
+class WebSearchCall(Struct, tag="web_search_call"):
+    """One action on the way to an answer."""
+
+    id: str
+    action: SearchAction | OpenPageAction | FindInPageAction
+    status: ItemStatus
+
+
+class UrlCitation(Struct, tag="url_citation"):
+    """A citation: text[start_index:end_index] is the mark that cites the page."""
+
+    start_index: int
+    end_index: int
+    """Exclusive."""
+    title: str
+    url: str
+    cited_text: str
+    """The verbatim quote."""
+
+
+class OutputTextPart(Struct, tag="output_text"):
+    """The text of the answer with its citations."""
+
+    text: str
+    annotations: list[UrlCitation]
+    logprobs: list[Any]
+
+
+class RefusalPart(Struct, tag="refusal"):
+    """The reason why there is no answer."""
+
+    refusal: str
+
+
+class OutputMessage(Struct, tag="message"):
+    """The message with the answer or the refusal."""
+
+    id: str
+    status: Literal["in_progress", "completed"]
+    content: list[OutputTextPart | RefusalPart]
+    role: Literal["assistant"] = "assistant"
+
+
+OutputItem = WebSearchCall | OutputMessage
+
+
+class ResponseFailure(Struct):
+    """The reason why a response that had begun failed."""
+
+    code: str
+    message: str
+
+
+class ResponseEcho(Struct, frozen=True):
+    """Fields of the request that the response repeats, and the citation style."""
+
+    id: str
+    created_at: int
+    model: str
+    tools: tuple[WebSearchTool, ...]
+    instructions: str | None
+    metadata: dict[str, str]
+    store: bool
+    look: CitationStyle
+
+
+class ResponseObject(Struct):
+    """A response."""
+
+    id: str
+    created_at: int
+    """Seconds since 1970."""
+    status: Literal["in_progress", "completed", "failed"]
+    model: str
+    output: list[OutputItem]
+    tools: tuple[WebSearchTool, ...]
+    instructions: str | None
+    metadata: dict[str, str]
+    store: bool
+    rookery: AnswerMetadata | None
+    error: ResponseFailure | None = None
+    incomplete_details: None = None
+    object: Literal["response"] = "response"
+    parallel_tool_calls: bool = False
+    tool_choice: Literal["auto"] = "auto"
+    temperature: None = None
+    top_p: None = None
+    previous_response_id: None = None
+    usage: None = None
+
+
+EventObject = dict[str, Any]
+WORD_PATTERN = re.compile(r"\S+\s*|\s+")
+WORDS_PER_EVENT = 8
+"""Number of words in one text event."""
+
+
+class ResponseBuilder:
+    """Builds one response from progress events and yields the stream events for each."""
+
+    def __init__(self, call: ApiRequest, given: ResponseEcho, passed: tuple[str, ...]) -> None:
+        self.echo = given
+        self._call = call
+        self._ignored = passed
+        self._urls = PublicUrls(call)
+        self._output: list[OutputItem] = []
+        self._open_items: dict[tuple[str, str], int] = {}
+        self._page_url = ""
+        self._metadata: AnswerMetadata | None = None
+        self._number = -1
+
+    def emit_start(self) -> Iterator[EventObject]:
+        """Yield the events that announce the response."""
+        for kind in ("response.created", "response.in_progress"):
+            yield self._build_event(kind, response=self.build_response("in_progress"))
+
+    def emit_progress(self, each: ProgressEvent | AnswerOutcome) -> Iterator[EventObject]:
+        """Add what a progress event or the outcome says to the response; yield stream events."""
+        return (
+            self._emit_answer(each) if isinstance(each, AnswerOutcome) else self._emit_event(each)
+        )
+
+    def _emit_event(self, each: ProgressEvent) -> Iterator[EventObject]:
+        """Add the items of a progress event and yield their stream events."""
+        data = each.data
+        if each.kind == "searching":
+            search = SearchAction(data["query"], [data["query"]], [])
+            yield from self._begin_item("search", data["query"], search)
+        elif each.kind == "found":
+            urls = [SearchSource(self._urls.strip_local_path(hit["url"])) for hit in data["hits"]]
+            yield from self._end_item("search", data["query"], "completed", urls)
+        elif each.kind == "opening":
+            page = OpenPageAction(self._urls.strip_local_path(data["url"]))
+            yield from self._begin_item("page", data["url"], page)
+        elif each.kind == "opened":
+            self._page_url = self._urls.strip_local_path(data["url"])
+            yield from self._end_item("page", data["url"], "completed")
+        elif each.kind == "failed":
+            kind = "page" if ("page", data["what"]) in self._open_items else "search"
+            yield from self._end_item(kind, data["what"], "failed")
+        elif each.kind == "saying":
+            yield from self._emit_command(data["command"])
+
+    def _emit_answer(self, answered: AnswerOutcome) -> Iterator[EventObject]:
+        """Add the message with the answer or refusal and yield its stream events."""
+        passed = tuple(
+            f"tools[{n}]"
+            for n, tool in enumerate(self.echo.tools)
+            if not tool.type.startswith("web_search")
+        )
+        self._metadata = build_answer_metadata(self._call, answered, self._ignored + passed)
+        for kind, what in list(self._open_items):  # fetches that never finished
+            yield from self._end_item(kind, what, "failed")
+        refusal, answer = explain_decline(answered.episode), answered.episode.answer
+        message = OutputMessage(f"msg_{secrets.token_hex(16)}", "in_progress", [])
+        index = len(self._output)
+        self._output.append(message)
+        yield self._build_event("response.output_item.added", output_index=index, item=message)
+        at = {"item_id": message.id, "output_index": index, "content_index": 0}
+        if refusal or answer is None:
+            part: OutputTextPart | RefusalPart = RefusalPart(refusal)
+            yield from self._emit_refusal(refusal, at)
+        else:
+            text = insert_citation_marks(answer, self._metadata.sources, self.echo.look)
+            part = OutputTextPart(text.text, build_url_citations(text), [])
+            yield from self._emit_text(text, at)
+        yield self._build_event("response.content_part.done", **at, part=part)
+        message.content, message.status = [part], "completed"
+        yield self._build_event("response.output_item.done", output_index=index, item=message)
+
+    def emit_completed(self) -> EventObject:
+        """Return the event of the completed response."""
+        return self._build_event("response.completed", response=self.build_response("completed"))
+
+    def emit_failed(self, refused: ApiError) -> EventObject:
+        """Return the event of a response that failed with this error."""
+        response = self.build_response("failed")
+        response.error = ResponseFailure(refused.detail.code or "server_error", str(refused))
+        return self._build_event("response.failed", response=response)
+
+    def build_response(
+        self, status: Literal["in_progress", "completed", "failed"]
+    ) -> ResponseObject:
+        """Return the response with the items added so far."""
+        given = self.echo
+        tools = tuple(tool for tool in given.tools if tool.type.startswith("web_search"))
+        return ResponseObject(
+            given.id,
+            given.created_at,
+            status,
+            given.model,
+            list(self._output),
+            tools,
+            given.instructions,
+            given.metadata,
+            given.store,
+            self._metadata,
+        )
+
+    def _begin_item(
+        self, kind: str, what: str, action: SearchAction | OpenPageAction | FindInPageAction
+    ) -> Iterator[EventObject]:
+        index, item = (
+            len(self._output),
+            WebSearchCall(f"ws_{secrets.token_hex(16)}", action, "in_progress"),
+        )
+        self._output.append(item)
+        self._open_items[kind, what] = index
+        yield self._build_event("response.output_item.added", output_index=index, item=item)
+        for state in ("in_progress", "searching"):
+            name = f"response.web_search_call.{state}"
+            yield self._build_event(name, output_index=index, item_id=item.id)
+
+    def _end_item(
+        self,
+        kind: str,
+        what: str,
+        status: Literal["completed", "failed"],
+        found: list[SearchSource] | None = None,
+    ) -> Iterator[EventObject]:
+        index = self._open_items.pop((kind, what), -1)
+        item = self._output[index] if index >= 0 else None
+        if not isinstance(item, WebSearchCall):
+            return
+        item.status = status
+        if found and isinstance(item.action, SearchAction):
+            item.action.sources = found
+        if status == "completed":
+            name = "response.web_search_call.completed"
+            yield self._build_event(name, output_index=index, item_id=item.id)
+        yield self._build_event("response.output_item.done", output_index=index, item=item)
+
+    def _emit_command(self, said: str) -> Iterator[EventObject]:
+        """Add a find action for a model's command; the library reports all other actions."""
+        command = parse_command(said)
+        if command and command.verb == "Find in page:":
+            yield from self._begin_item(
+                "find", command.argument, FindInPageAction(command.argument, self._page_url)
+            )
+            yield from self._end_item("find", command.argument, "completed")
+
+    def _emit_text(self, text: CitedText, at: EventObject) -> Iterator[EventObject]:
+        empty = OutputTextPart("", [], [])
+        yield self._build_event("response.content_part.added", **at, part=empty)
+        marks, done, told = build_url_citations(text), 0, 0
+        for piece in split_for_streaming(text.text):
+            delta: EventObject = {**at, "delta": piece, "logprobs": []}
+            yield self._build_event("response.output_text.delta", **delta)
+            done += len(piece)
+            while told < len(marks) and marks[told].end_index <= done:
+                mark: EventObject = {**at, "annotation_index": told, "annotation": marks[told]}
+                yield self._build_event("response.output_text.annotation.added", **mark)
+                told += 1
+        yield self._build_event("response.output_text.done", **at, text=text.text, logprobs=[])
+
+    def _emit_refusal(self, refusal: str, at: EventObject) -> Iterator[EventObject]:
+        yield self._build_event("response.content_part.added", **at, part=RefusalPart(""))
+        for piece in split_for_streaming(refusal):
+            yield self._build_event("response.refusal.delta", **at, delta=piece)
+        yield self._build_event("response.refusal.done", **at, refusal=refusal)
+
+    def _build_event(self, kind: str, **more: Any) -> EventObject:
+        self._number += 1
+        return {"type": kind, "sequence_number": self._number, **more}
+
+
+def split_for_streaming(text: str) -> Iterator[str]:
+    """Yield a text in pieces of up to WORDS_PER_EVENT words, which concatenate to the text."""
+    words = WORD_PATTERN.findall(text)
+    for at in range(0, len(words), WORDS_PER_EVENT):
+        yield "".join(words[at : at + WORDS_PER_EVENT])
+
+
+def build_url_citations(text: CitedText) -> list[UrlCitation]:
+    """Return one citation for each mark."""
+    return [
+        UrlCitation(mark.start, mark.end, mark.source.title, mark.source.url, mark.source.quote)
+        for mark in text.marks
+    ]
+
+
+class ResponsesRequest(Struct):
+    """A response request. The last user message is the question; earlier ones are ignored."""
+
+    model: str
+    input: Annotated[str, QUESTION_LIMITS] | InputMessages
+    instructions: str | None = None
+    tools: list[WebSearchTool] | None = None
+    stream: bool | None = None
+    store: bool | None = None
+    """True: store the response, to be read at /v1/responses/ID."""
+    metadata: Annotated[dict[str, str], Meta(max_length=16)] | None = None
+    rookery: RookeryOptions | None = None
+
+
+def list_response_operations() -> list[ApiOperation]:
+    """List the operations at /v1/responses."""
+    return [
+        ApiOperation(
+            "POST",
+            "/v1/responses",
+            "createResponse",
+            "Answer a question with quotes",
+            create_response,
+            ResponseObject,
+            ResponsesRequest,
+            streams=True,
+        ),
+        ApiOperation(
+            "GET",
+            "/v1/responses/{response_id}",
+            "getResponse",
+            "Get a stored response",
+            get_response,
+            ResponseObject,
+        ),
+    ]
+
+
+async def create_response(call: ApiRequest) -> HttpResponse:
+    """Handle POST /v1/responses: respond with the response object or with its events.
+
+    The response is stored if the request asks for it.
+    """
+    asked: ResponsesRequest = call.body
+    question, passed = extract_question(asked)
+    options = asked.rookery or RookeryOptions()
+    wanted = build_question_request(call, question, asked.model, options)
+    wanted = apply_tools(wanted, asked.tools or ())
+    given = ResponseEcho(
+        f"resp_{secrets.token_hex(16)}",
+        int(call.store.clock()),
+        asked.model,
+        tuple(asked.tools or ()),
+        asked.instructions,
+        asked.metadata or {},
+        bool(asked.store),
+        options.choose_style(links=False),
+    )
+    writing = ResponseBuilder(call, given, passed)
+    if asked.stream:
+        return build_event_response(_stream_events(call, wanted, writing))
+    heard, answered = await collect_answer(call, wanted)
+    for each in heard:
+        deque(writing.emit_progress(each), maxlen=0)  # only streams need the events
+    deque(writing.emit_progress(answered), maxlen=0)
+    response = writing.build_response("completed")
+    if asked.store:
+        await call.run_in_thread(lambda: store_response(call, response))
+    return build_json_response(response)
+
+
+async def _stream_events(
+    call: ApiRequest, wanted: QuestionRequest, writing: ResponseBuilder
+) -> EventFrames:
+    for event in writing.emit_start():
+        yield event["type"], event
+    try:
+        async with aclosing(stream_answer(call, wanted)) as telling:
+            async for each in telling:
+                for event in writing.emit_progress(each):
+                    yield event["type"], event
+        if writing.echo.store:
+            await call.run_in_thread(
+                lambda: store_response(call, writing.build_response("completed"))
+            )
+        last = writing.emit_completed()
+    except Exception as error:
+        last = writing.emit_failed(convert_exception(error, "/v1/responses"))
+    yield last["type"], last
+
+
+def extract_question(asked: ResponsesRequest) -> tuple[str, tuple[str, ...]]:
+    """Return the text of the last user message and the ignored fields. Raises ApiError (400)."""
+    passed = ["instructions"] if asked.instructions else []
+    if isinstance(asked.input, str):
+        return asked.input, tuple(passed)
+    question, more = extract_last_question(asked.input, "input")
+    return question, (*passed, *more)
+
+
+def apply_tools(wanted: QuestionRequest, tools: Any) -> QuestionRequest:
+    """Return the question with the restrictions of the request's web search tools.
+
+    The domains are those that any such tool names; one without domains lifts no restriction. One
+    without web access is enough to be offline.
+    """
+    searches = [tool for tool in tools if tool.type.startswith("web_search")]
+    named = chain.from_iterable(
+        tool.filters.allowed_domains or () for tool in searches if tool.filters
+    )
+    domains = tuple(dict.fromkeys((*wanted.domains, *named)))
+    offline = wanted.offline or any(tool.external_web_access is False for tool in searches)
+    return msgspec.structs.replace(wanted, offline=offline, domains=domains)
+
+
+def store_response(call: ApiRequest, response: ResponseObject) -> None:
+    """Store a response for the key that asked. Raises Failed as the store does."""
+    ensure_reader(call.store, call.key.person)
+    with call.store.begin_write() as connection:
+        body = msgspec.json.encode(response).decode()
+        name, now = f"response:{response.id}", call.store.clock()
+        append_event(connection, name, call.key.person, body, now)
+
+
+async def get_response(call: ApiRequest) -> HttpResponse:
+    """Handle GET /v1/responses/ID: return a response stored for this key. Raises ApiError (404)."""
+    identity = str(call.request.path_params["response_id"])
+
+    def load_body() -> str | None:
+        its = (book.c.stream == f"response:{identity}") & (book.c.person == call.key.person)
+        with call.store.begin_read() as connection:
+            body: str | None = connection.scalar(select(book.c.body).where(its))
+            return body
+
+    body = await call.run_in_thread(load_body)
+    if body is None:
+        message = 'There is no such response: only those asked with "store": true are kept.'
+        raise ApiError(404, message, "response_not_found", "response_id")
+    return HttpResponse(body, media_type="application/json")

@@ -1,0 +1,178 @@
+"""The command `rookery doctor`: check store, index, answers, search, model and ranker one by
+one."""
+
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from rich.text import Text
+
+from rookery.browse.fetcher import Fetcher, FetchLimits
+from rookery.browse.folder_library import FolderLibrary
+from rookery.browse.libraries import get_bundled_folder, make_search_engine
+from rookery.browse.page_archive import PageArchive
+from rookery.cite.evidence_model import (
+    BUNDLED_MODEL,
+    EvidencePassage,
+    is_evidence_model,
+    load_evidence_model,
+)
+from rookery.cite.verification import verify_quotes
+from rookery.draft.extract import answer_by_extraction
+from rookery.draft.openai_protocol import ModelEndpoint
+from rookery.draft.remote_model import probe_grammar
+from rookery.records import Failed, Failure, Question, Record
+from rookery.serve.exit_codes import EXIT_ANSWERED, EXIT_NO_EVIDENCE
+from rookery.serve.model_pool import ModelPool
+from rookery.serve.settings import ModelSettings, get_cache_folder, get_data_folder
+from rookery.serve.terminal_output import StreamConsole, to_terminal_json
+
+LOW_DISK = 500_000_000
+"""bytes free below which an index may not fit"""
+DEFAULT_ENGINE = "wikipedia"
+"""the engine that is tried where none is named"""
+SAMPLE_QUESTION = "Why do crows bring gifts?"
+"""a question that the bundled pages answer"""
+NO_WEB_ADVICE = (
+    "; without the web, ask your own documents: rookery ask ... --in DIR; or try another engine: "
+    "rookery doctor --engine searxng:URL"
+)
+NO_MODEL_ADVICE = (
+    "none named, and none needed to quote documents; for --method webglm, gophercite or webgpt try "
+    "one: rookery doctor --model NAME --base-url URL"
+)
+NO_RANKER_ADVICE = "words alone decide: the evidence model is missing; install Rookery again"
+GRAMMAR_SUPPORT = {
+    "obeyed": "keeps to grammars",
+    "ignored": "takes grammars and does not keep to them",
+    "refused": "refuses grammars",
+}
+GOOD, WARNING, BAD = "ok", "warning", "failed"
+
+
+class DiagnosticResult(Record, frozen=True):
+    """One thing that was looked at."""
+
+    what: str
+    state: str
+    """ok, failed, or warning: not there, and not needed to answer from own documents"""
+    detail: str
+
+
+def run_doctor_command(
+    engine: str, models: ModelSettings, json: bool, private: bool, proxy: bool
+) -> int:
+    """Check each part and print the findings; return 4 where a part that is needed failed, else 0.
+
+    Store, index and answers are needed: own documents are answered from with them alone. An
+    `engine` or a model counts where it is named; with "" Wikipedia is tried, and only warned of.
+    """
+    out = StreamConsole()
+    bad = False
+    for finding in _run_checks(engine, models, private, proxy):
+        bad = bad or finding.state == BAD
+        if json:
+            sys.stdout.write(to_terminal_json(finding) + "\n")
+        else:
+            style = {GOOD: "green", WARNING: "yellow", BAD: "red"}[finding.state]
+            state = (f"{finding.state:10}", style)
+            out.print(Text.assemble(f"{finding.what:8}", state, finding.detail), soft_wrap=True)
+    return EXIT_NO_EVIDENCE if bad else EXIT_ANSWERED
+
+
+def _run_checks(
+    engine: str, models: ModelSettings, private: bool, proxy: bool
+) -> Iterator[DiagnosticResult]:
+    yield _run_check("store", _check_store)
+    yield _run_check("index", _check_index)
+    yield _run_check("extract", _check_answer)
+    searched = _run_check("search", lambda: _check_search(engine or DEFAULT_ENGINE, private, proxy))
+    if searched.state == BAD:
+        state = BAD if engine else WARNING
+        searched = DiagnosticResult("search", state, searched.detail + NO_WEB_ADVICE)
+    yield searched
+    if models:
+        yield _run_check("model", lambda: _check_model(models))
+    else:
+        yield DiagnosticResult("model", WARNING, NO_MODEL_ADVICE)
+    if is_evidence_model(BUNDLED_MODEL):
+        yield _run_check("ranker", _check_ranker)
+    else:
+        yield DiagnosticResult("ranker", WARNING, NO_RANKER_ADVICE)
+
+
+def _run_check(what: str, look: Callable[[], str]) -> DiagnosticResult:
+    try:
+        return DiagnosticResult(what, GOOD, look())
+    except Failed as failed:
+        return DiagnosticResult(what, BAD, f"{failed.failure.outcome}: {failed.failure.detail}")
+    except OSError as error:
+        return DiagnosticResult(
+            what, BAD, f"{error.filename}: {error.strerror}: make room or allow it"
+        )
+
+
+def _check_store() -> str:
+    place = get_data_folder() / "archive.sqlite"
+    with PageArchive(place):
+        free = shutil.disk_usage(place.parent).free
+    room = f"{free / 1e9:.1f} GB free"
+    return f"{place} opens; {room}" + ("; make room soon" if free < LOW_DISK else "")
+
+
+@contextmanager
+def _open_bundled_library() -> Iterator[tuple[FolderLibrary, PageArchive]]:
+    """Open the bundled little web with an index in a folder of its own."""
+    get_cache_folder().mkdir(parents=True, exist_ok=True)
+    with (
+        TemporaryDirectory(dir=get_cache_folder()) as place,
+        PageArchive(Path(place) / "a.sqlite") as archive,
+        FolderLibrary(get_bundled_folder(), archive, Path(place)) as folder,
+    ):
+        yield folder, archive
+
+
+def _check_index() -> str:
+    with _open_bundled_library() as (folder, _):
+        found = folder.search(SAMPLE_QUESTION, 1)
+    if not found:
+        raise Failed(Failure("index", "nothing_found", "the bundled pages are not found by words"))
+    return f"reads and finds the bundled pages (best: {found[0].title!r})"
+
+
+def _check_answer() -> str:
+    """Answers from the bundled pages without a network, and verifies the quotes."""
+    with _open_bundled_library() as (folder, archive):
+        answer = answer_by_extraction(Question("1", SAMPLE_QUESTION), folder).answer
+        verdicts = verify_quotes(answer, archive.find_quoted) if answer else []
+    if answer is None or answer.declined or not all(verdict.verified for verdict in verdicts):
+        detail = "a question that the bundled pages answer is not answered with verified quotes"
+        raise Failed(Failure("extract", "no_answer", f"{detail}: install Rookery again"))
+    return f"answers from the bundled pages offline; {len(verdicts)} quotes verified"
+
+
+def _check_ranker() -> str:
+    passage = EvidencePassage("Crows bring gifts to those who feed them.")
+    load_evidence_model(BUNDLED_MODEL).judge_passages(SAMPLE_QUESTION, [passage])
+    return "the evidence model that comes with Rookery loads and judges passages"
+
+
+def _check_model(settings: ModelSettings) -> str:
+    """Ask it for a word, and whether it keeps to a grammar where it says that it takes one."""
+    with TemporaryDirectory() as place, ModelPool(settings, Path(place) / "a.sqlite") as models:
+        model, endpoint = models.open_model("write"), models.get_endpoint("write")
+        said = model.complete("Reply with the word: ready")[0]
+        parts = [f"{model.name} answers"]
+        parts += ["with" if said.logprobs else "without", "log-probabilities"]
+        if isinstance(endpoint, ModelEndpoint) and endpoint.grammars != "none":
+            parts.append(f"; it {GRAMMAR_SUPPORT[probe_grammar(model)]}")
+    return " ".join(parts).replace(" ;", ";")
+
+
+def _check_search(engine: str, private: bool, proxy: bool) -> str:
+    with Fetcher(FetchLimits(seconds=10), allow_private=private, use_proxy=proxy) as fetcher:
+        hits = make_search_engine(engine).search(fetcher, "crow", 3)
+    return f"{engine} answers with {len(hits)} results"

@@ -1,0 +1,449 @@
+"""The command `rookery judge`: the desk's store, invitations, import and export, and reports.
+
+Heavy imports are made when a command runs.
+"""
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TextIO
+
+import typer
+
+from rookery.records import Failed, Record
+from rookery.serve.cli.serve_command import STORE_FILE
+from rookery.serve.command_line import CommandGroup, get_user_name
+from rookery.serve.command_options import BatchesOption, DeskStoreOption, JsonOption, OneBatchOption
+
+if TYPE_CHECKING:
+    from rookery.judge.adjudication import FieldAlpha, RaterGroupAgreement, RaterPairAgreement
+    from rookery.judge.agreement import AgreementEstimate, SideBias
+    from rookery.judge.labelling_records import LabellingItem
+    from rookery.judge.rater_quality import (
+        AttentionCheckScore,
+        QualityReport,
+        RaterReport,
+        ResearcherAgreement,
+    )
+    from rookery.judge.store import Store
+
+
+MOST_PRELUDE_ITEMS = 500
+"""people before whom an attention check is put, where it is not said: more than will ever come"""
+DEFAULT_ADDRESS = "http://127.0.0.1:8500"
+"""of the desk, as `rookery serve desk` opens it"""
+BOOTSTRAP_SAMPLES = 1000
+"""times that items are drawn anew for the intervals of `rookery judge agreement`"""
+
+judge_group = CommandGroup(help="Have people judge answers: questions in, judgements out.")
+
+
+@judge_group.command("init")
+def run_judge_init(store: DeskStoreOption = "") -> None:
+    """Make the desk's store, or bring an older one up to date and keep what is in it."""
+    place = _get_store_place(store)
+    with _translate_errors():
+        from rookery.judge.store import initialize_store
+
+        if "://" not in place:
+            Path(place).parent.mkdir(parents=True, exist_ok=True)
+        initialize_store(place)
+    _write_out(f"store: {place}")
+    _write_error("next: rookery judge invite NAME --role admin, then rookery serve desk")
+
+
+@judge_group.command("invite")
+def run_judge_invite(
+    name: Annotated[
+        str,
+        typer.Argument(metavar="NAME", help="Who is invited; the same name is the same person."),
+    ],
+    role: Annotated[
+        str, typer.Option(metavar="ROLE", help="labeller, reviewer, researcher or admin.")
+    ] = "labeller",
+    days: Annotated[
+        float, typer.Option(metavar="NUMBER", min=0, help="Days for which the link works.")
+    ] = 7,
+    address: Annotated[
+        str, typer.Option(metavar="URL", help="The address of the desk.")
+    ] = DEFAULT_ADDRESS,
+    store: DeskStoreOption = "",
+) -> None:
+    """Print a link that lets one person in, once."""
+    with _open_store(store) as desk:
+        from rookery.judge.accounts import ROLES, create_invite
+
+        if role not in ROLES:
+            raise ValueError(f"there is no role {role!r}: use one of {', '.join(ROLES)}")
+        token = create_invite(desk, name, role, get_user_name("rookery judge"), days)
+    _write_out(f"{address.rstrip('/')}/enter/{token}")
+    _write_error(f"lets {name} in as {role}, once, within {days:g} days")
+
+
+@judge_group.command("import")
+def run_judge_import(
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE...",
+            help="Questions (CSV, JSONL), items (JSONL), what rookery ask --batch wrote (several "
+            "are compared), or a folder that rookery judge export wrote.",
+        ),
+    ],
+    form: Annotated[
+        str,
+        typer.Option(
+            metavar="FORM",
+            help="What people fill in: demonstrate, compare, or another form of the manual.",
+        ),
+    ] = "",
+    batch: Annotated[str, typer.Option(metavar="NAME", help="A name for what is imported.")] = "",
+    raters: Annotated[
+        int | None,
+        typer.Option(metavar="NUMBER", min=1, help="People who judge each item; without it, one."),
+    ] = None,
+    priority: Annotated[
+        int, typer.Option(metavar="NUMBER", help="Items with a higher one are handed out first.")
+    ] = 0,
+    prelude: Annotated[
+        bool, typer.Option("--prelude", help="Everybody does these first, as a check of attention.")
+    ] = False,
+    store: DeskStoreOption = "",
+) -> None:
+    """Hand questions or answers to people to judge: all of a file, or none."""
+    if len(files) == 1 and files[0].is_dir():
+        with _open_store(store) as desk:
+            from rookery.judge import snapshots
+
+            taken = snapshots.import_snapshot(desk, files[0], get_user_name("rookery judge"))
+        counted = f"{taken.items:,} items and {taken.judgements:,} judgements"
+        _write_out(f"snapshot {taken.name}: {counted} that were not there")
+        return
+    if not form or not batch:
+        raise ValueError("say what people fill in and what belongs together: --form and --batch")
+    wanted = raters or (MOST_PRELUDE_ITEMS if prelude else 1)
+    with _open_store(store) as desk:
+        from rookery.judge import item_import, labelling_queue
+
+        read = item_import.read_items(files, form, prelude)
+        _keep_pages(desk, read.items)
+        added = labelling_queue.add_items(desk, read.items, batch, wanted, priority, prelude)
+    _write_out(
+        f"batch {batch}: {added.new:,} new items, each for {wanted:,}; {added.known:,} known"
+    )
+    _write_error(*(f"left out: {count:,} {reason}" for reason, count in read.left_out.items()))
+
+
+@judge_group.command("export")
+def run_judge_export(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to write to.")],
+    name: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="A new snapshot's name, or that of one to write again; without it, the folder's.",
+        ),
+    ] = "",
+    batch: BatchesOption = None,
+    form: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Only this form; may be repeated.")
+    ] = None,
+    store: DeskStoreOption = "",
+) -> None:
+    """Freeze what was judged as a snapshot, and write the files that rookery learn reads."""
+    with _open_store(store) as desk:
+        from rookery.judge import snapshots
+        from rookery.judge.snapshots import SnapshotSelection
+
+        name = name or folder.resolve().name
+        wanted = SnapshotSelection(tuple(batch or ()), tuple(form or ()))
+        new = name not in snapshots.list_snapshot_names(desk)
+        if new:
+            snapshots.freeze_snapshot(desk, name, wanted, get_user_name("rookery judge"))
+        found = snapshots.export_snapshot(desk, name, folder, get_user_name("rookery judge"))
+    if not new:
+        if wanted not in (SnapshotSelection(), found.wanted):
+            _write_error(f"--batch and --form change nothing: {name} was frozen without them")
+        when = datetime.fromtimestamp(found.at, UTC).strftime("%Y-%m-%d %H:%M UTC")
+        _write_error(f"{name} was frozen on {when}: for what there is now, choose another --name")
+    _write_out(*(f"{folder / file}: {told.lines:,} lines" for file, told in found.files.items()))
+    _write_out(f"snapshot {name}: {found.digest}")
+    _write_error(
+        *(f"not learnt from: {count:,} {reason}" for reason, count in found.left_out.items())
+    )
+
+
+@judge_group.command("convert")
+def run_judge_convert(
+    source: Annotated[Path, typer.Argument(metavar="FILE", help="JSON lines to convert.")],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="The file to write.")],
+    by: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="Who judged or wrote the rows of another library."),
+    ] = "import",
+) -> None:
+    """Convert comparisons or episodes to the rows of TRL and similar libraries, and such rows back.
+
+    Comparisons become {prompt, chosen, rejected}, steps of episodes {prompt, completion}.
+    """
+    with _translate_errors():
+        from rookery.judge.training_formats import convert_training_file
+
+        written, left_out = convert_training_file(source, out, by)
+    _write_out(f"{out}: {written:,} lines")
+    _write_error(*(f"left out: {count:,} {reason}" for reason, count in left_out.items()))
+
+
+@judge_group.command("stats")
+def run_judge_stats(
+    batch: OneBatchOption = None, as_json: JsonOption = False, store: DeskStoreOption = ""
+) -> None:
+    """Show how much each person judged, how well, and whose work is left out."""
+    with _open_store(store) as desk:
+        from rookery.judge.rater_quality import build_quality_report
+
+        found = build_quality_report(desk, batch)
+    _show_record(found, format_rater_stats(found), as_json)
+
+
+@judge_group.command("agreement")
+def run_judge_agreement(
+    batch: OneBatchOption = None, as_json: JsonOption = False, store: DeskStoreOption = ""
+) -> None:
+    """Show how far people agree with researchers and with each other, by form and field."""
+    with _open_store(store) as desk:
+        from rookery.judge.rater_quality import build_quality_report
+
+        found = build_quality_report(desk, batch, BOOTSTRAP_SAMPLES)
+    _show_record(found.agreement, format_agreement(found), as_json)
+
+
+def _show_record(record: Record, lines: Iterable[str], as_json: bool) -> None:
+    from rookery.serve.terminal_output import to_terminal_json as written
+
+    if as_json:
+        sys.stdout.write(written(record) + "\n")
+    else:
+        _write_out(*lines)
+
+
+def _keep_pages(desk: "Store", items: "Iterable[LabellingItem]") -> None:
+    """Every page that an answer quotes and that was read on this machine, for people to look at."""
+    from rookery.browse.page_archive import PageArchive
+    from rookery.judge.store import store_page
+    from rookery.serve.settings import ARCHIVE, get_data_folder
+
+    answers = [answer for item in items for answer in item.answers]
+    quotes = {(quote.digest, quote.url) for answer in answers for quote in answer.quotes}
+    path = get_data_folder() / ARCHIVE
+    if not quotes or not path.exists():
+        return
+    with PageArchive(path) as archive:
+        pages = [
+            archive.find_page(digest, url) or archive.find_page(digest)
+            for digest, url in sorted(quotes)
+        ]
+    with desk.begin_write() as connection:
+        for page in pages:
+            if page is not None:
+                store_page(connection, page)
+
+
+@contextmanager
+def _open_store(store: str) -> "Iterator[Store]":
+    with _translate_errors():
+        from rookery.judge.store import Store
+
+        with Store(_get_store_place(store)) as desk:
+            yield desk
+
+
+@contextmanager
+def _translate_errors() -> Iterator[None]:
+    """Raise ValueError with one sentence in place of errors that the user can mend."""
+    try:
+        yield
+    except Failed as failed:
+        said = failed.failure
+        raise ValueError(f"{said.what}: {said.detail or said.outcome}") from failed
+    except ModuleNotFoundError as error:
+        sentence = f"the desk needs {error.name}: pip install 'rookery[serve]'"
+        raise ValueError(sentence) from error
+
+
+def _get_store_place(store: str) -> str:
+    from rookery.serve.settings import get_data_folder
+
+    return store or str(get_data_folder() / STORE_FILE)
+
+
+def _write_out(*lines: str) -> None:
+    _write_lines(sys.stdout, lines)
+
+
+def _write_error(*lines: str) -> None:
+    _write_lines(sys.stderr, lines)
+
+
+def _write_lines(stream: TextIO, lines: Iterable[str]) -> None:
+    """Names and reasons come from others: nothing in them commands a terminal."""
+    from rookery.serve.terminal_output import sanitize_text
+
+    stream.writelines(f"{sanitize_text(line)}\n" for line in lines)
+
+
+_PASSED = {True: "passed", False: "failed", None: "not over"}
+
+
+def format_rater_stats(board: "QualityReport") -> Iterator[str]:
+    """Yield lines on each rater's work: how much, how good, and what is left out."""
+    where = f"batch {board.batch}" if board.batch else "all batches"
+    yield f"{where}: {board.items:,} items, {board.judgements:,} judgements that count"
+    yield from (f"left out: {count:,} {reason}" for reason, count in board.left_out.items())
+    if board.people:
+        heads = "name,role,done,late,skipped,flagged,excluded,median,fast,gold,first shown"
+        rows = [heads.split(","), *(_format_person(each) for each in board.people)]
+        yield ""
+        yield from _format_table(
+            [[*row, more] for row, more in zip(rows, _format_notes_column(board), strict=True)]
+        )
+    yield from _format_notes(board)
+
+
+def format_agreement(board: "QualityReport") -> Iterator[str]:
+    """Yield lines on the agreement between raters, by form and field."""
+    yield "which answer is better, a tie being half (two answers), or the same (more):"
+    for rate in board.rates:
+        yield from _format_rate(rate)
+    if board.pairs:
+        yield ""
+        heads = ["two people", "items", "agree", "kappa", "same of more"]
+        yield from _format_table([heads, *(_format_pair(each) for each in board.pairs)])
+    if board.alphas:
+        yield ""
+        heads = ["field", "level", "judgements", "alpha"]
+        yield from _format_table([heads, *(_format_alpha(each) for each in board.alphas)])
+
+
+def _format_person(each: "RaterReport") -> list[str]:
+    counts = (each.done, each.late, each.skipped, each.flagged, each.excluded)
+    return [
+        each.name,
+        each.role,
+        *map(str, counts),
+        "" if each.seconds is None else _format_time(each.seconds),
+        f"{each.fast}{' !' * each.hasty}",
+        f"{each.gold_right}/{each.gold}" if each.gold else "",
+        "" if each.side is None else f"{_format_side(each.side)}{' !' * each.lopsided}",
+    ]
+
+
+def _format_notes_column(board: "QualityReport") -> Iterator[str]:
+    """Yield the last column: what is known of a person besides."""
+    yield "besides"
+    for each in board.people:
+        told = [_format_prelude(prelude) for prelude in each.preludes]
+        told += [_format_trusted(each.trusted)] if each.trusted is not None else []
+        yield "; ".join(told)
+
+
+def _format_prelude(prelude: "AttentionCheckScore") -> str:
+    what = _PASSED[prelude.passed]
+    return f"check of {prelude.batch}: {prelude.right}/{prelude.of} {what}"
+
+
+def _format_trusted(trusted: "ResearcherAgreement") -> str:
+    three = (trusted.supported, trusted.plausible, trusted.preferred)
+    said = ", ".join(
+        f"{name} {_format_share(each)}"
+        for name, each in zip(("supported", "plausible", "preferred"), three, strict=True)
+        if each.items
+    )
+    return f"as researchers: {said}{' (super rater)' * bool(trusted.passed)}"
+
+
+def _format_notes(board: "QualityReport") -> Iterator[str]:
+    if any(each.hasty or each.lopsided for each in board.people):
+        yield ""
+        yield "! look into it: often done in a tenth of the time, or one side preferred too often"
+    if board.exclusions:
+        yield ""
+    for told in board.exclusions:
+        row = told.exclusion
+        where = f" in {row.batch}" if row.batch else ""
+        what = "excluded" if told.holds else "excluded, and lifted again"
+        yield (
+            f"{what} (number {row.number}): {row.what} {row.which}{where}, "
+            f"{told.judgements:,} judgements, by {row.by}: {row.reason}"
+        )
+    if board.proposals:
+        yield ""
+    for each in board.proposals:
+        yield f"to be excluded: {each.person}, {each.judgements:,} judgements: {each.reason}"
+
+
+def _format_rate(rate: "RaterGroupAgreement") -> Iterator[str]:
+    kinds = (("two answers", rate.credit), ("more", rate.same))
+    for what, measured in kinds:
+        if measured.items:
+            yield (
+                f"  {rate.between}, {what}: {_format_measured(measured)}, {measured.items:,} items"
+            )
+    if not (rate.credit.items or rate.same.items):
+        yield f"  {rate.between}: no item was judged by both"
+
+
+def _format_pair(pair: "RaterPairAgreement") -> list[str]:
+    names = f"{pair.one}, {pair.other}"
+    items = str(max(pair.credit.items, pair.same.items))
+    return [
+        names,
+        items,
+        *(_format_measured(each) for each in (pair.credit, pair.kappa, pair.same)),
+    ]
+
+
+def _format_alpha(each: "FieldAlpha") -> list[str]:
+    return [
+        f"{each.form}: {each.field}",
+        each.level,
+        str(each.judgements),
+        _format_measured(each.alpha),
+    ]
+
+
+def _format_measured(measured: "AgreementEstimate") -> str:
+    """Return a number with its interval, or why there is none."""
+    from rookery.judge.agreement import UndefinedStatistic
+
+    if not measured.items:
+        return ""
+    if isinstance(measured.value, UndefinedStatistic):
+        return f"none ({measured.value.reason})"
+    interval = "" if measured.low is None else f" [{measured.low:.2f}, {measured.high:.2f}]"
+    return f"{measured.value:.2f}{interval}"
+
+
+def _format_share(measured: "AgreementEstimate") -> str:
+    from rookery.judge.agreement import UndefinedStatistic
+
+    shown = "" if isinstance(measured.value, UndefinedStatistic) else f"{measured.value:.0%}"
+    return f"{shown} of {measured.items}"
+
+
+def _format_side(side: "SideBias") -> str:
+    return f"{side.share:.0%} of {side.judged}"
+
+
+def _format_time(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+
+
+def _format_table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Columns as wide as their widest cell; what is empty everywhere is left out."""
+    columns = [column for column in zip(*rows, strict=True) if any(column[1:])]
+    widths = [max(map(len, column)) for column in columns]
+    for row in zip(*columns, strict=True):
+        yield "  ".join(cell.ljust(wide) for cell, wide in zip(row, widths, strict=True)).rstrip()

@@ -1,0 +1,226 @@
+"""The options of the command line: their names, types and help texts."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+PlacesOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--in",
+        metavar="PATH_OR_URL",
+        help="What to answer from: a folder, a file, a site (https://host/prefix/), or "
+        "rookery:corvids, the little web that comes with Rookery; may be repeated. Without it "
+        "the web is searched.",
+    ),
+]
+GlobsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--glob",
+        metavar="PATTERN",
+        help="Of the folders, read only files that match, such as '*.md' or 'docs/'; may be "
+        "repeated.",
+    ),
+]
+ExcludesOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--exclude",
+        metavar="PATTERN",
+        help="Leave out files and folders that match; may be repeated. What .gitignore and "
+        ".rookeryignore name is left out anyway.",
+    ),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object, also for errors.")]
+JsonLinesOption = Annotated[
+    bool, typer.Option("--json", help="Print JSON, one object a line, also for errors.")
+]
+PrivateOption = Annotated[
+    bool,
+    typer.Option("--allow-private", help="Also open addresses of this machine and its network."),
+]
+ProxyOption = Annotated[bool, typer.Option("--proxy", help="Use the proxy that HTTPS_PROXY names.")]
+MethodOption = Annotated[
+    str,
+    typer.Option(
+        metavar="METHOD",
+        help="How to answer: extract quotes the documents and needs no model; webglm, gophercite "
+        "and webgpt have a model write the answer.",
+    ),
+]
+ModelOption = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        help="The model that writes: its name at an OpenAI-compatible server; path:DIR for one "
+        "on this machine; script:FILE for one that says the lines of a file.",
+    ),
+]
+BaseUrlOption = Annotated[
+    str,
+    typer.Option(
+        metavar="URL", help="Where the model is served; the key is read from OPENAI_API_KEY."
+    ),
+]
+SamplesOption = Annotated[
+    int | None,
+    typer.Option(
+        "-n",
+        metavar="NUMBER",
+        min=1,
+        help="Answers that the model writes, of which the best is given.",
+    ),
+]
+EndpointsOption = Annotated[
+    str,
+    typer.Option(
+        metavar="FILE",
+        help="A TOML file with a model for each role, in tables named browse, write and default.",
+    ),
+]
+WorthOption = Annotated[
+    float,
+    typer.Option(
+        metavar="NUMBER",
+        min=0,
+        help="Stop before -n answers are written when one more is not expected to raise the score "
+        "by this much.",
+    ),
+]
+TokenCapOption = Annotated[
+    int | None,
+    typer.Option(
+        metavar="NUMBER", min=0, help="Most tokens that models may use, prompts included."
+    ),
+]
+MoneyCapOption = Annotated[
+    float | None,
+    typer.Option(
+        metavar="NUMBER",
+        min=0,
+        help="Most money that models may cost, by the prices in --endpoints.",
+    ),
+]
+DeclineOption = Annotated[
+    float | None,
+    typer.Option(
+        metavar="NUMBER",
+        min=0,
+        max=1,
+        help="Decline rather than answer badly. With extract: decline answers that are less likely "
+        "than this to be right; 0.2 without it. With a model: the share of the given answers that "
+        "must be good, which needs rookery calibrate first.",
+    ),
+]
+EngineOption = Annotated[
+    str,
+    typer.Option(
+        metavar="ENGINE",
+        help="What searches the web: wikipedia, wikipedia:LANGUAGE, searxng:URL, brave or google.",
+    ),
+]
+RankerOption = Annotated[
+    str,
+    typer.Option(
+        metavar="DIR",
+        help="What ranks passages: a folder with an evidence model, as recipes.evidence writes it, "
+        "or with a trained encoder, as rookery learn retrieve writes it; or words. Without it, the "
+        "evidence model that comes with Rookery.",
+    ),
+]
+OfflineOption = Annotated[
+    bool,
+    typer.Option("--offline", help="Use only pages and model answers that are stored already."),
+]
+BatchOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help='Answer a file of questions, one a line as {"id": "1", "text": "Why ...?"}; '
+        "- is standard input.",
+    ),
+]
+OutOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Where --batch writes, a JSON line for each question; goes on there where an earlier "
+        "run with the same settings stopped. - is standard output.",
+    ),
+]
+ForceOption = Annotated[
+    bool,
+    typer.Option("--force", help="With --batch: answer all again, in place of what is in --out."),
+]
+QuotesOption = Annotated[
+    int | None,
+    typer.Option(
+        "-q",
+        "--quotes",
+        metavar="NUMBER",
+        min=1,
+        max=20,
+        help="Quotes that an answer has at most, with --both-sides on each side; 3, and of "
+        "webglm 5, of webgpt and gophercite as many as the model makes.",
+    ),
+]
+PassagesOption = Annotated[
+    bool,
+    typer.Option(
+        "--passages",
+        help="Also show what was searched and found, and why the answer was chosen or declined.",
+    ),
+]
+TraceOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Append all that was done for the answer to this file, as a JSON line.",
+    ),
+]
+BothSidesOption = Annotated[
+    bool,
+    typer.Option(
+        "--both-sides",
+        help="Show what speaks for, and apart from it what speaks against, the claim that the "
+        "question assumes.",
+    ),
+]
+ConfigOption = Annotated[
+    Path, typer.Option("--config", metavar="FILE", help="The settings of the training, in TOML.")
+]
+RunFolderOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--out", metavar="DIR", help="The folder of the run; a run that stopped there goes on."
+    ),
+]
+RunDeskOption = Annotated[
+    str,
+    typer.Option(
+        "--desk",
+        metavar="STORE",
+        help="The desk's store, a file or postgresql://HOST/DATABASE. People at the desk compare "
+        "samples if the settings have [labels], and anyone there may stop the run.",
+    ),
+]
+BoardOption = Annotated[bool, typer.Option("--board", help="Also write logs for TensorBoard.")]
+DeskStoreOption = Annotated[
+    str,
+    typer.Option(
+        "--store",
+        metavar="PLACE",
+        help="The desk's store: a file, or postgresql://USER@HOST/DATABASE. Without it, a file in "
+        "your data folder.",
+    ),
+]
+OneBatchOption = Annotated[
+    str | None,
+    typer.Option("--batch", metavar="NAME", help="Only this batch; without it, all of them."),
+]
+BatchesOption = Annotated[
+    list[str] | None,
+    typer.Option("--batch", metavar="NAME", help="Only this batch; may be repeated."),
+]

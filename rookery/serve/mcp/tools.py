@@ -1,0 +1,654 @@
+"""Verdicts on saved answers for MCP clients: check each quote against the archive."""
+
+import re
+import secrets
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any, NamedTuple
+from urllib.parse import urldefrag
+
+import msgspec
+from msgspec import Meta
+
+from rookery.browse.page_archive import PageArchive
+from rookery.cite.saved_answers import ClaimedQuote
+from rookery.cite.syntax import render_numbered
+from rookery.cite.verification import ClaimedVerdict, Verdict
+from rookery.draft.score_wording import word_score
+from rookery.records import Answer, Failed, Failure, Page, Quote, Record
+from rookery.serve.answer_verification import (
+    AnyVerdict,
+    check_saved_answers,
+    count_failed_quotes,
+    summarize_verdicts,
+)
+from rookery.serve.api.answer_sessions import AnswerOutcome, QuestionRequest
+from rookery.serve.mcp.browser_sessions import (
+    BrowserLimits,
+    McpBrowser,
+    McpBrowserPool,
+    McpLibrary,
+    PageWindow,
+)
+
+MAX_CHECKED_CHARACTERS = 300
+"""Maximum characters of each quote in the output."""
+
+
+class CheckedQuote(Record, frozen=True):
+    """Verdict on one quote of a saved answer, or on a part of its text without a quote."""
+
+    text: str
+    url: str
+    title: str
+    outcome: str
+    """Either verified, or the reason why not: not_found, elided, too_short, page_missing,
+    wrong_source, digest_differs, text_differs, out_of_range, broken_citation, claim_differs;
+    not_quoted and not_judged for text without a quote."""
+    detail: str
+    left_out: tuple[str, ...] = ()
+    """Text of the page that an elided quotation leaves out between its pieces."""
+    accepted: bool = False
+    """True for an elided quotation that was allowed and leave out nothing harmful."""
+
+
+class ArchivedSources:
+    """Archived pages, by the URLs that one caller knows them by.
+
+    `meant(address)` returns the digest of the page that an address of this server names, and an
+    empty string for any other URL.
+    """
+
+    def __init__(self, archive: PageArchive, meant: Callable[[str], str]) -> None:
+        self._archive = archive
+        self._digest_of_url = meant
+
+    def find_version(self, quote: Quote) -> Page | None:
+        """Return the version nearest to what a quote names, else another at its address.
+
+        None if there is neither. At an address of this server the digest in it names the version.
+        """
+        digest = self._digest_of_url(quote.url)
+        nearest = self._archive.find_quoted(quote)
+        if digest and nearest and digest == quote.digest:
+            return msgspec.structs.replace(nearest, url=quote.url)
+        return nearest or self.find_latest(quote.url)
+
+    def find_latest(self, url: str) -> Page | None:
+        """Return the newest version at an address; None if there is none.
+
+        An address of this server names one version, which is returned.
+        """
+        digest = self._digest_of_url(url)
+        return self._archive.find_page(digest) if digest else self._archive.find_latest(url)
+
+    def find_named(self, claimed: ClaimedQuote) -> Iterator[Page]:
+        """Yield the versions of the source that another tool names, newest first."""
+        address = urldefrag(claimed.url).url
+        if digest := self._digest_of_url(address):
+            yield from filter(None, [self._archive.find_page(digest)])
+        elif address:
+            yield from self._archive.find_versions(address)
+
+    def explain_missing(self, claimed: ClaimedQuote) -> str:
+        """Return a sentence on why there is no version of the source, and what to do."""
+        return "its source is not stored here: open it, then verify again"
+
+
+def describe_verdict(verdict: AnyVerdict) -> CheckedQuote:
+    """Convert a verdict to the record that MCP clients get; long texts are truncated."""
+    source: Quote | ClaimedQuote
+    gaps, accepted = tuple[str, ...](), False
+    match verdict:
+        case Verdict():
+            source = verdict.quote
+        case ClaimedVerdict():
+            source, gaps, accepted = verdict.claimed, verdict.left_out, verdict.accepted
+        case _:
+            text = _truncate_text(verdict.text)
+            return CheckedQuote(text, "", "", verdict.outcome, verdict.detail)
+    about = _truncate_text(source.text), source.url, source.title, verdict.outcome, verdict.detail
+    return CheckedQuote(*about, tuple(map(_truncate_text, gaps)), accepted)
+
+
+def _truncate_text(text: str) -> str:
+    return text if len(text) <= MAX_CHECKED_CHARACTERS else f"{text[: MAX_CHECKED_CHARACTERS - 1]}…"
+
+
+_SESSION_HELP = "The id that search gave."
+Probability = Annotated[float, Meta(ge=0, le=1)]
+
+
+class SearchArguments(Record, frozen=True):
+    """Arguments of `search`."""
+
+    query: Annotated[str, Meta(min_length=1, max_length=2000, description="Words, or a question.")]
+    k: Annotated[int, Meta(ge=1, le=20, description="Results at most.")] = 10
+    session: Annotated[str, Meta(description="A session to go on in; none: a new one.")] = ""
+    offset: Annotated[int, Meta(ge=0, description="Results to leave out, to page on.")] = 0
+
+
+class SearchOutputItem(Record, frozen=True):
+    """One search result. Its snippet is for choosing a page to open and can never be quoted."""
+
+    id: Annotated[str, Meta(description="For fetch.")]
+    title: str
+    url: str
+    snippet: str
+    link: Annotated[int, Meta(description="For open, as long as these results are shown.")]
+
+
+class SearchOutput(Record, frozen=True):
+    """Output of `search`."""
+
+    session: str
+    query: str
+    results: tuple[SearchOutputItem, ...]
+    total: int
+    next_offset: int | None
+
+
+class OpenArguments(Record, frozen=True):
+    """Arguments of `open`: a link number, an address, or an offset of the current page."""
+
+    session: Annotated[
+        str, Meta(description=f"{_SESSION_HELP} None: a new one, for an address.")
+    ] = ""
+    link: Annotated[
+        int | None, Meta(description="The n of a link 【n†words】 or result that is shown now.")
+    ] = None
+    url: Annotated[
+        str, Meta(max_length=8000, description="An address; the tool says which may be opened.")
+    ] = ""
+    offset: Annotated[
+        int | None, Meta(description="Where to read on: an offset into the page's text.")
+    ] = None
+    full: Annotated[
+        bool, Meta(description="All of the page, with navigation, not only its article.")
+    ] = False
+
+
+class WindowSpan(Record, frozen=True):
+    """The span text[start:end] of a page."""
+
+    start: int
+    end: int
+
+
+class WindowOutput(Record, frozen=True):
+    """Output of `open` and `find`: part of a page, with links written as 【n†words†domain】."""
+
+    session: str
+    url: str
+    title: str
+    digest: Annotated[str, Meta(description="Names this version of the page.")]
+    start: int
+    end: int
+    total: Annotated[int, Meta(description="Where what is shown of the page ends.")]
+    next_offset: int | None
+    text: str
+    found: Annotated[WindowSpan | None, Meta(description="What find found.")] = None
+
+
+class FindArguments(Record, frozen=True):
+    """Arguments of `find`."""
+
+    session: Annotated[str, Meta(description=_SESSION_HELP)]
+    text: Annotated[
+        str,
+        Meta(min_length=1, max_length=2000, description="Words as they stand; again: the next."),
+    ]
+
+
+class QuoteArguments(Record, frozen=True):
+    """Arguments of `quote`: the text to quote, or start and end offsets."""
+
+    session: Annotated[str, Meta(description=_SESSION_HELP)]
+    text: Annotated[
+        str,
+        Meta(max_length=20_000, description="The words, or first words━last words for a long one."),
+    ] = ""
+    start: Annotated[int | None, Meta(description="Or: an offset into the page's text.")] = None
+    end: Annotated[int | None, Meta(description="The offset behind the last character.")] = None
+
+
+class QuoteOutput(Record, frozen=True):
+    """Output of `quote`: a verbatim quote, cut from the stored page by the server."""
+
+    session: str
+    quote: Quote
+    markdown: Annotated[str, Meta(description="To copy into an answer; rookery checks it so.")]
+
+
+class FetchArguments(Record, frozen=True):
+    """Arguments of `fetch`."""
+
+    id: Annotated[str, Meta(min_length=1, max_length=200, description="The id of a result.")]
+    offset: Annotated[int, Meta(ge=0, description="Where to read on.")] = 0
+
+
+class FetchOutput(Record, frozen=True):
+    """Output of `fetch`: a page's own text, as far as one result holds it."""
+
+    id: str
+    title: str
+    text: str
+    url: str
+    metadata: Annotated[
+        dict[str, str | int | None],
+        Meta(description="session, digest, start, end, total and next_offset."),
+    ]
+
+
+class AnswerArguments(Record, frozen=True):
+    """Arguments of `answer`."""
+
+    question: Annotated[str, Meta(min_length=1, max_length=5000, description="One question.")]
+    method: Annotated[str, Meta(description="One that the server offers; none: its own.")] = ""
+    model: Annotated[str, Meta(description="One that the server offers; none: its first.")] = ""
+    decline: Annotated[
+        Probability | None, Meta(description="From 0 to 1: how sure an answer must be to be given.")
+    ] = None
+
+
+class AnswerOutput(Record, frozen=True):
+    """Output of `answer`: an answer with checked quotes, or the reason why there is none."""
+
+    question: str
+    stop: Annotated[str, Meta(description="end, or why it ended without an answer.")]
+    declined: Annotated[bool, Meta(description="What was found is too weak to answer from.")]
+    text: Annotated[str, Meta(description="With [n] for the n-th quote.")]
+    quotes: int
+    verified: int
+    answer: Annotated[Answer | None, Meta(description="For verify and rookery cite verify.")]
+    failures: tuple[Failure, ...]
+    confidence: Annotated[
+        str, Meta(description="The score in words: a probability only where it was calibrated.")
+    ] = ""
+
+
+class VerifyArguments(Record, frozen=True):
+    """Arguments of `verify`: a saved answer."""
+
+    answer: Annotated[
+        str | dict[str, Any],
+        Meta(
+            description="JSON of Rookery, OpenAI, Anthropic, Gemini or Perplexity, or Markdown "
+            "that quotes words in quotation marks beside a link to their source."
+        ),
+    ]
+    offset: Annotated[int, Meta(ge=0, description="Quotes to leave out, to page on.")] = 0
+    allow_elided: Annotated[
+        bool,
+        Meta(description="Accept quotations with an ellipsis where what is left out is harmless."),
+    ] = False
+
+
+class VerifyOutput(Record, frozen=True):
+    """Output of `verify`: the verdict on each quote, and their counts."""
+
+    verified: int
+    total: int
+    failed: int
+    next_offset: int | None
+    checked: tuple[CheckedQuote, ...]
+
+
+CHECKED_PER_RESULT = 50
+"""Maximum number of verdicts in one result of `verify`."""
+MAX_FAILURES = 10
+"""Maximum number of failures in one result of `answer`."""
+FILE_URL = re.compile(r"file:///[\w.~/%-]*")
+SHOWN_ADDRESSES_ONLY = (
+    " Only addresses that a search or a page of this session showed are opened, whoever asks: so "
+    "nothing that a page says can send this server anywhere."
+)
+ANY_ADDRESS_NOTE = " Addresses of http and https that the user gave may be opened, too."
+
+
+class ToolCaller(NamedTuple):
+    """The client that calls a tool."""
+
+    owner: str
+    """Owner of the browser sessions; nobody else can use them."""
+    answer: Callable[[QuestionRequest], AnswerOutcome]
+    """Answers a question. Raises Failed."""
+    public_url: Callable[[str, str], str] = lambda url, digest: url
+    """Maps a page's URL and digest to the address that the caller is shown."""
+    digest_of_url: Callable[[str], str] = lambda address: ""
+    """Maps such an address back to the page's digest; empty for any other URL."""
+
+
+class ToolResult(NamedTuple):
+    """Result of a tool: a record for programs and the same content as text for models."""
+
+    structured: Record
+    text: str
+
+
+class McpTool(NamedTuple):
+    """Definition of one tool: its description, record types and function."""
+
+    name: str
+    title: str
+    description: str
+    input_type: type[Record]
+    output_type: type[Record]
+    run: Callable[[Any, ToolCaller], ToolResult]
+
+
+class ToolArgumentsError(Exception):
+    """Arguments that a tool does not accept; the message says what to correct."""
+
+
+class McpTools:
+    """The tools of one server. Safe to use from many threads."""
+
+    def __init__(
+        self, source: McpLibrary, method: str = "", limits: BrowserLimits = BrowserLimits()
+    ) -> None:
+        self.source = source
+        self.browsers = McpBrowserPool(source, limits)
+        self._method = method or source.settings.method
+        self._limits = limits
+        self._tools = {tool.name: tool for tool in self._define_tools()}
+
+    def list_names(self) -> tuple[str, ...]:
+        """Return the names of all tools."""
+        return tuple(self._tools)
+
+    def describe_tools(self) -> list[dict[str, Any]]:
+        """Return the entries of `tools/list`: name, description, schemas and annotations."""
+        hints = {"readOnlyHint": True, "openWorldHint": self.source.uses_network}
+        return [
+            {
+                "name": tool.name,
+                "title": tool.title,
+                "description": tool.description,
+                "inputSchema": build_tool_schema(tool.input_type),
+                "outputSchema": build_tool_schema(tool.output_type),
+                "annotations": {"title": tool.title, **hints},
+            }
+            for tool in self._tools.values()
+        ]
+
+    def call_tool(self, name: str, arguments: Any, caller: ToolCaller) -> ToolResult:
+        """Run the tool of this name for a caller and return its result.
+
+        Raises ToolArgumentsError, and Failed without local paths.
+        """
+        tool = self._tools[name]
+        try:
+            # Not strict: models sometimes write 3 as "3".
+            given = msgspec.convert(arguments, tool.input_type, strict=False)
+        except msgspec.ValidationError as error:
+            takes = ", ".join(field.name for field in msgspec.structs.fields(tool.input_type))
+            raise ToolArgumentsError(
+                f"{name}: {error}. It takes {takes}: call it again."
+            ) from error
+        try:
+            return tool.run(given, caller)
+        except Failed as failed:
+            raise Failed(_redact_failure(caller, failed.failure)) from failed
+
+    def _define_tools(self) -> tuple[McpTool, ...]:
+        where = ANY_ADDRESS_NOTE if self.source.any_address else SHOWN_ADDRESSES_ONLY
+        return (
+            McpTool(
+                "search",
+                "Search",
+                "Searches for pages. Gives a session id for the other tools, and results to open "
+                "by their link number or to fetch by their id. Snippets cannot be quoted.",
+                SearchArguments,
+                SearchOutput,
+                self._run_search,
+            ),
+            McpTool(
+                "open",
+                "Open a page",
+                "Shows part of a page: by the number of a link that is shown, by its address, or, "
+                "with offset alone, more of the page that is open." + where,
+                OpenArguments,
+                WindowOutput,
+                self._run_open,
+            ),
+            McpTool(
+                "find",
+                "Find on the page",
+                "Goes to where a text stands on the page that is open; again: to the next place.",
+                FindArguments,
+                WindowOutput,
+                self._run_find,
+            ),
+            McpTool(
+                "quote",
+                "Quote the page",
+                "Cuts a verbatim quote from the page that is open, by its words (case and "
+                "typography do not count) or by start and end. What it gives can be verified.",
+                QuoteArguments,
+                QuoteOutput,
+                self._run_quote,
+            ),
+            McpTool(
+                "fetch",
+                "Fetch a result",
+                "Gives the text of the page that a search result's id names, and opens it.",
+                FetchArguments,
+                FetchOutput,
+                self._run_fetch,
+            ),
+            McpTool(
+                "answer",
+                "Answer a question",
+                "Searches, reads, and answers one question with quotes that were checked against "
+                "their stored pages; or declines where what it finds is too weak.",
+                AnswerArguments,
+                AnswerOutput,
+                self._run_answer,
+            ),
+            McpTool(
+                "verify",
+                "Verify an answer",
+                "Checks every quote of an answer against the stored pages. Uses no model and no "
+                "network.",
+                VerifyArguments,
+                VerifyOutput,
+                self._run_verify,
+            ),
+        )
+
+    def _run_search(self, given: SearchArguments, caller: ToolCaller) -> ToolResult:
+        session = given.session or self.browsers.open_session(caller.owner)
+        with self.browsers.use_session(session, caller.owner) as browser:
+            hits = browser.search(given.query)
+            shown = range(given.offset, min(given.offset + given.k, len(hits)))
+            results = tuple(
+                SearchOutputItem(
+                    browser.assign_result_id(hits[number].url),
+                    hits[number].title,
+                    caller.public_url(hits[number].url, hits[number].digest),
+                    hits[number].snippet[: self._limits.snippet],
+                    number,
+                )
+                for number in shown
+            )
+        after = given.offset + len(results)
+        following = after if results and after < len(hits) else None
+        found = SearchOutput(session, given.query, results, len(hits), following)
+        # ChatGPT's connectors read the results from this text.
+        return ToolResult(found, found.to_json())
+
+    def _run_open(self, given: OpenArguments, caller: ToolCaller) -> ToolResult:
+        if given.link is not None and given.url:
+            raise ToolArgumentsError("open: give a link number or an address, not both.")
+        session = given.session or (self.browsers.open_session(caller.owner) if given.url else "")
+        with self.browsers.use_session(session, caller.owner) as browser:
+            if given.url:
+                browser.open(self._resolve_url(given.url, caller))
+            elif given.link is not None:
+                browser.follow_link(given.link)
+            if given.offset is not None or given.full:
+                browser.scroll_to(given.offset, given.full)
+            return _build_window_result(browser, caller)
+
+    def _run_find(self, given: FindArguments, caller: ToolCaller) -> ToolResult:
+        with self.browsers.use_session(given.session, caller.owner) as browser:
+            return _build_window_result(browser, caller, WindowSpan(*browser.find(given.text)))
+
+    def _run_quote(self, given: QuoteArguments, caller: ToolCaller) -> ToolResult:
+        with self.browsers.use_session(given.session, caller.owner) as browser:
+            if given.text:
+                quote = browser.quote(given.text)
+            elif given.start is not None and given.end is not None:
+                quote = browser.quote_span(given.start, given.end)
+            else:
+                raise ToolArgumentsError("quote: give the text to quote, or start and end.")
+        quote = _replace_quote_url(caller, quote)
+        markdown = quote_to_markdown(quote)
+        return ToolResult(QuoteOutput(given.session, quote, markdown), markdown)
+
+    def _run_fetch(self, given: FetchArguments, caller: ToolCaller) -> ToolResult:
+        session = given.id.partition("-")[0]
+        with self.browsers.use_session(session, caller.owner) as browser:
+            browser.open(browser.resolve_result_id(given.id))
+            shown = browser.read_plain_text(given.offset)
+        about: dict[str, str | int | None] = {
+            "session": session,
+            "digest": shown.page.digest,
+            "start": shown.start,
+            "end": shown.end,
+            "total": shown.view_end,
+            "next_offset": _compute_next_offset(shown),
+        }
+        url = caller.public_url(shown.page.url, shown.page.digest)
+        fetched = FetchOutput(given.id, shown.page.title, shown.text, url, about)
+        # ChatGPT's connectors read the page from this text.
+        return ToolResult(fetched, fetched.to_json())
+
+    def _run_answer(self, given: AnswerArguments, caller: ToolCaller) -> ToolResult:
+        method = given.method or self._method
+        wanted = QuestionRequest(given.question, method, given.model, decline=given.decline)
+        answered = caller.answer(wanted)
+        episode, verdicts = answered.episode, answered.verdicts
+        answer = episode.answer
+        if answer is not None:
+            quotes = tuple(_replace_quote_url(caller, quote) for quote in answer.quotes)
+            answer = msgspec.structs.replace(answer, quotes=quotes)
+        if episode.stop == "no_evidence" and episode.failures:
+            raise Failed(episode.failures[0])
+        text = render_numbered(answer) if answer else ""
+        out = AnswerOutput(
+            episode.question.text,
+            episode.stop,
+            answer.declined if answer else False,
+            text[: self._limits.characters],
+            len(verdicts),
+            sum(verdict.verified for verdict in verdicts),
+            answer,
+            tuple(_redact_failure(caller, failure) for failure in episode.failures[:MAX_FAILURES]),
+            word_score(episode),
+        )
+        return ToolResult(out, _render_answer(out)[: self._limits.characters])
+
+    def _run_verify(self, given: VerifyArguments, caller: ToolCaller) -> ToolResult:
+        said = given.answer
+        data = said.encode() if isinstance(said, str) else msgspec.json.encode(said)
+        try:
+            pages = ArchivedSources(self.source.open_archive(), caller.digest_of_url)
+            verdicts = check_saved_answers(data, "the answer", pages, given.allow_elided)
+        except ValueError as error:
+            raise ToolArgumentsError(f"verify: {error}") from error
+        if not verdicts:
+            why = "it quotes nothing that names a source: put the link beside the quote"
+            raise ToolArgumentsError(f"verify: {why}")
+        every = [describe_verdict(verdict) for verdict in verdicts]
+        shown = tuple(every[given.offset : given.offset + CHECKED_PER_RESULT])
+        shown = tuple(
+            msgspec.structs.replace(each, detail=_redact_paths(caller, each.detail))
+            for each in shown
+        )
+        after = given.offset + len(shown)
+        following = after if after < len(every) and shown else None
+        good = sum(each.outcome == "verified" for each in every)
+        out = VerifyOutput(good, len(every), count_failed_quotes(verdicts), following, shown)
+        lines = [f"{each.outcome}: “{each.text}” {each.url} {each.detail}" for each in shown]
+        return ToolResult(out, "\n".join([summarize_verdicts(verdicts), *lines]))
+
+    def _resolve_url(self, address: str, caller: ToolCaller) -> str:
+        digest = caller.digest_of_url(address)
+        page = self.source.open_archive().find_page(digest) if digest else None
+        return page.url if page else address
+
+
+def build_tool_schema(kind: type[Record]) -> dict[str, Any]:
+    """Return the JSON Schema of a record, with an object at its root as MCP requires."""
+    _, components = msgspec.json.schema_components([kind], ref_template="#/$defs/{name}")
+    root: dict[str, Any] = components.pop(kind.__name__)
+    return {**root, "$defs": components} if components else root
+
+
+def quote_to_markdown(quote: Quote) -> str:
+    """Render a quote and its source as Markdown that `verify` can read back."""
+    words = "\n".join(f"> {line}" for line in quote.text.split("\n"))
+    title = " ".join(quote.title.translate(_MARKDOWN_CHARACTERS).split()) or quote.url
+    return f"{words}\n>\n> — [{title}](<{quote.url}>)"
+
+
+_MARKDOWN_CHARACTERS = {ord(mark): " " for mark in '[]\\`*_<>"'}
+
+
+def _build_window_result(
+    browser: McpBrowser, caller: ToolCaller, found: WindowSpan | None = None
+) -> ToolResult:
+    shown = browser.read_window()
+    page, following = shown.page, _compute_next_offset(shown)
+    url = caller.public_url(page.url, page.digest)
+    window = WindowOutput(
+        session=browser.id,
+        url=url,
+        title=page.title,
+        digest=page.digest,
+        start=shown.start,
+        end=shown.end,
+        total=shown.view_end,
+        next_offset=following,
+        text=shown.text,
+        found=found,
+    )
+    fence = secrets.token_hex(4)  # random, so that no page can forge the end of its own text
+    more = "the end" if following is None else f"more with offset {following}"
+    about = f"{page.title}\n{url}\n" if url else f"{page.title}\n"
+    about += f"session {browser.id}, {shown.start} to {shown.end} of {shown.view_end}, {more}\n"
+    if found is not None:
+        about += f"found at {found.start} to {found.end}\n"
+    return ToolResult(window, f"{about}--- page {fence} ---\n{shown.text}\n--- end {fence} ---")
+
+
+def _replace_quote_url(caller: ToolCaller, quote: Quote) -> Quote:
+    return msgspec.structs.replace(quote, url=caller.public_url(quote.url, quote.digest))
+
+
+def _redact_failure(caller: ToolCaller, failure: Failure) -> Failure:
+    what, detail = _redact_paths(caller, failure.what), _redact_paths(caller, failure.detail)
+    return Failure(what, failure.outcome, detail)
+
+
+def _redact_paths(caller: ToolCaller, sentence: str) -> str:
+    return FILE_URL.sub(lambda found: caller.public_url(found[0], ""), sentence)
+
+
+def _compute_next_offset(shown: PageWindow) -> int | None:
+    return shown.end if shown.start < shown.end < shown.view_end else None
+
+
+def _render_answer(out: AnswerOutput) -> str:
+    """Render the output of `answer` as text for a model."""
+    if out.answer is None:
+        return f"There is no answer ({out.stop}). Search and read yourself, or ask otherwise."
+    head = "Declined: this was the nearest.\n" if out.declined else f"{out.text}\n"
+    cited = [
+        f"[{number}]\n{quote_to_markdown(quote)}"
+        for number, quote in enumerate(out.answer.quotes, 1)
+    ]
+    confidence = f" · {out.confidence}" * bool(out.confidence)
+    checked = f"{out.verified} of {out.quotes} quotes verified{confidence}"
+    return "\n\n".join([head, *cited, checked])

@@ -1,0 +1,217 @@
+"""The language models of a session: opened once, with every reply recorded for --offline."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+import msgspec
+
+from rookery.browse.call_recording import (
+    POLICY_CALLS,
+    CallRecording,
+    RecordingLibrary,
+    ReplayLibrary,
+)
+from rookery.draft.constrained_decoding import (
+    LOCAL_QUOTE_SHAPE,
+    ConstrainerChoice,
+    choose_constrainer,
+    constrain_by_tokens,
+    leave_unconstrained,
+)
+from rookery.draft.openai_protocol import (
+    ModelEndpoint,
+    SpendingBudget,
+    SpendingCap,
+    read_api_key,
+    read_endpoints,
+    select_endpoint,
+)
+from rookery.draft.recorded_policies import RecordingPolicy, ReplayPolicy, ScriptedPolicy
+from rookery.draft.remote_model import LanguageModel, RemoteModel, StreamingPolicy
+from rookery.records import Episode, Failed, Failure, Library, Question, digest_of
+from rookery.serve.settings import LOCAL, SCRIPT, ModelSettings
+
+if TYPE_CHECKING:
+    from rookery.cite.grammar import VerbatimGrammar
+
+UNFINISHED = " (under way)"
+"""suffix of a recording's name until its question is answered"""
+MAX_CONSTRAINED_TOKENS = 512
+"""tokens within which a constrained answer is brought to its end"""
+MAX_CONCURRENT = 16
+"""questions of a batch that wait for a server at the same time"""
+
+
+class RecordedResources(NamedTuple):
+    """A library and a model for each role whose replies are recorded, or replayed, together."""
+
+    library: Library
+    open_model: Callable[[str], LanguageModel]
+
+
+class ModelPool:
+    """The models that the settings name, opened when first used and closed together.
+
+    The replies of models and libraries to one question are recorded in `store`; they replace the
+    recording of the same question with the same settings. With `offline` the recording is
+    replayed and no server is asked. Raises Failed where a model is misnamed. Threads may share one
+    pool; the same question is answered by one of them at a time.
+    """
+
+    def __init__(self, settings: ModelSettings, store: Path, offline: bool = False) -> None:
+        self.settings = settings
+        self.spending = SpendingBudget(SpendingCap(settings.tokens, settings.money))
+        self._offline = offline
+        self._under_way = NameLocks()
+        self._endpoints = read_endpoints(Path(settings.endpoints)) if settings.endpoints else {}
+        self._models: list[tuple[ModelEndpoint | str, LanguageModel]] = []
+        self._turn = threading.Lock()
+        self._grammar: VerbatimGrammar | None = None
+        self._open = ExitStack()
+        self._recording = self._open.enter_context(CallRecording(store))
+        self._transcript = self._open.enter_context(CallRecording(store, POLICY_CALLS))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the models and the recordings; requests that are under way are ended."""
+        self._open.close()
+
+    def get_endpoint(self, role: str) -> ModelEndpoint | str:
+        """Return the server of a role's model, or the setting itself for path: and script:."""
+        if self.settings.model.startswith((LOCAL, SCRIPT)):
+            return self.settings.model
+        found = select_endpoint(role, self._endpoints, self.settings.model, self.settings.base_url)
+        if role == "write" and found.logprobs is None:
+            return msgspec.structs.replace(found, logprobs=True)
+        return found
+
+    @property
+    def max_concurrent(self) -> int:
+        """Number of questions that may be answered at the same time."""
+        return 1 if isinstance(self.get_endpoint("write"), str) else MAX_CONCURRENT
+
+    def answer(
+        self,
+        question: Question,
+        cache_key: str,
+        open_library: Callable[[], Library],
+        write_answer: Callable[[RecordedResources], Episode],
+        observe_text: Callable[[str], None] | None = None,
+    ) -> Episode:
+        """Call `write_answer` with recorded resources, and keep the recording or replay it offline.
+
+        `cache_key` names everything besides question and models that the answer depends on. An
+        earlier recording is replaced only when the new one is complete. `observe_text` receives
+        what a model writes, as far as it has come. Offline, raises Failed (not_recorded) without a
+        recording.
+        """
+        key = [question.id, question.text, cache_key, self.settings.to_json()]
+        name = digest_of("\n".join(key))
+        with self._under_way.hold_name(name):
+            if self._offline:
+                return write_answer(self._replay_session(name))
+            new = name + UNFINISHED
+            self._recording.begin_session(new, question.to_json().encode())
+            self._transcript.begin_session(new)
+
+            def open_model(role: str) -> LanguageModel:
+                model = RecordingPolicy(self._transcript, self.open_model(role), new)
+                return StreamingPolicy(model, observe_text) if observe_text else model
+
+            library = RecordingLibrary(self._recording, open_library(), new)
+            episode = write_answer(RecordedResources(library, open_model))
+            if episode.stop != "policy_failed":
+                self._recording.rename_session(new, name)
+                self._transcript.rename_session(new, name)
+            return episode
+
+    def _replay_session(self, name: str) -> RecordedResources:
+        if name not in self._recording.list_sessions():
+            detail = "this was not asked before with these settings: ask it once without --offline"
+            raise Failed(Failure("--offline", "not_recorded", detail))
+        return RecordedResources(
+            ReplayLibrary(self._recording, name),
+            lambda role: ReplayPolicy(self._transcript, name, self._get_name(role)),
+        )
+
+    def hold_to_quotes(self, model: LanguageModel) -> ConstrainerChoice:
+        """Constrain the writing model to quote its sources verbatim. Raises Failed.
+
+        A server does it by grammar where it can, a model on this machine by token masks; the
+        result says where neither is possible, and why.
+        """
+        named = self.get_endpoint("write")
+        if isinstance(named, ModelEndpoint):
+            return choose_constrainer(model, named)
+        if self._offline or named.startswith(SCRIPT):
+            return ConstrainerChoice(leave_unconstrained(model))
+        from rookery.cite.grammar import VerbatimGrammar
+        from rookery.learn.local_model import LocalModel
+
+        local = self.open_model("write")
+        assert isinstance(local, LocalModel)
+        with self._turn:
+            self._grammar = self._grammar or VerbatimGrammar(local.vocabulary, LOCAL_QUOTE_SHAPE)
+        return ConstrainerChoice(constrain_by_tokens(model, self._grammar, MAX_CONSTRAINED_TOKENS))
+
+    def _get_name(self, role: str) -> str:
+        named = self.get_endpoint(role)
+        if isinstance(named, ModelEndpoint):
+            return named.model
+        return (
+            ScriptedPolicy.name
+            if named.startswith(SCRIPT)
+            else Path(named.removeprefix(LOCAL)).resolve().name
+        )
+
+    def open_model(self, role: str) -> LanguageModel:
+        """Return the role's model, opened at the first use; its replies are not recorded.
+
+        Raises Failed.
+        """
+        named = self.get_endpoint(role)
+        with self._turn:
+            found = next((model for known, model in self._models if known == named), None)
+            if found is None:
+                found = self._open_model(named)
+                self._models.append((named, found))
+        return found
+
+    def _open_model(self, named: ModelEndpoint | str) -> LanguageModel:
+        if isinstance(named, ModelEndpoint):
+            remote = RemoteModel(named, read_api_key(named), spending=self.spending)
+            return self._open.enter_context(remote)
+        if named.startswith(SCRIPT):
+            return ScriptedPolicy(Path(named.removeprefix(SCRIPT)))
+        from rookery.learn.local_model import LocalModel
+
+        return LocalModel(Path(named.removeprefix(LOCAL)))
+
+
+class NameLocks:
+    """Mutual exclusion by name: one holder of each name at a time."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._held: set[str] = set()
+
+    @contextmanager
+    def hold_name(self, name: str) -> Iterator[None]:
+        """Wait until the name is free, then hold it."""
+        with self._changed:
+            self._changed.wait_for(lambda: name not in self._held)
+            self._held.add(name)
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._held.remove(name)
+                self._changed.notify_all()

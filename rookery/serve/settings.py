@@ -1,0 +1,91 @@
+"""Settings of an answering session, and the folders in which Rookery keeps its data."""
+
+from pathlib import Path
+
+import msgspec
+from platformdirs import user_cache_path, user_data_path
+
+from rookery.browse.file_selection import FileSelection
+from rookery.records import Record
+
+ARCHIVE = "archive.sqlite"
+"""file name of the page archive in the data folder"""
+LOCAL, SCRIPT = "path:", "script:"
+"""prefixes of model names: a transformers folder on this machine, a file of scripted replies"""
+WORDS = "words"
+"""value of `Settings.ranker` for ranking by words alone"""
+
+
+class ModelSettings(Record, frozen=True):
+    """The language model, the number of samples to draw, and the limits on spending."""
+
+    model: str = ""
+    """name on the server, or path:DIR, or script:FILE"""
+    base_url: str = ""
+    """address of an OpenAI-compatible server, ending in /v1"""
+    endpoints: str = ""
+    """TOML file with one table for each role: [browse], [write], [default]"""
+    samples: int | None = None
+    """answers sampled for each question; None: the method's default"""
+    worth: float = 0.0
+    """least expected gain in score for which one more sample is drawn; 0 draws all of them"""
+    tokens: int | None = None
+    """tokens that may be spent in all, prompts included; None: no limit"""
+    money: float | None = None
+    """money that may be spent in all, in the currency of the endpoints' prices; None: no limit"""
+
+    def __bool__(self) -> bool:
+        """Return True if any field differs from its default."""
+        return self != ModelSettings()
+
+
+class Settings(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Everything that decides how questions are answered; opens the same session in any process."""
+
+    places: tuple[str, ...] = ()
+    """folders, files, WARC files and site addresses to search; none: the web"""
+    engine: str = "wikipedia"
+    """web search engine: wikipedia, wikipedia:LANGUAGE, searxng:URL, brave or google"""
+    offline: bool = False
+    """answer from stored pages and recorded model replies only"""
+    private: bool = False
+    """allow addresses of this machine and of private networks"""
+    proxy: bool = False
+    """send requests through the proxy that the environment names"""
+    decline: float | None = None
+    """probability of being right below which an answer is declined; None: the method's default"""
+    method: str = "extract"
+    """name of the answering method, one of `rookery.serve.methods.METHODS`"""
+    models: ModelSettings = ModelSettings()
+    ranker: str = ""
+    """folder of an evidence model or of a sentence encoder that ranks, or "words" for ranking by
+    words alone; empty: the evidence model that comes with Rookery"""
+    quotes: int | None = None
+    """maximum number of quotes in an answer; None: the method's default"""
+    selection: FileSelection = FileSelection()
+    """globs that choose which files of the folders are read"""
+
+    def to_cache_key(self) -> str:
+        """Serialise every setting that a model's answer depends on, except the model itself."""
+        relevant = Settings(
+            self.places,
+            self.engine,
+            method=self.method,
+            ranker=self.ranker,
+            quotes=self.quotes,
+            selection=self.selection,
+        )
+        return msgspec.json.encode(relevant).decode()
+
+
+def get_data_folder() -> Path:
+    """Return the path of the user's data folder for Rookery (platformdirs); it is not created.
+
+    It holds the page archive and other data that must be kept.
+    """
+    return Path(user_data_path("rookery"))
+
+
+def get_cache_folder() -> Path:
+    """Return the folder of indexes, which are rebuilt when they are deleted."""
+    return Path(user_cache_path("rookery"))

@@ -1,0 +1,132 @@
+"""Answers by the evidence model: which blocks are quoted, what is declined. The judge looks for
+words, so that each case can be worked out by hand."""
+
+import re
+from collections.abc import Sequence
+
+import pytest
+
+from rookery.browse.page_reader import read_page
+from rookery.browse.search_index import InMemoryLibrary
+from rookery.cite.evidence_model import EvidenceJudge, EvidenceJudgement, EvidencePassage
+from rookery.draft.evidence_answers import EvidenceSettings, answer_by_evidence
+from rookery.records import Episode, Question
+
+STEPS = """<h1>Nest boxes</h1>
+<p>Old boxes are cleaned each autumn, when the birds have left them for good.</p>
+<h2>Hanging a box</h2>
+<p>To hang a box for jackdaws:</p>
+<ol><li>Choose a wall that faces north or east.</li>
+<li>Drive two long screws into the wall.</li>
+<li>Hang the box five metres above the ground.</li></ol>
+<p>Jackdaws look at a new box for weeks before they move in.</p>
+<h2>Counting</h2>
+<p>This command counts the boxes:</p>
+<pre>box count --all
+box list</pre>"""
+COPY = "<h1>Boxes again</h1><p>Hang the box five metres above the ground, as everybody does.</p>"
+
+
+class WordJudge:
+    """Judges by a word: the passages that hold it answer, at its place."""
+
+    def __init__(self, **odds: float) -> None:
+        self._odds = odds
+
+    def __call__(
+        self, question: str, passages: Sequence[EvidencePassage]
+    ) -> list[EvidenceJudgement]:
+        judged = []
+        for passage in passages:
+            found = [
+                (odds, match.span())
+                for word, odds in self._odds.items()
+                if (match := re.search(word, passage.text))
+            ]
+            odds, span = max(found, default=(-9.0, (0, 1)))
+            judged.append(EvidenceJudgement(odds, odds, span, 0.0, 0.0, 0.0, 1.0))
+        return judged
+
+
+def ask(judge: EvidenceJudge, settings: EvidenceSettings = EvidenceSettings()) -> Episode:
+    pages = [
+        read_page(html.encode(), f"https://boxes.example/{name}", "text/html")
+        for name, html in (("steps", STEPS), ("copy", COPY))
+    ]
+    question = Question("1", "How do I hang and count a box for jackdaws above the ground?")
+    return answer_by_evidence(question, InMemoryLibrary(pages), judge, settings)
+
+
+def quoted(episode: Episode) -> list[str]:
+    assert episode.answer is not None
+    return [quote.text for quote in episode.answer.quotes]
+
+
+def test_steps_are_quoted_whole_with_what_announces_them() -> None:
+    [first] = quoted(ask(WordJudge(screws=3.0)))
+    assert first.startswith("To hang a box for jackdaws:")
+    assert first.endswith("five metres above the ground.")
+    assert "Choose a wall" in first
+    assert "look at a new box" not in first
+
+
+def test_code_is_quoted_with_the_sentence_before_it_and_keeps_its_lines() -> None:
+    episode = ask(WordJudge(count=3.0))
+    [first] = quoted(episode)
+    assert first.startswith("This command counts the boxes:")
+    assert "box count --all\nbox list" in first
+    assert episode.answer is not None
+    assert episode.answer.text == first
+
+
+def test_a_paragraph_is_quoted_alone() -> None:
+    assert quoted(ask(WordJudge(weeks=3.0))) == [
+        "Jackdaws look at a new box for weeks before they move in."
+    ]
+
+
+def test_a_long_block_is_cut_to_its_sentences() -> None:
+    settings = EvidenceSettings(longest=60)
+    assert quoted(ask(WordJudge(autumn=3.0), settings)) == [
+        "Old boxes are cleaned each autumn, when the birds have left them for good."[:60]
+    ]
+
+
+def test_a_second_page_is_quoted_only_if_it_adds_something() -> None:
+    both = ask(WordJudge(weeks=5.0, everybody=4.0))
+    assert [quote.url[-5:] for quote in both.answer.quotes] == ["steps", "/copy"]  # type: ignore[union-attr]
+    unsure = ask(WordJudge(weeks=5.0, everybody=-0.5))
+    assert len(quoted(unsure)) == 1
+    claims = both.answer.claims  # type: ignore[union-attr]
+    assert [both.answer.text[each.start : each.end] for each in claims] == quoted(both)  # type: ignore[union-attr]
+
+
+def test_a_section_that_reaches_the_limit_is_quoted_before_a_more_relevant_one_that_does_not() -> (
+    None
+):
+    judge = WordJudge(weeks=-0.2, screws=0.4)
+
+    def prefer_weeks(question: str, passages: Sequence[EvidencePassage]) -> list[EvidenceJudgement]:
+        return [each._replace(relevance=-each.answers) for each in judge(question, passages)]
+
+    [first] = quoted(ask(prefer_weeks))
+    assert "screws" in first
+
+
+def test_a_list_of_references_is_never_quoted() -> None:
+    html = "<h1>Boxes</h1><h2>References</h2><p>How to hang a box above the ground, 1999.</p>"
+    page = read_page(html.encode(), "https://boxes.example/r", "text/html")
+    question = Question("1", "How do I hang a box above the ground?")
+    episode = answer_by_evidence(question, InMemoryLibrary([page]), WordJudge(hang=9.0))
+    assert quoted(episode) == []
+
+
+def test_it_declines_below_the_limit_and_shows_the_closest() -> None:
+    episode = ask(WordJudge(weeks=-0.2))
+    assert episode.stop == "declined"
+    assert episode.answer is not None
+    assert episode.answer.text == "No passage reached 0.5; the closest are below."
+    assert episode.answer.score == pytest.approx(0.450166)
+    assert "weeks" in quoted(episode)[0]
+    lower = ask(WordJudge(weeks=-0.2), EvidenceSettings(decline=0.4))
+    assert lower.stop == "end"

@@ -1,0 +1,200 @@
+"""The evidence recipe: its examples are what they are labelled, and it runs end to end on made-up
+data, from a quantised graph to another."""
+
+import json
+import lzma
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import onnxruntime
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recipes.evidence import Settings, train_and_measure
+from recipes.evidence_base import convert_cross_encoder, find_public_cross_encoder
+from recipes.evidence_data import (
+    EvidenceDataSettings,
+    exchange_detail,
+    make_examples,
+    split_sentences,
+)
+from recipes.stages import run_recipe
+from recipes.webglm_data import write_tiny_data
+from rookery.cite.evidence_model import EvidencePassage, EvidenceTokenizer, load_evidence_model
+from rookery.draft.library_calibration import phrase_question
+from rookery.learn.evidence_training import EvidenceNetwork, collate_pairs
+from rookery.records import Failed
+
+CLAIMS = (
+    "the owl eats mice",
+    "the wren eats flies",
+    "the crane eats frogs",
+    "the finch eats seeds",
+)
+SITE = """<title>Owls</title><h1>Owls</h1>
+<h2>What do owls eat at night?</h2><p>Owls of the hill eat mice and beetles at night, which they
+hear from far away in the dark wood.</p>
+<h2>Feeding young owls</h2><p>You feed young owls with pieces of mice three times a day until they
+fly, and never with bread or milk.</p>"""
+
+
+def write_data(folder: Path) -> Path:
+    """Write the files of the data folder with made-up questions, claims and threads."""
+    squad, forum, _ = write_tiny_data(folder / "made")
+    pairs = [
+        {
+            "claim": claim,
+            "evidence": [claim if label == "supports" else other],
+            "label": label,
+        }
+        for claim, other in zip(CLAIMS * 6, CLAIMS[1:] * 8, strict=False)
+        for label in ("supports", "refutes")
+    ]
+    threads = [json.loads(line) for line in forum.read_text().splitlines()]
+    questions = [
+        {
+            "query": f"Passage: {claim}.\nQuestion: does {claim}?",
+            "choices": ["no", "yes"],
+            "gold": 1,
+        }
+        for claim in CLAIMS
+    ]
+    for name, lines in (
+        ("support/conjnli", pairs),
+        ("support/fever_symmetric_dev", pairs),
+        ("support/scifact_pairs", pairs),
+        ("stackexchange/birds", threads),
+        ("boolq/boolq", questions),
+    ):
+        place = folder / f"{name}.jsonl.xz"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with lzma.open(place, "wt") as file:
+            file.writelines(json.dumps(line) + "\n" for line in lines)
+    (folder / "squad").mkdir()
+    with lzma.open(folder / "squad" / "train.json.xz", "wt") as file:
+        file.write(squad.read_text())
+    (folder / "site").mkdir()
+    (folder / "site" / "owls.html").write_text(SITE)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_data(tmp_path_factory.mktemp("data"))
+
+
+def small(data: Path) -> EvidenceDataSettings:
+    return EvidenceDataSettings(
+        questions=20,
+        headings=4,
+        sites=(str(data / "site"), "/no/such/site"),
+        threads=5,
+        pairs={"conjnli": 12},
+        yes_no=4,
+        claims=10,
+    )
+
+
+def test_examples_are_what_their_labels_say(data: Path) -> None:
+    examples = make_examples(small(data), data)
+    assert examples == make_examples(small(data), data)
+    with_span = [each for each in examples if each.span]
+    assert len(with_span) >= 15
+    for each in with_span:
+        assert each.answers == 1
+        assert each.passage[slice(*each.span or ())].strip()
+    own = [each for each in examples if each.heading == "Owls"]
+    assert {"What do owls eat at night?", "How do I feed young owls?"} & {e.query for e in own}
+    assert {each.support for each in examples} >= {"supports", "refutes", None}
+    # A question and a passage have one label.
+    labels: dict[tuple[str, str], set[float]] = {}
+    for each in examples:
+        if each.answers is not None:
+            labels.setdefault((each.query, each.passage), set()).add(each.answers)
+    assert all(len(each) == 1 for each in labels.values())
+
+
+@pytest.mark.parametrize(
+    ("text", "kinds"),
+    [
+        ("When did 12 rooks nest in 1987?", "number"),
+        ("What is the largest nest?", "smallest"),
+        ("Where did the keeper of London live?", "Oslo"),
+        ("What is it that rooks do?", "not"),
+    ],
+)
+def test_exchanged_details(text: str, kinds: str) -> None:
+    changed = {exchange_detail(text, ["Oslo"], Random(seed)) for seed in range(30)}
+    assert None not in changed
+    assert text not in changed
+    assert kinds == "number" or all(kinds in str(each) for each in changed)
+
+
+def test_nothing_to_exchange() -> None:
+    assert exchange_detail("Why so?", [], Random(0)) is None
+
+
+@given(st.lists(st.sampled_from(["Rooks nest.", "Do they? ", "In March, mostly. "]), min_size=1))
+def test_sentences_are_slices_in_order(parts: list[str]) -> None:
+    text = " ".join(parts)
+    spans = split_sentences(text)
+    assert all(text[start:end].strip() == text[start:end] for start, end in spans)
+    assert [end for _, end in spans] == sorted(end for _, end in spans)
+    assert "".join(text[slice(*span)] for span in spans).replace(" ", "") == text.replace(" ", "")
+
+
+def test_headings_become_questions() -> None:
+    words = {"create", "creat", "map", "add", "ad"}
+    first = {phrase_question("Creating a Nest", words, Random(n)) for n in range(20)}
+    assert "How do I create a Nest?" in first
+    assert all("create a Nest" in str(each) for each in first)
+    assert "add nests" in str(phrase_question("Adding nests", words, Random(0)))
+    assert "map nests" in str(phrase_question("Mapping nests", words, Random(0)))
+    assert phrase_question("Who nests here?", words, Random(0)) == "Who nests here?"
+    assert phrase_question("See also", words, Random(0)) is None
+
+
+@pytest.mark.slow
+def test_the_public_cross_encoder_is_converted(tmp_path: Path) -> None:
+    try:
+        public = find_public_cross_encoder()
+    except Failed as failed:
+        pytest.skip(failed.failure.detail)
+    convert_cross_encoder(public, tmp_path)
+    network, tokenizer = EvidenceNetwork.load_folder(tmp_path), EvidenceTokenizer(tmp_path)
+    session = onnxruntime.InferenceSession(str(public / "model.onnx"))
+    for text in ("Rooks nest in the crowns of tall trees.", "The bus leaves at nine."):
+        pair = tokenizer.encode_pair("Where do rooks nest?", EvidencePassage(text))
+        inputs = collate_pairs([pair])
+        with torch.inference_mode():
+            ours = network(**inputs).answers_N.item()
+        [theirs] = session.run(None, {name: each.numpy() for name, each in inputs.items()})
+        # Its activations are rounded to 8 bits, ours are not.
+        assert ours == pytest.approx(theirs.item(), abs=0.7)
+
+
+@pytest.mark.slow
+def test_the_recipe_runs_and_goes_on_where_it_was_stopped(data: Path, tmp_path: Path) -> None:
+    base = tmp_path / "base"
+    EvidenceNetwork.load_folder(data / "made" / "encoder").save_folder(base)
+    config = tmp_path / "evidence.toml"
+    sites = json.dumps([str(data / "site")])
+    config.write_text(
+        f'base = "{base}"\n[data]\nquestions = 12\nthreads = 3\nyes_no = 2\nclaims = 4\n'
+        f"headings = 2\nsites = {sites}\n[data.pairs]\nconjnli = 8\n[training]\nbatch = 8\n"
+        "[measuring]\nquestions = 4\nclaims = 6\n"
+    )
+    out = tmp_path / "out"
+    result = run_recipe("evidence", Settings, train_and_measure, config, data, out)
+    assert len(result.findings) == 5
+    model = load_evidence_model(out / "model")
+    before = (out / "model" / "model.onnx").read_bytes()
+    (out / "trained.json").unlink()
+    again = run_recipe("evidence", Settings, train_and_measure, config, data, out)
+    assert [each.ours for each in again.findings] == [each.ours for each in result.findings]
+    assert (out / "model" / "model.onnx").read_bytes() == before
+    [judged] = model.judge_passages("what eats the owl", [EvidencePassage("the owl eats mice")])
+    assert np.isfinite([judged.answers, judged.relevance, judged.margin]).all()

@@ -1,0 +1,100 @@
+"""Documents are calibrated when they are indexed or on demand, and asked with what is stored."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from commands import surroundings
+
+from rookery.browse.file_selection import FileSelection
+from rookery.cite.evidence_model import EvidenceJudgement, EvidencePassage
+from rookery.records import Answer, Failed, Question
+from rookery.serve.answer_session import AnswerSession, EvidenceSources
+from rookery.serve.cli.calibrate_command import calibrate_documents
+from rookery.serve.cli.index_command import _refresh_index
+from rookery.serve.settings import Settings, get_cache_folder
+
+
+def judge_surely(question: str, passages: Sequence[EvidencePassage]) -> list[EvidenceJudgement]:
+    """Finds words of the question, and is sure of everything."""
+    asked = set(question.lower().replace("?", "").split())
+    shares = [len(asked & set(passage.text.lower().split())) for passage in passages]
+    return [EvidenceJudgement(5.0, share, (0, 20), 0.0, 0.0, 0.0, 1.0) for share in shares]
+
+
+def write_documents(folder: Path, sections: int) -> Path:
+    folder.mkdir()
+    for number in range(sections // 5):
+        parts = [f"# Bird {number}"]
+        for part in range(5):
+            name = f"nest{number} moss{part} twig{number * part % 7}"
+            parts.append(f"## {name}\n\n{f'The {name} are carried by this bird. ' * 5}")
+        (folder / f"{number}.md").write_text("\n\n".join(parts))
+    return folder
+
+
+@pytest.fixture
+def documents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    for name, value in surroundings(tmp_path / "home").items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(EvidenceSources, "load_evidence_judge", lambda self: judge_surely)
+    return Settings((str(write_documents(tmp_path / "docs", 125)),))
+
+
+def ask(settings: Settings) -> Answer:
+    with AnswerSession(settings) as session:
+        answer = session.answer(Question("1", "nest3 moss2 twig6")).answer
+    assert answer is not None
+    return answer
+
+
+def test_refreshing_calibrates_until_documents_change(documents: Settings) -> None:
+    before = ask(documents)
+    assert not before.calibrated
+    assert before.score == pytest.approx(0.993, abs=0.001)
+    report, outcome = _refresh_index(documents)
+    assert (report.calibrated, report.problem, outcome) == (True, "", "")
+    after = ask(documents)
+    assert after.calibrated
+    assert after.score is not None
+    assert after.score < 0.9
+    folder = Path(documents.places[0])
+    (folder / "more.md").write_text("# More\n\nOne more bird was seen here in the morning.")
+    assert not ask(documents).calibrated
+    assert _refresh_index(documents)[0].calibrated
+    assert ask(documents).calibrated
+    assert len(list(get_cache_folder().glob("folders/*/calibration.json"))) == 1
+
+
+def test_what_is_stored_is_not_made_again(documents: Settings) -> None:
+    heard: list[int] = []
+    for _ in range(2):
+        with EvidenceSources(documents) as sources:
+            made = sources.calibrate_library(lambda done, total: heard.append(done))
+    assert made is not None
+    assert heard.count(0) == 1
+
+
+def test_the_command_prints_what_scores_mean(
+    documents: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert calibrate_documents(documents, json=True) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["judgements"] <= 400
+    assert said["probabilities"]["0.95"] < 0.95
+    assert calibrate_documents(documents, json=False) == 0
+    assert "a score of 0.95 means" in capsys.readouterr().out
+
+
+def test_too_few_documents_and_no_model_are_said(
+    documents: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = Settings((str(write_documents(tmp_path / "few", 10)),), selection=FileSelection())
+    with pytest.raises(Failed, match="too few questions"):
+        calibrate_documents(few, json=False)
+    assert not _refresh_index(few)[0].calibrated
+    monkeypatch.setattr(EvidenceSources, "load_evidence_judge", lambda self: None)
+    with pytest.raises(Failed, match="no evidence model"):
+        calibrate_documents(documents, json=False)
+    assert not _refresh_index(documents)[0].calibrated
