@@ -232,6 +232,7 @@ class AnswerService:
         self._queued: set[str] = set()
         self._live: dict[str, LiveAnswer] = {}
         self._lock = threading.Lock()
+        self._lease_lock = threading.Lock()
         self._immediate_count = 0
         self._threads: list[threading.Thread] = []
         self._closing = threading.Event()
@@ -252,7 +253,8 @@ class AnswerService:
 
     def close(self, grace: float = 5.0) -> None:
         """Stop the workers: wait up to `grace` seconds for answers, then requeue the others."""
-        self._closing.set()
+        with self._lease_lock:  # what was leased before is in `_live`, and nothing is leased after
+            self._closing.set()
         deadline = time.monotonic() + grace
         while self._live and time.monotonic() < deadline:
             time.sleep(0.02)
@@ -440,18 +442,21 @@ class AnswerService:
                 answer = self._waiting.get(timeout=self.worker_settings.flush)
             except queue.Empty:
                 continue
-            if not self._closing.is_set():
-                with self._worker_slots:
-                    self._log_errors(partial(self._answer_leased, answer))
+            with self._worker_slots:
+                self._log_errors(partial(self._answer_leased, answer))
             with self._lock:
                 self._queued.discard(answer)
 
     def _answer_leased(self, answer: str) -> None:
-        """Lease one answer and make it; do nothing if it cannot be leased."""
-        taken = answer_queue.lease_answer(self.store, answer, self.worker_settings.lease)
-        if taken is None:
-            return
-        live = self._live[answer] = LiveAnswer(self.store, taken, self.worker_settings.lease)
+        """Lease one answer and make it; do nothing if it cannot be leased, or while closing."""
+        with self._lease_lock:
+            if self._closing.is_set():
+                return
+            taken = answer_queue.lease_answer(self.store, answer, self.worker_settings.lease)
+            if taken is None:
+                return
+            live = LiveAnswer(self.store, taken, self.worker_settings.lease)
+            self._live[answer] = live
         try:
             live.publish_event("begun", {"again": taken.last_event > 0})
             live.finish(self._answer_question(taken.wanted, live.publish_event))
