@@ -28,9 +28,9 @@ BIRDS = ("owl", "finch", "heron", "swift", "wren", "crane")
 FOODS = ("mice", "seeds", "frogs", "flies")
 SETTINGS = EvidenceTrainingSettings(
     frozen=0.0,
-    optimising=OptimizerSettings(rate=2e-3, warmup=0.1),
-    head_rate=2e-3,
-    epochs=70,
+    optimising=OptimizerSettings(rate=1e-3, warmup=0.1),
+    head_rate=1e-3,
+    epochs=40,
     batch=32,
 )
 
@@ -56,7 +56,7 @@ def make_example(number: int) -> EvidenceExample:
     )
 
 
-EXAMPLES = [make_example(number) for number in range(480)]
+EXAMPLES = [make_example(number) for number in range(960)]
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +83,7 @@ def exported(trained: Path) -> Path:
 @pytest.mark.slow
 def test_it_learns_what_answers_where_and_what_supports(exported: Path) -> None:
     model = load_evidence_model(exported)
-    unseen = [make_example(number) for number in range(1000, 1080)]
+    unseen = [make_example(number) for number in range(2000, 2080)]
     right = []
     for each in unseen:
         [judged] = model.judge_passages(each.query, [EvidencePassage(each.passage, each.heading)])
