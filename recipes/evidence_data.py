@@ -19,6 +19,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 import sentencex
 
+from recipes.evidence_questions import list_written_examples
 from recipes.stages import print_progress
 from rookery.ask.question_files import SquadData, read_squad
 from rookery.browse.page_reader import read_page
@@ -27,7 +28,7 @@ from rookery.browse.search_index import SearchIndex
 from rookery.cite.evidence_model import EvidenceModel, EvidencePassage
 from rookery.draft.library_calibration import phrase_question
 from rookery.learn.evidence_training import EvidenceExample
-from rookery.records import Failed, Page, Question
+from rookery.records import Failed, Failure, Page, Question
 
 _NUMBER = re.compile(r"\b\d[\d,.]*\d\b|\b\d\b")
 _NAME = re.compile(r"(?<=[a-z,] )[A-Z][\w.-]+(?: (?:of |the )?[A-Z][\w.-]+)*")
@@ -63,6 +64,8 @@ class EvidenceDataSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
     """headings of the documentation sites"""
     sites: tuple[str, ...] = ()
     """folders of documentation sites; those that are not installed are left out"""
+    written: dict[str, str] = {}
+    """folders of the sites whose files in recipes/questions are taken; all must be installed"""
     threads: int = 500
     """threads of the forums"""
     pairs: dict[str, int] = msgspec.field(
@@ -91,6 +94,12 @@ def make_examples(settings: EvidenceDataSettings, data: Path) -> list[EvidenceEx
         _list_forum_examples(data / "stackexchange", settings.threads, settings.seed),
         _list_yes_no_examples(data / "boolq" / "boolq.jsonl.xz", settings.yes_no, settings.seed),
     ]
+    folders = {name: Path(folder) for name, folder in settings.written.items()}
+    if missing := [str(folder) for folder in folders.values() if not folder.is_dir()]:
+        detail = "not installed: recipes/questions/README.md names the packages"
+        raise Failed(Failure(", ".join(missing), "no_data", detail))
+    sites = {name: read_site(folder.resolve()) for name, folder in folders.items()}
+    parts.append(list_written_examples(sites, folders, settings.seed))
     parts += [
         _list_pair_examples(data / "support" / f"{name}.jsonl.xz", count, settings.seed)
         for name, count in settings.pairs.items()

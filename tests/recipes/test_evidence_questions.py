@@ -1,0 +1,95 @@
+"""Examples of written questions: where their quote stands, and what is beside it."""
+
+import json
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from recipes.evidence_data import read_site
+from recipes.evidence_questions import (
+    WRITTEN,
+    cut_block_run,
+    cut_section,
+    find_quote_place,
+    list_written_examples,
+    read_written_questions,
+)
+from rookery.browse.page_reader import read_page
+from rookery.records import Failed
+
+OWLS = """<title>Owls</title><h1>Owls</h1><h2>Food</h2>
+<p>Owls of the hill eat mice and
+beetles at night.</p><p>They hear them from far away.</p>"""
+WRENS = """<title>Wrens</title><h1>Wrens</h1><p>Wrens eat flies, and never mice, at night or by
+day.</p>"""
+QUOTE = "Owls of the hill eat mice and beetles at night."
+
+
+def write_site(folder: Path, *lines: dict[str, str]) -> tuple[dict[str, Path], Path]:
+    """Write two pages, and lines about them; returns the folder by name, and that of the lines."""
+    (folder / "site").mkdir()
+    (folder / "site" / "owls.html").write_text(OWLS)
+    (folder / "site" / "wrens.html").write_text(WRENS)
+    (folder / "birds.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return {"birds": folder / "site"}, folder
+
+
+def make_line(kind: str, text: str, quote: str = QUOTE) -> dict[str, str]:
+    return {"kind": kind, "text": text, "page": "owls.html", "quote": quote}
+
+
+def test_a_question_is_answered_by_its_quote_and_not_by_another_page(tmp_path: Path) -> None:
+    folders, written = write_site(
+        tmp_path,
+        make_line("fact", "what do owls eat at night"),
+        make_line("near miss", "what do owls eat by day"),
+        make_line("refutes", "Owls eat no mice."),
+    )
+    sites = {"birds": read_site(folders["birds"].resolve())}
+    made = list(list_written_examples(sites, folders, 0, written))
+    by_query = {query: [e for e in made if e.query == query] for query in (e.query for e in made)}
+    own, wide, other = by_query["what do owls eat at night"]
+    for each in (own, wide):
+        assert each.answers == 1.0
+        assert each.span is not None
+        assert " ".join(each.passage[slice(*each.span)].split()) == QUOTE
+        assert each.heading == "Owls Owls > Food"
+    assert (other.answers, other.span, other.heading) == (0.0, None, "Wrens Wrens")
+    near = by_query["what do owls eat by day"]
+    assert [each.answers for each in near] == [0.0, 0.0, 0.0]
+    assert all(each.span is None for each in near)
+    [claim] = by_query["Owls eat no mice."]
+    assert (claim.support, claim.answers) == ("refutes", None)
+    assert made == list(list_written_examples(sites, folders, 0, written))
+
+
+def test_a_quote_that_is_not_on_its_page_is_refused_with_its_line(tmp_path: Path) -> None:
+    folders, written = write_site(
+        tmp_path, make_line("fact", "a"), make_line("fact", "b", "Owls eat crows.")
+    )
+    sites = {"birds": read_site(folders["birds"].resolve())}
+    with pytest.raises(Failed, match="line 2"):
+        list(list_written_examples(sites, folders, 0, written))
+
+
+def test_windows_hold_the_quote_whatever_the_neighbours() -> None:
+    page = read_page(OWLS.encode(), "https://birds.example/owls", "text/html")
+    place = find_quote_place(page, QUOTE)
+    assert place is not None
+    assert find_quote_place(page, "Owls eat crows") is None
+    section = cut_section(page, place)
+    assert section.text[slice(*section.span)] == page.text[slice(*place)]
+    texts = set()
+    for seed in range(20):
+        run = cut_block_run(page, place, Random(seed))
+        assert run.text[slice(*run.span)] == page.text[slice(*place)]
+        texts.add(run.text)
+    assert len(texts) == 2  # alone, and with the paragraph after it
+
+
+def test_every_written_line_can_be_read_and_is_there_once() -> None:
+    files = sorted(WRITTEN.glob("*.jsonl"))
+    assert len(files) == 20
+    lines = [line for path in files for line in read_written_questions(path)]
+    assert len({(line.text, line.quote) for line in lines}) == len(lines) == 2446
