@@ -9,7 +9,12 @@ import pytest
 from rookery.browse.page_reader import read_page
 from rookery.browse.search_index import InMemoryLibrary
 from rookery.cite.evidence_model import EvidenceJudge, EvidenceJudgement, EvidencePassage
-from rookery.draft.evidence_answers import EvidenceSettings, answer_by_evidence
+from rookery.draft.evidence_answers import (
+    EvidenceSettings,
+    JudgedSection,
+    answer_by_evidence,
+    narrow_section,
+)
 from rookery.records import Episode, Question
 
 STEPS = """<h1>Nest boxes</h1>
@@ -130,3 +135,40 @@ def test_it_declines_below_the_limit_and_shows_the_closest() -> None:
     assert "weeks" in quoted(episode)[0]
     lower = ask(WordJudge(weeks=-0.2), EvidenceSettings(decline=0.4))
     assert lower.stop == "end"
+
+
+def narrow(judge: EvidenceJudge, longest: int = 900) -> str:
+    """The part of a section of four paragraphs that is left, by a span in the second."""
+    html = "".join(
+        f"<p>{word} of the box in words.</p>" for word in ("One", "Two", "Three", "Four")
+    )
+    page = read_page(html.encode(), "https://boxes.example/four", "text/html")
+    at = page.text.index("Two")
+    judgement = EvidenceJudgement(2.0, 2.0, (at, at + 3), 0.0, 0.0, 0.0, 1.0)
+    section = JudgedSection(page, 0, len(page.text), judgement, 1.0)
+    found = narrow_section("which box?", section, judge, longest)
+    return page.text[slice(*found.judgement.span)]
+
+
+def test_the_run_that_answers_best_is_taken_wherever_the_span_of_the_section_was() -> None:
+    assert narrow(WordJudge(Three=3.0, Two=1.0)) == "Three of the box in words."
+
+
+def test_the_shortest_of_the_runs_that_are_nearly_as_good_is_taken() -> None:
+    """Odds: both paragraphs together 3, one of them 3 less what is lost."""
+
+    def judge_both(lost: float) -> EvidenceJudge:
+        def judge(question: str, passages: Sequence[EvidencePassage]) -> list[EvidenceJudgement]:
+            def compute_odds(text: str) -> float:
+                return -9.0 if "Two" not in text else 3.0 - lost * ("Three" not in text)
+
+            odds = [compute_odds(passage.text) for passage in passages]
+            return [EvidenceJudgement(each, each, (0, 1), 0.0, 0.0, 0.0, 1.0) for each in odds]
+
+        return judge
+
+    assert narrow(judge_both(lost=0.2)) == "Two of the box in words."
+    both = narrow(judge_both(lost=0.3))
+    assert both.startswith("Two")
+    assert both.endswith("Three of the box in words.")
+    assert narrow(judge_both(lost=0.3), longest=40) == "Two of the box in words."

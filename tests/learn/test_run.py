@@ -350,6 +350,24 @@ def test_each_step_follows_its_share_of_the_rate() -> None:
     assert found == pytest.approx([0.9, 0.825, 0.775, 0.75], abs=1e-6)
 
 
+def test_a_part_with_a_rate_of_its_own_follows_the_same_schedule() -> None:
+    """Adam's first steps with a gradient that stays the same are of its rate's length."""
+    body, head = nn.Linear(1, 1, bias=False), nn.Linear(1, 1, bias=False)
+    model = nn.ModuleDict({"body": body, "head": head})
+    settings = OptimizerSettings(rate=1e-3, clip=None)
+    taught = ModelOptimizer(model, settings, 4, Accelerator(cpu=True), rates={"head": 1e-2})
+    parts = [body.weight, head.weight]
+
+    def add_weights(_: None) -> Tensor:
+        return body.weight.sum() + head.weight.sum()
+
+    for step, share in enumerate((1.0, 0.75, 0.5)):
+        before = [weight.item() for weight in parts]
+        taught.step(step, [None], add_weights)
+        moved = [old - weight.item() for old, weight in zip(before, parts, strict=True)]
+        assert moved == pytest.approx([1e-3 * share, 1e-2 * share], rel=1e-3)
+
+
 def test_two_steps_of_adam_as_tensorflow_has_it() -> None:
     """Means 0.2 and 0.08, squares 0.04 and 0.0496; the rates are 0.1·√0.01/0.1 = 0.1, and
     0.1·√0.0199/0.19 = 0.0742460; epsilon, 1, is added to the roots 0.2 and 0.2227106."""
