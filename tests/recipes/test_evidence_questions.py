@@ -92,4 +92,4 @@ def test_every_written_line_can_be_read_and_is_there_once() -> None:
     files = sorted(WRITTEN.glob("*.jsonl"))
     assert len(files) == 20
     lines = [line for path in files for line in read_written_questions(path)]
-    assert len({(line.text, line.quote) for line in lines}) == len(lines) == 2446
+    assert len({(line.text, line.quote) for line in lines}) == len(lines) == 2530
