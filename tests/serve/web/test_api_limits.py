@@ -5,7 +5,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -278,6 +278,10 @@ def left_open(here: Served, path: str, body: dict[str, Any], key: str) -> Iterat
     with socket.create_connection((host, int(port))) as connection:
         connection.sendall(head.encode() + content)
         yield connection
+        connection.shutdown(socket.SHUT_WR)
+        with suppress(ConnectionError):
+            while connection.recv(1 << 16):  # until the server has seen that the client is gone
+                pass
 
 
 def test_of_many_at_once_no_more_are_answered_than_the_budget_has(closed: Served) -> None:
