@@ -1,7 +1,10 @@
 """Examples from questions and claims that were written by hand over documentation sites.
 
 recipes/questions has a file for each site. A question comes with the quote that answers it, or, as
-a near miss, with one that seems to (SQuAD 2.0 has such questions); a claim with its evidence.
+a near miss, with one that seems to (SQuAD 2.0 has such questions); a claim with its evidence. What
+a search finds besides is a hard negative only where it was read and judged not to answer: of what
+the public model puts above the written quote, a part does answer (Qu and others 2021, RocketQA,
+section 3.2, drop such passages by a model's judgement).
 """
 
 import re
@@ -12,19 +15,28 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from rookery.browse.passages import cut_passages
+from rookery.browse.passages import cut_passages, get_headings_above
 from rookery.browse.search_index import SearchIndex
 from rookery.draft.evidence_answers import MOST_BLOCKS, SECTION_SIZES
 from rookery.learn.evidence_training import EvidenceExample
-from rookery.records import Failed, Failure, Page
+from rookery.records import Block, Failed, Failure, Page
 
 WRITTEN = Path(__file__).with_name("questions")
 _SEARCH_DEPTH = 8
-"""passages of a search among which those that do not answer are drawn"""
+"""passages of a search among which one that nobody judged is drawn as a negative, or two where
+none was judged"""
+_MOST_REJECTED = 2
+"""passages that were judged not to answer, for each question"""
+_SHORTEST_BESIDE = 60  # characters
+CLAIM_KINDS = ("supports", "refutes", "neither")
 
 
 class WrittenQuestion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A question or claim, with a quote."""
+    """A question or claim, with a quote.
+
+    "rejected" and "doubtful" repeat a question with the start of a passage that a search found: it
+    does not answer, or nobody could tell.
+    """
 
     kind: Literal[
         "fact",
@@ -33,6 +45,8 @@ class WrittenQuestion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         "comparison",
         "yes/no",
         "near miss",
+        "rejected",
+        "doubtful",
         "supports",
         "refutes",
         "neither",
@@ -67,8 +81,9 @@ def list_written_examples(
     """Yield the examples of the questions and claims about these sites.
 
     `sites` has the pages of each, `folders` its folder, by the name of its file in `written`. Each
-    quote stands once in its section and once in a run of its blocks. A question is not answered by
-    what a search for it finds elsewhere. Raises Failed (no_quote) where a quote is not on its page.
+    quote that answers stands in its section and in a run of its blocks, beside a run without it; a
+    near miss in one of the two; and every question beside what was rejected and one more passage
+    that a search finds. Raises Failed (no_quote) where a quote is not on its page.
     """
     for name, pages in sites.items():
         by_url = {page.url: page for page in pages}
@@ -76,35 +91,68 @@ def list_written_examples(
         for page in pages:
             index.add(page)
         index.commit()
-        for number, each in enumerate(read_written_questions(written / f"{name}.jsonl")):
-            random = Random(f"{seed} {name} {number}")
+        by_text: dict[str, list[_PlacedQuestion]] = {}
+        for number, each in enumerate(read_written_questions(written / f"{name}.jsonl"), 1):
             shown = by_url.get((folders[name] / each.page).resolve().as_uri())
             place = find_quote_place(shown, each.quote) if shown else None
             if shown is None or place is None:
-                detail = f"{name}.jsonl, line {number + 1}: its quote is not on the page: mend it"
+                detail = f"{name}.jsonl, line {number}: its quote is not on the page: mend it"
                 raise Failed(Failure(each.page, "no_quote", detail))
-            windows = [cut_section(shown, place), cut_block_run(shown, place, random)]
-            if each.kind in ("supports", "refutes", "neither"):
-                window = random.choice(windows)
-                yield EvidenceExample(each.text, window.text, window.heading, support=each.kind)
-                continue
-            answered = each.kind != "near miss"
-            for window in windows:
-                yield EvidenceExample(
-                    each.text,
-                    window.text,
-                    window.heading,
-                    float(answered),
-                    window.span if answered else None,
-                )
-            others = [
-                (by_url[hit.url], (hit.start, hit.end))
-                for hit in index.search(each.text, _SEARCH_DEPTH)
-                if hit.url != shown.url
-            ]
-            for other, span in random.sample(others, min(2, len(others))):
-                window = cut_section(other, span)
-                yield EvidenceExample(each.text, window.text, window.heading, 0.0)
+            section = find_section(shown, place)
+            by_text.setdefault(each.text, []).append(_PlacedQuestion(each, shown, place, section))
+        for text, placed in by_text.items():
+            random = Random(f"{seed} {name} {text}")
+            yield from _list_examples_of_text(placed, random)
+            if any(each.question.kind not in CLAIM_KINDS for each in placed):
+                hits = [(by_url[hit.url], hit) for hit in index.search(text, _SEARCH_DEPTH)]
+                unknown = [
+                    (page, (hit.start, hit.end))
+                    for page, hit in hits
+                    if not any(each.overlaps(page, hit.start, hit.end) for each in placed)
+                ]
+                judged = any(each.question.kind == "rejected" for each in placed)
+                for page, span in random.sample(unknown, min(1 if judged else 2, len(unknown))):
+                    window = cut_section(page, span)
+                    yield EvidenceExample(text, window.text, window.heading, 0.0)
+
+
+class _PlacedQuestion(NamedTuple):
+    """A question or claim, and where its quote stands."""
+
+    question: WrittenQuestion
+    page: Page
+    place: tuple[int, int]
+    section: tuple[int, int]
+
+    def overlaps(self, page: Page, start: int, end: int) -> bool:
+        """Return True if a part of a page stands in the section of the quote."""
+        return page.url == self.page.url and start < self.section[1] and self.section[0] < end
+
+
+def _list_examples_of_text(
+    placed: Sequence[_PlacedQuestion], random: Random
+) -> Iterator[EvidenceExample]:
+    rejected = [each for each in placed if each.question.kind == "rejected"]
+    random.shuffle(rejected)
+    kept = {id(each) for each in rejected[:_MOST_REJECTED]}
+    for each in placed:
+        kind, text, page, place = each.question.kind, each.question.text, each.page, each.place
+        if kind == "doubtful" or (kind == "rejected" and id(each) not in kept):
+            continue
+        section, run = cut_section(page, place), cut_block_run(page, place, random)
+        if kind == "supports" or kind == "refutes" or kind == "neither":
+            window = random.choice([section, run])
+            yield EvidenceExample(text, window.text, window.heading, support=kind)
+        elif kind == "rejected":
+            yield EvidenceExample(text, section.text, section.heading, 0.0)
+        elif kind == "near miss":
+            window = random.choice([section, run])
+            yield EvidenceExample(text, window.text, window.heading, 0.0)
+        else:
+            for window in (section, run):
+                yield EvidenceExample(text, window.text, window.heading, 1.0, window.span)
+            if beside := cut_other_run(page, place, random):
+                yield EvidenceExample(text, beside.text, beside.heading, 0.0)
 
 
 def find_quote_place(page: Page, quote: str) -> tuple[int, int] | None:
@@ -113,22 +161,27 @@ def find_quote_place(page: Page, quote: str) -> tuple[int, int] | None:
     return found.span() if found else None
 
 
-def cut_section(page: Page, place: tuple[int, int]) -> _Window:
-    """Cut the section that holds most of a place, as `extract` cuts it for the model."""
+def find_section(page: Page, place: tuple[int, int]) -> tuple[int, int]:
+    """Return the section that holds most of a place, as `extract` cuts it for the model."""
 
     def measure_overlap(section: tuple[int, int]) -> int:
         return min(section[1], place[1]) - max(section[0], place[0])
 
-    cut = {(each.start, each.end): each.context for each in cut_passages(page, SECTION_SIZES)}
-    start, end = max(cut, key=measure_overlap, default=place)
-    heading = f"{page.title} {cut.get((start, end), '')}".strip()
+    cut = [(each.start, each.end) for each in cut_passages(page, SECTION_SIZES)]
+    return max(cut, key=measure_overlap, default=place)
+
+
+def cut_section(page: Page, place: tuple[int, int]) -> _Window:
+    """Cut the section that holds most of a place."""
+    start, end = find_section(page, place)
+    heading = f"{page.title} {get_headings_above(page, start + 1)}".strip()
     inside = max(place[0], start) - start, min(place[1], end) - start
     return _Window(page.text[start:end], heading, inside)
 
 
 def cut_block_run(page: Page, place: tuple[int, int], random: Random) -> _Window:
     """Cut the blocks that hold a place, and by chance a neighbour, as a quote is judged again."""
-    blocks = [block for block in page.blocks if block.kind != "heading" and not block.hidden]
+    blocks = _list_text_blocks(page)
     inside = [
         number
         for number, block in enumerate(blocks)
@@ -141,3 +194,24 @@ def cut_block_run(page: Page, place: tuple[int, int], random: Random) -> _Window
     last = min(len(blocks) - 1, inside[-1] + random.randrange(2))
     start, end = min(blocks[first].start, place[0]), max(blocks[last].end, place[1])
     return _Window(page.text[start:end], heading, (place[0] - start, place[1] - start))
+
+
+def cut_other_run(page: Page, place: tuple[int, int], random: Random) -> _Window | None:
+    """Cut a run of blocks of the same section without the place; None if there is none."""
+    start, end = find_section(page, place)
+    heading = cut_section(page, place).heading
+    around = [block for block in _list_text_blocks(page) if start <= block.start < end]
+    sides = (
+        [block for block in around if block.end <= place[0]],
+        [block for block in around if block.start >= place[1]],
+    )
+    side = max(sides, key=lambda blocks: sum(block.end - block.start for block in blocks))
+    size = random.randint(1, MOST_BLOCKS)
+    run = side[-size:] if side is sides[0] else side[:size]
+    if not run or run[-1].end - run[0].start < _SHORTEST_BESIDE:
+        return None
+    return _Window(page.text[run[0].start : run[-1].end], heading, (0, 0))
+
+
+def _list_text_blocks(page: Page) -> list[Block]:
+    return [block for block in page.blocks if block.kind != "heading" and not block.hidden]

@@ -1,6 +1,7 @@
 """Examples of written questions: where their quote stands, and what is beside it."""
 
 import json
+import re
 from pathlib import Path
 from random import Random
 
@@ -20,7 +21,8 @@ from rookery.records import Failed
 
 OWLS = """<title>Owls</title><h1>Owls</h1><h2>Food</h2>
 <p>Owls of the hill eat mice and
-beetles at night.</p><p>They hear them from far away.</p>"""
+beetles at night.</p><p>They hear them from far away, with ears at two
+heights of the head.</p>"""
 WRENS = """<title>Wrens</title><h1>Wrens</h1><p>Wrens eat flies, and never mice, at night or by
 day.</p>"""
 QUOTE = "Owls of the hill eat mice and beetles at night."
@@ -49,7 +51,8 @@ def test_a_question_is_answered_by_its_quote_and_not_by_another_page(tmp_path: P
     sites = {"birds": read_site(folders["birds"].resolve())}
     made = list(list_written_examples(sites, folders, 0, written))
     by_query = {query: [e for e in made if e.query == query] for query in (e.query for e in made)}
-    own, wide, other = by_query["what do owls eat at night"]
+    own, wide, beside, other = by_query["what do owls eat at night"]
+    assert (beside.answers, beside.passage[:15]) == (0.0, "They hear them ")
     for each in (own, wide):
         assert each.answers == 1.0
         assert each.span is not None
@@ -57,11 +60,30 @@ def test_a_question_is_answered_by_its_quote_and_not_by_another_page(tmp_path: P
         assert each.heading == "Owls Owls > Food"
     assert (other.answers, other.span, other.heading) == (0.0, None, "Wrens Wrens")
     near = by_query["what do owls eat by day"]
-    assert [each.answers for each in near] == [0.0, 0.0, 0.0]
+    assert [each.answers for each in near] == [0.0, 0.0]
     assert all(each.span is None for each in near)
     [claim] = by_query["Owls eat no mice."]
     assert (claim.support, claim.answers) == ("refutes", None)
     assert made == list(list_written_examples(sites, folders, 0, written))
+
+
+def test_what_was_judged_not_to_answer_is_a_negative_and_what_is_doubtful_is_none(
+    tmp_path: Path,
+) -> None:
+    folders, written = write_site(
+        tmp_path,
+        make_line("near miss", "what do owls eat by day"),
+        make_line("rejected", "what do owls eat by day") | {"page": "wrens.html", "quote": "Wrens"},
+        make_line("near miss", "when do owls hunt mice"),
+        make_line("doubtful", "when do owls hunt mice") | {"page": "wrens.html", "quote": "Wrens"},
+    )
+    sites = {"birds": read_site(folders["birds"].resolve())}
+    made = list(list_written_examples(sites, folders, 0, written))
+    assert [(each.query, each.heading, each.answers) for each in made] == [
+        ("what do owls eat by day", "Owls Owls > Food", 0.0),
+        ("what do owls eat by day", "Wrens Wrens", 0.0),
+        ("when do owls hunt mice", "Owls Owls > Food", 0.0),
+    ]
 
 
 def test_a_quote_that_is_not_on_its_page_is_refused_with_its_line(tmp_path: Path) -> None:
@@ -88,8 +110,10 @@ def test_windows_hold_the_quote_whatever_the_neighbours() -> None:
     assert len(texts) == 2  # alone, and with the paragraph after it
 
 
-def test_every_written_line_can_be_read_and_is_there_once() -> None:
+def test_every_written_line_can_be_read_and_every_site_is_listed() -> None:
     files = sorted(WRITTEN.glob("*.jsonl"))
-    assert len(files) == 20
-    lines = [line for path in files for line in read_written_questions(path)]
-    assert len({(line.text, line.quote) for line in lines}) == len(lines) == 2530
+    listed = re.findall(r"^\| (\S+) \| \S+ \| /", (WRITTEN / "README.md").read_text(), re.M)
+    assert listed == [path.stem for path in files]
+    for path in files:
+        lines = read_written_questions(path)
+        assert len({(line.text, line.page, line.quote) for line in lines}) == len(lines)
