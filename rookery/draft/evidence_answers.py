@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from rookery.browse.passages import PassageSizes, cut_passages, find_sentences
+from rookery.browse.passages import Passage, PassageSizes, cut_passages, find_sentences
 from rookery.cite.evidence_model import (
     EvidenceJudge,
     EvidenceJudgement,
@@ -102,6 +102,15 @@ def answer_by_evidence(
     return Episode(question, "extract", answer=answer, stop=stop, failures=gathered.failures)
 
 
+def cut_sections(page: Page) -> list[Passage]:
+    """Return the sections of a page that may be quoted: lists of other texts are left out."""
+    return [
+        each
+        for each in cut_passages(page, SECTION_SIZES)
+        if not _NEVER_QUOTED.fullmatch(each.context.rpartition(" > ")[2].strip("0123456789. "))
+    ]
+
+
 def judge_sections(
     question: str, gathered: RetrievedPassages, judge: EvidenceJudge
 ) -> list[JudgedSection]:
@@ -110,14 +119,8 @@ def judge_sections(
     found: dict[tuple[str, int], tuple[Page, EvidencePassage, int, int, float]] = {}
     for page, hit in gathered.found:
         if page.digest not in cut:
-            sections = [
-                (each.start, each.end, each.context)
-                for each in cut_passages(page, SECTION_SIZES)
-                if not _NEVER_QUOTED.fullmatch(
-                    each.context.rpartition(" > ")[2].strip("0123456789. ")
-                )
-            ]
-            cut[page.digest] = sorted(sections)
+            sections = cut_sections(page)
+            cut[page.digest] = sorted((each.start, each.end, each.context) for each in sections)
         for start, end, context in cut[page.digest]:
             if start < hit.end and hit.start < end and (page.digest, start) not in found:
                 passage = EvidencePassage(page.text[start:end], f"{page.title} {context}".strip())
