@@ -16,7 +16,6 @@ floor is the best paragraph by BM25, which never declines.
 
 import argparse
 import re
-from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from random import Random
@@ -41,7 +40,7 @@ from rookery.browse.page_archive import PageArchive
 from rookery.cite.evidence_model import BUNDLED_MODEL, is_evidence_model, load_evidence_model
 from rookery.draft.evidence_answers import answer_by_evidence
 from rookery.draft.extract import answer_by_extraction
-from rookery.measure.intervals import estimate_share
+from rookery.measure.intervals import estimate_auroc, estimate_share
 from rookery.records import Answer, Episode, Library, Question, Quote
 
 QUESTIONS = ROOT / "bench" / "questions"
@@ -51,13 +50,18 @@ BUILD_SITES = {
     "debian-history": (DOCUMENTS / "debian-history" / "docs", "*.en.html"),
     "git-doc": (DOCUMENTS / "git-doc", "*.html"),
     "postgresql-doc-15": (DOCUMENTS / "postgresql-doc-15" / "html", "*.html"),
-}
-TEST_SITES = {
     "apache2-doc": (DOCUMENTS / "apache2-doc" / "manual" / "en", "*.html"),
     "debian-policy": (DOCUMENTS / "debian-policy", "*.html"),
     "python-django-doc": (DOCUMENTS / "python-django-doc" / "html", "*.html"),
     "gimp-help-en": (Path("/usr/share/gimp/2.0/help/en"), "*.html"),
     "installation-guide-amd64": (DOCUMENTS / "installation-guide-amd64" / "en", "*.html"),
+}
+TEST_SITES = {
+    "gnucash-docs": (DOCUMENTS / "gnucash-docs" / "gnucash-guide-en", "*.html"),
+    "borgbackup-doc": (DOCUMENTS / "borgbackup" / "html", "*.html"),
+    "anarchism": (DOCUMENTS / "anarchism" / "html", "*.html"),
+    "exim4-doc-html": (DOCUMENTS / "exim4-doc-html" / "spec_html", "*.html"),
+    "hugin-data": (Path("/usr/share/hugin/xrc/data/help_en_EN"), "*.html"),
 }
 """folder of each site, and the glob of its English pages"""
 UNANSWERABLE = ("near miss", "foreign")
@@ -169,12 +173,20 @@ def summarize(asked: Sequence[AskedQuestion]) -> dict[str, float]:
             found[f"± {name}"] = (share.high - share.low) / 2
     for kind in UNANSWERABLE:
         found[f"{kind} answered"] = _share([e.answered for e in asked if e.kind == kind])
-    good = [each.score for each in given if each.first]
-    bad = sorted(each.score for each in given if not each.first)
-    placed = [(bisect_left(bad, score) + bisect_right(bad, score)) / 2 for score in good]
-    found["AUROC"] = sum(placed) / max(len(good) * len(bad), 1)
+    found["AUROC"] = _compute_area(
+        [each.score for each in given if each.first],
+        [each.score for each in given if not each.first],
+    )
+    # Declined answers have a score too, that of the closest passage.
+    found["answerable or near miss, AUROC"] = _compute_area(
+        [each.score for each in own], [each.score for each in asked if each.kind == "near miss"]
+    )
     found["calibration error"] = _measure_calibration([(e.score, e.first) for e in given])
     return found
+
+
+def _compute_area(good: Sequence[float], bad: Sequence[float]) -> float:
+    return estimate_auroc(good, bad).value if good and bad else 0.0
 
 
 def _share(values: Sequence[bool]) -> float:

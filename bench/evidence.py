@@ -33,12 +33,16 @@ from rookery.cite.evidence_model import (
     is_evidence_model,
     load_evidence_model,
 )
-from rookery.draft.evidence_answers import EvidenceSettings, answer_by_evidence, judge_sections
+from rookery.draft.evidence_answers import (
+    EvidenceSettings,
+    compose_evidence_answer,
+    narrow_section,
+    search_sections,
+)
 from rookery.draft.extract import ExtractSettings, answer_by_extraction
-from rookery.draft.retrieval import gather_passages
 from rookery.measure.intervals import Estimate, estimate_auroc, estimate_mean, estimate_share
 from rookery.measure.text_metrics import compute_token_f1, is_exact_match, normalize_squad
-from rookery.records import Episode, Library, Question
+from rookery.records import Answer, Library, Question
 
 SEED = 2
 TARGETS = {"first quote": 0.74, "short answer F1": 0.70, "AUROC": 0.85, "at half": 0.68}
@@ -62,29 +66,27 @@ def ask_by_words(asked: SquadQuestion, library: Library) -> AskedSquadQuestion:
     """Answer by `extract` without a model."""
     question = Question("", asked.text)
     return _describe(
-        asked, answer_by_extraction(question, library, settings=ExtractSettings(decline=0.0))
+        asked, answer_by_extraction(question, library, settings=ExtractSettings(decline=0.0)).answer
     )
 
 
 def ask_by_evidence(
     model: EvidenceModel, asked: SquadQuestion, library: Library
 ) -> AskedSquadQuestion:
-    """Answer by the evidence model."""
-    settings = EvidenceSettings(quotes=1, decline=0.0, second=1.0)
-    found = _describe(
-        asked, answer_by_evidence(Question("", asked.text), library, model.judge_passages, settings)
-    )
-    gathered = gather_passages(asked.text, library, settings.limits)
-    sections = judge_sections(asked.text, gathered, model.judge_passages)[:1]
+    """Answer by the evidence model, as `answer_by_evidence` does; the span is the short answer."""
+    judge, settings = model.judge_passages, EvidenceSettings(quotes=1, decline=0.0, second=1.0)
+    sections, _ = search_sections(asked.text, library, judge, settings.limits)
     said = "".join(
-        each.page.text[each.start : each.end][slice(*each.judgement.span)] for each in sections
+        each.page.text[each.start : each.end][slice(*each.judgement.span)] for each in sections[:1]
     )
+    for number, section in enumerate(sections[:1]):
+        sections[number] = narrow_section(asked.text, section, judge, settings.longest)
+    found = _describe(asked, compose_evidence_answer(sections, settings))
     f1 = compute_token_f1(said, asked.answers)
     return found._replace(f1=f1, exact=is_exact_match(said, asked.answers, normalize_squad))
 
 
-def _describe(asked: SquadQuestion, episode: Episode) -> AskedSquadQuestion:
-    answer = episode.answer
+def _describe(asked: SquadQuestion, answer: Answer | None) -> AskedSquadQuestion:
     quotes = answer.quotes[:1] if answer else ()
     held = any(text in quote.text for quote in quotes for text in asked.answers)
     return AskedSquadQuestion(held, (answer.score or 0.0) if answer else 0.0)

@@ -591,9 +591,10 @@ def render_documentation(found: Found) -> Iterator[str]:
 def render_sides(found: Found) -> Iterator[str]:
     """Yield the section on evidence for and against a claim."""
     yield (
-        "Sentences that are called for or against a claim by words alone, against the labels of "
-        "BoolQ's questions and of Climate-FEVER; `denies` takes any sentence that shares the "
-        "claim's words, and a negation anywhere in it as against.\n"
+        "Sentences that are called for or against a claim, against the labels of BoolQ's questions "
+        "and of Climate-FEVER, by words (`words`; `denies` takes any sentence that shares the "
+        "claim's words, and a negation anywhere in it as against) and by the evidence model, which "
+        "learnt from BoolQ and not from Climate-FEVER.\n"
     )
     rows = {
         f"{name}, {rule}": row
@@ -736,7 +737,7 @@ SECTIONS: tuple[tuple[str, str, Callable[[Found], Iterator[str]]], ...] = (
     ("installed", "The desk from its wheel", render_installed),
     ("serve", "A server and its readers", render_serve),
     ("decline", "Declining with a promise", render_decline),
-    ("sides", "Both sides, by words alone", render_sides),
+    ("sides", "Both sides", render_sides),
     ("support", "Support of claims", render_support),
     ("constraint", "The verbatim constraint", render_constraint),
     ("local", "A model on this machine", render_local),

@@ -1,11 +1,13 @@
-"""Sentences for and against a claim, judged by words alone: precision and recall.
+"""Sentences for and against a claim, by words and by the evidence model: precision and recall.
 
 Reads ../shared/data/boolq (yes-or-no questions about a passage: for a passage whose answer is yes,
 a sentence for the claim is right) and ../shared/data/climate_fever (claims, each with five
 sentences that people called supporting, refuting or neither). Prints tables and writes
 bench/results/sides.json. Recall is that of sentences for climate_fever; for boolq, the share of
 passages of which some sentence is on the right side. "denies" is the rule that any sentence with
-all but one of the claim's words takes a side, and that a negation anywhere in it turns it.
+all but one of the claim's words takes a side, and that a negation anywhere in it turns it. The
+evidence model judges the sentences of climate_fever alone, since it learnt from BoolQ; a side is
+taken from a probability of .5 on.
 
     python -m bench sides
 """
@@ -19,6 +21,14 @@ from bench.report import DATA, print_table, require_data, write_results
 from rookery.browse.passages import find_sentences
 from rookery.browse.search_terms import get_question_terms, split_terms
 from rookery.cite.answer_types import contains_negation
+from rookery.cite.claim_support import SUPPORT_THRESHOLD
+from rookery.cite.evidence_model import (
+    BUNDLED_MODEL,
+    EvidenceJudge,
+    EvidencePassage,
+    is_evidence_model,
+    load_evidence_model,
+)
 from rookery.draft.stance import SentenceContext, Stance, detect_stance, extract_claim
 from rookery.records import Failed, Page
 
@@ -79,6 +89,18 @@ def judge_by_negation(claim: str, reading: SentenceContext) -> Stance:
     return "against" if contains_negation(reading.sentence) != contains_negation(claim) else "for"
 
 
+def make_evidence_judge(judge: EvidenceJudge) -> Judge:
+    """Make the judge that takes the side which the evidence model gives one half or more."""
+
+    def judge_sentence(claim: str, reading: SentenceContext) -> Stance:
+        [found] = judge(claim, [EvidencePassage(reading.sentence, reading.above)])
+        if found.supports >= SUPPORT_THRESHOLD:
+            return "for"
+        return "against" if found.refutes >= SUPPORT_THRESHOLD else "neither"
+
+    return judge_sentence
+
+
 def measure_judge(cases: list[Case], judge: Judge) -> dict[str, float]:
     """Compute precision and recall of each side."""
     said: dict[Stance, int] = {"for": 0, "against": 0}
@@ -107,6 +129,9 @@ def main() -> None:
     found: dict[str, dict[str, dict[str, float]]] = {}
     for name, cases in sets.items():
         print(f"\n{name}: {len(cases)} cases")
+        if name == "climate_fever" and is_evidence_model(BUNDLED_MODEL):
+            model = load_evidence_model(BUNDLED_MODEL)
+            judges["evidence model"] = make_evidence_judge(model.judge_passages)
         found[name] = {judge: measure_judge(cases, judges[judge]) for judge in judges}
         for side in ("for", "against"):
             rows = {

@@ -10,13 +10,14 @@ import msgspec
 
 from recipes.evidence_base import convert_cross_encoder, find_public_cross_encoder
 from recipes.evidence_calibration import calibrate_model
-from recipes.evidence_data import EvidenceDataSettings, add_relevance, make_examples
+from recipes.evidence_data import EvidenceDataSettings, make_examples
 from recipes.evidence_found import EvidenceMeasures, MeasureSettings, list_findings, measure_model
 from recipes.stages import RecipeOutput, load_or_make, main, print_progress
 from rookery.cite.evidence_model import CALIBRATION_FILE, MODEL_FILE, load_evidence_model
 from rookery.learn.evidence_training import (
     EvidenceExample,
     EvidenceTrainingSettings,
+    average_evidence_networks,
     export_evidence_model,
     train_evidence_model,
 )
@@ -32,6 +33,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """sites of bench/questions whose questions for building the answers are calibrated on"""
     base: str = ""
     """folder of the network to start from; empty: the public cross-encoder"""
+    public_share: float = 0.4
+    """share of the public model's weights in the mean that is exported"""
     seed: int = 0
 
 
@@ -45,12 +48,7 @@ def train_and_measure(settings: Settings, data: Path, out: Path) -> RecipeOutput
     examples = load_or_make(
         out / "examples.json",
         list[EvidenceExample],
-        lambda: add_relevance(
-            make_examples(settings.data, data),
-            load_evidence_model(out / "base-onnx"),
-            settings.data.relevance,
-            settings.data.seed,
-        ),
+        lambda: make_examples(settings.data, data),
     )
     print_progress(f"{len(examples)} examples")
 
@@ -61,7 +59,9 @@ def train_and_measure(settings: Settings, data: Path, out: Path) -> RecipeOutput
     trained = train_evidence_model(settings.training, base, examples, out / "run", print_step)
     model = out / "model"
     if not (model / MODEL_FILE).exists():
-        export_evidence_model(Path(trained.model), model)
+        mean = out / "mean"
+        average_evidence_networks(base, Path(trained.model), settings.public_share, mean)
+        export_evidence_model(mean, model)
 
     if settings.calibration_sites and not (model / CALIBRATION_FILE).exists():
         calibration = calibrate_model(

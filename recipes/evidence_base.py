@@ -59,7 +59,6 @@ def convert_cross_encoder(folder: Path, out: Path) -> None:
     network = EvidenceNetwork(BertModel(config).train(False), folder)
     network.bert.load_state_dict(weights)
     network.answers.load_state_dict(heads)
-    network.relevance.load_state_dict(heads)
     network.save_folder(out)
     assert (out / TOKENIZER_FILE).exists()
 

@@ -19,10 +19,9 @@ from rookery.cite.evidence_model import AnswerCalibration, EvidenceModel
 from rookery.draft.evidence_answers import (
     EvidenceSettings,
     choose_quote,
-    judge_sections,
     narrow_section,
+    search_sections,
 )
-from rookery.draft.retrieval import gather_passages
 from rookery.records import Failed, Failure, Library
 
 MIN_QUESTIONS = 30
@@ -63,15 +62,16 @@ def _judge_questions(
     model: EvidenceModel, questions: list[SiteQuestion], folder: Path, library: Library
 ) -> Iterator[JudgedQuestion]:
     for question in questions:
-        limits = EvidenceSettings().limits
-        gathered = gather_passages(question.text, library, limits)
-        sections = judge_sections(question.text, gathered, model.judge_passages)
+        judge, limits = model.judge_passages, EvidenceSettings().limits
+        sections, _ = search_sections(question.text, library, judge, limits)
         if sections:
             judgement = sections[0].judgement
-            longest = EvidenceSettings().longest
-            best = narrow_section(question.text, sections[0], model.judge_passages, longest)
-            quote = choose_quote(best, longest)
-            right = quote is not None and question.is_right(quote, folder)
+            right = False
+            if question.facts:  # no quote answers a near miss
+                longest = EvidenceSettings().longest
+                best = narrow_section(question.text, sections[0], judge, longest)
+                quote = choose_quote(best, longest)
+                right = quote is not None and question.is_right(quote, folder)
             yield JudgedQuestion(judgement.answers, judgement.margin, right)
 
 

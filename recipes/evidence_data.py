@@ -1,16 +1,15 @@
 """Examples of the evidence recipe: questions and claims with passages, made of public data.
 
-Questions come from SQuAD, forums and the headings of documentation; what does not answer them is
-taken from near by, or the question is changed so that the passage answers it no longer (as in
-SQuAD 2.0). Claims come from collections of labelled pairs and from sentences that were changed.
+Questions come from SQuAD, forums and those written over documentation (evidence_questions.py); what
+does not answer them is taken from near by, or the question is changed so that the passage answers
+it no longer (as in SQuAD 2.0). Claims come from collections of labelled pairs, from sentences that
+were changed, and from those written.
 """
 
 import json
 import lzma
-import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from random import Random
@@ -20,13 +19,8 @@ import msgspec
 import sentencex
 
 from recipes.evidence_questions import list_written_examples
-from recipes.stages import print_progress
 from rookery.ask.question_files import SquadData, read_squad
 from rookery.browse.page_reader import read_page
-from rookery.browse.passages import Passage, cut_passages
-from rookery.browse.search_index import SearchIndex
-from rookery.cite.evidence_model import EvidenceModel, EvidencePassage
-from rookery.draft.library_calibration import phrase_question
 from rookery.learn.evidence_training import EvidenceExample
 from rookery.records import Failed, Failure, Page, Question
 
@@ -60,12 +54,10 @@ class EvidenceDataSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
     """share of SQuAD's articles that questions are taken from; the rest stays unseen"""
     questions: int = 5000
     """questions of SQuAD"""
-    headings: int = 1500
-    """headings of the documentation sites"""
-    sites: tuple[str, ...] = ()
-    """folders of documentation sites; those that are not installed are left out"""
     written: dict[str, str] = {}
     """folders of the sites whose files in recipes/questions are taken; all must be installed"""
+    found: tuple[str, ...] = ()
+    """those of these sites whose files in recipes/questions/found are taken too"""
     threads: int = 500
     """threads of the forums"""
     pairs: dict[str, int] = msgspec.field(
@@ -76,8 +68,6 @@ class EvidenceDataSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
     """yes-or-no questions of BoolQ, as claims"""
     claims: int = 1200
     """sentences of SQuAD's articles, as claims"""
-    relevance: float = 0.5
-    """share of the questions' examples that the public model scores, for the order of passages"""
     seed: int = 0
 
 
@@ -90,7 +80,6 @@ def make_examples(settings: EvidenceDataSettings, data: Path) -> list[EvidenceEx
     parts: list[Iterable[EvidenceExample]] = [
         _list_squad_examples(squad, chosen, settings.seed),
         _list_claim_examples(squad, seen, settings.claims, settings.seed),
-        _list_heading_examples(settings),
         _list_forum_examples(data / "stackexchange", settings.threads, settings.seed),
         _list_yes_no_examples(data / "boolq" / "boolq.jsonl.xz", settings.yes_no, settings.seed),
     ]
@@ -99,35 +88,12 @@ def make_examples(settings: EvidenceDataSettings, data: Path) -> list[EvidenceEx
         detail = "not installed: recipes/questions/README.md names the packages"
         raise Failed(Failure(", ".join(missing), "no_data", detail))
     sites = {name: read_site(folder.resolve()) for name, folder in folders.items()}
-    parts.append(list_written_examples(sites, folders, settings.seed))
+    parts.append(list_written_examples(sites, folders, settings.seed, settings.found))
     parts += [
         _list_pair_examples(data / "support" / f"{name}.jsonl.xz", count, settings.seed)
         for name, count in settings.pairs.items()
     ]
     return [example for part in parts for example in part]
-
-
-def add_relevance(
-    examples: Sequence[EvidenceExample], teacher: EvidenceModel, share: float, seed: int
-) -> list[EvidenceExample]:
-    """Return the examples, a share of the questions with the teacher's score of their passage."""
-    asked = [number for number, each in enumerate(examples) if each.answers is not None]
-    chosen = sorted(_sample(asked, round(share * len(asked)), f"{seed} relevance"))
-
-    def score(number: int) -> float:
-        each = examples[number]
-        passage = EvidencePassage(each.passage, each.heading)
-        return teacher.judge_passages(each.query, [passage])[0].relevance
-
-    made = list(examples)
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for count, (number, relevance) in enumerate(
-            zip(chosen, pool.map(score, chosen), strict=True), 1
-        ):
-            made[number] = msgspec.structs.replace(examples[number], relevance=relevance)
-            if count % 1000 == 0:
-                print_progress(f"{count} of {len(chosen)} examples scored by the teacher")
-    return made
 
 
 def split_articles(squad: SquadData, share: float, seed: int) -> frozenset[str]:
@@ -438,42 +404,6 @@ def _strip_markup(html: str) -> str:
     return page.text[:600].rpartition(" ")[0]
 
 
-def _list_heading_examples(settings: EvidenceDataSettings) -> Iterator[EvidenceExample]:
-    """Headings of documentation as questions: answered by their section, not by what a search for
-    them finds elsewhere."""
-    for site in settings.sites:
-        if not Path(site).is_dir():
-            continue
-        pages = read_site(Path(site))
-        random = Random(f"{settings.seed} {site}")
-        found = list(_list_sections(pages))
-        asked = [section for section in found if section.heading.endswith("?")]
-        rest = [section for section in found if not section.heading.endswith("?")]
-        count = settings.headings // len(settings.sites)
-        random.shuffle(rest)
-        index = SearchIndex()
-        for page in pages:
-            index.add(page)
-        index.commit()
-        by_url = {page.url: page for page in pages}
-        words = {word for page in pages for word in re.findall(r"[a-z]+", page.text.lower())}
-        for section in [*asked, *rest][: max(count, len(asked))]:
-            query = phrase_question(section.heading, words, random)
-            if query is None:
-                continue
-            passage = section.passages[0]
-            text = section.page.text[passage.start : passage.end]
-            yield EvidenceExample(query, text, section.page.title, 1.0)
-            others = [
-                hit
-                for hit in index.search(f"{section.page.title} {section.heading}", 8)
-                if hit.url != section.page.url or not section.start <= hit.start < section.end
-            ]
-            for hit in random.sample(others, min(2, len(others))):
-                other = by_url[hit.url]
-                yield EvidenceExample(query, other.text[hit.start : hit.end], other.title, 0.0)
-
-
 def read_site(folder: Path) -> list[Page]:
     """Return the English HTML pages of a folder."""
     pages = []
@@ -485,28 +415,3 @@ def read_site(folder: Path) -> list[Page]:
         with suppress(Failed):  # shells that scripts fill have no text
             pages.append(read_page(path.read_bytes(), path.as_uri(), "text/html"))
     return pages
-
-
-class _Section(NamedTuple):
-    """What stands under a heading, up to the next one."""
-
-    page: Page
-    heading: str
-    start: int
-    end: int
-    passages: list[Passage]
-
-
-def _list_sections(pages: Sequence[Page]) -> Iterator[_Section]:
-    for page in pages:
-        cut = cut_passages(page)
-        headings = [block for block in page.blocks if block.kind == "heading" and block.article]
-        ends = [*(block.start for block in headings), len(page.text)][1:]
-        for block, end in zip(headings, ends, strict=bool(headings)):
-            passages = [each for each in cut if block.end <= each.start < end]
-            heading = re.sub(
-                r"^[\d.\sA-Z]*?\d[\d.]*\.?\s+|[¶#]", "", page.text[block.start : block.end]
-            )
-            words = heading.split()
-            if passages and 2 <= len(words) <= 16 and passages[0].end - passages[0].start > 80:
-                yield _Section(page, heading.strip(), block.end, end, passages)

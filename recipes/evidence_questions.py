@@ -1,14 +1,14 @@
 """Examples from questions and claims that were written by hand over documentation sites.
 
-recipes/questions has a file for each site. A question comes with the quote that answers it, or, as
-a near miss, with one that seems to (SQuAD 2.0 has such questions); a claim with its evidence. What
-a search finds besides is a hard negative only where it was read and judged not to answer: of what
-the public model puts above the written quote, a part does answer (Qu and others 2021, RocketQA,
-section 3.2, drop such passages by a model's judgement).
+recipes/questions has a file for each site, and recipes/questions/found one of what a search found
+for its questions, as somebody who read it judged. A question comes with the quote that answers it,
+or, as a near miss, with one that seems to (SQuAD 2.0 has such questions); a claim with what it is
+judged by. What a search finds besides is a hard negative only where it was judged not to answer: a
+part of it does (Qu and others 2021, RocketQA, section 3.2, drop such passages by a model).
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from random import Random
 from typing import Literal, NamedTuple
@@ -34,8 +34,8 @@ CLAIM_KINDS = ("supports", "refutes", "neither")
 class WrittenQuestion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A question or claim, with a quote.
 
-    "rejected" and "doubtful" repeat a question with the start of a passage that a search found: it
-    does not answer, or nobody could tell.
+    Of what a search found for a question, "rejected" does not answer it, of "doubtful" nobody could
+    tell, and what answers has a kind as other questions have.
     """
 
     kind: Literal[
@@ -76,14 +76,16 @@ def list_written_examples(
     sites: Mapping[str, Sequence[Page]],
     folders: Mapping[str, Path],
     seed: int,
+    found: Collection[str] = (),
     written: Path = WRITTEN,
 ) -> Iterator[EvidenceExample]:
     """Yield the examples of the questions and claims about these sites.
 
-    `sites` has the pages of each, `folders` its folder, by the name of its file in `written`. Each
-    quote that answers stands in its section and in a run of its blocks, beside a run without it; a
-    near miss in one of the two; and every question beside what was rejected and one more passage
-    that a search finds. Raises Failed (no_quote) where a quote is not on its page.
+    `sites` has the pages of each, `folders` its folder, by the name of its file in `written`; of
+    the sites in `found`, what a search found is read too. Each quote that answers stands in its
+    section and in a run of its blocks, beside a run without it; a near miss in one of the two; and
+    every question beside what was rejected and one or two more passages that a search finds.
+    Raises Failed (no_quote) where a quote is not on its page.
     """
     for name, pages in sites.items():
         by_url = {page.url: page for page in pages}
@@ -92,11 +94,17 @@ def list_written_examples(
             index.add(page)
         index.commit()
         by_text: dict[str, list[_PlacedQuestion]] = {}
-        for number, each in enumerate(read_written_questions(written / f"{name}.jsonl"), 1):
+        files = [f"{name}.jsonl", *([f"found/{name}.jsonl"] if name in found else [])]
+        lines = [
+            (f"{file}, line {number}", each)
+            for file in files
+            for number, each in enumerate(read_written_questions(written / file), 1)
+        ]
+        for line, each in lines:
             shown = by_url.get((folders[name] / each.page).resolve().as_uri())
             place = find_quote_place(shown, each.quote) if shown else None
             if shown is None or place is None:
-                detail = f"{name}.jsonl, line {number}: its quote is not on the page: mend it"
+                detail = f"{line}: its quote is not on the page: mend it"
                 raise Failed(Failure(each.page, "no_quote", detail))
             section = find_section(shown, place)
             by_text.setdefault(each.text, []).append(_PlacedQuestion(each, shown, place, section))

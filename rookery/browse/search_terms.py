@@ -24,6 +24,13 @@ QUESTION_WORDS = frozenset(
 )
 """Words of a question that say how it is asked and not what about (notes on BM25 in docs/LOG.md)"""
 
+COMPARING_WORDS = frozenset(
+    """between compare compares compared comparing comparison contrast differ differs difference
+    differences differently distinguish distinguishes versus vs""".split()
+)
+"""Words by which a question compares: pages that answer it need not have them, and where some do,
+the words are rare, so that they would outweigh what is compared"""
+
 _ASCII_WORD = re.compile(r"[a-z0-9]+")
 _ACCENT = re.compile(r"([a-zα-ω])[\u0300-\u036f]+")
 _UNSPACED = re.compile(
@@ -67,10 +74,13 @@ def get_question_terms(text: str) -> list[str]:
 def count_question_terms(text: str) -> Counter[str]:
     """Count the search terms of a question that say what it is about, in their order.
 
-    Stop words and question words are left out, unless there are no others.
+    Stop words and question words are left out, unless there are no others, and so are words of
+    comparing, unless fewer than two others are left.
     """
     every = Counter(split_terms(text))
-    return Counter({t: n for t, n in every.items() if t not in _get_question_stems()}) or every
+    kept = Counter({t: n for t, n in every.items() if t not in _get_question_stems()})
+    compared = Counter({t: n for t, n in kept.items() if t not in _get_comparing_stems()})
+    return (compared if len(compared) > 1 else kept) or every
 
 
 def get_keywords(question: str) -> list[str]:
@@ -136,6 +146,11 @@ def _get_stemmer(language: str) -> Stemmer.Stemmer:
 @cache
 def _get_question_stems() -> frozenset[str]:
     return QUESTION_WORDS | {_stem_word("english", word) for word in QUESTION_WORDS}
+
+
+@cache
+def _get_comparing_stems() -> frozenset[str]:
+    return frozenset(chain.from_iterable(map(split_terms, COMPARING_WORDS)))
 
 
 @cache

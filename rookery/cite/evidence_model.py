@@ -52,9 +52,7 @@ class EvidenceJudgement(NamedTuple):
     """Judgement of one passage for a question or claim."""
 
     answers: float
-    """log-odds that the passage answers the question"""
-    relevance: float
-    """score by which passages are ranked, of no scale that means anything by itself"""
+    """log-odds that the passage answers the question, by which passages are ranked"""
     span: tuple[int, int]
     """characters of the passage's text that answer best, whatever `answers` says"""
     margin: float
@@ -188,16 +186,14 @@ class EvidenceModel:
             "attention_mask": np.ones_like(ids),
             "token_type_ids": np.array([pair.types], np.int64),
         }
-        answers, relevance, support, starts, ends = self._session.run(
-            ["answers", "relevance", "support", "starts", "ends"], fed
+        answers, support, starts, ends = self._session.run(
+            ["answers", "support", "starts", "ends"], fed
         )
         span, margin = find_best_span(starts[0].tolist(), ends[0].tolist(), pair.offsets)
         weights = np.exp(support[0] - support[0].max())
         supports, refutes, neither = (weights / weights.sum()).tolist()
         log_odds = self._calibration.compute_log_odds(float(answers[0]), margin)
-        return EvidenceJudgement(
-            log_odds, float(relevance[0]), span, margin, supports, refutes, neither
-        )
+        return EvidenceJudgement(log_odds, span, margin, supports, refutes, neither)
 
 
 def open_onnx_session(file: Path) -> Any:

@@ -30,11 +30,11 @@ def rank_by_evidence(
     The MAX_JUDGED_PASSAGES best of the search are judged; the others are dropped, and so are
     passages that repeat a better one. For a query of more than LONG_QUERY_WORDS words the ranks of
     the search and of the judge are fused (reciprocal rank fusion). A passage's score is the
-    probability that it answers, which need not fall along this order. Sentences are not scored.
+    probability that it answers. Sentences are not scored.
     """
     pool = nlargest(MAX_JUDGED_PASSAGES, found, key=lambda each: each[1].score)
     judged = judge(question, [_make_evidence_passage(page, hit) for page, hit in pool])
-    by_judge = sorted(range(len(pool)), key=lambda number: -judged[number].relevance)
+    by_judge = sorted(range(len(pool)), key=lambda number: -judged[number].answers)
     order = by_judge
     if len(question.split()) > LONG_QUERY_WORDS:
         # The pool is in the order of the search, so that a number is a rank.

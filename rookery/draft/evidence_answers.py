@@ -30,6 +30,8 @@ MOST_BLOCKS = 6
 """maximum number of neighbouring blocks in a quote"""
 _SHORT_RUNS, _LONG_RUNS, _SINGLE_BLOCKS = 6, 4, 5
 """runs of blocks that are judged in a section: around its span, and its longest blocks"""
+_CLOSE = 0.1
+"""probability below which only the best section is shown as close to an answer that is declined"""
 _NEARLY_BEST = 0.25
 """log-odds below the best run at which a shorter one is preferred"""
 _NEVER_QUOTED = re.compile(
@@ -87,12 +89,9 @@ def answer_by_evidence(
     The episode's stop is "end", "declined" (the answer has the closest quotes) or "no_evidence"
     (no answer: searching or opening failed, and the failures give the reasons).
     """
-    gathered = gather_passages(question.text, library, settings.limits)
+    judged, gathered = search_sections(question.text, library, judge, settings.limits)
     if not gathered.found and gathered.failures:
         return Episode(question, "extract", stop="no_evidence", failures=gathered.failures)
-    judged = judge_sections(question.text, gathered, judge)
-    # The order is by relevance: what is declined must not stand before what is likely to answer.
-    judged.sort(key=lambda section: section.probability < settings.decline)
     for number, section in enumerate(judged[: settings.quotes]):
         if section.probability >= (settings.second if number else settings.decline):
             judged[number] = narrow_section(question.text, section, judge, settings.longest)
@@ -102,34 +101,68 @@ def answer_by_evidence(
     return Episode(question, "extract", answer=answer, stop=stop, failures=gathered.failures)
 
 
+def search_sections(
+    question: str, library: Library, judge: EvidenceJudge, limits: RetrievalLimits
+) -> tuple[list[JudgedSection], RetrievedPassages]:
+    """Judge the sections that a search finds; return them, best first, and what was found."""
+    gathered = gather_passages(question, library, limits)
+    return judge_sections(question, gathered, judge), gathered
+
+
 def judge_sections(
     question: str, gathered: RetrievedPassages, judge: EvidenceJudge
 ) -> list[JudgedSection]:
     """Judge the sections that the found passages stand in, and return them, best first."""
-    cut: dict[str, list[tuple[int, int, str]]] = {}
-    found: dict[tuple[str, int], tuple[Page, EvidencePassage, int, int, float]] = {}
+    by_digest = {page.digest: list_sections(page) for page, _ in gathered.found}
+    found: dict[tuple[str, int], PageSection] = {}
+    scores: dict[tuple[str, int], float] = {}
     for page, hit in gathered.found:
-        if page.digest not in cut:
-            sections = [
-                (each.start, each.end, each.context)
-                for each in cut_passages(page, SECTION_SIZES)
-                if not _NEVER_QUOTED.fullmatch(
-                    each.context.rpartition(" > ")[2].strip("0123456789. ")
-                )
-            ]
-            cut[page.digest] = sorted(sections)
-        for start, end, context in cut[page.digest]:
-            if start < hit.end and hit.start < end and (page.digest, start) not in found:
-                passage = EvidencePassage(page.text[start:end], f"{page.title} {context}".strip())
-                found[page.digest, start] = page, passage, start, end, hit.score
-    judged = judge(question, [each[1] for each in found.values()])
-    sections_found = [
-        JudgedSection(page, start, end, judgement, score, passage.heading)
-        for (page, passage, start, end, score), judgement in zip(
-            found.values(), judged, strict=True
+        for section in by_digest[page.digest]:
+            if section.start < hit.end and hit.start < section.end:
+                found.setdefault((page.digest, section.start), section)
+                scores.setdefault((page.digest, section.start), hit.score)
+    return judge_listed_sections(question, list(found.values()), judge, list(scores.values()))
+
+
+class PageSection(NamedTuple):
+    """A part of a page that may answer, below its headings."""
+
+    page: Page
+    start: int
+    end: int
+    heading: str
+    """title of the page and headings above the section"""
+
+    @property
+    def text(self) -> str:
+        """Its text."""
+        return self.page.text[self.start : self.end]
+
+
+def list_sections(page: Page) -> list[PageSection]:
+    """Return the sections of a page in order, without those that only list other texts."""
+    return [
+        PageSection(page, each.start, each.end, f"{page.title} {each.context}".strip())
+        for each in sorted(cut_passages(page, SECTION_SIZES), key=lambda each: each.start)
+        if not _NEVER_QUOTED.fullmatch(each.context.rpartition(" > ")[2].strip("0123456789. "))
+    ]
+
+
+def judge_listed_sections(
+    question: str,
+    sections: Sequence[PageSection],
+    judge: EvidenceJudge,
+    scores: Sequence[float] = (),
+) -> list[JudgedSection]:
+    """Judge these sections and return them, best first; `scores` are those of a search, if any."""
+    judged = judge(question, [EvidencePassage(each.text, each.heading) for each in sections])
+    found = [
+        JudgedSection(each.page, each.start, each.end, judgement, score, each.heading)
+        for each, judgement, score in zip(
+            sections, judged, scores or [0.0] * len(sections), strict=True
         )
     ]
-    return sorted(sections_found, key=lambda section: -section.judgement.relevance)
+    return sorted(found, key=lambda section: -section.judgement.answers)
 
 
 def narrow_section(
@@ -195,8 +228,10 @@ def compose_evidence_answer(
         return Answer("No passage was found.", declined=True)
     best = quotes[0][1]
     if best < settings.decline:
-        closest = [choose_quote(section, settings.longest) for section in judged]
+        close = [each for each in judged if each.probability >= _CLOSE or each is judged[0]]
+        closest = [choose_quote(section, settings.longest) for section in close]
         shown = tuple(quote for quote in closest if quote is not None)[: settings.quotes]
+        shown = shown or tuple(quote for quote, _ in quotes)
         said = f"No passage reached {settings.decline:g}; the closest are below."
         return Answer(said, shown, declined=True, score=best)
     return _render_quotes([quote for quote, _ in quotes], best)

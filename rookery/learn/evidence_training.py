@@ -55,8 +55,6 @@ class EvidenceExample(Record, frozen=True):
     """characters of the passage that answer; where `answers` is 0, none do"""
     support: Literal["supports", "refutes", "neither"] | None = None
     """what the passage does with the claim; None: unknown"""
-    relevance: float | None = None
-    """score of a teacher that ranks passages; None: unknown"""
 
 
 class EvidenceTrainingSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -76,9 +74,6 @@ class EvidenceTrainingSettings(msgspec.Struct, frozen=True, forbid_unknown_field
     """weight of the loss of the span, beside 1 for `answers`"""
     support_weight: float = 1.0
     """weight of the loss of the support labels"""
-    relevance_weight: float = 0.2
-    """weight of the distance to the teacher's scores: what answers is learnt from few kinds of
-    text, and without the teacher the order of passages of other kinds is forgotten"""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """type of the computation; bfloat16 is faster where the processor multiplies it"""
     seed: int = 0
@@ -88,7 +83,7 @@ class EvidenceTrainingSettings(msgspec.Struct, frozen=True, forbid_unknown_field
     def __post_init__(self) -> None:
         if min(self.epochs, self.batch, self.tokens) < 1:
             raise ValueError("epochs, batch and tokens must be 1 or more")
-        if not min(self.span_weight, self.support_weight, self.relevance_weight) >= 0:
+        if not min(self.span_weight, self.support_weight) >= 0:
             raise ValueError("weights of losses must be 0 or more")
 
 
@@ -108,8 +103,6 @@ class EvidenceLogits(NamedTuple):
 
     answers_N: Tensor
     """log-odds that the passage answers the question"""
-    relevance_N: Tensor
-    """score of the passage, by which passages are ranked"""
     support_N3: Tensor
     """logits of SUPPORT_LABELS"""
     starts_NT: Tensor
@@ -119,17 +112,16 @@ class EvidenceLogits(NamedTuple):
 
 
 class EvidenceNetwork(nn.Module):
-    """BERT with a pooler and four linear heads."""
+    """BERT with a pooler and three linear heads."""
 
     def __init__(self, bert: Any, folder: Path) -> None:
         super().__init__()
         width = bert.config.hidden_size
         self.bert = bert
         self.answers = nn.Linear(width, 1)
-        self.relevance = nn.Linear(width, 1)
         self.support = nn.Linear(width, len(SUPPORT_LABELS))
         self.span = nn.Linear(width, 2)
-        for head in (self.answers, self.relevance, self.support, self.span):
+        for head in (self.answers, self.support, self.span):
             nn.init.normal_(head.weight, std=0.02)
             nn.init.zeros_(head.bias)
         self._folder = folder
@@ -144,7 +136,6 @@ class EvidenceNetwork(nn.Module):
         span_NT2 = self.span(found.last_hidden_state)
         return EvidenceLogits(
             self.answers(found.pooler_output).squeeze(-1),
-            self.relevance(found.pooler_output).squeeze(-1),
             self.support(found.pooler_output),
             span_NT2[..., 0],
             span_NT2[..., 1],
@@ -185,7 +176,6 @@ class _Row(NamedTuple):
 
     pair: EncodedPair
     answers: float
-    relevance: float
     support: int
     start: int
     end: int
@@ -207,15 +197,13 @@ def encode_example(tokenizer: EvidenceTokenizer, example: EvidenceExample) -> _R
         start = end = 0
     support = _IGNORED if example.support is None else SUPPORT_LABELS.index(example.support)
     answers = math.nan if example.answers is None else example.answers
-    relevance = math.nan if example.relevance is None else example.relevance
-    return _Row(pair, answers, relevance, support, start, end)
+    return _Row(pair, answers, support, start, end)
 
 
 class _Counts(NamedTuple):
     """Number of examples of a whole batch that each loss is a mean of."""
 
     answers: int
-    relevance: int
     support: int
     span: int
 
@@ -275,6 +263,27 @@ def train_evidence_model(
     return EvidenceTrainingResult(str(out / "model"), len(examples), steps, last)
 
 
+def average_evidence_networks(public: Path, trained: Path, share: float, out: Path) -> None:
+    """Write the mean of two networks with the same layers, `share` of `public`, to folder `out`.
+
+    Heads that `public` was never taught, those for support and spans, are taken from `trained`. The
+    mean of the weights before and after training keeps what was known of other material and nearly
+    all that was learnt (Wortsman and others 2022, Robust fine-tuning of zero-shot models, section
+    3). Raises Failed: no_model, bad_model.
+    """
+    network = EvidenceNetwork.load_folder(trained)
+    before, after = EvidenceNetwork.load_folder(public).state_dict(), network.state_dict()
+    network.load_state_dict(
+        {
+            name: weight
+            if name.startswith(("support.", "span."))
+            else share * before[name] + (1 - share) * weight
+            for name, weight in after.items()
+        }
+    )
+    network.save_folder(out)
+
+
 def _sample_batch(count: int, step: int, settings: EvidenceTrainingSettings) -> list[int]:
     """Return the examples of a step; in an epoch each is in one batch."""
     epoch, at = divmod(step, -(-count // settings.batch))
@@ -287,7 +296,6 @@ def _split_batch(rows: Sequence[_Row], tokens: int) -> Iterator[_MicroBatch]:
     """Split a batch into micro-batches of similar length."""
     counts = _Counts(
         sum(not math.isnan(row.answers) for row in rows),
-        sum(not math.isnan(row.relevance) for row in rows),
         sum(row.support != _IGNORED for row in rows),
         sum(row.start != _IGNORED for row in rows),
     )
@@ -327,11 +335,6 @@ def _compute_loss(model: Any, piece: _MicroBatch, settings: EvidenceTrainingSett
     loss = functional.binary_cross_entropy_with_logits(
         found.answers_N[known_N], answers_N[known_N], reduction="sum"
     ) / max(counts.answers, 1)
-    relevance_N = torch.tensor([row.relevance for row in rows], device=device)
-    taught_N = ~relevance_N.isnan()
-    loss = loss + settings.relevance_weight / max(counts.relevance, 1) * functional.smooth_l1_loss(
-        found.relevance_N[taught_N], relevance_N[taught_N], reduction="sum"
-    )
     labels_N = torch.tensor([row.support for row in rows], device=device)
     loss = loss + settings.support_weight / max(counts.support, 1) * functional.cross_entropy(
         found.support_N3, labels_N, ignore_index=_IGNORED, reduction="sum"
@@ -379,9 +382,9 @@ def export_evidence_model(model: Path, out: Path, quantized: bool = True) -> Non
             tuple(inputs[name] for name in names),
             str(plain),
             input_names=names,
-            output_names=["answers", "relevance", "support", "starts", "ends"],
+            output_names=["answers", "support", "starts", "ends"],
             dynamic_axes={name: {0: "N", 1: "T"} for name in [*names, "starts", "ends"]}
-            | {name: {0: "N"} for name in ("answers", "relevance", "support")},
+            | {name: {0: "N"} for name in ("answers", "support")},
             dynamo=False,
         )
     if quantized:

@@ -81,3 +81,10 @@ def test_any_text_has_terms_of_bounded_length_and_no_spaces(text: str) -> None:
     assert all(0 < len(term) <= LONGEST_TERM and not term.isspace() for term in found)
     assert split_terms(text) == found
     assert set(get_question_terms(text)) <= set(found)
+
+
+def test_words_of_comparing_are_left_out_where_what_is_compared_is_left() -> None:
+    asked = "What is the difference between a crow and a raven?"
+    assert get_question_terms(asked) == get_question_terms("crow raven")
+    assert get_question_terms("How do they differ?") == ["differ"]
+    assert get_question_terms("What is the difference to a crow?") == ["differ", "crow"]

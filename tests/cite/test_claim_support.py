@@ -34,7 +34,7 @@ class MarkJudge:
             supports = min(1.0, sum(float(word) for word in words if word.startswith("+")))
             refutes = min(1.0, sum(-float(word) for word in words if word.startswith("-")))
             rest = max(0.0, 1 - supports - refutes)
-            judged.append(EvidenceJudgement(0, 0, (0, 1), 0, supports, refutes, rest))
+            judged.append(EvidenceJudgement(0, (0, 1), 0, supports, refutes, rest))
         return judged
 
 
@@ -80,7 +80,7 @@ def test_a_long_claim_is_supported_as_far_as_its_least_supported_part() -> None:
     def judge(claim: str, passages: Sequence[EvidencePassage]) -> list[EvidenceJudgement]:
         assert len(claim) <= MAX_PART_CHARACTERS
         s, r = (0.1, 0.8) if "Number 13 " in claim else (0.9, 0.0)
-        return [EvidenceJudgement(0, 0, (0, 1), 0, s, r, 1 - s - r) for _ in passages]
+        return [EvidenceJudgement(0, (0, 1), 0, s, r, 1 - s - r) for _ in passages]
 
     found = judge_claim_support("".join(parts), [EvidencePassage("x")], judge)
     assert (found.supports, found.refutes, found.neither) == pytest.approx((0.1, 0.8, 0.1))

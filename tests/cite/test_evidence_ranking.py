@@ -24,7 +24,7 @@ class Judge:
     def __call__(self, query: str, passages: Sequence[EvidencePassage]) -> list[EvidenceJudgement]:
         self.judged += [(query, passage) for passage in passages]
         odds = [self.answers(each.text) for each in passages]
-        return [EvidenceJudgement(each, each, (0, 1), each, 0.0, 0.0, 1.0) for each in odds]
+        return [EvidenceJudgement(each, (0, 1), each, 0.0, 0.0, 1.0) for each in odds]
 
 
 def found(*texts: str) -> list[tuple[Page, Hit]]:

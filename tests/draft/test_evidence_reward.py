@@ -23,7 +23,7 @@ class GiftJudge:
         for text in (passage.text for passage in passages):
             odds = 50.0 if "feeds" in text else 0.0 if "seen" in text else -50.0  # 0 is one half
             share = 0.8 if ("fed" in query) == ("feeds" in text) else 0.1
-            judged.append(EvidenceJudgement(odds, odds, (0, 1), odds, share, 0.0, 1 - share))
+            judged.append(EvidenceJudgement(odds, (0, 1), odds, share, 0.0, 1 - share))
         return judged
 
 

@@ -32,6 +32,7 @@ from rookery.draft.library_calibration import (
     fit_conservative_logistic,
     load_foreign_questions,
     load_library_calibration,
+    phrase_question,
     store_library_calibration,
 )
 from rookery.records import Page, Question
@@ -66,7 +67,7 @@ def make_judge(odds: Callable[[float], float]) -> EvidenceJudge:
         shares = [
             len(asked & set(passage.text.lower().split())) / len(asked) for passage in passages
         ]
-        return [EvidenceJudgement(odds(s), s, (0, 20), 0.0, 0.0, 0.0, 1.0) for s in shares]
+        return [EvidenceJudgement(odds(s), (0, 20), 0.0, 0.0, 0.0, 1.0) for s in shares]
 
     return judge
 
@@ -169,6 +170,17 @@ def draw_trials(
         CalibrationTrial(x, random.random() < convert_to_probability(true_slope * x + true_bias))
         for x in odds
     ]
+
+
+def test_headings_become_questions() -> None:
+    words = {"create", "creat", "map", "add", "ad"}
+    first = {phrase_question("Creating a Nest", words, Random(n)) for n in range(20)}
+    assert "How do I create a Nest?" in first
+    assert all("create a Nest" in str(each) for each in first)
+    assert "add nests" in str(phrase_question("Adding nests", words, Random(0)))
+    assert "map nests" in str(phrase_question("Mapping nests", words, Random(0)))
+    assert phrase_question("Who nests here?", words, Random(0)) == "Who nests here?"
+    assert phrase_question("See also", words, Random(0)) is None
 
 
 def test_the_fit_finds_the_logistic_and_few_trials_leave_the_identity() -> None:

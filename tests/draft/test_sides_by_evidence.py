@@ -51,7 +51,7 @@ class WordJudge:
             for passage in passages
         ]
         return [
-            EvidenceJudgement(0.0, 0.0, (0, 1), 0.0, supports, refutes, 1 - supports - refutes)
+            EvidenceJudgement(0.0, (0, 1), 0.0, supports, refutes, 1 - supports - refutes)
             for supports, refutes in sides
         ]
 
@@ -118,7 +118,7 @@ def test_a_section_whose_sentences_take_no_side_alone_is_quoted_by_its_blocks() 
             self, claim: str, passages: Sequence[EvidencePassage]
         ) -> list[EvidenceJudgement]:
             judged = super().__call__(claim, passages)
-            none = EvidenceJudgement(0.0, 0.0, (0, 1), 0.0, 0.0, 0.0, 1.0)
+            none = EvidenceJudgement(0.0, (0, 1), 0.0, 0.0, 0.0, 1.0)
             return [
                 each if len(passage.text) > 70 else none
                 for each, passage in zip(judged, passages, strict=True)

@@ -15,6 +15,7 @@ from rookery.learn.evidence_training import (
     EvidenceExample,
     EvidenceNetwork,
     EvidenceTrainingSettings,
+    average_evidence_networks,
     collate_pairs,
     encode_example,
     export_evidence_model,
@@ -46,9 +47,7 @@ def make_example(number: int) -> EvidenceExample:
         at = passage.index(food)
         span = (at, at + len(food)) if bird == asked else None
         answers = float(bird == asked)
-        return EvidenceExample(
-            f"what eats the {asked}", passage, "birds", answers, span, relevance=6 * answers - 3
-        )
+        return EvidenceExample(f"what eats the {asked}", passage, "birds", answers, span)
     passage = f"in spring the {asked} eats {food}"
     claim = f"the {asked} eats {food if number % 4 == 0 else wrong}"
     return EvidenceExample(
@@ -110,7 +109,6 @@ def test_the_exported_graph_computes_what_torch_computes(trained: Path) -> None:
             found = network(**collate_pairs([tokenizer.encode_pair(each.query, passage)]))
         [judged] = model.judge_passages(each.query, [passage])
         assert judged.answers == pytest.approx(found.answers_N.item(), rel=1e-3, abs=1e-3)
-        assert judged.relevance == pytest.approx(found.relevance_N.item(), rel=1e-3, abs=1e-3)
         support = found.support_N3[0].softmax(-1).tolist()
         assert [judged.supports, judged.refutes, judged.neither] == pytest.approx(support, abs=1e-3)
 
@@ -212,3 +210,20 @@ def test_a_question_is_answered_by_the_model_of_a_folder(
     assert declined.declined
     assert declined.text == f"No passage reached {between:g}; the closest are below."
     assert find_altered_extract(declined) == []
+
+
+def test_the_mean_of_two_networks_is_that_of_their_weights(tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in ("public", "trained")]
+    for seed, folder in enumerate(folders):
+        write_tiny_encoder(folder / "encoder", ["the owl eats mice"], width=64, seed=seed)
+        torch.manual_seed(seed)
+        EvidenceNetwork.load_folder(folder / "encoder").save_folder(folder)
+    average_evidence_networks(folders[0], folders[1], 0.25, tmp_path / "mean")
+    public, trained, mean = (
+        EvidenceNetwork.load_folder(folder).state_dict() for folder in (*folders, tmp_path / "mean")
+    )
+    for name in ("bert.encoder.layer.0.output.dense.weight", "answers.weight"):
+        assert not torch.equal(public[name], trained[name])
+        torch.testing.assert_close(mean[name], 0.25 * public[name] + 0.75 * trained[name])
+    for name in ("support.weight", "span.weight", "span.bias"):
+        assert torch.equal(mean[name], trained[name])

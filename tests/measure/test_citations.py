@@ -142,7 +142,7 @@ def test_words_are_enough_from_57_percent_on_and_the_small_ones_do_not_count() -
 def test_the_evidence_model_judges_what_is_cited_together() -> None:
     def judge(claim: str, read: Sequence[EvidencePassage]) -> list[EvidenceJudgement]:
         held = [float(set(claim.split()) <= set(each.text.split())) for each in read]
-        return [EvidenceJudgement(0, 0, (0, 1), 0, each, 0, 1 - each) for each in held]
+        return [EvidenceJudgement(0, (0, 1), 0, each, 0, 1 - each) for each in held]
 
     entails = make_support_entailment(judge)
     assert judge_statement(CitedStatement("a b", passages("a x", "b x")), entails).recalled

@@ -24,7 +24,6 @@ from recipes.evidence_data import (
 from recipes.stages import run_recipe
 from recipes.webglm_data import write_tiny_data
 from rookery.cite.evidence_model import EvidencePassage, EvidenceTokenizer, load_evidence_model
-from rookery.draft.library_calibration import phrase_question
 from rookery.learn.evidence_training import EvidenceNetwork, collate_pairs
 from rookery.records import Failed
 
@@ -34,11 +33,6 @@ CLAIMS = (
     "the crane eats frogs",
     "the finch eats seeds",
 )
-SITE = """<title>Owls</title><h1>Owls</h1>
-<h2>What do owls eat at night?</h2><p>Owls of the hill eat mice and beetles at night, which they
-hear from far away in the dark wood.</p>
-<h2>Feeding young owls</h2><p>You feed young owls with pieces of mice three times a day until they
-fly, and never with bread or milk.</p>"""
 
 
 def write_data(folder: Path) -> Path:
@@ -76,8 +70,6 @@ def write_data(folder: Path) -> Path:
     (folder / "squad").mkdir()
     with lzma.open(folder / "squad" / "train.json.xz", "wt") as file:
         file.write(squad.read_text())
-    (folder / "site").mkdir()
-    (folder / "site" / "owls.html").write_text(SITE)
     return folder
 
 
@@ -89,8 +81,6 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def small(data: Path) -> EvidenceDataSettings:
     return EvidenceDataSettings(
         questions=20,
-        headings=4,
-        sites=(str(data / "site"), "/no/such/site"),
         threads=5,
         pairs={"conjnli": 12},
         yes_no=4,
@@ -106,8 +96,6 @@ def test_examples_are_what_their_labels_say(data: Path) -> None:
     for each in with_span:
         assert each.answers == 1
         assert each.passage[slice(*each.span or ())].strip()
-    own = [each for each in examples if each.heading == "Owls"]
-    assert {"What do owls eat at night?", "How do I feed young owls?"} & {e.query for e in own}
     assert {each.support for each in examples} >= {"supports", "refutes", None}
     # A question and a passage have one label.
     labels: dict[tuple[str, str], set[float]] = {}
@@ -146,17 +134,6 @@ def test_sentences_are_slices_in_order(parts: list[str]) -> None:
     assert "".join(text[slice(*span)] for span in spans).replace(" ", "") == text.replace(" ", "")
 
 
-def test_headings_become_questions() -> None:
-    words = {"create", "creat", "map", "add", "ad"}
-    first = {phrase_question("Creating a Nest", words, Random(n)) for n in range(20)}
-    assert "How do I create a Nest?" in first
-    assert all("create a Nest" in str(each) for each in first)
-    assert "add nests" in str(phrase_question("Adding nests", words, Random(0)))
-    assert "map nests" in str(phrase_question("Mapping nests", words, Random(0)))
-    assert phrase_question("Who nests here?", words, Random(0)) == "Who nests here?"
-    assert phrase_question("See also", words, Random(0)) is None
-
-
 @pytest.mark.slow
 def test_the_public_cross_encoder_is_converted(tmp_path: Path) -> None:
     try:
@@ -181,10 +158,9 @@ def test_the_recipe_runs_and_goes_on_where_it_was_stopped(data: Path, tmp_path: 
     base = tmp_path / "base"
     EvidenceNetwork.load_folder(data / "made" / "encoder").save_folder(base)
     config = tmp_path / "evidence.toml"
-    sites = json.dumps([str(data / "site")])
     config.write_text(
         f'base = "{base}"\n[data]\nquestions = 12\nthreads = 3\nyes_no = 2\nclaims = 4\n'
-        f"headings = 2\nsites = {sites}\n[data.pairs]\nconjnli = 8\n[training]\nbatch = 8\n"
+        f"[data.pairs]\nconjnli = 8\n[training]\nbatch = 8\n"
         "[measuring]\nquestions = 4\nclaims = 6\n"
     )
     out = tmp_path / "out"
@@ -197,4 +173,4 @@ def test_the_recipe_runs_and_goes_on_where_it_was_stopped(data: Path, tmp_path: 
     assert [each.ours for each in again.findings] == [each.ours for each in result.findings]
     assert (out / "model" / "model.onnx").read_bytes() == before
     [judged] = model.judge_passages("what eats the owl", [EvidencePassage("the owl eats mice")])
-    assert np.isfinite([judged.answers, judged.relevance, judged.margin]).all()
+    assert np.isfinite([judged.answers, judged.margin]).all()

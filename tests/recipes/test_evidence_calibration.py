@@ -30,7 +30,7 @@ class WordModel:
         for passage in passages:
             shared = asked.intersection(split_terms(f"{passage.heading} {passage.text}"))
             score = 4 * len(shared) / len(asked) - 2
-            found.append(EvidenceJudgement(score, score, (0, len(passage.text)), score, 0, 0, 1))
+            found.append(EvidenceJudgement(score, (0, len(passage.text)), score, 0, 0, 1))
         return found
 
 

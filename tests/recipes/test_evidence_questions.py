@@ -33,8 +33,12 @@ def write_site(folder: Path, *lines: dict[str, str]) -> tuple[dict[str, Path], P
     (folder / "site").mkdir()
     (folder / "site" / "owls.html").write_text(OWLS)
     (folder / "site" / "wrens.html").write_text(WRENS)
-    (folder / "birds.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    write_lines(folder / "birds.jsonl", *lines)
     return {"birds": folder / "site"}, folder
+
+
+def write_lines(path: Path, *lines: dict[str, str]) -> None:
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
 def make_line(kind: str, text: str, quote: str = QUOTE) -> dict[str, str]:
@@ -49,7 +53,7 @@ def test_a_question_is_answered_by_its_quote_and_not_by_another_page(tmp_path: P
         make_line("refutes", "Owls eat no mice."),
     )
     sites = {"birds": read_site(folders["birds"].resolve())}
-    made = list(list_written_examples(sites, folders, 0, written))
+    made = list(list_written_examples(sites, folders, 0, written=written))
     by_query = {query: [e for e in made if e.query == query] for query in (e.query for e in made)}
     own, wide, beside, other = by_query["what do owls eat at night"]
     assert (beside.answers, beside.passage[:15]) == (0.0, "They hear them ")
@@ -64,7 +68,7 @@ def test_a_question_is_answered_by_its_quote_and_not_by_another_page(tmp_path: P
     assert all(each.span is None for each in near)
     [claim] = by_query["Owls eat no mice."]
     assert (claim.support, claim.answers) == ("refutes", None)
-    assert made == list(list_written_examples(sites, folders, 0, written))
+    assert made == list(list_written_examples(sites, folders, 0, written=written))
 
 
 def test_what_was_judged_not_to_answer_is_a_negative_and_what_is_doubtful_is_none(
@@ -73,12 +77,16 @@ def test_what_was_judged_not_to_answer_is_a_negative_and_what_is_doubtful_is_non
     folders, written = write_site(
         tmp_path,
         make_line("near miss", "what do owls eat by day"),
-        make_line("rejected", "what do owls eat by day") | {"page": "wrens.html", "quote": "Wrens"},
         make_line("near miss", "when do owls hunt mice"),
+    )
+    (tmp_path / "found").mkdir()
+    write_lines(
+        tmp_path / "found" / "birds.jsonl",
+        make_line("rejected", "what do owls eat by day") | {"page": "wrens.html", "quote": "Wrens"},
         make_line("doubtful", "when do owls hunt mice") | {"page": "wrens.html", "quote": "Wrens"},
     )
     sites = {"birds": read_site(folders["birds"].resolve())}
-    made = list(list_written_examples(sites, folders, 0, written))
+    made = list(list_written_examples(sites, folders, 0, ["birds"], written))
     assert [(each.query, each.heading, each.answers) for each in made] == [
         ("what do owls eat by day", "Owls Owls > Food", 0.0),
         ("what do owls eat by day", "Wrens Wrens", 0.0),
@@ -92,7 +100,7 @@ def test_a_quote_that_is_not_on_its_page_is_refused_with_its_line(tmp_path: Path
     )
     sites = {"birds": read_site(folders["birds"].resolve())}
     with pytest.raises(Failed, match="line 2"):
-        list(list_written_examples(sites, folders, 0, written))
+        list(list_written_examples(sites, folders, 0, written=written))
 
 
 def test_windows_hold_the_quote_whatever_the_neighbours() -> None:
@@ -114,6 +122,6 @@ def test_every_written_line_can_be_read_and_every_site_is_listed() -> None:
     files = sorted(WRITTEN.glob("*.jsonl"))
     listed = re.findall(r"^\| (\S+) \| \S+ \| /", (WRITTEN / "README.md").read_text(), re.M)
     assert listed == [path.stem for path in files]
-    for path in files:
+    for path in (*files, *WRITTEN.glob("found/*.jsonl")):
         lines = read_written_questions(path)
         assert len({(line.text, line.page, line.quote) for line in lines}) == len(lines)

@@ -20,7 +20,7 @@ def judge_surely(question: str, passages: Sequence[EvidencePassage]) -> list[Evi
     """Finds words of the question, and is sure of everything."""
     asked = set(question.lower().replace("?", "").split())
     shares = [len(asked & set(passage.text.lower().split())) for passage in passages]
-    return [EvidenceJudgement(5.0, share, (0, 20), 0.0, 0.0, 0.0, 1.0) for share in shares]
+    return [EvidenceJudgement(5.0, (0, 20), 0.0, 0.0, 0.0, 1.0) for share in shares]
 
 
 def write_documents(folder: Path, sections: int) -> Path:

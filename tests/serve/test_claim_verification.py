@@ -25,7 +25,7 @@ JUDGED = {"elms": (0.9, 0.04), "leave": (0.1, 0.8), "worms": (0.2, 0.1)}
 
 def judge_words(claim: str, passages: Sequence[EvidencePassage]) -> list[EvidenceJudgement]:
     supports, refutes = next(pair for word, pair in JUDGED.items() if word in claim)
-    said = 0.0, 0.0, (0, 1), 0.0, supports, refutes, 1 - supports - refutes
+    said = 0.0, (0, 1), 0.0, supports, refutes, 1 - supports - refutes
     return [EvidenceJudgement(*said) for _ in passages]
 
 

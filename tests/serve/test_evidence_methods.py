@@ -26,7 +26,7 @@ def judge_peanuts(query: str, passages: Sequence[EvidencePassage]) -> list[Evide
     for passage in passages:
         odds = 3.0 if "peanuts" in passage.text else -3.0
         supports = 0.9 if odds > 0 and "books" not in query else 0.05
-        judged.append(EvidenceJudgement(odds, odds, (0, 1), 0.0, supports, 0.0, 1 - supports))
+        judged.append(EvidenceJudgement(odds, (0, 1), 0.0, supports, 0.0, 1 - supports))
     return judged
 
 

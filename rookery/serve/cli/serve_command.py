@@ -61,6 +61,16 @@ AnyAddress = Annotated[
     ),
 ]
 
+SuggestOption = Annotated[
+    bool,
+    typer.Option(
+        "--suggest",
+        help="Let people who demonstrate have the evidence model suggest passages of the page that "
+        "they opened. Suggestions bias what people read and quote, so each demonstration records "
+        "whether any were shown.",
+    ),
+]
+
 serve_group = CommandGroup()
 
 
@@ -105,6 +115,7 @@ def run_serve(
             "--team", help="Run as a service on PostgreSQL: with --log, and no link to enter."
         ),
     ] = False,
+    suggest: SuggestOption = False,
 ) -> None:
     """Serve web pages to ask and to judge, and the HTTP API; or a command below.
 
@@ -127,7 +138,9 @@ def run_serve(
     if models:
         with AnswerSession(settings) as session:  # a model that is misnamed is told now
             session.open_models().get_endpoint("write")
-    how = ServerOptions(True, workers, at_once, behind_proxy, log or team)
+    if suggest:
+        _require_evidence_model(settings)
+    how = ServerOptions(True, workers, at_once, behind_proxy, log or team, suggest)
     _open_at(settings, store, host, port, "Rookery", how)
 
 
@@ -188,6 +201,7 @@ def run_serve_desk(
     engine: EngineOption = "wikipedia",
     private: PrivateOption = False,
     proxy: ProxyOption = False,
+    suggest: SuggestOption = False,
 ) -> None:
     """Serve the desk alone, where people demonstrate, compare and rate."""
     _require_installed()
@@ -195,7 +209,10 @@ def run_serve_desk(
     from rookery.serve.web.app import ServerOptions
 
     settings = Settings(tuple(places or ()), engine, private=private, proxy=proxy)
-    _open_at(settings, store, host, port, "The desk", ServerOptions(reading=False))
+    if suggest:
+        _require_evidence_model(settings)
+    how = ServerOptions(reading=False, suggest=suggest)
+    _open_at(settings, store, host, port, "The desk", how)
 
 
 @serve_group.command("key")
@@ -245,6 +262,21 @@ def _require_installed() -> None:
         import multipart  # noqa: F401
         import sqlalchemy  # noqa: F401
         import uvicorn  # noqa: F401
+
+
+def _require_evidence_model(settings: "Settings") -> None:
+    """Raise ValueError or Failed where the settings name no evidence model, or one that is
+    broken."""
+    from rookery.serve.answer_session import EvidenceSources
+
+    with EvidenceSources(settings) as sources:
+        if sources.load_evidence_judge() is None:
+            sentence = "--suggest needs an evidence model"
+            raise ValueError(
+                f"{sentence}, which --ranker {settings.ranker} is not: name a folder with one"
+                if settings.ranker
+                else f"{sentence}, and none comes with this installation: leave it out"
+            )
 
 
 def _open_at(

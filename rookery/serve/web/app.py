@@ -68,9 +68,11 @@ def build_web_app(
     settings: "Settings",
     limits: VisitorLimits = VisitorLimits(),
     reading: bool = True,
+    suggest: bool = False,
 ) -> Starlette:
     """Return the application of the desk and, with `reading`, of asking, the API and MCP.
 
+    With `suggest`, people who demonstrate may have passages suggested by the evidence model.
     The caller closes the store.
     """
     routes, links = _reading_pages() if reading else ([], [])
@@ -98,7 +100,7 @@ def build_web_app(
         exception_handlers={HTTPException: _render_http_error},
         lifespan=_run_lifespan,
     )
-    app.state.desk = AppContext(store, settings, PageAssets(tuple(links)))
+    app.state.desk = AppContext(store, settings, PageAssets(tuple(links)), suggest)
     app.state.closing = []
     if reading:
         from rookery.serve.api.answer_workers import AnswerService
@@ -265,6 +267,8 @@ class ServerOptions(msgspec.Struct, frozen=True):
     """whether all comes through a proxy, whose word is taken"""
     log: bool = False
     """a line of JSON for each request, on standard error"""
+    suggest: bool = False
+    """whether people who demonstrate may have passages suggested by the evidence model"""
 
 
 def run_server(place: str, settings: Settings, listener: socket.socket, how: ServerOptions) -> None:
@@ -311,7 +315,7 @@ def build_worker_app(
     Failed as the store does.
     """
     store = Store(place)
-    app = build_web_app(store, settings, reading=how.reading)
+    app = build_web_app(store, settings, reading=how.reading, suggest=how.suggest)
     app.state.closing.append(store.close)
     if how.reading:
         app.state.answering = AnswerService(store, settings, WorkerSettings(workers=how.at_once))

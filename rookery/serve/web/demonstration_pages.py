@@ -11,6 +11,7 @@ mark, where each run knows its offset in the page. Text from the web is made har
 turns a line or hides.
 """
 
+import logging
 import re
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,18 +28,20 @@ from rookery.browse.browser_commands import Observation, parse_command
 from rookery.browse.page_text import neutralize_text
 from rookery.browse.page_view import WindowPart, get_domain, truncate_line
 from rookery.browse.text_search import Span
+from rookery.draft.score_wording import grade_score
 from rookery.judge import guides, judgement_conversion, labelling_queue
 from rookery.judge.accounts import has_role
 from rookery.judge.forms import FLAG_REASONS, FORMS, SKIP_REASONS
 from rookery.judge.labelling_records import Judgement, LabellingItem
 from rookery.judge.store import read_events
 from rookery.judge.tables import judgements
-from rookery.records import Episode, Failed, Quote, digest_of
+from rookery.records import Episode, Failed, Page, Quote, digest_of
 from rookery.serve import demonstration_commands
 from rookery.serve.browser_session import (
     FIND_PREFIX,
     SEARCH_PREFIX,
     BrowserSession,
+    SuggestedPassage,
     parse_typed_question,
 )
 from rookery.serve.demonstration_commands import Highlight
@@ -63,6 +66,9 @@ from rookery.serve.web.endpoints import (
 from rookery.serve.web.labelling_form import split_at_claims
 from rookery.serve.web.rendering import NavigationLink, render_guide_html, render_page
 
+SUGGESTIONS_KEY = "suggestions"
+"""Key of `Judgement.filled` that holds what was suggested to the person, page by page; only there
+if anything was."""
 STOP_DESCRIPTIONS = {
     "end": "an answer",
     "max_actions": "an answer, when the actions were used up",
@@ -153,6 +159,7 @@ def _render_trace(request: Request, sittings: DemonstrationStore, number: int) -
             "number": number,
             "answer": split_at_claims(episode.answer) if episode.answer else (),
             "quotes": make_quote_views(episode.answer.quotes if episode.answer else ()),
+            "suggested_pages": len(judgement.filled.get(SUGGESTIONS_KEY, ())),
         }
         if not number:
             return render_page(request, "browser_trace.html", **values)
@@ -206,6 +213,7 @@ def _load_judgement(request: Request, key: str) -> Judgement | None:
     return Judgement.from_json(body) if body else None
 
 
+_LOG = logging.getLogger("rookery.desk")
 DEMONSTRATION_FORM = FORMS["demonstrate"]
 OWN_QUESTIONS_BATCH = "own questions"
 """Batch of the questions that people asked themselves."""
@@ -217,6 +225,9 @@ STALE_FORM = "This tab was behind: you had gone on in another one. Here is where
 LEASE_EXPIRED = (
     "The time for this task ran out, and somebody else has it now. Go on all the same: what you "
     "hand in is kept as an additional judgement."
+)
+ONLY_OPENED_PAGES = (
+    "suggestions are passages of a page: open one first, by a link of the search results"
 )
 FormFields = dict[str, tuple[str, ...]]
 """Values of a posted form by field name."""
@@ -247,7 +258,7 @@ class DemonstrationPages:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._opened: tuple[DemonstrationStore, FetchJobs] | None = None
+        self._opened: tuple[DemonstrationStore, FetchJobs, DeskLibrary] | None = None
 
     def get_store(self, request: Request) -> DemonstrationStore:
         """Return the demonstration sessions of the application that serves the request."""
@@ -312,6 +323,8 @@ class DemonstrationPages:
             return _answer_resubmission(standing, fields)
         late = labelling_queue.renew_lease(get_app_context(request).store, standing.token) is None
         seen = _parse_event_count(fields, "seen")
+        if "suggest" in fields and get_app_context(request).suggest:
+            return self._suggest_passages(request, place, standing, seen, late)
         try:
             note = sittings.change_session(
                 place, seen, lambda session: _apply_form(session, fields)
@@ -334,6 +347,49 @@ class DemonstrationPages:
         if wanted is not None:
             errands.run(place, number, COMMAND_WAIT)
         return redirect_after_post(f"/demonstrate/{place.item}{'?late=1' if late else ''}{where}")
+
+    def _suggest_passages(
+        self,
+        request: Request,
+        place: DemonstrationKey,
+        standing: DemonstrationStatus,
+        seen: int,
+        late: bool,
+    ) -> Response:
+        """Suggest passages of the open page, and record in the session that they were shown.
+
+        Nothing is recorded, and the reason shown (422), where no page is open or the model cannot
+        be read.
+        """
+        sittings, _ = self._open_store(request)
+        shown = f"/demonstrate/{place.item}?suggested=yes{'&late=1' if late else ''}#suggestions"
+        with sittings.open_session(place) as work:
+            view, question = (
+                work.browser_session.find_shown_view(),
+                work.browser_session.task.question,
+            )
+            known = work.browser_session.find_suggestions()
+        if view is None:
+            return self._render_state(
+                request, place, standing, 422, note=ONLY_OPENED_PAGES, late=late
+            )
+        if known is not None:
+            return redirect_after_post(shown)
+        # The session is not locked meanwhile: its other tabs need not wait for the model.
+        try:
+            load_judge = self._open_parts(request)[2].load_evidence_judge
+            suggested = sittings.suggest_passages(view.page, question.text, load_judge)
+        except Exception as error:  # a model with other outputs fails only when it runs
+            _LOG.exception("no suggestions for %s", place.stream)
+            why = error.failure.detail if isinstance(error, Failed) else "the evidence model failed"
+            note = f"nothing can be suggested: {why}"
+            return self._render_state(request, place, standing, 422, note=note, late=late)
+        try:
+            sittings.change_session(place, seen, lambda session: session.add_suggestions(suggested))
+        except StaleSessionError:
+            if not self._was_sent_before(request, place, seen, {"suggest": ("yes",)}):
+                return self._render_state(request, place, standing, 409, note=STALE_FORM, late=late)
+        return redirect_after_post(shown)
 
     def post_draft(self, request: Request) -> Response:
         """Store the draft of the answer for a script; return JSON.
@@ -365,12 +421,15 @@ class DemonstrationPages:
             return JSONResponse({"seen": work.event_count, "note": note, "lints": found})
 
     def _open_store(self, request: Request) -> tuple[DemonstrationStore, FetchJobs]:
+        return self._open_parts(request)[:2]
+
+    def _open_parts(self, request: Request) -> tuple[DemonstrationStore, FetchJobs, DeskLibrary]:
         with self._lock:
             if self._opened is None:
                 desk = get_app_context(request)
                 sittings, holdings = DemonstrationStore(desk.store), DeskLibrary(desk.settings)
                 request.app.state.closing.append(holdings.close)
-                self._opened = sittings, FetchJobs(sittings, holdings)
+                self._opened = sittings, FetchJobs(sittings, holdings), holdings
             return self._opened
 
     def _find_status(self, request: Request) -> tuple[DemonstrationKey, DemonstrationStatus | None]:
@@ -413,8 +472,11 @@ class DemonstrationPages:
                         request, place, standing, 422, note=note, typed=fields
                     )
             episode = demonstration_commands.make_demonstration_episode(session, place.person)
+            suggestions = session.suggestions
         comment = get_last_value(fields, "comment").strip()[:MAX_COMMENT_CHARACTERS]
         filled = judgement_conversion.add_episode({"comment": comment} if comment else {}, episode)
+        if suggestions:
+            filled[SUGGESTIONS_KEY] = msgspec.to_builtins(suggestions)
         judgement = Judgement(
             id="",
             item=place.item,
@@ -487,6 +549,9 @@ class DemonstrationPages:
                 quotes=make_quote_views(shown.quotes),
                 says=shown.note,
                 sentences=list_quotable_sentences(session),
+                suggest=desk.suggest,
+                suggestions=list_suggestion_views(session) if desk.suggest else None,
+                listed="suggested" in request.query_params,
                 typed=_list_typed_fields(typed),
                 found=session.last_find.removeprefix(FIND_PREFIX),
             )
@@ -505,15 +570,30 @@ def _apply_form(session: BrowserSession, fields: FormFields) -> str:
 
 
 def _quote_marked_span(session: BrowserSession, span: str, fields: FormFields) -> str:
-    start, _, end = span.partition("-")
-    if not all(place.isascii() and place.isdigit() and len(place) < 12 for place in (start, end)):
+    places = _parse_span(span)
+    if places is None:
         return "mark the words that you want to quote"
-    return demonstration_commands.quote_window_span(session, int(start), int(end))
+    return demonstration_commands.quote_window_span(session, *places)
+
+
+def _parse_span(said: str) -> Span | None:
+    """Return the span that a form sends as START-END; None for anything else."""
+    start, _, end = said.partition("-")
+    if not all(place.isascii() and place.isdigit() and len(place) < 12 for place in (start, end)):
+        return None
+    return int(start), int(end)
 
 
 def _quote_sentences(session: BrowserSession, first: str, fields: FormFields) -> str:
     start, end = first.partition("-")[0], get_last_value(fields, "to").partition("-")[2]
     return _quote_marked_span(session, f"{start}-{end}", fields)
+
+
+def _quote_suggestion(session: BrowserSession, span: str, fields: FormFields) -> str:
+    places = _parse_span(span)
+    if places is None:
+        return demonstration_commands.NOT_SUGGESTED
+    return demonstration_commands.quote_suggested_span(session, *places)
 
 
 def _make_command_action(verb: str, empty: str) -> FormAction:
@@ -547,6 +627,7 @@ _FORM_ACTIONS: Mapping[str, FormAction] = {
     "find": _make_command_action(FIND_PREFIX, "write what to find on this page"),
     "span": _quote_marked_span,
     "from": _quote_sentences,
+    "suggestion": _quote_suggestion,
     "quote": lambda session, words, _: demonstration_commands.run_typed_command(
         session, f"Quote: {words.removeprefix('Quote:')}"
     ),
@@ -563,7 +644,11 @@ def _event_matches_form(event: Mapping[str, Any], fields: FormFields) -> bool:
         return "undo" in fields
     if event.get("type") == "Drafted":
         return str(event.get("text", "")).strip() == get_last_value(fields, "answer").strip()
+    if event.get("type") == "Suggested":
+        return "suggest" in fields
     said = str(event.get("command", ""))
+    if "suggestion" in fields:
+        return said.startswith(("Quote: ", FIND_PREFIX))
     if said.startswith("Quote: "):
         return bool({"span", "from", "quote"} & set(fields))
     words = (
@@ -599,7 +684,7 @@ def _list_typed_fields(fields: FormFields | None) -> dict[str, str]:
 
 def _make_anchor(session: BrowserSession, fields: FormFields) -> str:
     """Return the anchor of the last quoted paragraph, for browsers without script."""
-    if "scrolls" in fields or not {"span", "from", "quote"} & set(fields):
+    if "scrolls" in fields or not {"span", "from", "suggestion", "quote"} & set(fields):
         return ""
     return f"#p{find_last_quoted_paragraph(session)}"
 
@@ -761,6 +846,8 @@ def _split_runs(text: str, start: int, highlights: Sequence[Highlight]) -> list[
 
 BAR_WIDTH = 1000
 """Width of a full bar, in units of its viewBox."""
+MAX_SUGGESTION_CHARACTERS = 320
+"""Maximum characters shown of a suggested passage."""
 MAX_TITLE_CHARACTERS = 200
 """Maximum characters shown of a title or address."""
 
@@ -787,6 +874,22 @@ class WindowView(NamedTuple):
     """Blocks of the page; empty if results or an error are shown."""
     results: list[ResultLink]
     error: str
+
+
+class SuggestionView(NamedTuple):
+    """A suggested passage as it is shown."""
+
+    text: str
+    """Shortened text."""
+    grade: str
+    """high, middle or low."""
+    span: str
+    """Start and end in the page, as a form sends them."""
+    words: str
+    """First words, by which `Find in page:` leads to it; empty if none do."""
+    shown: bool
+    """True if the window shows all of it."""
+    quoted: bool
 
 
 class BudgetMeter(NamedTuple):
@@ -834,6 +937,29 @@ def make_quote_views(quotes: Sequence[Quote]) -> list[QuoteView]:
         )
         for number, quote in enumerate(quotes, 1)
     ]
+
+
+def list_suggestion_views(session: BrowserSession) -> list[SuggestionView] | None:
+    """Return what was suggested on the page that is shown, best first; None if nothing was."""
+    view, suggested = session.find_shown_view(), session.find_suggestions()
+    if view is None or suggested is None:
+        return None
+    return [_make_suggestion_view(session, view.page, each) for each in suggested.passages]
+
+
+def _make_suggestion_view(
+    session: BrowserSession, page: Page, passage: SuggestedPassage
+) -> SuggestionView:
+    span, shown = (passage.start, passage.end), session.observation
+    text = page.text[slice(*span)]
+    return SuggestionView(
+        neutralize_text(truncate_line(text, MAX_SUGGESTION_CHARACTERS)),
+        grade_score(passage.score),
+        f"{passage.start}-{passage.end}",
+        demonstration_commands.find_passage_words(session, page, span),
+        shown.start <= passage.start and passage.end <= shown.end,
+        page.quote(*span) in shown.quotes,
+    )
 
 
 def measure_budgets(session: BrowserSession) -> dict[str, BudgetMeter]:

@@ -14,7 +14,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import msgspec
 from sqlalchemy import select
@@ -24,19 +24,26 @@ from rookery.browse.browser_commands import BrowserTask
 from rookery.judge import labelling_queue
 from rookery.judge.store import Store, append_event, load_stored_page, read_events, store_page
 from rookery.judge.tables import judgements, leases
-from rookery.records import Failed, Failure, Library, Record
+from rookery.records import Failed, Failure, Library, Page, Record
 from rookery.serve.answer_session import EvidenceSources
 from rookery.serve.browser_session import (
     BrowserSession,
     ReplyEvent,
     SessionEvent,
+    SuggestedPassage,
+    SuggestionsEvent,
 )
 from rookery.serve.settings import Settings
+
+if TYPE_CHECKING:
+    from rookery.cite.evidence_model import EvidenceJudge
 
 _LOG = logging.getLogger("rookery.desk")
 
 MAX_CACHED_SESSIONS = 32
 """Maximum number of sessions that one process keeps in memory."""
+MAX_CACHED_SUGGESTIONS = 256
+"""Maximum number of pages, each with a question, whose suggestions one process keeps in memory."""
 T = TypeVar("T")
 
 
@@ -100,6 +107,30 @@ class DemonstrationStore:
         self._most = most
         self._sessions: OrderedDict[DemonstrationKey, DemonstrationSession] = OrderedDict()
         self._lock = threading.Lock()
+        self._suggested: OrderedDict[tuple[str, str], tuple[SuggestedPassage, ...]] = OrderedDict()
+        self._judging = threading.Lock()
+
+    def suggest_passages(
+        self, page: Page, question: str, load_judge: "Callable[[], EvidenceJudge]"
+    ) -> SuggestionsEvent:
+        """Return the passages of a page that most likely answer, as an event that is not yet kept.
+
+        Each page is judged once for each question, one page at a time, so that people who press the
+        button together do not slow each other down. Raises Failed as `load_judge` does.
+        """
+        from rookery.draft.page_suggestions import suggest_passages
+
+        key = (page.digest, question)
+        with self._judging:
+            if key not in self._suggested:
+                found = suggest_passages(question, page, load_judge())
+                self._suggested[key] = tuple(
+                    SuggestedPassage(quote.start, quote.end, round(score, 4))
+                    for quote, score in found
+                )
+                while len(self._suggested) > MAX_CACHED_SUGGESTIONS:
+                    self._suggested.popitem(last=False)
+            return SuggestionsEvent(page.url, page.digest, self._suggested[key])
 
     @contextmanager
     def open_session(self, place: DemonstrationKey) -> Iterator[DemonstrationSession]:
@@ -252,11 +283,22 @@ class DeskLibrary:
         URLs shown to other sessions stay closed to it. Raises Failed if the library cannot be
         opened.
         """
+        sources = self._open_sources()
+        return sources.open_library_for_question(sitting.task.start, sitting.list_shown_urls())
+
+    def load_evidence_judge(self) -> "EvidenceJudge":
+        """Return the judge of the settings' evidence model. Raises Failed: no_model, bad_model."""
+        judge = self._open_sources().load_evidence_judge()
+        if judge is None:
+            detail = "there is no evidence model: tell whoever started the desk"
+            raise Failed(Failure("suggestions", "no_model", detail))
+        return judge
+
+    def _open_sources(self) -> EvidenceSources:
         with self._lock:
             if self._sources is None:
                 self._sources = EvidenceSources(self._settings)
-            sources = self._sources
-        return sources.open_library_for_question(sitting.task.start, sitting.list_shown_urls())
+            return self._sources
 
     def close(self) -> None:
         """Close the library if it is open; the next use opens it anew."""

@@ -65,6 +65,8 @@ class AppContext(msgspec.Struct, frozen=True):
     settings: "Settings"
     """Settings of the library that demonstrations search."""
     look: PageAssets
+    suggest: bool = False
+    """Whether people who demonstrate may ask the evidence model for passages of a page."""
 
 
 def get_app_context(request: Request) -> AppContext:
