@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from bench.report import SCRATCH, choose_size, print_table, require_data, write_results
 from bench.squad import ARCHIVE, CACHE, DATA, Squad
+from rookery.browse.search_index import INDEX_NOTE_FILE
 from rookery.cite.evidence_model import BUNDLED_MODEL, is_evidence_model
 
 RUNS = choose_size(15, 2)
@@ -104,7 +105,9 @@ def time_warm_asks(questions: Sequence[str], folder: Path) -> dict[str, float]:
 def list_index_files() -> list[tuple[str, int, int]]:
     """List every file of the index and its manifest with size and time of change."""
     files = (file for file in (CACHE / "folders").rglob("*") if file.is_file())
-    kept = (file for file in files if not file.name.endswith(("-wal", "-shm", "lock")))
+    # The note of an index has the time of its last use.
+    ignored = ("-wal", "-shm", "lock", INDEX_NOTE_FILE)
+    kept = (file for file in files if not file.name.endswith(ignored))
     return sorted((str(f), f.stat().st_size, f.stat().st_mtime_ns) for f in kept)
 
 
