@@ -4,9 +4,10 @@ wrong answers where half of the questions have none, and exchanged details given
 Reads ../shared/data/squad. Prints tables and writes bench/results/evidence.json. All articles
 stand in one library. Half of the articles are the recipe's training data ("seen"). For right
 against wrong answers, every second question is asked of the library without its article. A quote
-holds the answer if it contains an accepted string verbatim. "by words" is `extract` without the
-model; for exchanged details, the share of the question's words in the paragraph. Nothing is
-declined.
+holds the answer if it contains an accepted string verbatim, so that a longer quote holds it more
+easily: the mean length stands beside, and the index's best passage (BM25) is the floor for such
+quotes. "by words" is `extract` without the model; for exchanged details, the share of the
+question's words in the paragraph. Nothing is declined.
 
     python -m bench evidence [--ranker DIR] [--questions N]
 """
@@ -19,9 +20,15 @@ from random import Random
 from typing import Any, NamedTuple
 
 from bench.answers import LibraryWithoutPage
+from bench.documentation import answer_by_bm25
 from bench.report import choose_size, print_table, require_data, skip_bench, write_results
 from bench.squad import ARCHIVE, CACHE, DATA, Squad, SquadQuestion
-from recipes.evidence_data import exchange_detail, list_names, split_articles
+from recipes.evidence_data import (
+    EvidenceDataSettings,
+    exchange_detail,
+    list_names,
+    split_articles,
+)
 from recipes.stages import format_estimate
 from rookery.ask.question_files import read_squad
 from rookery.browse.folder_library import FolderLibrary
@@ -47,8 +54,8 @@ from rookery.records import Answer, Library, Question
 SEED = 2
 TARGETS = {"first quote": 0.74, "short answer F1": 0.70, "AUROC": 0.85, "at half": 0.68}
 TARGET_DETAILS = 0.78
-TRAINED_SHARE, TRAINED_SEED = 0.5, 0
-"""share and seed of the articles that the recipe trains on (recipes/sizes/evidence.small.toml)"""
+TRAINED = EvidenceDataSettings()
+"""of which the share and the seed of the articles that the recipe trains on are taken"""
 
 
 class AskedSquadQuestion(NamedTuple):
@@ -57,9 +64,16 @@ class AskedSquadQuestion(NamedTuple):
     held: bool
     """the first quote holds the answer"""
     score: float
+    length: int
+    """characters of the first quote"""
     f1: float = 0.0
     """token F1 of the best section's span, as a short answer"""
     exact: bool = False
+
+
+def ask_by_bm25(asked: SquadQuestion, library: Library) -> AskedSquadQuestion:
+    """Quote the index's best passage."""
+    return _describe(asked, answer_by_bm25(Question("", asked.text), library).answer)
 
 
 def ask_by_words(asked: SquadQuestion, library: Library) -> AskedSquadQuestion:
@@ -89,7 +103,8 @@ def ask_by_evidence(
 def _describe(asked: SquadQuestion, answer: Answer | None) -> AskedSquadQuestion:
     quotes = answer.quotes[:1] if answer else ()
     held = any(text in quote.text for quote in quotes for text in asked.answers)
-    return AskedSquadQuestion(held, (answer.score or 0.0) if answer else 0.0)
+    length = sum(len(quote.text) for quote in quotes)
+    return AskedSquadQuestion(held, (answer.score or 0.0) if answer else 0.0, length)
 
 
 def measure_precision_at_half(outcomes: Sequence[AskedSquadQuestion]) -> Estimate:
@@ -125,6 +140,7 @@ def list_part_figures(
     """Return the figures of questions with their articles, and of some without."""
     figures = {
         "first quote": estimate_share(sum(each.held for each in here), len(here)),
+        "characters": estimate_mean([float(each.length) for each in here]),
         "short answer F1": estimate_mean([each.f1 for each in here]),
         "short answer exact": estimate_share(sum(each.exact for each in here), len(here)),
     }
@@ -160,7 +176,7 @@ def measure_squad(
     squad: Squad, library: FolderLibrary, model: EvidenceModel, count: int
 ) -> tuple[dict[str, dict[str, Estimate]], dict[str, Estimate]]:
     """Return the figures by part and method, and those of exchanged details."""
-    trained = split_articles(read_squad(DATA), TRAINED_SHARE, TRAINED_SEED)
+    trained = split_articles(read_squad(DATA), TRAINED.articles, TRAINED.seed)
     rows: dict[str, dict[str, Estimate]] = {}
     details: dict[str, Estimate] = {}
     for part in ("seen", "unseen"):
@@ -170,7 +186,7 @@ def measure_squad(
             if (squad.articles[each.article].name in trained) is (part == "seen")
         ]
         questions = Random(f"{SEED} {part}").sample(own, min(count, len(own)))
-
+        rows[f"{part}, BM25"] = measure_method(squad, library, questions, ask_by_bm25)
         rows[f"{part}, by words"] = measure_method(squad, library, questions, ask_by_words)
         rows[f"{part}, evidence model"] = measure_method(
             squad, library, questions, partial(ask_by_evidence, model)

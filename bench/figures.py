@@ -529,7 +529,8 @@ def render_evidence(found: Found) -> Iterator[str]:
     yield (
         f"{found['questions']} SQuAD questions of articles that the recipe trains on, and as many "
         "of others, over all articles in one library; nothing is declined. `first quote`: it holds "
-        "the answer; `short answer`: the span of the best section. `AUROC` (right against wrong "
+        "the answer, which is easier for longer ones (`characters`); BM25 quotes the index's best "
+        "passage. `short answer`: the span of the best section. `AUROC` (right against wrong "
         "answers) and `at half` (right among the half with the highest scores) where every second "
         "question is asked without its article. Exchanged details: the question against the same "
         "with a number, name, word or negation exchanged, both with its paragraph (AUROC).\n"
