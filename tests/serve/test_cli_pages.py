@@ -61,8 +61,8 @@ def test_no_escape_sequence_of_a_page_reaches_the_terminal(run: Run, tmp_path: P
     shown = [
         run("browse", tmp_path / "evil.txt"),
         run("browse", tmp_path / "evil.txt", "--json"),
-        run("ask", "What do jays bury in September?", "--in", tmp_path),
-        run("ask", "What do jays bury in September?", "--in", tmp_path, "--json"),
+        run("ask", "What do jays bury in September?", "--in", tmp_path, "--decline", "0"),
+        run("ask", "What do jays bury in September?", "--in", tmp_path, "--decline", "0", "--json"),
         run("ask", f"What {evil} is buried?", "--in", tmp_path, "--decline", "1"),
         run("ask", "What?", "--in", f"no {evil} folder"),
     ]

@@ -145,10 +145,15 @@ def test_what_is_piped_is_not_wrapped(
     answer = json.loads(run("ask", GIFTS, *CORVIDS, "--json").out)["answer"]
     out, err = run("ask", GIFTS, *CORVIDS)[1:]
     lines = out.splitlines()
-    paragraphs = [line for line in lines[:5] if line]
-    assert [re.sub(r"\[\d]", "", line) for line in paragraphs] == answer["text"].split("\n\n")
+    cited = next(number for number, line in enumerate(lines) if line.startswith("[1] “"))
+    paragraphs = [line for line in lines[:cited] if line]
+    assert [re.sub(r"\[\d]", "", line) for line in paragraphs] == [
+        line for line in answer["text"].splitlines() if line
+    ]
     for number, quote in enumerate(answer["quotes"], 1):
-        assert f"[{number}] “{quote['text']}”" in lines
+        # A quote of several blocks has a line for each, and those after the first are indented.
+        indented = "\n    ".join(line for line in quote["text"].splitlines() if line)
+        assert f"\n[{number}] “{indented}”\n" in out
     assert err.count("\n") == 3
     assert f"{' ' * 4}" not in lines[0]
     words = ("--ranker", "words")  # quotes sentences, which stand on one line each

@@ -32,7 +32,7 @@ QUESTIONS = (
     "What do ravens eat?",
     "Do crows use tools?",
     "How long do crows live? 🐦‍⬛",
-    "Who was Betty 👩🏽‍🔬, and what did she bend?",
+    "What did Betty 👩🏽‍🔬 bend into a hook?",
     "How much does the 🐦 emoji crow weigh? 𝕽",
 )
 PICTURES = "<h1>The 🐦‍⬛ emoji crow</h1><p>𝕽🪶 The emoji crow weighs 512 grams ⚖️ in the 🌧 rain.</p>"
