@@ -59,8 +59,9 @@ class Mark(Record, frozen=True, array_like=True):
     start: int
     end: int
     kind: str
-    """sup, sub, ruby (value: the reading), image (empty span; value: its alt text), anchor (value:
-    its id), page (of a PDF; value: its number)"""
+    """ruby (value: the reading), image (empty span; value: its alt text), anchor (value: its id),
+    header (a row of header cells), page (of a PDF; value: its number); in pages that version 0.1
+    read also sup and sub"""
     value: str = ""
 
 

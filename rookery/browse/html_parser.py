@@ -20,6 +20,8 @@ from rookery.browse.html_tree import (
     collapse_spaces,
     unescape_text,
 )
+from rookery.browse.linear_notation import write_notation
+from rookery.browse.style_hiding import hide_unseen_elements, is_hidden_by_style, matches_screen
 
 MAX_TAG_DEPTH = 512
 TAGS_WITHOUT_SCAN = 20_000
@@ -116,34 +118,34 @@ VOID_TAGS = frozenset(
     "area base basefont bgsound br col embed frame hr img input keygen link meta param source"
     " track wbr".split()
 )
-DROPPED_TAGS = frozenset("script style svg iframe noembed noframes rp".split())
+DROPPED_TAGS = frozenset("script style iframe noembed noframes rp".split())
+_DELETED = frozenset("del s strike".split())
 _HIDDEN = (
-    "noscript template datalist annotation annotation-xml audio video canvas object rt"
+    "noscript template datalist annotation annotation-xml audio video canvas object rt del s strike"
 ).split()
 _KINDS = (
     dict.fromkeys(
         "address article aside blockquote button caption center details dialog div fieldset"
         " figcaption figure footer form frameset h1 h2 h3 h4 h5 h6 head header hgroup legend"
-        " main nav optgroup p search section select summary table".split(),
+        " main nav optgroup p search section select summary svg".split(),
         "block",
     )
-    | dict.fromkeys("li dt dd tr option thead tbody tfoot".split(), "item")
+    | dict.fromkeys("dt dd option thead tbody tfoot text".split(), "item")
     | dict.fromkeys(
-        "b i em strong span font u s small big tt nobr mark cite q abbr".split(), "bare"
+        "b i em strong span font u small big tt nobr mark cite q abbr sup sub".split(), "bare"
     )
     | dict.fromkeys(VOID_TAGS, "void")
     | dict.fromkeys((*DROPPED_TAGS, *_HIDDEN), "silent")
-    | {"html": "root", "body": "root", "td": "cell", "th": "cell", "title": "title", "a": "link"}
+    | {"html": "root", "body": "root", "title": "title", "a": "link", "iframe": "frame"}
+    | {"li": "numbered-item", "table": "table", "tr": "row", "td": "cell", "th": "cell"}
     | {"pre": "verbatim", "textarea": "verbatim", "listing": "verbatim"}
     | {"ul": "list", "ol": "list", "dl": "list", "menu": "list", "dir": "list"}
-    | {"sup": "mark", "sub": "mark", "ruby": "mark"}
-    | {"meta": "head", "link": "head", "base": "head"}
+    | {"ruby": "ruby", "meta": "head", "link": "head", "base": "head"}
 )
-_BLOCKS = frozenset(("root", "block", "item", "cell", "list", "verbatim", "title"))
+_BLOCKS = frozenset("root block item numbered-item table row cell list verbatim title".split())
 _ALWAYS_SHOWN = frozenset(("void", "head", "root"))
 _PLAIN = {"bare": "inline", "link": "named link"}
 """what has no element of its own, and what it is with attributes that tell an article's parts"""
-_INVISIBLE = re.compile(r"(?:^|;)\s*(?:display\s*:\s*none|visibility\s*:\s*(?:hidden|collapse))")
 
 
 class HtmlTag(msgspec.Struct, gc=False):
@@ -173,11 +175,8 @@ def get_attribute(attributes: str, name: str) -> str:
     return unescape_text(value) if "&" in value else value
 
 
-def parse_tag(written: str, unseen: frozenset[str] = frozenset()) -> HtmlTag:
-    """Parse the text between `<` and `>` of a start or end tag.
-
-    `unseen` has the classes and `#ids` that the page's style sheets never show.
-    """
+def parse_tag(written: str) -> HtmlTag:
+    """Parse the text between `<` and `>` of a start or end tag."""
     name, space, _ = written.partition(" ")
     if not space:
         return _parse_bare_tag(name)
@@ -186,11 +185,11 @@ def parse_tag(written: str, unseen: frozenset[str] = frozenset()) -> HtmlTag:
     classes = get_attribute(written, ' class="').lower() if ' class="' in written else ""
     identity = get_attribute(written, ' id="') if ' id="' in written else ""
     named = identity.lower()
-    hidden = ('hidden="' in written or ' style="' in written) and _is_hidden(written)
-    if unseen and not hidden:
-        hidden = not unseen.isdisjoint(classes.split()) or f"#{named}" in unseen
-    if hidden and kind not in _ALWAYS_SHOWN:
+    hidden = ' style="' in written or 'hidden="' in written or ' popover="' in written
+    if (hidden or name == "dialog") and kind not in _ALWAYS_SHOWN and _is_hidden(name, written):
         kind = "silent"
+    elif name == "template" and ' shadowrootmode="' in written:
+        kind = "block"
     if named:
         classes = f"{classes} {named}"
     if kind in _PLAIN and (classes or ' role="' in written or "author" in written):
@@ -204,13 +203,16 @@ def _parse_bare_tag(name: str) -> HtmlTag:
         kind = _KINDS.get(name[1:], "bare")
         return HtmlTag(name[1:], f"/{kind}", kind in _BLOCKS)
     kind = _KINDS.get(name, "ignored" if name[:1] == "!" else "inline")
-    return HtmlTag(name, kind, kind in _BLOCKS or name == "hr")
+    block = kind in _BLOCKS or name == "hr"
+    return HtmlTag(name, "silent" if name == "dialog" else kind, block)
 
 
-def _is_hidden(written: str) -> bool:
-    if ' hidden="' in written or ' aria-hidden="true"' in written:
+def _is_hidden(name: str, written: str) -> bool:
+    if 'hidden="' in written and (' hidden="' in written or ' aria-hidden="true"' in written):
         return True
-    return _INVISIBLE.search(get_attribute(written, ' style="').lower()) is not None
+    if ' popover="' in written or (name == "dialog" and ' open="' not in written):
+        return True
+    return ' style="' in written and is_hidden_by_style(get_attribute(written, ' style="'))
 
 
 COMMON_TAGS = tuple(f"{slash}{name}" for name in _KINDS for slash in ("", "/"))
@@ -223,21 +225,109 @@ SEPARATORS = ("", "\t", "\n", "\n\n")
 _COUNTED_VOID = frozenset(("img", "input", "embed", "br"))
 _AUTHOR = frozenset(("author", "dc:creator", "dc.creator", "dcterm:creator"))
 _IN_PAGE_WEIGHT = 0.3
+_LONGEST_REPEATED = 200
+"""characters of a cell that is repeated in each row that it reaches into"""
+_MAX_REPEATED = 20_000
+_MAX_SPAN = 100
+_MAX_EMPTY_CELLS = 100_000
+"""of one page: cells that are repeated, columns and rows of one cell, and empty cells"""
+_UNNUMBERED = re.compile(
+    r"breadcrumb|comment|unstyled|list-none|no-bullet|pag(?:er|ination)|carousel|slick|nav|menu|feed"
+)
+_SHORT_PAGE = 400
+"""characters; a page with fewer may only send its readers on"""
+_REFRESH = re.compile(r"""\s*[\d.]*\s*[;,]?\s*url\s*=\s*["']?([^"'>]+)""", re.IGNORECASE)
+_TINY = re.compile(r""" (?:width|height)="[01](?:px)?\"""")
+_UNNUMBERED_STYLE = re.compile(r"list-style(?:-type)?\s*:[^;]*none")
 _REMEMBERED = 20_000
+
+
+class ListNumbering(msgspec.Struct):
+    """The numbers of an ordered list."""
+
+    number: int
+    """of the next item"""
+    step: int
+    style: str
+    """`1`, `a`, `A`, `i` or `I`, as HTML writes it"""
+
+    def take_label(self, tag: HtmlTag) -> str:
+        """Return what stands before the text of an item, such as `2. `, and go on to the next."""
+        value = get_attribute(tag.attributes, ' value="')
+        if _INTEGER.fullmatch(value):
+            self.number = int(value)
+        label = format_list_number(self.number, self.style)
+        self.number += self.step
+        return f"{label}. "
+
+
+def _parse_span(attributes: str, name: str) -> int:
+    """Return how many columns or rows a cell takes."""
+    value = get_attribute(attributes, name) if name in attributes else ""
+    return min(max(int(value), 1), _MAX_SPAN) if value.isdecimal() and len(value) < 6 else 1
+
+
+_INTEGER = re.compile(r"-?\d{1,9}")
+_LIST_STYLES = {
+    "lower-alpha": "a", "lower-latin": "a", "upper-alpha": "A", "upper-latin": "A",
+    "lower-roman": "i", "upper-roman": "I",
+}  # fmt: skip
+_ROMAN_DIGITS = (
+    (1000, "m"), (900, "cm"), (500, "d"), (400, "cd"), (100, "c"), (90, "xc"), (50, "l"),
+    (40, "xl"), (10, "x"), (9, "ix"), (5, "v"), (4, "iv"), (1, "i"),
+)  # fmt: skip
+
+
+def format_list_number(number: int, style: str) -> str:
+    """Return the number of a list item as `style` (`1`, `a`, `A`, `i` or `I`) writes it."""
+    letters = ""
+    if style in ("a", "A") and number > 0:
+        while number:
+            number, digit = divmod(number - 1, 26)
+            letters = chr(ord("a") + digit) + letters
+    elif style in ("i", "I") and 0 < number < 4000:
+        for size, digits in _ROMAN_DIGITS:
+            count, number = divmod(number, size)
+            letters += digits * count
+    else:
+        return str(number)
+    return letters if style.islower() else letters.upper()
+
+
+class TableGrid(msgspec.Struct):
+    """The place in a table: which column comes next, and which cells reach into the next rows."""
+
+    column: int = 0
+    """of the cell that is open, or comes next"""
+    written: int = 0
+    """the column of the last text of this row"""
+    begun: int = 0
+    """offset at which this row begins"""
+    head: int = 0
+    """where the next text stood at the start of the row, as `next_offset` says it"""
+    names: int = 0
+    """header cells of this row"""
+    spans: dict[int, tuple[int, HtmlTag, str]] = {}
+    """by column: rows that a cell still reaches into, its tag and its text"""
 
 
 class HtmlWalk:
     """State of a walk over the tags of a page: the text so far, and the white space due before the
     next text."""
 
-    def __init__(self, unseen: frozenset[str]) -> None:
+    def __init__(self, with_deleted: bool = False) -> None:
         self.tree = tree = HtmlTree.with_root()
         self.columns = (
             tree.tags, tree.parents, tree.ends, tree.classes, tree.attributes, tree.starts,
             tree.stops, tree.boxes,
         )  # fmt: skip
-        self.unseen = unseen
         self.known = dict(_COMMON)
+        if with_deleted:
+            self.known |= {name: _add_action(HtmlTag(name, "bare", False)) for name in _DELETED}
+        self.with_deleted = with_deleted
+        self.deleting = False
+        self.deleted = 0
+        """characters of deleted text"""
         self.out: list[str] = []
         self.link_sizes: list[float] = []
         self.at = 0
@@ -261,7 +351,14 @@ class HtmlWalk:
         self.weight = 0.0
         self.links: list[tuple[int, str, float]] = []
         self.marked: list[int] = []
-        self.cells: list[int] = []
+        self.cells: list[tuple[int, int]] = []
+        """of each open cell, how many runs and pieces of output there were before it"""
+        self.tables: list[TableGrid] = []
+        self.repeated = self.emptied = 0
+        self.numberings: list[ListNumbering | None] = []
+        self.label = ""
+        """the number of a list item, due before its text"""
+        self.refresh = ""
 
     def parse_pieces(self, pieces: Iterable[str]) -> HtmlTree:
         """Return the tree of a page, given as tags without their `<`, each with the text behind."""
@@ -294,12 +391,17 @@ class HtmlWalk:
         """Parse a tag that is not in the cache yet, add it to the cache, and return it."""
         if len(self.known) > _REMEMBERED:
             self.known.clear()  # a page of ever new tags must not fill the memory
-        tag = self.known[written] = _add_action(parse_tag(written, self.unseen))
+        tag = parse_tag(written)
+        if self.with_deleted and tag.name in _DELETED and tag.kind == "silent":
+            tag.kind = "inline"
+        self.known[written] = _add_action(tag)
         return tag
 
     def finish_tree(self) -> HtmlTree:
         """Return the tree with its text, and with the size of each element's own text and links."""
         tree = self.tree
+        if self.refresh and self.at < _SHORT_PAGE:
+            self.add_refresh_link()
         tree.ends[0], tree.stops[0] = len(tree.tags), self.at
         tree.text, tree.hidden = "".join(self.out), "".join(self.hidden)
         own = tree.own = [0] * len(tree.tags)
@@ -323,7 +425,7 @@ class HtmlWalk:
         elif not self.gap and (self.space or text[0] in HTML_SPACE):
             self.put_separator(" ")
         if self.gap:
-            self.begin_run()
+            body = self.begin_run() + body
         self.fresh = False
         self.newlines = 0
         self.space = text[-1] in HTML_SPACE
@@ -339,6 +441,7 @@ class HtmlWalk:
             self.tree.title = self.tree.title or collapse_spaces(text)
         elif self.silence:
             if self.keeps is not None:
+                self.deleted += len(text) * self.deleting
                 self.keeps.append(HTML_SPACES.sub(" ", text))
         else:
             self.add_verbatim(text)
@@ -346,7 +449,7 @@ class HtmlWalk:
     def add_verbatim(self, text: str) -> None:
         """Add preformatted text with its white space."""
         if self.gap:
-            self.begin_run()
+            text = self.begin_run() + text
         self.newlines = 0
         self.space = False
         self.fresh = False
@@ -374,14 +477,35 @@ class HtmlWalk:
         else:
             self.gap = PARAGRAPH
 
-    def begin_run(self) -> None:
-        """Begin a new block of text, with the separator that is due before it."""
-        if self.at:
-            self.put_separator(SEPARATORS[self.gap])
-        tree = self.tree
+    def begin_run(self) -> str:
+        """Begin a new block of text, with the separator that is due before it.
+
+        Returns what stands before its text: the number of a list item, or nothing.
+        """
+        separator = SEPARATORS[self.gap] if self.at else ""
+        if self.tables:
+            separator = self.count_columns(separator)
+        if separator:
+            self.put_separator(separator)
+        tree, label = self.tree, self.label
         box = tree.boxes[self.current]
-        tree.runs.append(BlockRun(self.at, box, len(tree.pieces), self.newlines > 1))
+        tree.runs.append(BlockRun(self.at, box, len(tree.pieces), self.newlines > 1, len(label)))
         self.gap = 0
+        self.label = ""
+        return label
+
+    def count_columns(self, separator: str) -> str:
+        """Return the separator before a text in a table, with a tab for each cell left empty."""
+        grid = self.tables[-1]
+        columns = grid.column - grid.written
+        grid.written = grid.column
+        if columns > 1:
+            columns = min(columns, 1 + max(0, _MAX_EMPTY_CELLS - self.emptied))
+            self.emptied += columns - 1
+        if self.gap == CELL:
+            return "\t" * max(columns, 1)
+        # In a row that has text already, more than a tab divides columns of a layout.
+        return separator + "\t" * columns if grid.begun == self.at else separator
 
     def next_offset(self) -> int:
         """Return the offset of the next text, as `~offset` if a new block will begin before it."""
@@ -424,13 +548,58 @@ class HtmlWalk:
         self.gap = max(self.gap, LINE)
         self.fresh = True
 
+    def open_numbered_item(self, tag: HtmlTag) -> None:
+        """Open an item of a list; in an ordered list its number will stand before its text."""
+        self.open_item(tag)
+        numbering = self.numberings[-1] if self.numberings else None
+        if numbering is not None:
+            self.label += numbering.take_label(tag)
+
+    def open_table(self, tag: HtmlTag) -> None:
+        """Open a table, which begins a paragraph."""
+        self.open_block(tag)
+        self.tables.append(TableGrid())
+
+    def open_row(self, tag: HtmlTag) -> None:
+        """Open a row of a table, which begins a line."""
+        self.open_item(tag)
+        if self.tables:
+            grid = self.tables[-1]
+            grid.column = grid.written = grid.names = 0
+            grid.begun, grid.head = self.at, self.next_offset()
+
     def open_cell(self, tag: HtmlTag) -> None:
-        """Open a table cell: unless more white space is due, a tab stands before its text."""
+        """Open a table cell, behind the cells that reach into its row from above.
+
+        Unless more white space is due, a tab stands before its text for each column since the last.
+        """
+        if self.tables:
+            grid = self.tables[-1]
+            while grid.spans and grid.column in grid.spans:
+                self.repeat_cell(grid, grid.column)
+            grid.names += tag.name == "th"
+        self.begin_cell(tag)
+
+    def begin_cell(self, tag: HtmlTag) -> None:
+        """Open the element of a cell."""
         self.open_inline(tag)
         self.newlines = 0
         self.gap = max(self.gap, CELL)
         self.fresh = True
-        self.cells.append(len(self.tree.runs))
+        self.cells.append((len(self.tree.runs), len(self.out)))
+
+    def repeat_cell(self, grid: TableGrid, column: int) -> None:
+        """Write the text of a cell from above again, in a further row that it reaches into."""
+        rows, tag, text = grid.spans.pop(column)
+        if rows > 1:
+            grid.spans[column] = (rows - 1, tag, text)
+        grid.column = column
+        self.begin_cell(tag)
+        if text and self.repeated < _MAX_REPEATED:
+            self.repeated += 1
+            self.add_text(text, text)
+        self.end_cell(tag)
+        grid.column += 1
 
     def open_list(self, tag: HtmlTag) -> None:
         """Open a list; a nested one begins a line, another one a paragraph."""
@@ -438,6 +607,24 @@ class HtmlWalk:
         self.newlines = 0
         self.gap = max(self.gap, LINE if self.lists else PARAGRAPH)
         self.lists += 1
+        self.numberings.append(self.find_numbering(tag) if tag.name == "ol" else None)
+
+    def find_numbering(self, tag: HtmlTag) -> ListNumbering | None:
+        """Return the numbering of an ordered list; None where it has none or is furniture."""
+        written = tag.attributes
+        style = get_attribute(written, ' style="').lower() if ' style="' in written else ""
+        if _UNNUMBERED.search(tag.classes) or _UNNUMBERED_STYLE.search(style):
+            return None
+        tags, parents, above = self.tree.tags, self.tree.parents, self.current
+        while above := parents[above]:
+            if tags[above] in ("nav", "footer"):
+                return None
+        kind = get_attribute(written, ' type="') or next(
+            (kind for name, kind in _LIST_STYLES.items() if name in style), "1"
+        )
+        start = get_attribute(written, ' start="')
+        step = -1 if ' reversed="' in written else 1
+        return ListNumbering(int(start) if _INTEGER.fullmatch(start) else 1, step, kind)
 
     def open_verbatim(self, tag: HtmlTag) -> None:
         """Open preformatted text, in which white space is kept."""
@@ -464,8 +651,8 @@ class HtmlWalk:
         self.weight = _IN_PAGE_WEIGHT if href[:1] == "#" else 1.0
         self.links.append((self.next_offset(), href, self.weight))
 
-    def open_mark(self, tag: HtmlTag) -> None:
-        """Open an element that becomes a mark: raised, lowered or annotated text."""
+    def open_ruby(self, tag: HtmlTag) -> None:
+        """Open annotated text, the readings of which become marks."""
         self.open_inline(tag)
         self.marked.append(self.next_offset())
 
@@ -498,11 +685,51 @@ class HtmlWalk:
     def close_item(self, tag: HtmlTag) -> None:
         """Close a list item or another element that ends a line."""
         self.gap = LINE if self.has_shown_text() else max(self.gap, LINE)
+        self.label = ""
         self.close_division(tag)
 
+    def close_table(self, tag: HtmlTag) -> None:
+        """Close a table, which ends a paragraph."""
+        if self.tables:
+            self.tables.pop()
+        self.close_block(tag)
+
+    def close_row(self, tag: HtmlTag) -> None:
+        """Close a row of a table, with the cells that reach into it behind its last one.
+
+        A row of header cells alone is marked.
+        """
+        if self.tables:
+            grid = self.tables[-1]
+            for column in sorted(grid.spans):
+                if column >= grid.column > 0:
+                    self.repeat_cell(grid, column)
+            if grid.names > 1 and grid.names == grid.column and self.at > grid.begun:
+                self.tree.marks.append((grid.head, self.at, "header", ""))
+        self.close_item(tag)
+
     def close_cell(self, tag: HtmlTag) -> None:
-        """Close a table cell; one with more than two blocks of text is marked as layout."""
-        begun = self.cells.pop() if self.cells else 0
+        """Close a table cell, and keep its text for the rows below that it reaches into."""
+        number, opened = self.current, self.cells[-1][1] if self.cells else 0
+        written = self.tree.attributes[number] if number < len(self.tree.attributes) else ""
+        self.end_cell(tag)
+        if not self.tables:
+            return
+        grid = self.tables[-1]
+        width = _parse_span(written, ' colspan="')
+        rows = _parse_span(written, ' rowspan="') - 1
+        if rows > 0:
+            text = collapse_spaces("".join(self.out[opened:]))
+            text = text if len(text) <= _LONGEST_REPEATED else ""
+            repeated = HtmlTag(tag.name, "cell", True, classes=self.tree.classes[number])
+            grid.spans[grid.column] = (rows, repeated, text)
+            for column in range(grid.column + 1, grid.column + width):
+                grid.spans[column] = (rows, repeated, "")
+        grid.column += width
+
+    def end_cell(self, tag: HtmlTag) -> None:
+        """Close the element of a cell; one with more than two blocks of text is marked as layout."""
+        begun = self.cells.pop()[0] if self.cells else 0
         if len(self.tree.runs) - begun > 2:
             self.tree.layout.add(self.current)
             self.gap = PARAGRAPH
@@ -513,6 +740,8 @@ class HtmlWalk:
     def close_list(self, tag: HtmlTag) -> None:
         """Close a list: after a nested one with text a line begins, otherwise a paragraph."""
         self.lists -= 1
+        if self.numberings:
+            self.numberings.pop()
         self.gap = LINE if self.lists and self.has_shown_text() else PARAGRAPH
         self.close_division(tag)
 
@@ -542,14 +771,9 @@ class HtmlWalk:
             self.tree.links.append((place, self.at, href))
         self.close_inline(tag)
 
-    def close_mark(self, tag: HtmlTag) -> None:
-        """Close raised, lowered or annotated text, and record the span of raised or lowered text.
-
-        The readings of annotated text (ruby) are recorded before.
-        """
-        place = self.marked.pop()
-        if tag.name != "ruby":
-            self.tree.marks.append((place, self.at, tag.name, ""))
+    def close_ruby(self, tag: HtmlTag) -> None:
+        """Close annotated text; its readings are recorded already."""
+        self.marked.pop()
         self.close_inline(tag)
 
     # Tags without a body.
@@ -575,6 +799,8 @@ class HtmlWalk:
         elif name == "area":
             place = self.next_offset()
             self.tree.links.append((place, place, get_attribute(tag.attributes, ' href="')))
+        elif name == "frame":
+            self.add_frame_link(tag)
         if name in _COUNTED_VOID:
             self.tree.add_leaf(name, self.current, tag.classes, tag.attributes, self.at)
 
@@ -589,6 +815,40 @@ class HtmlWalk:
                 tree.og_title = tree.og_title or collapse_spaces(get_attribute(told, ' content="'))
             elif about in _AUTHOR:
                 tree.author = True
+            elif get_attribute(told, ' http-equiv="').lower() == "refresh":
+                sent = _REFRESH.match(get_attribute(told, ' content="'))
+                self.refresh = self.refresh or (sent[1] if sent else "")
+
+    def add_frame_link(self, tag: HtmlTag) -> None:
+        """Add a frame of a frameset as a paragraph that is a link to it."""
+        told = tag.attributes
+        source = get_attribute(told, ' src="').strip()
+        if source:
+            name = get_attribute(told, ' title="') or get_attribute(told, ' name="') or source
+            self.add_link_paragraph(collapse_spaces(name) or source, source)
+
+    def add_link_paragraph(self, text: str, href: str) -> None:
+        """Add a paragraph that is a link."""
+        self.gap = PARAGRAPH
+        place = self.next_offset()
+        self.add_text(text, text)
+        self.tree.links.append((place, self.at, href))
+        self.gap = PARAGRAPH
+
+    def add_refresh_link(self) -> None:
+        """Add the address to which a page with little text sends on, as a link."""
+        self.current = 0
+        self.add_link_paragraph(self.refresh, self.refresh)
+
+    def open_frame(self, tag: HtmlTag) -> None:
+        """Add the page that an inline frame shows as a link, and skip what the element holds."""
+        told, place = tag.attributes, self.next_offset()
+        source = get_attribute(told, ' src="').strip()
+        if source and not _TINY.search(told):
+            title = collapse_spaces(get_attribute(told, ' title="'))
+            self.tree.links.append((place, place, source))
+            self.tree.marks.append((place, place, "image", title or "frame"))
+        self.start_hiding(tag)
 
     # What is not shown.
 
@@ -600,6 +860,7 @@ class HtmlWalk:
         """
         self.stack.append(self.current)
         self.silence = len(self.stack)
+        self.deleting = tag.name in _DELETED
         if tag.name == "rt":
             self.keeps = self.note
         else:
@@ -641,6 +902,12 @@ _TAG_ACTIONS: dict[str, TagAction] = {
     "/block": HtmlWalk.close_block,
     "item": HtmlWalk.open_item,
     "/item": HtmlWalk.close_item,
+    "numbered-item": HtmlWalk.open_numbered_item,
+    "/numbered-item": HtmlWalk.close_item,
+    "table": HtmlWalk.open_table,
+    "/table": HtmlWalk.close_table,
+    "row": HtmlWalk.open_row,
+    "/row": HtmlWalk.close_row,
     "cell": HtmlWalk.open_cell,
     "/cell": HtmlWalk.close_cell,
     "list": HtmlWalk.open_list,
@@ -652,8 +919,10 @@ _TAG_ACTIONS: dict[str, TagAction] = {
     "link": HtmlWalk.open_link,
     "named link": HtmlWalk.open_named_link,
     "/link": HtmlWalk.close_link,
-    "mark": HtmlWalk.open_mark,
-    "/mark": HtmlWalk.close_mark,
+    "ruby": HtmlWalk.open_ruby,
+    "/ruby": HtmlWalk.close_ruby,
+    "frame": HtmlWalk.open_frame,
+    "/frame": HtmlWalk.close_inline,
     "void": HtmlWalk.add_void,
     "/void": HtmlWalk.close_inline,
     "head": HtmlWalk.read_head_tag,
@@ -673,15 +942,17 @@ _COMMON = {written: _add_action(parse_tag(written)) for written in COMMON_TAGS}
 
 
 # What the parser itself takes out costs nothing afterwards.
-_STRIPPED = ["script", "style", "iframe", "noembed", "noframes", "svg", "link"]
+_STRIPPED = ["script", "style", "noembed", "noframes", "link"]
+_SVG_HIDDEN = ["title", "desc", "defs", "metadata", "symbol"]
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _RAW = re.compile(r"<(xmp|plaintext)\b[^>]*>(.*?)(?:</\1>|\Z)", re.DOTALL)
 _TAG = re.compile(r"<[^>]*+>")
 
-_NESTED_RULES = re.compile(r"@[^{};]*+\{(?:[^{}]*+\{[^{}]*+\})*+[^{}]*+\}")
-_NAME = re.compile(r"[.#][a-zA-Z_-][\w-]*")
-_NONE = re.compile(r"display\s*:\s*none")
-_STYLE_LIMIT = 200_000
+_PERMALINKS = (
+    "h1 a, h2 a, h3 a, h4 a, h5 a, h6 a, dt a, a.headerlink, a.permalink, a.anchor, a.hash-link,"
+    " a.header-anchor, a.heading-link"
+)
+_PERMALINK_SIGN = re.compile(r"[\s\u200b]*(?:[¶#§🔗⚓]|\u200b)?[\ufe0f\s\u200b]*")
 
 
 def read_html(html: str) -> HtmlTree:
@@ -689,14 +960,47 @@ def read_html(html: str) -> HtmlTree:
     from selectolax.lexbor import LexborDocumentOptions, LexborHTMLParser
 
     parser = LexborHTMLParser(html, options=LexborDocumentOptions.WO_EVENTS.value)
-    unseen = _find_hidden_names(parser) if "<style" in html else frozenset[str]()
-    parser.strip_tags(_STRIPPED, recursive=True)
+    _prepare_document(parser, html)
     markup = parser.html or ""
     if parser.css("xmp, plaintext"):
         markup = _RAW.sub(lambda raw: f"<pre>{_escape_text(raw[2])}</pre>", markup)
-    tree = HtmlWalk(unseen).parse_pieces(_split_tags(markup))
+    pieces = _split_tags(markup)
+    walk = HtmlWalk()
+    tree = walk.parse_pieces(pieces)
+    if walk.deleted > walk.at:
+        # A `<s>` that is never closed would delete the page.
+        tree = HtmlWalk(with_deleted=True).parse_pieces(pieces)
     tree.scripts = "<script" in html
     return tree
+
+
+def _prepare_document(parser: Any, html: str) -> None:
+    """Drop from a parsed page what is never text, mark what styles hide, and write as characters
+    what markup says by position."""
+    sheets = [
+        style.text()
+        for style in (parser.css("style") if "<style" in html else ())
+        if style.parent.tag != "noscript" and matches_screen(style.attributes.get("media") or "")
+    ]
+    write_notation(parser)
+    parser.strip_tags(_STRIPPED, recursive=True)
+    for drawing in parser.css("svg"):
+        if drawing.css_first("text") is None:
+            drawing.decompose()
+        else:
+            drawing.strip_tags(_SVG_HIDDEN, recursive=True)
+    for frame in parser.css("iframe") if "<iframe" in html else ():
+        for child in list(frame.iter(include_text=True)):
+            child.decompose()
+    for reverse in parser.css("ol[reversed]:not([start])") if "reversed" in html else ():
+        items = sum(child.tag == "li" for child in reverse.iter())
+        reverse.attrs["start"] = str(items)
+    for link in parser.css(_PERMALINKS):
+        if _PERMALINK_SIGN.fullmatch(link.text()) and link.css_first("img") is None:
+            for child in list(link.iter(include_text=True)):
+                child.decompose()
+            link.attrs["href"] = ""
+    hide_unseen_elements(parser, html, sheets)
 
 
 def _split_tags(markup: str) -> list[str]:
@@ -713,23 +1017,3 @@ def _split_tags(markup: str) -> list[str]:
 
 def _escape_text(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-
-
-def _find_hidden_names(parser: Any) -> frozenset[str]:
-    """Classes (`name`) and ids (`#name`) that the page's own style sheets never show."""
-    none: set[str] = set()
-    shown: set[str] = set()
-    rest = _STYLE_LIMIT
-    for style in parser.css("style"):
-        sheet = style.text()[:rest]
-        rest -= len(sheet)
-        if "media" in style.attributes or not _NONE.search(sheet):
-            continue
-        for rule in _NESTED_RULES.sub("", sheet).split("}"):
-            if "display" in rule:
-                before, _, body = rule.rpartition("{")
-                names = before.rpartition("{")[2].split(",")
-                (none if _NONE.search(body) else shown).update(map(str.strip, names))
-    return frozenset(
-        name.lower().removeprefix(".") for name in none - shown if _NAME.fullmatch(name)
-    )

@@ -19,6 +19,8 @@ class BlockRun(msgspec.Struct, gc=False):
     """its first piece; its last is before the next run's first"""
     after_breaks: bool
     """it follows `<br><br>` and not a tag"""
+    label: int
+    """characters of the number of a list item, before its text"""
 
 
 class HtmlTree(msgspec.Struct, kw_only=True):

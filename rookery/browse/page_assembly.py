@@ -213,11 +213,15 @@ class _TextPositions:
     def __init__(self, tree: HtmlTree) -> None:
         self.text = tree.text.rstrip(HTML_SPACE)
         self.starts = [run.start for run in tree.runs]
+        self.labels = [run.label for run in tree.runs]
 
     def position_at(self, place: int) -> int:
         if place < 0:
             following = bisect_left(self.starts, ~place)
-            place = self.starts[following] if following < len(self.starts) else len(self.text)
+            if following < len(self.starts):
+                place = self.starts[following] + self.labels[following]
+            else:
+                place = len(self.text)
         return min(place, len(self.text))
 
     def span_at(self, place: int, end: int) -> tuple[int, int]:

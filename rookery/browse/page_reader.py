@@ -6,6 +6,7 @@ import unicodedata
 from collections import Counter
 from urllib.parse import unquote, urlsplit
 
+import msgspec
 import webencodings
 
 from rookery.browse.documents import (
@@ -43,7 +44,13 @@ _HTML_START = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _PLAIN = {"markdown", *TEXT_READERS}
+_DTD = re.compile(
+    r"<!DOCTYPE\b[^\[<>]*\[(?P<subset>[^\]]*(?:\](?!\s*>)[^\]]*)*)\]\s*>", re.IGNORECASE
+)
+_ENTITY = re.compile(r"""<!ENTITY\s+([\w.:-]+)\s+(?:"([^"&<%]{0,100})"|'([^'&<%]{0,100})')\s*>""")
 _XML_START = re.compile(rb"\s*<\?xml\b")
+_LONGEST_DTD = 100_000
+_REFERENCE = re.compile(r"&([\w.:-]+);")
 _CDATA = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
 _SELF_CLOSED = re.compile(
     r"<(script|style|title|textarea|iframe|a|div|span|p|td|th|i|b|em|strong|ul|li)"
@@ -60,6 +67,11 @@ _WANTS_JAVASCRIPT = re.compile(
     r"(?:enable|turn on|activate|requires?|needs?|without)\s+(?:\w+\s+){0,3}javascript"
     r"|javascript\s+(?:\w+\s+){0,3}(?:enabled|required|disabled|turned off|to run)",
     re.IGNORECASE,
+)
+_SHELL = 200
+"""characters; a page with fewer may hold its article as data only"""
+_JSON_LD = re.compile(
+    r"<script\b[^>]*application/ld\+json[^>]*>(.*?)</script", re.IGNORECASE | re.DOTALL
 )
 _WAITING = re.compile(r"\W*(?:loading|please wait|one moment|redirecting)\b", re.IGNORECASE)
 
@@ -174,7 +186,7 @@ def _detect_by_magic(data: bytes) -> str | None:
 
 def _read_html(data: bytes, url: str, content_type: str, fetched: str, limits: ReadLimits) -> Page:
     html = decode_text(data, content_type)
-    if "xhtml" in content_type or _XML_START.match(data[:100]):
+    if "xhtml" in content_type or html[:100].lstrip("\ufeff \t\r\n").startswith("<?xml"):
         html = _xhtml_to_html(html)
     # In every encoding of the web a `<` holds this byte, and bytes are counted sooner.
     starts = data.count(b"<")
@@ -183,14 +195,54 @@ def _read_html(data: bytes, url: str, content_type: str, fetched: str, limits: R
     if starts > HARMLESS_TAG_COUNT:
         html = simplify_markup(html)
     tree = read_html(html)
+    if len(tree.text) < _SHELL and (body := _find_article_body(html)):
+        tree = read_html(body)
     _refuse_shell(tree, url)
     return build_page(tree, url, fetched)
 
 
 def _xhtml_to_html(xhtml: str) -> str:
-    """Rewrite XML that HTML would misread: `<script/>` would swallow the rest of the page."""
+    """Rewrite XML that HTML would misread: `<script/>` would swallow the rest of the page.
+
+    The document type goes, since HTML ends it at its first entity; short entities that it defines
+    are put in.
+    """
+    if declared := _DTD.search(xhtml[:_LONGEST_DTD]):
+        named = {name: one or other for name, one, other in _ENTITY.findall(declared["subset"])}
+        xhtml = xhtml[: declared.start()] + xhtml[declared.end() :]
+        if named:
+            xhtml = _REFERENCE.sub(lambda found: named.get(found[1], found[0]), xhtml)
     xhtml = _SELF_CLOSED.sub(r"<\1\2></\1>", xhtml)
     return _CDATA.sub(lambda section: section[1].replace("&", "&amp;").replace("<", "&lt;"), xhtml)
+
+
+def _find_article_body(html: str) -> str:
+    """Return the article that the page's JSON-LD holds, as HTML; "" where it holds none."""
+    if '"articleBody"' not in html:
+        return ""
+    for script in _JSON_LD.findall(html):
+        try:
+            told = msgspec.json.decode(script)
+        except (msgspec.DecodeError, RecursionError):
+            continue
+        stack = [told]
+        while stack:
+            found = stack.pop()
+            if isinstance(found, list):
+                stack += found
+            elif isinstance(found, dict):
+                body, headline = found.get("articleBody"), found.get("headline")
+                if isinstance(body, str) and len(body) > _SHELL:
+                    title = _escape_markup(headline) if isinstance(headline, str) else ""
+                    lines = filter(str.strip, body.splitlines())
+                    paragraphs = "".join(f"<p>{_escape_markup(line)}</p>" for line in lines)
+                    return f"<title>{title}</title><article><h1>{title}</h1>{paragraphs}</article>"
+                stack += [part for part in found.values() if isinstance(part, list | dict)]
+    return ""
+
+
+def _escape_markup(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;")
 
 
 def _refuse_shell(tree: HtmlTree, url: str) -> None:
@@ -209,6 +261,8 @@ def _refuse_shell(tree: HtmlTree, url: str) -> None:
 
 BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
@@ -260,7 +314,7 @@ def is_text(data: bytes) -> bool:
         if data.startswith(mark):
             text = data[len(mark) :].decode(name, "replace")
             return "\0" not in text and _is_clean(text)
-    if _find_utf_16(data):
+    if _find_utf_32(data) or _find_utf_16(data):
         return True
     controls = len(data) - len(data.translate(None, _CONTROLS))
     if b"\0" in data or controls * _MOST_CONTROLS > len(data):
@@ -279,6 +333,21 @@ def _is_clean(text: str) -> bool:
     bad = kinds["Cn"] + kinds["Co"] + kinds["Cs"] + sample.count("\ufffd")
     bad += sum(character < " " and ord(character) in _CONTROLS for character in sample)
     return bad * _MOST_CONTROLS <= len(sample)
+
+
+def _find_utf_32(data: bytes) -> str:
+    """Return the codec of UTF-32 without a mark; empty where it is none.
+
+    Three of four bytes of Latin text are 0, and hardly any other bytes are characters of UTF-32.
+    """
+    sample = data[: SAMPLE_BYTES & ~3]
+    if len(data) < 8 or len(data) % 4 or b"\0" not in sample:
+        return ""
+    for name in ("utf-32-le", "utf-32-be"):
+        text = sample.decode(name, "replace")
+        if "\0" not in text and "\ufffd" not in text and _is_clean(text):
+            return name
+    return ""
 
 
 def _find_utf_16(data: bytes) -> str:
@@ -432,7 +501,7 @@ def _find_codec(label: str) -> codecs.CodecInfo | None:
 
 
 def _guess_encoding(data: bytes) -> str:
-    if name := _find_utf_16(data):
+    if name := _find_utf_32(data) or _find_utf_16(data):
         return data.decode(name, "replace")
     try:
         return data.decode("utf-8")

@@ -32,6 +32,8 @@ COMPARING_WORDS = frozenset(
 the words are rare, so that they would outweigh what is compared"""
 
 _ASCII_WORD = re.compile(r"[a-z0-9]+")
+_LOWERED_NUMBER = re.compile(r"(?<=[A-Z])_(?=\d)|(?<=[A-Z][a-z])_(?=\d)")
+"""of a formula, which pages write as H_2O and questions as H2O"""
 _ACCENT = re.compile(r"([a-zα-ω])[\u0300-\u036f]+")
 _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
@@ -58,6 +60,8 @@ def split_terms(text: str) -> list[str]:
 
     Scripts without spaces between words give pairs of characters.
     """
+    if "_" in text:
+        text = _LOWERED_NUMBER.sub("", text)
     folded = text.lower()
     words = _ASCII_WORD.findall(folded) if folded.isascii() else _split_words(folded)
     return list(chain.from_iterable(map(_get_terms, words)))

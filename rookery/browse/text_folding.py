@@ -12,6 +12,8 @@ Folding, exactly:
    quotes and dashes again. Where NFKC would bring in a space (the spacing accent ¨), NFC stands
    for it, so that a space in the result always was white space.
 4. A run of white space becomes one space.
+5. The low line of a lowered number is left out where one stands behind the sign of an element, so
+   that H2O is found where a page has H_2O.
 """
 
 import re
@@ -136,7 +138,8 @@ class _LetterFolding:
         return self.pattern.finditer(text) if self.pattern else iter(())
 
 
-ASCII_LETTERS = _LetterFolding(ASCII_FOLD, re.compile(r"[\t-\r\x1c-\x20]{2,}"))
+_LOWERED = r"_(?=\d)(?:(?<=[A-Z]_)|(?<=[A-Z][a-z]_))"
+ASCII_LETTERS = _LetterFolding(ASCII_FOLD, re.compile(rf"[\t-\r\x1c-\x20]{{2,}}|{_LOWERED}"))
 
 
 def _get_letter_folding(text: str) -> _LetterFolding:
@@ -172,7 +175,7 @@ def _compile_changing(
     if marks:
         base = _compile_class([*white, *invisible], but=True)
         cases.append(f"{base}(?:{between}{_compile_class(marks)}){{1,{MARKS_IN_A_CLUSTER}}}")
-    cases.append(f"{space}(?:{between}{space})+")
+    cases += [f"{space}(?:{between}{space})+", _LOWERED]
     if invisible:
         cases.append(f"{_compile_class(invisible)}+")
     if growing:
@@ -187,7 +190,7 @@ def _compile_class(letters: Iterable[str], but: bool = False) -> str:
 def _spell_stretch(stretch: str) -> str:
     """Return the folded form of a stretch: of one cluster, of a run of white space, or of invisible
     characters. Clusters and runs may have invisible characters among them."""
-    visible = INVISIBLE.sub("", stretch)
+    visible = "" if stretch == "_" else INVISIBLE.sub("", stretch)
     return " " if visible.isspace() else spell_plainly(visible)
 
 

@@ -15,6 +15,8 @@ from rookery.records import Block, Page, Quote
 
 MAX_HEADING_CHARACTERS = 60
 """most characters of a heading in a label"""
+MAX_COLUMN_CHARACTERS = 120
+"""most characters of the names of columns in a label"""
 MAX_WHOLE_CHARACTERS = 100
 """most characters of a quote that a link holds entire, and not only its two ends"""
 END_WORDS = 5
@@ -32,8 +34,14 @@ def describe_location(page: Page, start: int) -> str:
     """Return a label for the place of text[start] on the page.
 
     The page number, else the heading above, else the depth: `p. 3`, `in “Nesting”`, `about 40 %
-    down`.
+    down`. In a table the names of its columns follow: `in “Corvids”, columns: Bird | Years`.
     """
+    names = _find_column_names(page, start)
+    place = _describe_place(page, start)
+    return f"{place}, columns: {names}" if names else place
+
+
+def _describe_place(page: Page, start: int) -> str:
     if number := _find_page_number(page, start):
         return f"p. {number}"
     if heading := _find_heading(page, start):
@@ -63,6 +71,25 @@ def make_deep_link(quote: Quote, page: Page | None = None) -> str:
 def _find_page_number(page: Page, start: int) -> str:
     before = [mark for mark in page.marks if mark.kind == "page" and mark.start <= start]
     return before[-1].value if before else ""
+
+
+def _find_column_names(page: Page, start: int) -> str:
+    """Return the header cells above a row of a table, or "" outside of tables and in headers."""
+    first = bisect_right(page.blocks, start, key=lambda block: block.start) - 1
+    heads = [mark for mark in page.marks if mark.kind == "header" and mark.end <= start]
+    if not heads or page.blocks[first].kind != "cell":
+        return ""
+    head = heads[-1]
+    for number in range(first, 0, -1):
+        before, block = page.blocks[number - 1], page.blocks[number]
+        if block.start < head.end:
+            break
+        if before.kind != "cell" or page.text[before.end : block.start].count("\n") > 1:
+            return ""  # another table lies between
+    cells = (cell.strip() for cell in page.text[head.start : head.end].split("\t"))
+    names = " | ".join(" ".join(cell.split()) for cell in cells if cell)
+    cut = MAX_COLUMN_CHARACTERS - 1
+    return names if len(names) <= MAX_COLUMN_CHARACTERS else names[:cut].rstrip() + "…"
 
 
 def _find_heading(page: Page, start: int) -> str:

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from rookery.browse.file_selection import SKIP_REASONS, SkippedGroup
+from rookery.browse.page_text import join_separator
 from rookery.browse.search_terms import get_question_terms, split_terms
 from rookery.cite.claim_support import ClaimVerdict
 from rookery.cite.quote_links import describe_location, make_deep_link
@@ -157,12 +158,12 @@ def _list_display_changes(quote: Quote, page: Page) -> list[tuple[int, int, str]
         and _is_raised(quote.text, mark, mark.start - quote.start)
     ]
     gaps = [
-        (before.end - quote.start, after.start - quote.start, " | ")
+        (before.end - quote.start, after.start - quote.start, join_separator(gap, before, after))
         for before, after in pairwise(page.blocks)
         if before.kind == after.kind == "cell"
         and quote.start < before.end
         and after.start < quote.end
-        and "\t" in page.text[before.end : after.start]
+        and "\t" in (gap := page.text[before.end : after.start])
     ]
     return sorted({*raised, *gaps})
 

@@ -47,12 +47,13 @@ def outcome(data: bytes, url: str = URL, content_type: str = "text/html") -> str
         ("<p>a\xa0\xa0b\u3000c", "a\xa0\xa0b\u3000c"),
         ("<p>\u200bso\u00adft 😀𝐀 【0†x】 ◼", "\u200bso\u00adft 😀𝐀 【0†x】 ◼"),
         ("<p>1. x_y *z* &lt;b&gt; &amp;amp; &quot;", '1. x_y *z* <b> &amp; "'),
-        ("<p>H<sub>2</sub>O", "H2O"),
+        ("<p>H<sub>2</sub>O", "H_2O"),
         ("<p>a<br>b <br/> c", "a\nb\nc"),
         ("<p>a<br><br>b", "a\n\nb"),
         ("<p>a<wbr>b", "ab"),
         ("<div>a<p>b</p>c</div>", "a\n\nb\n\nc"),
-        ("<p>a<svg><title>no</title><text>no</text></svg>b", "ab"),
+        ("<p>a<svg><title>no</title><path/></svg>b", "ab"),
+        ("<p>a<svg><title>no</title><text>yes</text></svg>b", "a\n\nyes\n\nb"),
         ("<p>a<script>no()</script>b<style>p{}</style>c", "abc"),
         ("<p>unclosed <b>bold <p>next", "unclosed bold\n\nnext"),
         ("<xmp>a <b>b</b></xmp>", "a <b>b</b>"),
@@ -87,9 +88,9 @@ def test_blocks_have_kinds_and_levels() -> None:
 def test_rows_and_cells() -> None:
     html = "<p>x<table><tr><th>A<th>B<tr><td><p>1</p><td>2 3<tr><td><td>5</table><p>y"
     found = page(html)
-    assert found.text == "x\n\nA\tB\n1\t2 3\n5\n\ny"
+    assert found.text == "x\n\nA\tB\n1\t2 3\n\t5\n\ny"
     assert texts(found, "cell") == ["A", "B", "1", "2 3", "5"]
-    assert join_visible_text(found, full=True) == "x\n\nA | B\n1 | 2 3\n5\n\ny"
+    assert join_visible_text(found, full=True) == "x\n\nA | B\n1 | 2 3\n| 5\n\ny"
 
 
 def test_nested_lists_stay_together() -> None:
@@ -145,10 +146,13 @@ def test_images_are_marks_and_never_text() -> None:
     assert linked(found) == [("", "https://example.org/big")]
 
 
-def test_sup_and_sub_are_marks() -> None:
-    found = page("<p>x<sup>2</sup> and H<sub>2</sub>O")
-    assert found.text == "x2 and H2O"
-    assert [(m.start, m.end, m.kind) for m in found.marks] == [(1, 2, "sup"), (8, 9, "sub")]
+def test_links_and_anchors_stand_beside_what_is_written_for_structure() -> None:
+    html = """<ol start=4><li id=n><a href="#n">four</a> x<sup>n+1</sup> <a href=/y>y</a></ol>
+    <p>Said<sup><a href="#n">2</a></sup> <q><a href=/z>so</a></q>"""
+    found = page(html)
+    assert found.text == "4. four x^(n+1) y\n\nSaid[2] “so”"
+    assert [text for text, _ in linked(found)] == ["four", "y", "2", "so"]
+    assert [(m.start, m.value) for m in found.marks] == [(3, "n")]
 
 
 def test_ruby_leaves_its_base_text_whole() -> None:
@@ -278,7 +282,9 @@ def test_nul_and_surrogates() -> None:
 PIECES = st.sampled_from(
     ["<p>", "</p>", "<b>", "</b>", "<div class=x>", "</div>", "<br>", "<pre>", "</pre>", "<ul><li>",
      "<table><tr><td>", "</table>", "<a href=/x>", "</a>", "<a href=#i>", "<i id=i>",
-     "<span hidden>",
+     "<span hidden>", "<ol><li>", "<tr>", "<td rowspan=3 colspan=2>", "<th>", "<math>", "<mfrac>",
+     "<msup>", "<mi>", "</math>", "<q>", "</q>", "<sub>", "<s>", "</s>", "<dialog>", "<svg><text>",
+     '<span style="font-size:0">', "<iframe src=/f></iframe>", "<frame src=/g>",
      "</span>", "<sup>", "</sup>", "<img alt=y>", "<ruby>", "<rt>", "</ruby>", "<svg>", "</svg>",
      "<template>", "</template>", "<select><option>", "<!--", "-->", "<xmp>", "&amp;", " ", "\n",
      "word", "two words", "é", "\xa0", "<", ">", '"', "\x00"]

@@ -173,14 +173,19 @@ def _group_blocks(
             continue
         runs = tuple(_split_runs(page, block, span if quoted else None, raised, begins))
         one = PageParagraph(block.kind, block.level, runs, not block.article, block.hidden)
-        beside = before is not None and _is_beside(page.text[before.end : block.start])
+        gap = page.text[before.end : block.start] if before is not None else ""
+        beside = _is_beside(gap)
+        empty = PageParagraph("cell", 0, (), one.aside, False)
         if found and one.kind == found[-1].kind and one.kind in ("cell", "code", "item"):
             if one.kind == "cell" and beside:
-                found[-1].rows[-1].append(one)
+                found[-1].rows[-1] += [*[empty] * (gap.count("\t") - 1), one]
+            elif one.kind == "cell":
+                found[-1].rows.append([*[empty] * gap.count("\t"), one])
             else:
                 found[-1].rows.append([one])
         else:
-            found.append(PageBlockGroup(one.kind, [[one]]))
+            lead = [empty] * gap.count("\t") if one.kind == "cell" else []
+            found.append(PageBlockGroup(one.kind, [[*lead, one]]))
         before = block
     return found
 
