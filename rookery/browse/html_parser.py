@@ -50,7 +50,7 @@ _COMMENT_RAW_OR_TAG = re.compile(
 
 _MAX_ATTRIBUTES = 512
 """of one tag that are kept; a parser compares each with all before it"""
-_LONG_TAG = re.compile(r"<[a-zA-Z/][^>]{%d}" % (2 * _MAX_ATTRIBUTES))
+_LONG_TAG = re.compile(rf"<[a-zA-Z/][^>]{{{2 * _MAX_ATTRIBUTES}}}")
 _ATTRIBUTE_GAPS = re.compile(r"""[\s/"']+""")
 _SIGN_IN_VALUE = re.compile(r"""=\s*+(?:"[^">]*+>|'[^'>]*+>)""")
 _MAX_SIGNS_IN_VALUES = 16
@@ -713,7 +713,9 @@ def read_html(html: str) -> HtmlTree:
     """Return the tree and the text of an HTML page. However broken the page is, it never raises."""
     from selectolax.lexbor import LexborDocumentOptions, LexborHTMLParser
 
-    parser = LexborHTMLParser(drop_excess_attributes(html), options=LexborDocumentOptions.WO_EVENTS.value)
+    parser = LexborHTMLParser(
+        drop_excess_attributes(html), options=LexborDocumentOptions.WO_EVENTS.value
+    )
     unseen = _find_hidden_names(parser) if "<style" in html else frozenset[str]()
     parser.strip_tags(_STRIPPED, recursive=True)
     markup = parser.html or ""
