@@ -56,7 +56,7 @@ _SIGN_IN_VALUE = re.compile(r"""=\s*+(?:"[^">]*+>|'[^'>]*+>)""")
 _MAX_SIGNS_IN_VALUES = 16
 _ATTRIBUTE = r"""[\s/=]*+[^\s/>=]++(?:\s*+=\s*+(?:"[^"]*+"|'[^']*+'|[^\s>]*+))?+"""
 _CROWDED_TAG = re.compile(
-    rf"\A(<[^\s/>!]++(?:{_ATTRIBUTE}){{{_MAX_ATTRIBUTES}}})(?:{_ATTRIBUTE})*+[\s/=]*+>?"
+    rf"\A(</?[^\s/>!]++(?:{_ATTRIBUTE}){{{_MAX_ATTRIBUTES}}})(?:{_ATTRIBUTE})*+[\s/=]*+>?"
 )
 
 

@@ -130,6 +130,7 @@ def test_a_reader_that_died_while_idle_is_replaced(pool: ReaderPool) -> None:
     pool.read_page(GOOD)
     (first,) = children() - before
     os.kill(first, signal.SIGKILL)
+    wait_for(lambda: ") Z" in Path(f"/proc/{first}/stat").read_text())
     assert pool.read_page(GOOD).title == "Crows"
 
 
