@@ -102,6 +102,59 @@ def render_pages(found: Found) -> Iterator[str]:
     yield from format_table(("hostile page", "seconds"), ((n, f"{s:.2f}") for n, s in junk.items()))
 
 
+def render_reading(found: Found) -> Iterator[str]:
+    """Yield the section on reading in reader processes."""
+    cost, limits = found["cost"], found["limits"]
+    results = [*found["hostile"].values(), *found["mutated"].values()]
+    slowest = max(row.get("seconds", row.get("slowest_s", 0.0)) for row in results)
+    most = max(row["megabytes"] for row in results)
+    yield (
+        f"{found['pages']} real pages read in this process and by a reader process, in turn; "
+        f"{cost['opened']:,} pages one by one here, and by reader processes for four threads. "
+        f"Hostile and mutated files have {limits['seconds']:g} s and {limits['megabytes']:,} MB "
+        "each.\n"
+    )
+    yield from format_targets(
+        [
+            make_maximum_row("CPU time of a page, read here being 1", 1.2, cost["ratio CPU"], ""),
+            make_maximum_row(
+                f"{cost['opened']:,} pages opened, read here being 1",
+                1.0,
+                cost["opened by processes s"] / cost["opened here s"],
+                "",
+            ),
+            make_maximum_row("longest time of a file", limits["seconds"] + 1, slowest, "s"),
+            make_maximum_row("most memory of a reader", limits["megabytes"], most, "MB", ".0f"),
+        ]
+    )
+    yield from format_table(
+        ("hostile file", "bytes", "outcome", "seconds", "MB"),
+        (
+            (
+                name,
+                f"{row['bytes']:,}",
+                row["outcome"],
+                f"{row['seconds']:.2f}",
+                f"{row['megabytes']:.0f}",
+            )
+            for name, row in found["hostile"].items()
+        ),
+    )
+    yield from format_table(
+        ("mutated", "files", "outcomes", "slowest s", "MB"),
+        (
+            (
+                kind,
+                f"{row['files']:,}",
+                ", ".join(f"{outcome} {count:,}" for outcome, count in row["outcomes"].items()),
+                f"{row['slowest_s']:.2f}",
+                f"{row['megabytes']:.0f}",
+            )
+            for kind, row in found["mutated"].items()
+        ),
+    )
+
+
 def render_browser(found: Found) -> Iterator[str]:
     """Yield the section on the text browser."""
     rows, growth = found["rows"], list(found["growth"].values())
@@ -730,6 +783,7 @@ def render_learning(found: Found) -> Iterator[str]:
 
 SECTIONS: tuple[tuple[str, str, Callable[[Found], Iterator[str]]], ...] = (
     ("pages", "Page simplification", render_pages),
+    ("reading", "Reading in reader processes", render_reading),
     ("browser", "The text browser", render_browser),
     ("sessions", "Many sessions at once", render_sessions),
     ("demonstrations", "Demonstrations by script", render_demonstrations),

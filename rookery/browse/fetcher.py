@@ -41,6 +41,7 @@ from rookery.browse.network import (
     normalize_url,
     resolve_with_system,
 )
+from rookery.browse.reader_processes import PageJob, ReaderPool
 from rookery.records import Failed, Failure, Page
 
 FetchText = Callable[[str, float], str]
@@ -222,7 +223,8 @@ class FetchLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     bytes: int = 20_000_000
     """of a body, both as it is sent and after decompression"""
     seconds: float = 20.0
-    """for one fetch as a whole: waiting for a turn, robots.txt, redirects, the last byte"""
+    """for one fetch as a whole: waiting for a turn, robots.txt, redirects, the last byte, and
+    reading the page"""
     connect: float = 10.0
     """seconds for one connection, its TLS included"""
     redirects: int = 10
@@ -298,6 +300,7 @@ class Fetcher:
         self._host_limiter = HostRateLimiter(limits.per_host)
         self._connection_limiter = HostRateLimiter(limits.connections)
         self._robots = RobotsCache(self._fetch_robots_text, user_agent)
+        self._readers = ReaderPool()
         self._closed = threading.Event()
 
     def __enter__(self) -> Self:
@@ -307,10 +310,11 @@ class Fetcher:
         self.close()
 
     def close(self) -> None:
-        """End every connection; a fetch that another thread has under way fails soon after."""
+        """End every connection and reader; a fetch that another thread has under way fails soon."""
         self._closed.set()
         for pool in (*self._direct_pools, *self._proxy_pools.values()):
             pool.close()
+        self._readers.close()
 
     def fetch_response(self, url: str, headers: HttpHeaders = ()) -> FetchResponse:
         """Return the response at this address, robots.txt or not: for interfaces made for programs.
@@ -318,23 +322,25 @@ class Fetcher:
         Redirects are followed; the headers go to the address's own origin only. Raises Failed;
         ValueError for headers that HTTP forbids.
         """
-        return self._fetch_or_fail(url, _FetchOptions(headers))
+        until = time.monotonic() + self._limits.seconds
+        return self._fetch_or_fail(url, _FetchOptions(headers), until)
 
     def fetch_page(self, url: str) -> Page:
         """Return the page at this address, as far as robots.txt permits it. Raises Failed.
 
-        A Fetcher made with `obey_robots` False does not ask robots.txt.
+        A Fetcher made with `obey_robots` False does not ask robots.txt. The page is read in
+        another process, within the time that the fetch has left.
         """
-        from rookery.browse.page_reader import read_page
+        until = time.monotonic() + self._limits.seconds
+        options = _FetchOptions(obey_robots=self._obey_robots, refused_types=TEXTLESS_TYPES)
+        self._readers.start()  # its start costs no time while the server is waited for
+        got = self._fetch_or_fail(url, options, until)
+        job = PageJob(got.data, got.url, got.content_type, got.fetched)
+        return self._readers.read_page(job, until - time.monotonic())
 
-        got = self._fetch_or_fail(
-            url, _FetchOptions(obey_robots=self._obey_robots, refused_types=TEXTLESS_TYPES)
-        )
-        return read_page(got.data, got.url, got.content_type, got.fetched)
-
-    def _fetch_or_fail(self, url: str, want: _FetchOptions) -> FetchResponse:
+    def _fetch_or_fail(self, url: str, want: _FetchOptions, until: float) -> FetchResponse:
         try:
-            return self._follow_redirects(url, want, time.monotonic() + self._limits.seconds)
+            return self._follow_redirects(url, want, until)
         except FetchError as error:
             raise Failed(Failure(url, error.outcome, error.detail)) from None
 

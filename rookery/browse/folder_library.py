@@ -30,7 +30,6 @@ from rookery.browse.reader_processes import (
     ReadJob,
     ReadResult,
     build_too_large,
-    read_file,
     read_jobs,
 )
 from rookery.browse.search_index import (
@@ -277,7 +276,7 @@ class FolderLimits(msgspec.Struct, frozen=True):
     processes: int = os.cpu_count() or 1
     """that read files at the same time, at most"""
     few_files: int = 24
-    """so many small text files are read without starting another process"""
+    """so many small text files are read by one process: starting another takes longer"""
     small_file_bytes: int = 256 * 1024
     """bytes of a small file"""
     commit_bytes: int = 16 * 2**20
@@ -575,7 +574,9 @@ class FolderLibrary:
                 continue
             url = _path_to_url(first.path)
             page = self._archive.find_page(digest, url)
-            page = page or read_file(ReadJob(first.path, url), self._limits.file).page
+            if page is None:
+                [reading] = read_jobs([ReadJob(first.path, url)], self._limits.file, 1)
+                page = reading.page
             if page is not None:  # else it changed just now, and the next opening reads it
                 with translate_index_errors(self._index_folder):
                     if indexed:
@@ -603,12 +604,13 @@ def _join_formats() -> str:
 
 
 def _count_processes(rows: Sequence[ManifestRow], limits: FolderLimits) -> int:
-    """Return the number of reader processes to start; 0 for a few small files of safe types."""
-    safe = all(
+    """Return the number of reader processes to start; one for a few small text files."""
+    small = all(
         row.stamp.size <= limits.small_file_bytes and _get_extension(row) in _SAFE_EXTENSIONS
         for row in rows
     )
-    return 0 if safe and len(rows) <= limits.few_files else min(limits.processes, len(rows))
+    most = 1 if small and len(rows) <= limits.few_files else limits.processes
+    return min(most, len(rows))
 
 
 def _get_extension(row: ManifestRow) -> bytes:

@@ -50,6 +50,31 @@ _COMMENT_RAW_OR_TAG = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 
+_MAX_ATTRIBUTES = 512
+"""of one tag that are kept; a parser compares each with all before it"""
+_LONG_TAG = re.compile(rf"<[a-zA-Z/][^>]{{{2 * _MAX_ATTRIBUTES}}}")
+_ATTRIBUTE_GAPS = re.compile(r"""[\s/"']+""")
+_SIGN_IN_VALUE = re.compile(r"""=\s*+(?:"[^">]*+>|'[^'>]*+>)""")
+_MAX_SIGNS_IN_VALUES = 16
+_ATTRIBUTE = r"""[\s/=]*+[^\s/>=]++(?:\s*+=\s*+(?:"[^"]*+"|'[^']*+'|[^\s>]*+))?+"""
+_CROWDED_TAG = re.compile(
+    rf"\A(</?[^\s/>!]++(?:{_ATTRIBUTE}){{{_MAX_ATTRIBUTES}}})(?:{_ATTRIBUTE})*+[\s/=]*+>?"
+)
+
+
+def drop_excess_attributes(html: str) -> str:
+    """Return `html` without the attributes of a tag behind its first 512."""
+    # What cannot have such a tag is seen in a twentieth of the time of a walk over the tags. The
+    # second condition is for `>` in the values of attributes, which hide the length of a tag.
+    crowded = any(
+        len(_ATTRIBUTE_GAPS.findall(piece, tag.start())) > _MAX_ATTRIBUTES
+        for piece in html.split(">")
+        if len(piece) > 2 * _MAX_ATTRIBUTES and (tag := _LONG_TAG.search(piece))
+    )
+    if not crowded and len(_SIGN_IN_VALUE.findall(html)) <= _MAX_SIGNS_IN_VALUES:
+        return html
+    return _COMMENT_RAW_OR_TAG.sub(lambda tag: _CROWDED_TAG.sub(r"\1>", tag[0]), html)
+
 
 def count_tags(html: str) -> int:
     """Return an upper bound of the number of tags: `<` followed by a letter or a slash."""
@@ -945,8 +970,8 @@ _COMMON = {written: _add_action(parse_tag(written)) for written in COMMON_TAGS}
 _STRIPPED = ["script", "style", "noembed", "noframes", "link"]
 _SVG_HIDDEN = ["title", "desc", "defs", "metadata", "symbol"]
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+_COMMENT_OR_TAG = re.compile(r"<!--.*?-->|<[^>]*+>", re.DOTALL)
 _RAW = re.compile(r"<(xmp|plaintext)\b[^>]*>(.*?)(?:</\1>|\Z)", re.DOTALL)
-_TAG = re.compile(r"<[^>]*+>")
 
 _PERMALINKS = (
     "h1 a, h2 a, h3 a, h4 a, h5 a, h6 a, dt a, a.headerlink, a.permalink, a.anchor, a.hash-link,"
@@ -959,6 +984,7 @@ def read_html(html: str) -> HtmlTree:
     """Return the tree and the text of an HTML page. However broken the page is, it never raises."""
     from selectolax.lexbor import LexborDocumentOptions, LexborHTMLParser
 
+    html = drop_excess_attributes(html)
     parser = LexborHTMLParser(html, options=LexborDocumentOptions.WO_EVENTS.value)
     _prepare_document(parser, html)
     markup = parser.html or ""
@@ -1006,13 +1032,18 @@ def _prepare_document(parser: Any, html: str) -> None:
 def _split_tags(markup: str) -> list[str]:
     """Return the markup without comments, cut before each tag: `name attributes>text that
     follows`."""
-    if "<!--" in markup:
-        markup = _COMMENT.sub("", markup)
-    pieces = markup.split("<")
-    if markup.count(">") != len(pieces) - 1:
-        # The parser escapes both, but in the names of broken tags and attributes.
-        pieces = _TAG.sub(lambda tag: f"<{_escape_text(tag[0][1:-1])}>", markup).split("<")
+    text = _COMMENT.sub("", markup) if "<!--" in markup else markup
+    pieces = text.split("<")
+    if text.count(">") != len(pieces) - 1:
+        # The parser escapes both, but in the names of broken tags and attributes, which may look
+        # like the start of a comment, too.
+        pieces = _COMMENT_OR_TAG.sub(_escape_tag, markup).split("<")
     return pieces[1:]
+
+
+def _escape_tag(found: re.Match[str]) -> str:
+    written = found[0]
+    return "" if written.startswith("<!--") else f"<{_escape_text(written[1:-1])}>"
 
 
 def _escape_text(text: str) -> str:

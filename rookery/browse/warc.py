@@ -10,7 +10,9 @@ import re
 import shutil
 import time
 import zlib
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
 from gzip import GzipFile
 from hashlib import sha256
@@ -35,7 +37,7 @@ from warcio.warcwriter import WARCWriter
 
 from rookery import __version__
 from rookery.browse import search_index as indexing
-from rookery.browse.documents import ReadLimits, build_read_error, read_text
+from rookery.browse.documents import ReadLimits, build_read_error
 from rookery.browse.http_response import (
     PIECE_BYTES,
     check_status,
@@ -45,7 +47,7 @@ from rookery.browse.http_response import (
 )
 from rookery.browse.network import URL_SAFE_CHARACTERS, FetchError, normalize_url
 from rookery.browse.page_archive import PageArchive, translate_storage_errors
-from rookery.browse.page_reader import decode_text, read_page
+from rookery.browse.reader_processes import PageJob, ReaderPool
 from rookery.browse.search_index import (
     IndexNote,
     SearchIndex,
@@ -286,6 +288,8 @@ def convert_to_utc(written: str) -> str:
 
 
 _READ_LIMITS = ReadLimits()
+_READ_AHEAD = os.cpu_count() or 1
+"""records that are read at the same time"""
 _PAGE_KINDS = frozenset(("response", "resource", "revisit", "conversion"))
 _STATUS_LINE = re.compile(rb"HTTP/[\d.]+ +[1-5]\d\d\b")
 _CHUNK_HEAD = re.compile(rb"[\da-fA-F]{1,8}[ \t]*(?:;[^\r\n]*)?\r\n")
@@ -319,35 +323,63 @@ def read_warc(path: Path, limits: ReadLimits = _READ_LIMITS) -> Iterator[Page | 
 def iter_warc_entries(
     path: Path, limits: ReadLimits = _READ_LIMITS
 ) -> Iterator[tuple[int, WarcEntry]]:
-    """Yield the pages, failures and redirects of a WARC file, each with the bytes read so far."""
+    """Yield the pages, failures and redirects of a WARC file, each with the bytes read so far.
+
+    Pages are read in other processes, some records ahead.
+    """
+    begun = deque[tuple[int, Future[WarcEntry | None]]]()
+    with ThreadPoolExecutor(_READ_AHEAD) as threads, ReaderPool() as readers:
+        for done, record, layout in _iter_page_records(path, limits):
+            begun.append((done, threads.submit(_read_entry, record, layout, limits, readers)))
+            if len(begun) > _READ_AHEAD:
+                yield from _take_entry(begun)
+        while begun:
+            yield from _take_entry(begun)
+
+
+def _take_entry(
+    begun: deque[tuple[int, "Future[WarcEntry | None]"]],
+) -> Iterator[tuple[int, WarcEntry]]:
+    done, result = begun.popleft()
+    if entry := result.result():
+        yield done, entry
+
+
+def _iter_page_records(
+    path: Path, limits: ReadLimits
+) -> Iterator[tuple[int, WarcRecord | Failure, WarcRecord | None]]:
+    """Yield each record that may be a page with the one behind it, and failures between them."""
     done = 0
     # The text and the layout of the largest page may take more room than its source.
     found = read_warc_records(path, _PAGE_KINDS | {"metadata"}, 2 * limits.bytes)
     for record, after in pairwise(chain(found, [None])):
         if isinstance(record, Failure):
-            yield done, record
+            yield done, record, None
         elif record and record.kind in _PAGE_KINDS:
             done = record.done
-            layout = after if isinstance(after, WarcRecord) else None
-            if entry := _read_entry(record, layout, limits):
-                yield done, entry
+            yield done, record, after if isinstance(after, WarcRecord) else None
 
 
 def _read_entry(
-    record: WarcRecord, after: WarcRecord | None, limits: ReadLimits
+    record: WarcRecord | Failure,
+    after: WarcRecord | None,
+    limits: ReadLimits,
+    readers: ReaderPool,
 ) -> WarcEntry | None:
     """Return the page, failure or moved address of a record; None if it cannot hold a page.
 
     Logs, answers of name servers and pictures of pages have addresses that no page has.
     """
+    if isinstance(record, Failure):
+        return record
     url = record.url
     try:
         if after and (page := join_text_and_layout(record, after)):
             return page
         if url.lower().startswith("file:"):
-            return _read_record(record, url.partition("#")[0], limits)
+            return _read_record(record, url.partition("#")[0], limits, readers)
         if url.lower().startswith(("http:", "https:")):
-            return _read_record(record, url := normalize_url(url).url, limits)
+            return _read_record(record, url := normalize_url(url).url, limits, readers)
         return None
     except FetchError as error:
         return Failure(url, error.outcome, error.detail)
@@ -357,7 +389,9 @@ def _read_entry(
         return Failure(url, "crashed", repr(error)[:500])
 
 
-def _read_record(record: WarcRecord, url: str, limits: ReadLimits) -> Page | WarcRedirect:
+def _read_record(
+    record: WarcRecord, url: str, limits: ReadLimits, readers: ReaderPool
+) -> Page | WarcRedirect:
     if record.kind == "revisit":
         return _read_revisit(record, url)
     if record.get_header("WARC-Truncated") or record.get_header("WARC-Segment-Number"):
@@ -368,7 +402,7 @@ def _read_record(record: WarcRecord, url: str, limits: ReadLimits) -> Page | War
         record.block,
     )
     if record.kind == "conversion" and kind.lower().startswith("text/plain"):
-        return read_text(decode_text(data, kind, False), url, date)
+        return readers.read_page(PageJob(data, url, kind, date, limits, extracted=True))
     if record.kind == "response":
         said, body = _parse_http_response(data)
         if to := _find_redirect(said, url):
@@ -376,7 +410,7 @@ def _read_record(record: WarcRecord, url: str, limits: ReadLimits) -> Page | War
         kind, data = read_header(said, b"content-type"), _decode_body(said, body, limits.bytes)
     if _STYLE_OR_SCRIPT.match(kind.lower()):
         raise FetchError("unsupported_type", f"{kind} holds no text to quote")
-    return read_page(data, url, kind, date, limits)
+    return readers.read_page(PageJob(data, url, kind, date, limits))
 
 
 def _read_revisit(record: WarcRecord, url: str) -> WarcRedirect:

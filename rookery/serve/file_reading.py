@@ -9,8 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rookery.browse.file_selection import FileSelection, list_folders
-from rookery.browse.page_reader import read_page
-from rookery.browse.reader_processes import FileLimits, ReadJob, read_jobs
+from rookery.browse.reader_processes import FileLimits, PageJob, ReaderPool, ReadJob, read_jobs
 from rookery.draft.batch import count_cores
 from rookery.records import Failed, Failure, Page
 
@@ -22,7 +21,8 @@ def read_standard_input() -> Page:
     if len(data) > largest:
         detail = f"it has more than {largest:,} bytes"
         raise Failed(Failure("standard input", "too_large", detail))
-    return read_page(data, "file:///dev/stdin")
+    with ReaderPool() as readers:
+        return readers.read_page(PageJob(data, "file:///dev/stdin"))
 
 
 def read_document_file(path: Path) -> Page:

@@ -7,7 +7,12 @@ from growth import AT_MOST, growth_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rookery.browse.html_parser import MAX_TAG_DEPTH, TAGS_WITHOUT_SCAN, simplify_markup
+from rookery.browse.html_parser import (
+    MAX_TAG_DEPTH,
+    TAGS_WITHOUT_SCAN,
+    drop_excess_attributes,
+    simplify_markup,
+)
 from rookery.browse.page_reader import read_page
 from rookery.browse.page_text import join_visible_text, neutralize_text
 from rookery.records import Failed, Link, Page
@@ -313,3 +318,44 @@ def test_escaped_text_comes_back_unchanged(text: str) -> None:
     escaped = text.replace("&", "&amp;").replace("<", "&lt;")
     found = page(f"<p>begin[<b>{escaped}</b>]end")
     assert found.text == re.sub("[ ]+", " ", f"begin[{text}]end")
+
+
+MANY = " ".join(f"a{number}" for number in range(600))
+FIRST = " ".join(f"a{number}" for number in range(512))
+
+
+@pytest.mark.parametrize(
+    ("written", "kept"),
+    [
+        (f"<p {MANY}>x", f"<p {FIRST}>x"),
+        (f"x</p {MANY}>", f"x</p {FIRST}>"),
+        (f"<textarea {MANY}>x</textarea>", f"<textarea {FIRST}>x</textarea>"),
+        (f"<!-- <p {MANY}> <b> -->x", f"<!-- <p {MANY}> <b> -->x"),
+        (f"<textarea><p {MANY}></textarea>", f"<textarea><p {MANY}></textarea>"),
+        (f"<p {MANY.replace(' ', '/')}>x", f"<p {FIRST.replace(' ', '/')}>x"),
+        (f"<p {FIRST}>x", f"<p {FIRST}>x"),
+        (f"x < {MANY}", f"x < {MANY}"),
+    ],
+)
+def test_of_the_attributes_of_a_tag_512_are_kept(written: str, kept: str) -> None:
+    assert drop_excess_attributes(written) == kept
+
+
+@pytest.mark.parametrize("quote", ['"', "'"])
+def test_signs_in_values_do_not_hide_a_crowded_tag(quote: str) -> None:
+    written = [f"a{number} = {quote}>{quote}" for number in range(600)]
+    assert drop_excess_attributes(f"<p {' '.join(written)}>x") == f"<p {' '.join(written[:512])}>x"
+
+
+def test_attributes_of_one_tag_take_linear_time() -> None:
+    def read(size: int) -> Page:
+        return page(f"<p {' '.join(f'a{number}' for number in range(size))}>text")
+
+    assert read(60_000).text == "text"
+    assert growth_of(read, 5_000) < AT_MOST
+
+
+def test_a_tag_named_like_a_comment_hides_nothing() -> None:
+    assert page("<a<!--><a ><n>‹!").text == "‹!"
+    text = "<p>one<a<!-- x>two</a<!-- x> three<!-- not > this --><b>four</b>"
+    assert page(text).text == "onetwo threefour"
