@@ -60,7 +60,8 @@ class Mark(Record, frozen=True, array_like=True):
     end: int
     kind: str
     """sup, sub, ruby (value: the reading), image (empty span; value: its alt text), anchor (value:
-    its id), page (of a PDF; value: its number)"""
+    its id), page, slide or message (value: its number), sheet (value: its name), chapter (value:
+    its heading), ocr (text that a program has read in a picture)"""
     value: str = ""
 
 
