@@ -30,7 +30,8 @@ def read_feed(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Page:
         raise build_read_error(url, "too_large", f"a feed of {len(entries):,} entries")
     head = next((one for one in root if one.tag in ("channel", "rss.channel")), root)
     title = _read_plain(head, "title")
-    parts = (part for entry in entries for part in _read_entry(entry, url, limits))
+    base = _get_base(root, url)
+    parts = (part for entry in entries for part in _read_entry(entry, base, limits))
     return join_parts((*_read_head(head, title, url, limits), *parts), url, fetched, title, limits)
 
 
@@ -83,17 +84,26 @@ def _read_head(head: Element, title: str, url: str, limits: ReadLimits) -> Itera
 
 def _read_entry(entry: Element, url: str, limits: ReadLimits) -> Iterator[PagePart]:
     link = _find_link(entry)
-    base = urljoin(url, entry.get("xml.base", ""))
-    base = base if base.startswith(("http://", "https://")) else url
+    base = _get_base(entry, url)
     title = escape(_read_plain(entry, "title") or link)
     heading = f'<h2><a href="{escape(link)}">{title}</a></h2>' if link else f"<h2>{title}</h2>"
     yield PagePart(read_part(heading, base, limits))
     dated = _read_plain(entry, "pubDate", "dc.date", "published", "updated")
     yield PagePart(read_labels([dated] if dated else []))
     text = _find(entry, "content.encoded", "content", "description", "summary")
-    around = urljoin(base, link)  # an entry's own relative links begin at its page
-    around = around if around.startswith(("http://", "https://")) else base
+    # What an entry of RSS links to is relative to its own page.
+    around = base if entry.tag.startswith("atom.") else _join_web_address(base, link)
     yield PagePart(read_part("" if text is None else _write_text(text), around, limits))
+
+
+def _get_base(element: Element, url: str) -> str:
+    return _join_web_address(url, element.get("xml.base", ""))
+
+
+def _join_web_address(url: str, link: str) -> str:
+    """Return where a link leads, or `url` where that is not the web: a feed may name files."""
+    joined = urljoin(url, link)
+    return joined if joined.startswith(("http://", "https://")) else url
 
 
 def _find_link(entry: Element) -> str:

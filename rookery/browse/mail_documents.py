@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator
 from email import message_from_bytes, policy
+from email.errors import MessageError
 from email.header import decode_header
 from email.message import Message
 from email.utils import parsedate_to_datetime
@@ -46,6 +47,8 @@ def read_mailbox(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Pag
     """
     title = unquote(url.rpartition("/")[2])
     starts = [found.start() for found in _POSTMARK.finditer(data)]
+    if not starts:
+        return read_mail(data, url, fetched, limits)
     if len(starts) > _MOST_MESSAGES:
         raise build_read_error(url, "too_large", f"a mailbox of {len(starts):,} messages")
     pieces = (data[start:end] for start, end in zip(starts, [*starts[1:], len(data)], strict=True))
@@ -69,7 +72,14 @@ def _parse_message(data: bytes, url: str) -> Message:
     try:
         return message_from_bytes(data, policy=policy.compat32)
     # The parser has no exception of its own for headers and parts that make no sense.
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+    except (
+        MessageError,
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+    ) as error:
         raise build_read_error(url, "malformed", f"the mail cannot be read ({error!r})") from error
 
 
@@ -122,7 +132,7 @@ def _is_shown(kind: str) -> bool:
 def _get_file_name(part: Message) -> str:
     try:
         name = part.get_filename("")
-    except (ValueError, LookupError, TypeError, AttributeError):
+    except (MessageError, ValueError, LookupError, TypeError, AttributeError):
         return "a file"
     attached = str(part.get("Content-Disposition", "")).lower().startswith("attachment")
     return _decode_words(name) or ("a file" if attached else "")
@@ -142,19 +152,26 @@ def _decode_words(written: str) -> str:
     """Return a header with its encoded words decoded; as it is written where they are damaged."""
     raw = written.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     try:
-        return "".join(
-            word if isinstance(word, str) else word.decode(charset or "ascii", "replace")
-            for word, charset in decode_header(raw)
-        )
-    except (ValueError, LookupError, TypeError):
+        words = decode_header(raw)
+    except (MessageError, ValueError):
         return raw
+    return "".join(
+        word if isinstance(word, str) else _decode_word(word, charset) for word, charset in words
+    )
+
+
+def _decode_word(word: bytes, charset: str | None) -> str:
+    try:
+        return word.decode(charset or "utf-8", "replace")
+    except LookupError:
+        return word.decode("utf-8", "replace")
 
 
 def _write_body(part: Message) -> str:
     """Return the text of a part as HTML."""
     try:
         data = part.get_payload(decode=True)
-    except (ValueError, LookupError, TypeError, AttributeError):
+    except (MessageError, ValueError, LookupError, TypeError, AttributeError):
         data = b""
     content = data if isinstance(data, bytes) else b""
     told = str(part.get("Content-Type", ""))
