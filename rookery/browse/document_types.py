@@ -24,7 +24,7 @@ _FEED = re.compile(
     rb"|(?:urlset|sitemapindex)\s[^>]*sitemaps\.org/schemas)",
     re.DOTALL,
 )
-_MANUAL = re.compile(rb"(?:(?:['.]\\\"|\.\\}|'\\).*\n|\s*\n)*+\.(?:TH[ \t]+\S|Dd\b)")
+_MANUAL = re.compile(rb"(?:(?!\.(?:TH|Dd)\b)(?:[.'][^\n]*|[ \t]*)\n)*+\.(?:TH[ \t]+\S|Dd\b)")
 _MAILBOX = re.compile(rb"From \S[^\n]*\d{4}\r?\n[!-9;-~]+:")
 _HEADERS = re.compile(rb"(?:[!-9;-~]+:[^\n]*\n(?:[ \t][^\n]*\n)*+)++")
 _SENDER = re.compile(rb"^From:", re.MULTILINE | re.IGNORECASE)
