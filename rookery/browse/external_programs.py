@@ -48,7 +48,7 @@ def read_manual(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Page
     Failed: malformed, too_large, timed_out, empty_after_extraction.
     """
     if data.startswith(b"\x1f\x8b"):
-        data = _unpack(data, url, limits)
+        data = _unpack_manual(data, url, limits)
     if not is_local(url) or shutil.which("mandoc") is None:
         return read_text(decode_text(data, "", False), url, fetched, "code")
     html = run_reader(
@@ -60,7 +60,7 @@ def read_manual(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Page
     return join_parts([PagePart(read_part(body, url, limits))], url, fetched, name, limits)
 
 
-def _unpack(data: bytes, url: str, limits: ReadLimits) -> bytes:
+def _unpack_manual(data: bytes, url: str, limits: ReadLimits) -> bytes:
     unpacker = zlib.decompressobj(31)
     try:
         unpacked = unpacker.decompress(data, limits.bytes)
@@ -103,7 +103,7 @@ def read_picture(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Pag
     if not is_local(url) or shutil.which("tesseract") is None:
         detail = "a picture; text in pictures is read from files where tesseract is installed"
         raise build_read_error(url, "unsupported_type", detail)
-    pages = _recognize(data, url, limits.ocr_seconds)
+    pages = _recognize_text(data, url, limits.ocr_seconds)
     parts = (
         PagePart(page, "page" if len(pages) > 1 else "", str(number))
         for number, page in ((n, _build_read_page(lines, url)) for n, lines in enumerate(pages, 1))
@@ -125,7 +125,7 @@ def read_scan(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Page:
     parts = (
         PagePart(_build_read_page(lines, url), "page", str(number))
         for number, picture in enumerate(_draw_pages(data), 1)
-        for lines in _recognize(picture, url, deadline - time.monotonic())
+        for lines in _recognize_text(picture, url, deadline - time.monotonic())
     )
     return join_parts(parts, url, fetched, "", limits)
 
@@ -151,7 +151,7 @@ def _draw_pages(data: bytes) -> Iterator[bytes]:
             document.close()
 
 
-def _recognize(picture: bytes, url: str, seconds: float) -> list[list[str]]:
+def _recognize_text(picture: bytes, url: str, seconds: float) -> list[list[str]]:
     """Return the paragraphs of each page of a picture."""
     if seconds <= 0:
         detail = (

@@ -53,7 +53,7 @@ _PARTS = {
 def _describe_place(page: Page, start: int) -> str:
     before = [mark for mark in page.marks if mark.kind in _PARTS and mark.start <= start]
     if before and (before[-1].kind == "page" or start < before[-1].end):
-        return _PARTS[before[-1].kind].format(_shorten(before[-1].value))
+        return _PARTS[before[-1].kind].format(_shorten_label(before[-1].value))
     if heading := _find_heading(page, start):
         return f"in “{heading}”"
     tenths = round(10 * start / len(page.text)) if page.text else 0
@@ -94,10 +94,10 @@ def _find_heading(page: Page, start: int) -> str:
     heading = " ".join(page.text[before[-1].start : before[-1].end].split())
     if fold_text(heading).text == fold_text(page.title).text.strip():
         return ""
-    return _shorten(heading)
+    return _shorten_label(heading)
 
 
-def _shorten(heading: str) -> str:
+def _shorten_label(heading: str) -> str:
     if len(heading) <= MAX_HEADING_CHARACTERS:
         return heading
     return heading[: MAX_HEADING_CHARACTERS - 1].rstrip() + "…"
