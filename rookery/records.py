@@ -60,8 +60,9 @@ class Mark(Record, frozen=True, array_like=True):
     end: int
     kind: str
     """ruby (value: the reading), image (empty span; value: its alt text), anchor (value: its id),
-    header (a row of header cells), page (of a PDF; value: its number); in pages that version 0.1
-    read also sup and sub"""
+    header (a row of header cells), page, slide or message (value: its number), sheet (value: its
+    name), chapter (value: its heading), ocr (text that a program has read in a picture); in pages
+    that version 0.1 read also sup and sub"""
     value: str = ""
 
 

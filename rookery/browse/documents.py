@@ -1,12 +1,10 @@
-"""Read PDF, DOCX, Markdown, and plain text, tables, data, logs and programs as they are written."""
+"""Read PDF, Markdown, and plain text, tables, data, logs and programs as they are written."""
 
 import csv
-import io
 import itertools
 import re
 import threading
 import time
-import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 from urllib.parse import unquote
@@ -20,7 +18,6 @@ from rookery.records import Block, Failed, Failure, Mark, Page
 _FRONT = re.compile(r"\A---[ \t]*\n(.*?\n)(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
 _FRONT_TITLE = re.compile(r"""^title:[ \t]*["']?(.+?)["']?[ \t]*$""", re.MULTILINE)
 _SENTENCE_END = re.compile(r"""[.!?:;]["'”’)\]]*$""")
-_CORE_TITLE = re.compile(rb"<dc:title[^>]*>([^<]*)</dc:title>")
 _UNDERLINED = re.compile(
     r"\s*(?P<heading>[^\s](?:[^\n]*[^\s])?)[ \t]*\n(?P<line>(?P<mark>[=~^+\"-])(?P=mark){2,})"
     r"[ \t]*(?:\n|\Z|$)"
@@ -71,7 +68,7 @@ _LONGEST_LINE, _LONGEST_PIECE = 1000, 400
 """characters of a line that is one block, and of the pieces of a longer one"""
 _PASSWORD = 4
 # PDFium keeps state of its own for the whole process: two threads in it are a segmentation fault.
-_IN_PDFIUM = threading.Lock()
+PDFIUM_LOCK = threading.Lock()
 _TITLE_LENGTH = 200
 
 
@@ -84,11 +81,13 @@ class ReadLimits(msgspec.Struct, frozen=True):
     """of text, from any format"""
     markdown: int = 2_000_000
     """characters"""
-    docx_xml: int = 20_000_000
-    """bytes, decompressed"""
+    unpacked_bytes: int = 20_000_000
+    """of the parts of a document that is an archive"""
     pdf_pages: int = 3_000
     seconds: float = 60.0
     """for the pages of a PDF"""
+    ocr_seconds: float = 45.0
+    """for the pages of a picture or of a PDF of pictures"""
 
 
 def build_read_error(url: str, outcome: str, detail: str) -> Failed:
@@ -339,100 +338,12 @@ def _read_whole_article(html: str, url: str, fetched: str, title: str) -> Page:
     return Page(url, title, page.text, page.blocks, page.links, page.marks, page.digest, fetched)
 
 
-def read_docx(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Page:
-    """Return a Word document as a Page, without its pictures.
-
-    Its archive is checked before mammoth reads it. Raises Failed: too_large, encrypted, malformed,
-    empty_after_extraction.
-    """
-    import mammoth
-
-    parts = _checked_parts(data, url, limits)
-    without_pictures = mammoth.images.img_element(lambda image: {"src": ""})
-    try:
-        html = mammoth.convert_to_html(
-            io.BytesIO(_build_archive(parts)), convert_image=without_pictures
-        ).value
-    # Mammoth has no exception of its own: what a damaged document raises is up to its parts.
-    except (KeyError, ValueError, AttributeError, IndexError, TypeError, RecursionError) as error:
-        raise build_read_error(
-            url, "malformed", f"the document cannot be read ({error!r})"
-        ) from error
-    except _xml_errors() as error:
-        raise build_read_error(
-            url, "malformed", f"the document's XML is damaged ({error})"
-        ) from error
-    found = _CORE_TITLE.search(parts.get("docProps/core.xml", b""))
-    return _read_whole_article(
-        html, url, fetched, found[1].decode("utf-8", "replace").strip() if found else ""
-    )
-
-
-def _xml_errors() -> tuple[type[Exception], ...]:
-    from xml.parsers.expat import ExpatError
-    from xml.sax import SAXException
-
-    return (ExpatError, SAXException)
-
-
-def _checked_parts(data: bytes, url: str, limits: ReadLimits) -> dict[str, bytes]:
-    """Return the XML parts of a document, decompressed within the limits whatever the archive
-    declares."""
-    try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            members = [info for info in archive.infolist() if _is_xml(info.filename)]
-            if sum(info.file_size for info in members) > limits.docx_xml:
-                raise build_read_error(url, "too_large", "the document declares too much text")
-            if any(info.flag_bits & 1 for info in members):
-                raise build_read_error(url, "encrypted", "the document's archive needs a password")
-            return _decompress_parts(archive, members, url, limits)
-    except (zipfile.BadZipFile, NotImplementedError, EOFError, OSError, _zlib_error()) as error:
-        raise build_read_error(
-            url, "malformed", f"the document's archive is damaged ({error})"
-        ) from error
-
-
-def _zlib_error() -> type[Exception]:
-    import zlib
-
-    return zlib.error
-
-
-def _decompress_parts(
-    archive: zipfile.ZipFile, members: list[zipfile.ZipInfo], url: str, limits: ReadLimits
-) -> dict[str, bytes]:
-    rest = limits.docx_xml
-    parts: dict[str, bytes] = {}
-    for info in members:
-        with archive.open(info) as member:
-            parts[info.filename] = member.read(rest + 1)
-        rest -= len(parts[info.filename])
-        if rest < 0:
-            raise build_read_error(url, "too_large", f"more than {limits.docx_xml:,} bytes of text")
-        if b"<!DOCTYPE" in parts[info.filename] or b"<!ENTITY" in parts[info.filename]:
-            raise build_read_error(url, "malformed", "the document's XML declares entities")
-    return parts
-
-
-def _is_xml(name: str) -> bool:
-    return name.endswith((".xml", ".rels"))
-
-
-def _build_archive(parts: dict[str, bytes]) -> bytes:
-    """Return a fresh archive of these parts, so that nothing unchecked is read."""
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w") as archive:
-        for name, content in parts.items():
-            archive.writestr(name, content)
-    return packed.getvalue()
-
-
 def read_pdf(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Page:
     """Return a PDF as a Page, with a mark `page` over the text of each of its pages.
 
     Threads take turns. Raises Failed: encrypted, malformed, too_large, empty_after_extraction.
     """
-    with _IN_PDFIUM:
+    with PDFIUM_LOCK:
         return _read_pdf(data, url, fetched, limits)
 
 

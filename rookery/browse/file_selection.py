@@ -5,6 +5,7 @@ decides by the content.
 """
 
 import os
+import re
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -24,12 +25,20 @@ READER_OF_ENDING = {
     for reader, endings in {
         "html": "html htm xhtml xht",
         "pdf": "pdf",
-        "docx": "docx",
+        "docx": "docx docm",
+        "pptx": "pptx pptm ppsx",
+        "xlsx": "xlsx xlsm",
+        "open_document": "odt ods odp",
+        "epub": "epub",
+        "mail": "eml",
+        "mailbox": "mbox",
+        "notebook": "ipynb",
+        "feed": "rss atom",
         "markdown": "md markdown",
         "text": "txt text tex org adoc asciidoc srt vtt",
         "rst": "rst rest",
         "csv": "csv tsv tab",
-        "json": "json jsonl ndjson geojson ipynb",
+        "json": "json jsonl ndjson geojson",
         "log": "log",
         "code": "py pyi pyx js mjs cjs jsx ts tsx css scss less java kt kts scala groovy gradle c h"
         " cc cpp cxx hh hpp cs go rs rb php pl pm sh bash zsh fish ps1 bat cmd sql r jl lua swift m"
@@ -40,6 +49,14 @@ READER_OF_ENDING = {
     for ending in endings.split()
 }
 """The reader of each known ending. Files of other endings are read by their content."""
+
+DOCUMENT_READERS = frozenset(
+    "pdf docx pptx xlsx open_document epub mail mailbox notebook feed".split()
+)
+"""The readers of what is no plain text or HTML: they need more time and memory."""
+
+_PICTURES_WITH_TEXT = ("png", "jpg", "jpeg", "tif", "tiff")
+_MANUAL_PAGE = re.compile(r"\.[1-9][a-z]*\.gz")
 
 TYPES_NOT_OPENED = {
     ending: what
@@ -54,8 +71,8 @@ TYPES_NOT_OPENED = {
         "a font": "ttf otf ttc woff woff2 eot pfb",
         "a database": "sqlite sqlite3 db mdb accdb parquet feather arrow orc h5 hdf5 rdb ldb",
         "numbers or a model": "npy npz pt pth safetensors onnx gguf ckpt pkl pickle joblib mat rds",
-        "a document of a type that is not read": "doc dot xls xlsx xlsm xlsb ppt pptx pps odt ods"
-        " odp odg rtf epub mobi azw3 djvu ps pages numbers key vsd one msg pst",
+        "a document of a type that is not read": "doc dot xls xlsb ppt pps odg rtf mobi azw3"
+        " djvu ps pages numbers key vsd one msg pst",
         "a web archive: name it by itself": "warc wet",
     }.items()
     for ending in endings.split()
@@ -70,6 +87,8 @@ _LARGEST_IGNORE_FILE = 1 << 20
 def name_unread_type(name: str) -> str:
     """Return the kind of a file whose ending is not read, such as "a picture"; empty for others."""
     stem, _, ending = name.rpartition(".")
+    if ending == "gz" and _MANUAL_PAGE.search(name):
+        return ""
     return TYPES_NOT_OPENED.get(ending.lower(), "") if stem else ""
 
 
@@ -280,7 +299,11 @@ class _FolderRules:
         """(outcome, detail) of a file or folder that is left out, None for one that is read."""
         if name.startswith(b"."):
             return "hidden", "its name begins with a dot"
-        if not is_folder and (what := name_unread_type(os.fsdecode(name))):
+        if (
+            not is_folder
+            and (what := name_unread_type(os.fsdecode(name)))
+            and not self._asks_for_picture(name, path)
+        ):
             return "unsupported_type", what
         if self._ignore_files and (
             ignored := _find_ignoring_file(self._ignore_files, path, is_folder)
@@ -292,6 +315,14 @@ class _FolderRules:
         if glob and not is_folder and not glob.match_file(_get_relative_path(path, self._root)):
             return "excluded", "no --glob matches it"
         return None
+
+    def _asks_for_picture(self, name: bytes, path: bytes) -> bool:
+        """Tell whether --glob asks for a picture: its text is read, which takes seconds."""
+        readable = os.fsdecode(name).lower().rpartition(".")[2] in _PICTURES_WITH_TEXT
+        glob = self._patterns.glob
+        return (
+            readable and glob is not None and glob.match_file(_get_relative_path(path, self._root))
+        )
 
 
 def _find_ignoring_file(ignore_files: Sequence[_IgnoreFile], path: bytes, is_folder: bool) -> str:

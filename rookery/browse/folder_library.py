@@ -18,7 +18,13 @@ from urllib.parse import unquote_to_bytes, urlsplit
 import msgspec
 
 from rookery.browse import search_index as indexing
-from rookery.browse.file_selection import READER_OF_ENDING, FileSelection, FileStamp, list_folders
+from rookery.browse.file_selection import (
+    DOCUMENT_READERS,
+    READER_OF_ENDING,
+    FileSelection,
+    FileStamp,
+    list_folders,
+)
 from rookery.browse.page_archive import (
     PageArchive,
     begin_transaction,
@@ -255,10 +261,10 @@ class FolderManifest:
                 yield ManifestRow(folder, name, FileStamp(size, mtime), *rest)
 
 
-FOLDER_FORMAT = "3"
+FOLDER_FORMAT = "4"
 """of the manifest and of what the page readers make; raise it and every folder is read anew"""
 _SAFE_EXTENSIONS = frozenset(
-    ending.encode() for ending in READER_OF_ENDING if ending not in ("pdf", "docx")
+    ending.encode() for ending, reader in READER_OF_ENDING.items() if reader not in DOCUMENT_READERS
 )
 _PAGES_AT_ONCE = 64
 _EXAMPLES_NAMED = 3
@@ -478,7 +484,8 @@ class FolderLibrary:
         )
         detail = (
             f"no file could be read ({len(failed)} failed, {len(skipped)} left out"
-            f"{', such as ' * bool(named)}{named}); HTML, PDF, DOCX, Markdown and text are read"
+            f"{', such as ' * bool(named)}{named}); HTML, PDF, Office documents, "
+            "e-books, mail, Markdown and text are read"
         )
         raise Failed(Failure(", ".join(map(os.fsdecode, self._roots)), "empty_library", detail))
 

@@ -9,21 +9,26 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 import webencodings
 
+from rookery.browse.document_types import (
+    detect_archive,
+    detect_text_document,
+    is_packed_manual,
+    is_picture,
+)
 from rookery.browse.documents import (
     TEXT_READERS,
     ReadLimits,
     build_read_error,
-    read_docx,
     read_markdown,
     read_pdf,
     read_text,
 )
-from rookery.browse.file_selection import READER_OF_ENDING
+from rookery.browse.file_selection import DOCUMENT_READERS, READER_OF_ENDING
 from rookery.browse.html_parser import HARMLESS_TAG_COUNT, count_tags, read_html, simplify_markup
 from rookery.browse.html_tree import HtmlTree
 from rookery.browse.page_assembly import build_page
 from rookery.browse.page_text import join_visible_text, neutralize_text
-from rookery.records import Page
+from rookery.records import Failed, Page
 
 __all__ = ["ReadLimits", "detect_type", "join_visible_text", "neutralize_text", "read_page"]
 
@@ -36,6 +41,17 @@ _TYPES = {
     "text/x-markdown": "markdown",
     "application/json": "json",
     "application/vnd.openxmlformats-officedocument.wordprocessingml.document": "docx",
+    "application/vnd.openxmlformats-officedocument.presentationml.presentation": "pptx",
+    "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": "xlsx",
+    "application/vnd.oasis.opendocument.text": "open_document",
+    "application/vnd.oasis.opendocument.presentation": "open_document",
+    "application/vnd.oasis.opendocument.spreadsheet": "open_document",
+    "application/epub+zip": "epub",
+    "message/rfc822": "mail",
+    "application/mbox": "mailbox",
+    "application/x-ipynb+json": "notebook",
+    "application/rss+xml": "feed",
+    "application/atom+xml": "feed",
 }
 _HTML_START = re.compile(
     rb"\s*(?:<\?xml\b[^>]*\?>\s*)?(?:<!--.{0,4000}?-->\s*)*"
@@ -48,6 +64,8 @@ _DTD = re.compile(
     r"<!DOCTYPE\b[^\[<>]*\[(?P<subset>[^\]]*(?:\](?!\s*>)[^\]]*)*)\]\s*>", re.IGNORECASE
 )
 _ENTITY = re.compile(r"""<!ENTITY\s+([\w.:-]+)\s+(?:"([^"&<%]{0,100})"|'([^'&<%]{0,100})')\s*>""")
+_WRITTEN = {"mail", "mailbox", "notebook", "feed"}
+"""documents that are text, which servers send as such"""
 _XML_START = re.compile(rb"\s*<\?xml\b")
 _LONGEST_DTD = 100_000
 _REFERENCE = re.compile(r"&([\w.:-]+);")
@@ -61,6 +79,7 @@ _BINARY = (
     b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"\x1f\x8b", b"BZh", b"7z\xbc\xaf", b"RIFF", b"OggS",
     b"ID3", b"\x7fELF", b"MZ\x90", b"wOF", b"\xca\xfe\xba\xbe", b"Rar!", b"SQLite",
 )  # fmt: skip
+_GZIP = b"\x1f\x8b"
 _RTF = b"{\\rtf"
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _WANTS_JAVASCRIPT = re.compile(
@@ -83,10 +102,10 @@ def read_page(
     fetched: str = "",
     limits: ReadLimits = _LIMITS,
 ) -> Page:
-    """Return the Page that these bytes are: HTML, XHTML, PDF, DOCX, Markdown or text of any kind.
+    """Return the Page that these bytes are: HTML, a document of a known kind, or text.
 
     Raises `Failed` with the outcome unsupported_type, binary, minified, malformed, encrypted,
-    too_large, empty_after_extraction or needs_javascript.
+    too_large, timed_out, empty_after_extraction or needs_javascript.
     """
     if len(data) > limits.bytes:
         raise build_read_error(
@@ -110,13 +129,15 @@ def _read_by_kind(
     if kind == "html":
         return _read_html(data, url, content_type, fetched, limits)
     if kind == "pdf":
-        return read_pdf(data, url, fetched, limits)
-    if kind == "docx":
-        return read_docx(data, url, fetched, limits)
+        return _read_pdf_or_scan(data, url, fetched, limits)
     if kind == "markdown":
         return read_markdown(decode_text(data, content_type, False), url, fetched, limits)
     if kind in TEXT_READERS:
         return read_text(decode_text(data, content_type, False), url, fetched, kind)
+    if kind in DOCUMENT_READERS or kind in ("man", "picture"):
+        from rookery.browse.document_readers import READER_OF_DOCUMENT
+
+        return READER_OF_DOCUMENT[kind](data, url, fetched, limits)
     if kind == "encrypted":
         raise build_read_error(url, "encrypted", "the document needs a password")
     if content_type and not content_type.startswith("text/"):
@@ -127,8 +148,20 @@ def _read_by_kind(
     raise build_read_error(url, "binary", "its bytes are not text")
 
 
+def _read_pdf_or_scan(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Page:
+    try:
+        return read_pdf(data, url, fetched, limits)
+    except Failed as failed:
+        if failed.failure.outcome != "empty_after_extraction":
+            raise
+    from rookery.browse.external_programs import read_scan
+
+    return read_scan(data, url, fetched, limits)
+
+
 def detect_type(data: bytes, url: str, content_type: str = "") -> str:
-    """Return the type of the bytes: html, pdf, docx, markdown, a kind of text, encrypted, or "".
+    """Return the type of the bytes: html, markdown, a kind of text, pdf, docx, pptx, xlsx,
+    open_document, epub, mail, mailbox, notebook, feed, man, picture, encrypted, or "".
 
     Kinds of text are text, rst, csv, json, log and code; "" is none of these. Bytes that say what
     they are come first, then the server's word, then the address's suffix.
@@ -138,12 +171,16 @@ def detect_type(data: bytes, url: str, content_type: str = "") -> str:
     found = _detect_by_magic(data)
     if found is not None:
         return found
+    written = detect_text_document(data)
+    # A patch begins as a mail does, and is read as what its name says; a feed is often named .xml.
+    if written and (suffix in ("", written) or (written == "feed" and suffix == "code")):
+        return written
     looks_html = _HTML_START.match(data[:8192].removeprefix(b"\xef\xbb\xbf")) is not None
     if told in _TYPES:
         # A server that names the encoding has looked at the text; one that does not may guess.
         believed = looks_html or "charset" in content_type or is_text(data)
-        return _TYPES[told] if believed or _TYPES[told] in ("pdf", "docx") else ""
-    if told.startswith("text/plain") and suffix in _PLAIN and is_text(data):
+        return _TYPES[told] if believed or _TYPES[told] in DOCUMENT_READERS else ""
+    if told.startswith("text/plain") and suffix in _PLAIN | _WRITTEN and is_text(data):
         return "text" if looks_html else suffix
     if looks_html and suffix not in _PLAIN:
         return "html"
@@ -158,7 +195,7 @@ def _detect_by_name(data: bytes, told: str, suffix: str) -> str:
     if told.startswith(("image/", "audio/", "video/", "font/")):
         return ""
     if not is_text(data):
-        return suffix if suffix in ("pdf", "docx") else ""
+        return suffix if suffix in DOCUMENT_READERS else ""
     return suffix or "text"
 
 
@@ -175,11 +212,15 @@ def _detect_by_magic(data: bytes) -> str | None:
     if b"%PDF-" in head and not _HTML_START.match(head):
         return "pdf"
     if head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
-        return "docx" if b"word/document" in data else ""
+        return detect_archive(data)
     if head.startswith(_OLE):
         return "encrypted" if "EncryptedPackage".encode("utf-16-le") in data else ""
     if head.startswith(_RTF):
         return ""
+    if is_picture(head):
+        return "picture"
+    if head.startswith(_GZIP) and is_packed_manual(data):
+        return "man"
     # A text may begin with the word SQLite, or RIFF.
     return "" if head.startswith(_BINARY) and not is_text(data) else None
 
@@ -187,7 +228,7 @@ def _detect_by_magic(data: bytes) -> str | None:
 def _read_html(data: bytes, url: str, content_type: str, fetched: str, limits: ReadLimits) -> Page:
     html = decode_text(data, content_type)
     if "xhtml" in content_type or html[:100].lstrip("\ufeff \t\r\n").startswith("<?xml"):
-        html = _xhtml_to_html(html)
+        html = rewrite_xhtml(html)
     # In every encoding of the web a `<` holds this byte, and bytes are counted sooner.
     starts = data.count(b"<")
     if starts > limits.tags // 2 and count_tags(html) > limits.tags:
@@ -201,7 +242,7 @@ def _read_html(data: bytes, url: str, content_type: str, fetched: str, limits: R
     return build_page(tree, url, fetched)
 
 
-def _xhtml_to_html(xhtml: str) -> str:
+def rewrite_xhtml(xhtml: str) -> str:
     """Rewrite XML that HTML would misread: `<script/>` would swallow the rest of the page.
 
     The document type goes, since HTML ends it at its first entity; short entities that it defines

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from urllib.parse import quote as percent_encoded
 from urllib.parse import urldefrag, urlsplit
 
+from rookery.browse.file_selection import DOCUMENT_READERS, READER_OF_ENDING
 from rookery.browse.text_folding import fold_text
 from rookery.records import Block, Page, Quote
 
@@ -33,17 +34,31 @@ Span = tuple[int, int]
 def describe_location(page: Page, start: int) -> str:
     """Return a label for the place of text[start] on the page.
 
-    The page number, else the heading above, else the depth: `p. 3`, `in “Nesting”`, `about 40 %
-    down`. In a table the names of its columns follow: `in “Corvids”, columns: Bird | Years`.
+    The page, slide, sheet, chapter or message, else the heading above, else the depth: `p. 3`,
+    `slide 3`, `sheet “2024”`, `in “Nesting”`, `about 40 % down`. In a table the names of its
+    columns follow: `in “Corvids”, columns: Bird | Years`. Text that a program has read in a picture
+    is marked: `p. 3, read by OCR`.
     """
     names = _find_column_names(page, start)
     place = _describe_place(page, start)
-    return f"{place}, columns: {names}" if names else place
+    read = any(mark.kind == "ocr" and mark.start <= start < mark.end for mark in page.marks)
+    return place + (f", columns: {names}" if names else "") + ", read by OCR" * read
+
+
+_PARTS = {
+    "page": "p. {}",
+    "slide": "slide {}",
+    "message": "message {}",
+    "sheet": "sheet “{}”",
+    "chapter": "chapter “{}”",
+}
+"""Kinds of marks over the parts of a document, and how their values are shown"""
 
 
 def _describe_place(page: Page, start: int) -> str:
-    if number := _find_page_number(page, start):
-        return f"p. {number}"
+    before = [mark for mark in page.marks if mark.kind in _PARTS and mark.start <= start]
+    if before and (before[-1].kind == "page" or start < before[-1].end):
+        return _PARTS[before[-1].kind].format(_shorten_label(before[-1].value))
     if heading := _find_heading(page, start):
         return f"in “{heading}”"
     tenths = round(10 * start / len(page.text)) if page.text else 0
@@ -103,11 +118,13 @@ def _find_heading(page: Page, start: int) -> str:
     heading = " ".join(page.text[before[-1].start : before[-1].end].split())
     if fold_text(heading).text == fold_text(page.title).text.strip():
         return ""
-    return (
-        heading
-        if len(heading) <= MAX_HEADING_CHARACTERS
-        else heading[: MAX_HEADING_CHARACTERS - 1].rstrip() + "…"
-    )
+    return _shorten_label(heading)
+
+
+def _shorten_label(heading: str) -> str:
+    if len(heading) <= MAX_HEADING_CHARACTERS:
+        return heading
+    return heading[: MAX_HEADING_CHARACTERS - 1].rstrip() + "…"
 
 
 def _find_block(page: Page, start: int) -> Block | None:
@@ -124,7 +141,8 @@ def _shows_text(url: str) -> bool:
     """Return True if a browser itself shows the content of this address, and no other program."""
     parts = urlsplit(url)
     if parts.scheme in ("http", "https"):
-        return not parts.path.lower().endswith(".docx")
+        reader = READER_OF_ENDING.get(parts.path.rpartition(".")[2].lower(), "")
+        return reader not in DOCUMENT_READERS
     return parts.scheme == "file" and parts.path.lower().endswith((".html", ".htm", ".xhtml"))
 
 

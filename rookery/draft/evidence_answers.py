@@ -268,6 +268,7 @@ def choose_quote(section: JudgedSection, longest: int) -> Quote | None:
 
 
 def _list_quotable_blocks(section: JudgedSection) -> list[Block]:
+    """Return the blocks of a section without headings and captions, each row of a table as one."""
     blocks = [
         block
         for block in section.page.blocks
@@ -276,7 +277,17 @@ def _list_quotable_blocks(section: JudgedSection) -> list[Block]:
         and not (block.hidden or block.furniture)
         and block.kind not in ("heading", "caption")
     ]
-    return blocks or [Block(section.start, section.end, "paragraph")]
+    rows = list[Block]()
+    for block in blocks:
+        before = rows[-1] if rows else block
+        if (
+            before.kind == block.kind == "cell"
+            and "\t" in section.page.text[before.end : block.start]
+        ):
+            rows[-1] = msgspec.structs.replace(before, end=block.end)
+        else:
+            rows.append(block)
+    return rows or [Block(section.start, section.end, "paragraph")]
 
 
 def _add_announced(

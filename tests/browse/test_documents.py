@@ -100,9 +100,10 @@ def paragraph(*runs: str, style: str = "") -> str:
         (b"plain", "http://x.org/a.pdf", "", "pdf"),
         (b"just words", "http://x.org/a", "text/html", "html"),
         (b"\x89PNG\r\n", "http://x.org/a", "text/html", ""),
-        (b"PK\x03\x04 xl/workbook.xml", "http://x.org/a.docx", "", ""),
+        (b"PK\x03\x04 xl/workbook.xml", "http://x.org/a.docx", "", "xlsx"),
+        (b"PK\x03\x04 notes/a.txt", "http://x.org/a.docx", "", ""),
         (b"\x00\x01\x02\x03" * 50, "http://x.org/a.txt", "", ""),
-        (b"<?xml version='1.0'?><rss/>", "http://x.org/feed", "application/rss+xml", ""),
+        (b"<?xml version='1.0'?><rss/>", "http://x.org/feed", "application/rss+xml", "feed"),
         (b"<?xml version='1.0'?><html><p>x</p></html>", "http://x.org/a", "", "html"),
     ],
 )
@@ -217,8 +218,8 @@ def test_docx_failures() -> None:
     url = "http://x.org/a.docx"
     whole = docx(paragraph("text"))
     bomb = docx(paragraph("x" * 3_000_000))
-    assert outcome(bomb, url, limits=ReadLimits(docx_xml=1_000_000)) == "too_large"
-    assert outcome(_understated(bomb), url, limits=ReadLimits(docx_xml=1_000_000)) in (
+    assert outcome(bomb, url, limits=ReadLimits(unpacked_bytes=1_000_000)) == "too_large"
+    assert outcome(_understated(bomb), url, limits=ReadLimits(unpacked_bytes=1_000_000)) in (
         "too_large",
         "malformed",
     )

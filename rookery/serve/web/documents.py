@@ -47,7 +47,7 @@ from rookery.serve.web.stored_pages import replace_unseen_characters
 
 DOCUMENTS_PLACE = "documents"
 """Name of the folder, and of the place to search that people choose in the form."""
-READABLE_TYPES = "HTML, PDF, DOCX, Markdown and any kind of text are read"
+READABLE_TYPES = "HTML, PDF, Office documents, e-books, mail, Markdown and any text are read"
 """File types that can be read, in words."""
 _FAILURES_FILE = "documents.failed.json"
 """File in the data directory with the reasons why the last uploads were refused."""
