@@ -211,9 +211,26 @@ class HostRateLimiter:
 
 USER_AGENT = f"rookery/{__version__} (reads pages in order to quote them)"
 
+
+def build_user_agent(contact: str) -> str:
+    """Return the User-Agent with an address at which the owners of sites can reach the user.
+
+    `contact` is a mail or web address; empty leaves it out. Raises Failed (bad_contact).
+    """
+    if not contact:
+        return USER_AGENT
+    if not re.fullmatch(r"[!-'*-~]{3,200}", contact) or not re.search(r"@|\.", contact):
+        detail = "give one mail address or web address, as in --contact you@example.org"
+        raise Failed(Failure(contact, "bad_contact", detail))
+    return f"{USER_AGENT[:-1]}; contact: {contact})"
+
+
 TEXTLESS_TYPES = ("image/", "audio/", "video/", "font/")
 
 HttpHeaders = Sequence[tuple[str, str]]
+
+RenderPage = Callable[["Fetcher", "FetchResponse"], "FetchResponse"]
+"""from a page that needs scripts to the page as they leave it; raises Failed"""
 
 
 class FetchLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -274,7 +291,8 @@ class Fetcher:
     `allow_private`: True also permits loopback and local networks, a tuple only the hosts named
     in it. `use_proxy` takes proxies from the environment (HTTPS_PROXY and so on); it is then the
     proxy that resolves names, so that only numeric hosts can be checked here. `obey_robots`
-    concerns `fetch_page` alone. `tls` and `resolve` replace the system's trust and its resolver.
+    concerns `fetch_page` alone, and so does `render`, to which pages are handed that show no text
+    without scripts. `tls` and `resolve` replace the system's trust and its resolver.
     """
 
     def __init__(
@@ -286,12 +304,14 @@ class Fetcher:
         user_agent: str = USER_AGENT,
         tls: ssl.SSLContext | None = None,
         resolve: ResolveHost = resolve_with_system,
+        render: RenderPage | None = None,
     ) -> None:
         tls = tls or make_tls_context()
         self._limits = limits
         self._allow_private = allow_private
         self._obey_robots = obey_robots
         self._user_agent = user_agent
+        self._render = render
         backend = GuardedBackend(allow_private, resolve)
         self._direct_pools = [_make_pool(tls, backend) for _ in range(POOL_COUNT)]
         self._proxy_pools = _make_proxy_pools(tls, limits.connections) if use_proxy else {}
@@ -312,13 +332,16 @@ class Fetcher:
         for pool in (*self._direct_pools, *self._proxy_pools.values()):
             pool.close()
 
-    def fetch_response(self, url: str, headers: HttpHeaders = ()) -> FetchResponse:
+    def fetch_response(
+        self, url: str, headers: HttpHeaders = (), obey_robots: bool = False
+    ) -> FetchResponse:
         """Return the response at this address, robots.txt or not: for interfaces made for programs.
 
-        Redirects are followed; the headers go to the address's own origin only. Raises Failed;
-        ValueError for headers that HTTP forbids.
+        `obey_robots` asks robots.txt all the same, if the Fetcher does at all. Redirects are
+        followed; the headers go to the address's own origin only. Raises Failed; ValueError for
+        headers that HTTP forbids.
         """
-        return self._fetch_or_fail(url, _FetchOptions(headers))
+        return self._fetch_or_fail(url, _FetchOptions(headers, obey_robots and self._obey_robots))
 
     def fetch_page(self, url: str) -> Page:
         """Return the page at this address, as far as robots.txt permits it. Raises Failed.
@@ -330,6 +353,12 @@ class Fetcher:
         got = self._fetch_or_fail(
             url, _FetchOptions(obey_robots=self._obey_robots, refused_types=TEXTLESS_TYPES)
         )
+        try:
+            return read_page(got.data, got.url, got.content_type, got.fetched)
+        except Failed as failed:
+            if self._render is None or failed.failure.outcome != "needs_javascript":
+                raise
+        got = self._render(self, got)
         return read_page(got.data, got.url, got.content_type, got.fetched)
 
     def _fetch_or_fail(self, url: str, want: _FetchOptions) -> FetchResponse:
