@@ -55,10 +55,9 @@ def serve_rendering(line: int) -> None:
         job = msgspec.msgpack.decode(connection.recv_bytes(), type=RenderJob)
         _limit_resources(job)
         try:
-            result = asyncio.run(_run_job(connection, job))
+            asyncio.run(_run_job(connection, job))
         except Exception as error:  # whatever the browser's driver raises
-            result = _describe_error(error, job)
-        connection.send_bytes(msgspec.msgpack.encode(result))
+            connection.send_bytes(msgspec.msgpack.encode(_describe_error(error, job)))
 
 
 def _limit_resources(job: RenderJob) -> None:
@@ -74,7 +73,7 @@ def _limit_resources(job: RenderJob) -> None:
     signal.alarm(round(job.limits.seconds) + 10)
 
 
-async def _run_job(connection: WorkerConnection, job: RenderJob) -> RenderResult:
+async def _run_job(connection: WorkerConnection, job: RenderJob) -> None:
     from playwright.async_api import async_playwright
 
     loop = asyncio.get_running_loop()
@@ -98,7 +97,8 @@ async def _run_job(connection: WorkerConnection, job: RenderJob) -> RenderResult
 
     threading.Thread(target=take_replies, daemon=True).start()
     async with async_playwright() as playwright:
-        return await _render(playwright, job, ask_parent)
+        result = await _render(playwright, job, ask_parent)
+        connection.send_bytes(msgspec.msgpack.encode(result))  # before it is closed, which may hang
 
 
 async def _render(playwright: "Playwright", job: RenderJob, ask: AskParent) -> RenderResult:
@@ -117,24 +117,30 @@ async def _render(playwright: "Playwright", job: RenderJob, ask: AskParent) -> R
         user_agent=job.user_agent, service_workers="block", accept_downloads=False
     )
     page = await context.new_page()
-    documents = await _intercept(context, page, job, ask)
-    crashed = asyncio.Event()
-    page.on("crash", lambda _: crashed.set())
+    ended: asyncio.Future[RenderResult] = asyncio.get_running_loop().create_future()
+
+    def end_early(result: RenderResult) -> None:
+        if not ended.done():
+            ended.set_result(result)
+
+    page.on("crash", lambda _: end_early(_describe_crash(job)))
+    await _intercept(context, page, job, ask, end_early)
     reading = asyncio.ensure_future(_read_dom(page, job))
-    crashing = asyncio.ensure_future(crashed.wait())
-    await asyncio.wait([reading, crashing], return_when=asyncio.FIRST_COMPLETED)
-    if crashed.is_set():
-        return _describe_crash(job)
-    if len(documents) > job.limits.documents:
-        detail = f"its scripts lead on to more than {job.limits.documents} pages"
-        return RenderResult(outcome="too_many_redirects", detail=detail)
-    return reading.result()
+    await asyncio.wait([reading, ended], return_when=asyncio.FIRST_COMPLETED)
+    return ended.result() if ended.done() else reading.result()
 
 
 async def _intercept(
-    context: "BrowserContext", page: "Page", job: RenderJob, ask: AskParent
-) -> list[str]:
-    """Pass the requests of all windows to `ask`; return the list of documents, which grows."""
+    context: "BrowserContext",
+    page: "Page",
+    job: RenderJob,
+    ask: AskParent,
+    end_early: Callable[[RenderResult], None],
+) -> None:
+    """Pass the requests of the page to `ask`, and refuse those of other windows and frames.
+
+    `end_early` receives the result where scripts lead on to too many documents.
+    """
     documents: list[str] = []
 
     async def handle(route: "Route") -> None:
@@ -148,11 +154,10 @@ async def _intercept(
                 await route.fulfill(headers=_build_headers(route, reply), body=reply.data)
             return
         documents.append(request.url)
-        passed_on = (
-            request.method == "GET"
-            and len(documents) <= job.limits.documents
-            and page.main_frame == _find_frame(route)
-        )
+        if len(documents) > job.limits.documents:
+            detail = f"its scripts lead on to more than {job.limits.documents} pages"
+            end_early(RenderResult(outcome="too_many_redirects", detail=detail))
+        passed_on = request.method == "GET" and page.main_frame == _find_frame(route)
         reply = await _ask_for(route, ask, True) if passed_on else None
         if reply is None:
             await route.fulfill(status=204)  # the page stays where it is
@@ -166,7 +171,6 @@ async def _intercept(
     await context.route("**/*", handle)
     await context.route_web_socket(re.compile(".*"), lambda socket: socket.close())
     context.on("page", lambda other: asyncio.ensure_future(other.close()))
-    return documents
 
 
 async def _ask_for(route: "Route", ask: AskParent, document: bool) -> RenderReply | None:
@@ -201,18 +205,18 @@ def _find_frame(route: "Route") -> "Frame | None":
 async def _read_dom(page: "Page", job: RenderJob) -> RenderResult:
     from playwright.async_api import Error
 
-    milliseconds = job.limits.seconds * 1000
-    await page.goto(job.url, wait_until="load", timeout=milliseconds)
-    for last in (False, True):
+    load, settle = job.limits.seconds * 1000 / 3, job.limits.settle * 1000
+    await page.goto(job.url, wait_until="commit", timeout=job.limits.seconds * 1000)
+    html = None
+    while html is None:
+        if page.is_closed():
+            return RenderResult(outcome="crashed", detail="the browser ended before the page")
+        with suppress(Error):  # it does not come where the page would have left for what is refused
+            await page.wait_for_load_state("load", timeout=load)
         with suppress(Error):  # some pages ask for ever
-            await page.wait_for_load_state("networkidle", timeout=job.limits.settle * 1000)
-        try:
+            await page.wait_for_load_state("networkidle", timeout=settle)
+        with suppress(Error):  # it may be leaving for another page
             html = await page.content()
-            break
-        except Error:  # it was leaving for another page
-            if last:
-                raise
-            await page.wait_for_load_state("load", timeout=milliseconds)
     data = _strip_scripts(html).encode("utf-8", "replace")
     if len(data) > job.limits.bytes:
         detail = f"its scripts made a page of more than {job.limits.bytes:,} bytes"

@@ -283,6 +283,8 @@ class _FetchOptions(NamedTuple):
     """beginnings of content types whose body is not even read"""
     cut_after: int | None = None
     """bytes after which the body is left unread, where it may be"""
+    within_origin: bool = False
+    """whether redirects to another origin are refused"""
 
 
 class Fetcher:
@@ -332,16 +334,26 @@ class Fetcher:
         for pool in (*self._direct_pools, *self._proxy_pools.values()):
             pool.close()
 
-    def fetch_response(
-        self, url: str, headers: HttpHeaders = (), obey_robots: bool = False
-    ) -> FetchResponse:
+    def fetch_response(self, url: str, headers: HttpHeaders = ()) -> FetchResponse:
         """Return the response at this address, robots.txt or not: for interfaces made for programs.
 
-        `obey_robots` asks robots.txt all the same, if the Fetcher does at all. Redirects are
-        followed; the headers go to the address's own origin only. Raises Failed; ValueError for
-        headers that HTTP forbids.
+        Redirects are followed; the headers go to the address's own origin only. Raises Failed;
+        ValueError for headers that HTTP forbids.
         """
-        return self._fetch_or_fail(url, _FetchOptions(headers, obey_robots and self._obey_robots))
+        return self._fetch_or_fail(url, _FetchOptions(headers))
+
+    def fetch_resource(
+        self, url: str, accept: str, document: bool, within_origin: bool
+    ) -> FetchResponse:
+        """Return what a page that is rendered asks for; for a document, robots.txt is asked.
+
+        `within_origin` refuses redirects to another origin. Raises Failed as `fetch_response`.
+        """
+        asked = document and self._obey_robots
+        headers = (("Accept", accept),)
+        return self._fetch_or_fail(
+            url, _FetchOptions(headers, asked, TEXTLESS_TYPES, within_origin=within_origin)
+        )
 
     def fetch_page(self, url: str) -> Page:
         """Return the page at this address, as far as robots.txt permits it. Raises Failed.
@@ -378,6 +390,8 @@ class Fetcher:
                 if isinstance(got, FetchResponse):
                     return got
                 here = normalize_url(got, self._limits.url)
+                if want.within_origin and here.origin != first.origin:
+                    raise FetchError("blocked_address", "it is at another origin")
             except FetchError as error:
                 if here is first:
                     raise

@@ -23,12 +23,13 @@ from typing import TypeAlias
 
 import msgspec
 
-from rookery.browse.fetcher import TEXTLESS_TYPES, Fetcher, FetchResponse
+from rookery.browse.fetcher import Fetcher, FetchResponse
 from rookery.browse.network import FetchError, normalize_url
 from rookery.records import Failed, Failure
 
 WorkerConnection: TypeAlias = "Connection[bytes, bytes]"
 
+_DOCUMENT_TYPES = ("text/html", "application/xhtml+xml")
 _PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
@@ -95,8 +96,9 @@ class RenderResult(msgspec.Struct, frozen=True, tag=True):
 class ChromiumRenderer:
     """Renders pages; threads may share one.
 
-    The page's own origin is asked by the Fetcher that fetched the page, all others by `others`, so
-    that a page of the web reads nothing in a private network, even where the user may open it.
+    Requests are made by `others`, which opens public addresses only; where the page is in a private
+    network itself, the Fetcher that fetched it makes those to its own origin. So a page reads
+    nothing else in a private network, even where the user may open it.
     """
 
     def __init__(
@@ -186,6 +188,8 @@ class _Rendering:
             if self._received > self._limits.received:
                 return RenderReply(request.number)
             if request.document:
+                if not got.content_type.lower().startswith(_DOCUMENT_TYPES):
+                    return RenderReply(request.number)  # the browser would save it as a file
                 self._followed[got.url] = got
                 self.document_url = got.url
         return RenderReply(request.number, got.url, got.content_type, got.data)
@@ -198,13 +202,13 @@ class _Rendering:
             self._requests += 1
             if self._requests > self._limits.requests:
                 raise FetchError("too_large", "the page makes too many requests")
-        fetcher = self._own if target.origin == self._origin else self._others
-        got = fetcher.fetch_response(
-            target.url, [("Accept", request.accept)], obey_robots=request.document
-        )
-        if got.content_type.lower().startswith(TEXTLESS_TYPES):
-            raise FetchError("unsupported_type", "it holds no text")
-        return got
+        asked = (target.url, request.accept, request.document)
+        try:
+            return self._others.fetch_resource(*asked, within_origin=False)
+        except Failed as failed:
+            if failed.failure.outcome != "blocked_address" or target.origin != self._origin:
+                raise
+        return self._own.fetch_resource(*asked, within_origin=True)
 
 
 _message_decoder = msgspec.msgpack.Decoder(RenderRequest | RenderResult)
