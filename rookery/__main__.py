@@ -35,6 +35,7 @@ from rookery.serve.command_options import (
     BoardOption,
     BothSidesOption,
     ConfigOption,
+    ContactOption,
     DeclineOption,
     EndpointsOption,
     EngineOption,
@@ -54,6 +55,7 @@ from rookery.serve.command_options import (
     ProxyOption,
     QuotesOption,
     RankerOption,
+    RenderOption,
     RunDeskOption,
     RunFolderOption,
     SamplesOption,
@@ -102,7 +104,7 @@ def run_ask(
     decline: DeclineOption = None,
     quotes: QuotesOption = None,
     both_sides: BothSidesOption = False,
-    engine: EngineOption = "wikipedia",
+    engine: EngineOption = "auto",
     ranker: RankerOption = "",
     offline: OfflineOption = False,
     batch: BatchOption = None,
@@ -113,6 +115,8 @@ def run_ask(
     as_json: JsonOption = False,
     private: PrivateOption = False,
     proxy: ProxyOption = False,
+    contact: ContactOption = "",
+    render: RenderOption = False,
 ) -> None:
     """Answer a question, or a file of them, with verified quotes.
 
@@ -147,7 +151,8 @@ def run_ask(
     everywhere = tuple(places or ())
     method = "sides" if both_sides else method
     named = (everywhere, engine, offline, private, proxy, decline, method, models, ranker, quotes)
-    settings = Settings(*named, selection=FileSelection(tuple(globs or ()), tuple(excludes or ())))
+    selection = FileSelection(tuple(globs or ()), tuple(excludes or ()))
+    settings = Settings(*named, selection=selection, contact=contact, render=render)
     if batch and out:
         raise typer.Exit(ask_command.run_batch_command(settings, batch, out, force))
     text = _read_question() if question == "-" else question
@@ -248,14 +253,7 @@ def run_browse(
             metavar="FILE", help="Record all pages and search results that were shown in this file."
         ),
     ] = None,
-    engine: Annotated[
-        str,
-        typer.Option(
-            metavar="ENGINE",
-            help="The search engine for the web: wikipedia, wikipedia:LANGUAGE, searxng:URL, brave "
-            "or google.",
-        ),
-    ] = "wikipedia",
+    engine: EngineOption = "auto",
     plain: Annotated[bool, typer.Option("--plain", help="Print the text of the article.")] = False,
     full: Annotated[
         bool, typer.Option("--full", help="Print all text that the page shows.")
@@ -263,6 +261,8 @@ def run_browse(
     as_json: JsonOption = False,
     private: PrivateOption = False,
     proxy: ProxyOption = False,
+    contact: ContactOption = "",
+    render: RenderOption = False,
 ) -> None:
     """Search, read, quote and answer in a text browser, or print a page as Rookery reads it."""
     from rookery.browse.file_selection import FileSelection
@@ -270,7 +270,13 @@ def run_browse(
 
     selection = FileSelection(tuple(globs or ()), tuple(excludes or ()))
     settings = Settings(
-        tuple(places or ()), engine, private=private, proxy=proxy, selection=selection
+        tuple(places or ()),
+        engine,
+        private=private,
+        proxy=proxy,
+        selection=selection,
+        contact=contact,
+        render=render,
     )
     if plain or full or as_json or place == "-" or not sys.stdout.isatty():
         if plain + full + as_json > 1:
@@ -344,13 +350,15 @@ def run_verify(
     as_json: JsonLinesOption = False,
     private: PrivateOption = False,
     proxy: ProxyOption = False,
+    contact: ContactOption = "",
+    render: RenderOption = False,
 ) -> None:
     """Check every quote of saved answers against the stored pages."""
     from rookery.browse.libraries import resolve_place_path
     from rookery.serve.answer_verification import run_verify_command
     from rookery.serve.settings import Settings
 
-    settings = Settings(private=private, proxy=proxy, ranker=ranker)
+    settings = Settings(private=private, proxy=proxy, ranker=ranker, contact=contact, render=render)
     folder = resolve_place_path(pages) if pages else None
     code = run_verify_command(file, folder, fetch, as_json, settings, elided, support)
     raise typer.Exit(code)
@@ -418,8 +426,8 @@ def run_doctor(
         str,
         typer.Option(
             metavar="ENGINE",
-            help="The search engine to try, which then counts for the exit code; without it, "
-            "Wikipedia is tried and only warned of.",
+            help="The search engine to try, which then counts for the exit code; without it, auto "
+            "is tried and only warned of.",
         ),
     ] = "",
     model: ModelOption = "",
@@ -428,8 +436,9 @@ def run_doctor(
     as_json: JsonLinesOption = False,
     private: PrivateOption = False,
     proxy: ProxyOption = False,
+    contact: ContactOption = "",
 ) -> None:
-    """Check store, index, answers, search, model and ranker, and say how to repair what fails.
+    """Check store, index, answers, search, Chromium, model and ranker, and say what to repair how.
 
     Exit code 0: your documents give answers, and what you name here works. 4: otherwise.
     """
@@ -437,7 +446,7 @@ def run_doctor(
     from rookery.serve.settings import ModelSettings
 
     models = ModelSettings(model, base_url, endpoints)
-    raise typer.Exit(run_doctor_command(engine, models, as_json, private, proxy))
+    raise typer.Exit(run_doctor_command(engine, models, as_json, private, proxy, contact))
 
 
 def _print_version(wanted: bool) -> None:

@@ -212,9 +212,26 @@ class HostRateLimiter:
 
 USER_AGENT = f"rookery/{__version__} (reads pages in order to quote them)"
 
+
+def build_user_agent(contact: str) -> str:
+    """Return the User-Agent with an address at which the owners of sites can reach the user.
+
+    `contact` is a mail or web address; empty leaves it out. Raises Failed (bad_contact).
+    """
+    if not contact:
+        return USER_AGENT
+    if not re.fullmatch(r"[!-'*-~]{3,200}", contact) or not re.search(r"@|\.", contact):
+        detail = "give one mail address or web address, as in --contact you@example.org"
+        raise Failed(Failure(contact, "bad_contact", detail))
+    return f"{USER_AGENT[:-1]}; contact: {contact})"
+
+
 TEXTLESS_TYPES = ("image/", "audio/", "video/", "font/")
 
 HttpHeaders = Sequence[tuple[str, str]]
+
+RenderPage = Callable[["Fetcher", "FetchResponse"], "FetchResponse"]
+"""from a page that needs scripts to the page as they leave it; raises Failed"""
 
 
 class FetchLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -268,6 +285,8 @@ class _FetchOptions(NamedTuple):
     """beginnings of content types whose body is not even read"""
     cut_after: int | None = None
     """bytes after which the body is left unread, where it may be"""
+    within_origin: bool = False
+    """whether redirects to another origin are refused"""
 
 
 class Fetcher:
@@ -276,7 +295,8 @@ class Fetcher:
     `allow_private`: True also permits loopback and local networks, a tuple only the hosts named
     in it. `use_proxy` takes proxies from the environment (HTTPS_PROXY and so on); it is then the
     proxy that resolves names, so that only numeric hosts can be checked here. `obey_robots`
-    concerns `fetch_page` alone. `tls` and `resolve` replace the system's trust and its resolver.
+    concerns `fetch_page` alone, and so does `render`, to which pages are handed that show no text
+    without scripts. `tls` and `resolve` replace the system's trust and its resolver.
     """
 
     def __init__(
@@ -288,12 +308,14 @@ class Fetcher:
         user_agent: str = USER_AGENT,
         tls: ssl.SSLContext | None = None,
         resolve: ResolveHost = resolve_with_system,
+        render: RenderPage | None = None,
     ) -> None:
         tls = tls or make_tls_context()
         self._limits = limits
         self._allow_private = allow_private
         self._obey_robots = obey_robots
         self._user_agent = user_agent
+        self._render = render
         backend = GuardedBackend(allow_private, resolve)
         self._direct_pools = [_make_pool(tls, backend) for _ in range(POOL_COUNT)]
         self._proxy_pools = _make_proxy_pools(tls, limits.connections) if use_proxy else {}
@@ -325,6 +347,18 @@ class Fetcher:
         until = time.monotonic() + self._limits.seconds
         return self._fetch_or_fail(url, _FetchOptions(headers), until)
 
+    def fetch_resource(
+        self, url: str, accept: str, document: bool, within_origin: bool
+    ) -> FetchResponse:
+        """Return what a page that is rendered asks for; for a document, robots.txt is asked.
+
+        `within_origin` refuses redirects to another origin. Raises Failed as `fetch_response`.
+        """
+        asked = document and self._obey_robots
+        headers = (("Accept", accept),)
+        options = _FetchOptions(headers, asked, TEXTLESS_TYPES, within_origin=within_origin)
+        return self._fetch_or_fail(url, options, time.monotonic() + self._limits.seconds)
+
     def fetch_page(self, url: str) -> Page:
         """Return the page at this address, as far as robots.txt permits it. Raises Failed.
 
@@ -335,8 +369,16 @@ class Fetcher:
         options = _FetchOptions(obey_robots=self._obey_robots, refused_types=TEXTLESS_TYPES)
         self._readers.start()  # its start costs no time while the server is waited for
         got = self._fetch_or_fail(url, options, until)
+        try:
+            return self._read_response(got, until - time.monotonic())
+        except Failed as failed:
+            if self._render is None or failed.failure.outcome != "needs_javascript":
+                raise
+        return self._read_response(self._render(self, got), self._limits.seconds)
+
+    def _read_response(self, got: FetchResponse, seconds: float) -> Page:
         job = PageJob(got.data, got.url, got.content_type, got.fetched)
-        return self._readers.read_page(job, until - time.monotonic())
+        return self._readers.read_page(job, seconds)
 
     def _fetch_or_fail(self, url: str, want: _FetchOptions, until: float) -> FetchResponse:
         try:
@@ -355,6 +397,8 @@ class Fetcher:
                 if isinstance(got, FetchResponse):
                     return got
                 here = normalize_url(got, self._limits.url)
+                if want.within_origin and here.origin != first.origin:
+                    raise FetchError("blocked_address", "it is at another origin")
             except FetchError as error:
                 if here is first:
                     raise

@@ -1,9 +1,12 @@
 """Errors, redirects and headers of an HTTP response, read before its body, and the body's content
 encodings, decoded piece by piece, so that a decompression bomb is never whole in memory."""
 
+import re
 import sys
+import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from email.utils import parsedate_to_datetime
 from urllib.parse import quote, urljoin
 
 import brotli
@@ -77,6 +80,23 @@ def check_status(answer: httpcore.Response) -> None:
     advice = STATUS_ADVICE.get(answer.status, "")
     detail = f"the server answered {answer.status}{advice}"
     raise FetchError(f"http_{answer.status}", detail + (f" (after: {later})" if later else ""))
+
+
+def parse_retry_after(detail: str) -> float | None:
+    """Return the seconds that a server's Retry-After asks to wait; None where it asked nothing.
+
+    `detail` is, or holds, a sentence of `check_status`; the header is a number or an HTTP date.
+    """
+    found = re.search(r"\(after: ([^)]*)\)", detail)
+    if found is None:
+        return None
+    if re.fullmatch(r"\d{1,9}", found[1].strip()):
+        return float(found[1])
+    try:
+        moment = parsedate_to_datetime(found[1])
+    except ValueError:
+        return None
+    return max(0.0, moment.timestamp() - time.time())
 
 
 STATUS_ADVICE = {

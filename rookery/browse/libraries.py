@@ -11,11 +11,14 @@ from rookery.browse.fetcher import Fetcher
 from rookery.browse.file_selection import FileSelection
 from rookery.browse.folder_library import FolderLibrary, FolderLimits, ProgressCallback
 from rookery.browse.page_archive import PageArchive
+from rookery.browse.search_merging import MergedSearch, make_auto_search
 from rookery.browse.site_library import SiteLibrary
 from rookery.browse.web_library import (
     SearchEngine,
     WebLibrary,
+    WebSearch,
     make_brave_engine,
+    make_duckduckgo_engine,
     make_google_engine,
     make_searxng_engine,
     make_wikipedia_engine,
@@ -147,6 +150,7 @@ BUNDLED_PLACE = "rookery:corvids"
 _WARC_SUFFIXES = (".warc", ".warc.gz", ".wet", ".wet.gz", ".warc.zst")
 
 _ENGINE_MAKERS: dict[str, Callable[[str], SearchEngine]] = {
+    "duckduckgo": lambda _: make_duckduckgo_engine(),
     "wikipedia": lambda language: make_wikipedia_engine(language or "en"),
     "searxng": make_searxng_engine,
     "brave": lambda _: make_brave_engine(),
@@ -164,15 +168,26 @@ def is_url(place: str) -> bool:
     return place.lower().startswith(("http://", "https://"))
 
 
-def make_search_engine(name: str) -> SearchEngine:
-    """Return the web search engine of this name. Raises Failed (unknown_engine).
+def make_web_search(name: str) -> WebSearch:
+    """Return what searches the web under this name. Raises Failed (unknown_engine).
 
-    Names are `wikipedia`, `wikipedia:LANGUAGE` as in `wikipedia:de`, `searxng:https://HOST`,
-    `brave` and `google`.
+    Names are `auto` (see `make_auto_search`), `duckduckgo`, `wikipedia`, `wikipedia:LANGUAGE` as
+    in `wikipedia:de`, `searxng:https://HOST`, `brave`, `google`, and several of these joined by
+    commas, whose results are merged.
     """
+    if name == "auto":
+        return make_auto_search()
+    engines = [_make_search_engine(part.strip()) for part in name.split(",")]
+    return engines[0] if len(engines) == 1 else MergedSearch(name, [engines])
+
+
+def _make_search_engine(name: str) -> SearchEngine:
     kind, _, detail = name.partition(":")
     if kind not in _ENGINE_MAKERS or (kind == "searxng" and not is_url(detail)):
-        advice = "use wikipedia, wikipedia:LANGUAGE, searxng:https://HOST, brave or google"
+        advice = (
+            "use auto, duckduckgo, wikipedia, wikipedia:LANGUAGE, searxng:https://HOST, brave or "
+            "google, or several joined by commas"
+        )
         raise Failed(Failure(name, "unknown_engine", advice))
     return _ENGINE_MAKERS[kind](detail)
 
@@ -182,7 +197,7 @@ def open_places(
     archive: PageArchive,
     fetcher: Callable[[], Fetcher],
     cache: Path,
-    engine: str = "wikipedia",
+    engine: str = "auto",
     offline: bool = False,
     progress: ProgressCallback | None = None,
     selection: FileSelection = FileSelection(),
@@ -196,7 +211,7 @@ def open_places(
     raises.
     """
     if not places and selection == FileSelection():
-        return WebLibrary(make_search_engine(engine), archive, fetcher(), offline)
+        return WebLibrary(make_web_search(engine), archive, fetcher(), offline)
     paths = [resolve_place_path(place) for place in places if not is_url(place)]
     files = [path for path in paths if not _is_warc_file(path)]
     if selection != FileSelection() and not any(path.is_dir() for path in files):

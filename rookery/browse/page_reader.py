@@ -295,7 +295,7 @@ def _refuse_shell(tree: HtmlTree, url: str) -> None:
         or (len(shown) < 400 and _WANTS_JAVASCRIPT.search(shown))
         or (len(shown) < 60 and _WANTS_JAVASCRIPT.search(tree.hidden))
     ):
-        raise build_read_error(url, "needs_javascript", "the page is a shell that scripts fill")
+        raise build_read_error(url, "needs_javascript", "scripts fill it: --render runs them")
     if not shown:
         raise build_read_error(url, "empty_after_extraction", "the page shows no text")
 

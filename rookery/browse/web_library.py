@@ -1,14 +1,15 @@
 """The web as a library: a search engine's results, and the pages that they lead to.
 
-Each of the four engines is asked by one JSON call; pages are fetched by `browse.fetcher`.
+Engines are asked by one JSON call, DuckDuckGo by its page for browsers without scripts; pages are
+fetched by `browse.fetcher`.
 """
 
 import html
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
-from urllib.parse import quote, urldefrag, urlencode, urlsplit
+from typing import Any, NamedTuple, Protocol
+from urllib.parse import parse_qs, quote, urldefrag, urlencode, urljoin, urlsplit
 
 import msgspec
 
@@ -21,12 +22,34 @@ MIN_RESULTS = 10
 """results that are asked for, so that a search repeated offline can show more than the first did"""
 
 
+class SearchResults(NamedTuple):
+    """The results of a search, and the engines that were passed over for it."""
+
+    hits: list[Hit]
+    failures: tuple[Failure, ...] = ()
+
+
 class SearchEngine(NamedTuple):
     """A search engine: `search(fetcher, query, k)` gives at most k results or raises `Failed`."""
 
     name: str
     """under which its results are remembered; another language or server is another name"""
     search: Callable[[Fetcher, str, int], list[Hit]]
+
+    def search_web(self, fetcher: Fetcher, query: str, k: int) -> SearchResults:
+        """Return at most k results. Raises Failed."""
+        return SearchResults(self.search(fetcher, query, k))
+
+
+class WebSearch(Protocol):
+    """What searches the web: one engine, or several as one (`search_merging.MergedSearch`)."""
+
+    @property
+    def name(self) -> str:
+        """Name under which results are remembered."""
+
+    def search_web(self, fetcher: Fetcher, query: str, k: int) -> SearchResults:
+        """Return at most k results and the engines that were passed over. Raises Failed."""
 
 
 class WebLibrary(Library):
@@ -39,7 +62,7 @@ class WebLibrary(Library):
     """
 
     def __init__(
-        self, engine: SearchEngine, archive: PageArchive, fetcher: Fetcher, offline: bool = False
+        self, engine: WebSearch, archive: PageArchive, fetcher: Fetcher, offline: bool = False
     ) -> None:
         self._engine = engine
         self._archive = archive
@@ -50,7 +73,7 @@ class WebLibrary(Library):
 
     @property
     def failures(self) -> tuple[Failure, ...]:
-        """The pages that could not be opened, in order."""
+        """The pages that could not be opened and the engines that were passed over, in order."""
         return tuple(self._failures)
 
     def allow_url(self, url: str) -> None:
@@ -89,7 +112,8 @@ class WebLibrary(Library):
         return page
 
     def _query_engine(self, query: str, k: int) -> list[Hit]:
-        hits = self._engine.search(self._fetcher, query, max(k, MIN_RESULTS))
+        hits, passed_over = self._engine.search_web(self._fetcher, query, max(k, MIN_RESULTS))
+        self._failures += passed_over
         self._archive.store_search(self._engine.name, query, hits)
         return hits
 
@@ -210,6 +234,73 @@ def make_google_engine(base_url: str = "https://www.googleapis.com") -> SearchEn
     return SearchEngine("google", search)
 
 
+def make_duckduckgo_engine(base_url: str = "https://html.duckduckgo.com") -> SearchEngine:
+    """Return the engine DuckDuckGo, which needs no key.
+
+    It has no interface for programs: its page for browsers without scripts is read. Where it asks
+    whether a person searches, Failed (search_blocked) is raised; nothing tries to get around that.
+    """
+
+    def search(fetcher: Fetcher, query: str, k: int) -> list[Hit]:
+        _check_query(query)
+        asked = urlencode({"q": _cut_query(query, 400)})
+        url = f"{base_url.rstrip('/')}/html/?{asked}"
+        refused = "it does not answer programs at this address for now"
+        try:
+            response = _fetch_api_response(fetcher, url, query, (), refused)
+        except Failed as failed:
+            if "http_403" in failed.failure.detail:
+                raise _make_error(query, "search_blocked", failed.failure.detail) from None
+            raise
+        page = response.data.decode("utf-8", "replace")
+        if response.status == 202 or _CHALLENGE.search(page):
+            detail = "it wants to know whether a person searches; wait, or use another engine"
+            raise _make_error(query, "search_blocked", detail)
+        return _read_duckduckgo_results(page, response.url, query)[:k]
+
+    return SearchEngine("duckduckgo", search)
+
+
+_CHALLENGE = re.compile(r"anomaly-modal|anomaly\.js|challenge-form", re.I)
+
+
+def _read_duckduckgo_results(page: str, url: str, query: str) -> list[Hit]:
+    from selectolax.lexbor import LexborHTMLParser
+
+    tree = LexborHTMLParser(page)
+    results = []
+    for result in tree.css(".result:not(.result--ad)"):
+        link, snippet = result.css_first("a.result__a"), result.css_first(".result__snippet")
+        if link is not None:
+            fields = {
+                "title": html.escape(link.text()),
+                "snippet": "" if snippet is None else html.escape(snippet.text()),
+            }
+            address = _resolve_duckduckgo_link(link.attributes.get("href") or "", url)
+            results.append((address, fields))
+    if not results and tree.css_first(".no-results") is None:
+        detail = "its page holds neither results nor the word that there are none"
+        raise _make_error(query, "search_failed", detail)
+    return _make_hits(results)
+
+
+def _resolve_duckduckgo_link(href: str, base: str) -> str:
+    """Return the address that a result leads to; empty for an advert and for what is no address.
+
+    Results lead through `//duckduckgo.com/l/?uddg=ADDRESS`, adverts through `/y.js`.
+    """
+    try:
+        address = urljoin(base, href)
+        parts = urlsplit(address)
+        redirected = parse_qs(parts.query).get("uddg", [""])[0]
+    except ValueError:
+        return ""
+    ours = parts.hostname in ("duckduckgo.com", urlsplit(base).hostname)
+    if (parts.path.rstrip("/"), ours) == ("/l", True):
+        address = redirected
+    return "" if "duckduckgo.com/y.js" in address else address
+
+
 _QUOTA_MESSAGE = re.compile(
     r"quota|rate.?limit|limit.?exceeded|too many|maxlag|resource_exhausted", re.I
 )
@@ -223,8 +314,7 @@ def _fetch_json(
     forbidden: str = "the server refuses this search",
 ) -> dict[str, Any]:
     """Return the object that a search API answers. Whatever else it answers raises `Failed`."""
-    if not query.strip():
-        raise _make_error(query, "search_failed", "the query is empty: ask something")
+    _check_query(query)
     response = _fetch_api_response(fetcher, url, query, headers, forbidden)
     try:
         answer = msgspec.json.decode(response.data)
@@ -238,6 +328,11 @@ def _fetch_json(
         said = msgspec.json.encode(answer.get("error", answer)).decode()[:300]
         raise _make_refused_error(query, response.status, said, forbidden)
     return answer
+
+
+def _check_query(query: str) -> None:
+    if not query.strip():
+        raise _make_error(query, "search_failed", "the query is empty: ask something")
 
 
 def _fetch_api_response(

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 import msgspec
 
-from rookery.browse.fetcher import Fetcher
+from rookery.browse.fetcher import Fetcher, build_user_agent
 from rookery.browse.file_selection import SkippedGroup, count_skipped
 from rookery.browse.folder_library import FolderLibrary, ProgressCallback
 from rookery.browse.libraries import (
     get_bundled_folder,
     is_url,
     list_skipped,
-    make_search_engine,
+    make_web_search,
     open_places,
     resolve_place_path,
 )
@@ -29,7 +29,7 @@ from rookery.browse.page_archive import PageArchive
 from rookery.browse.site_library import SiteLibrary, SiteLimits
 from rookery.browse.stored_indexes import list_index_digests
 from rookery.browse.warc import WarcLibrary
-from rookery.browse.web_library import WebLibrary
+from rookery.browse.web_library import WebLibrary, WebSearch
 from rookery.records import Episode, Failed, Failure, Hit, Library, Page, Question, Quote
 from rookery.serve.exit_codes import USER_ERROR_OUTCOMES
 from rookery.serve.file_reading import read_document_file, read_standard_input
@@ -84,6 +84,7 @@ class EvidenceSources:
         self.archive = self._open.enter_context(PageArchive(get_data_folder() / ARCHIVE))
         self._fetcher: Fetcher | None = None
         self._library: Library | None = None
+        self._web_search: WebSearch | None = None
         self._skipped: tuple[SkippedGroup, ...] | None = None
         self._similarity: Similarity | None = None
         self._judge: EvidenceJudge | None = None
@@ -108,9 +109,29 @@ class EvidenceSources:
         with self._lock:
             if self._fetcher is None:
                 s = self.settings
-                fetcher = Fetcher(allow_private=s.private, use_proxy=s.proxy)
+                agent = build_user_agent(s.contact)
+                render = None
+                if s.render:
+                    from rookery.browse.page_rendering import ChromiumRenderer
+
+                    others = Fetcher(use_proxy=s.proxy, user_agent=agent)
+                    render = ChromiumRenderer(self._open.enter_context(others), agent).render_page
+                fetcher = Fetcher(
+                    allow_private=s.private, use_proxy=s.proxy, user_agent=agent, render=render
+                )
                 self._fetcher = self._open.enter_context(fetcher)
             return self._fetcher
+
+    def open_web(self) -> WebLibrary:
+        """Return the web with permissions of its own, searched as all webs of this object are.
+
+        Raises Failed.
+        """
+        with self._lock:
+            if self._web_search is None:  # it remembers which engines want to be left alone
+                self._web_search = make_web_search(self.settings.engine)
+            offline = self.settings.offline
+            return WebLibrary(self._web_search, self.archive, self.open_fetcher(), offline)
 
     def open_library(self) -> Library:
         """Return the library of the settings' places, indexed at the first use. Raises Failed."""
@@ -140,8 +161,7 @@ class EvidenceSources:
         library = self.open_library()
         if not isinstance(library, WebLibrary) and not is_url(start):
             return library
-        engine = make_search_engine(self.settings.engine)
-        web = WebLibrary(engine, self.archive, self.open_fetcher(), self.settings.offline)
+        web = self.open_web()
         for url in filter(is_url, (start, *shown)):
             web.allow_url(url)
         return web if isinstance(library, WebLibrary) else FallbackLibrary(library, web)

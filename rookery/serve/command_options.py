@@ -42,6 +42,22 @@ PrivateOption = Annotated[
     typer.Option("--allow-private", help="Also open addresses of this machine and its network."),
 ]
 ProxyOption = Annotated[bool, typer.Option("--proxy", help="Use the proxy that HTTPS_PROXY names.")]
+ContactOption = Annotated[
+    str,
+    typer.Option(
+        metavar="ADDRESS",
+        help="Where the owners of sites can reach you: a mail address or a web page, which every "
+        "request then carries (User-Agent), as Wikipedia asks.",
+    ),
+]
+RenderOption = Annotated[
+    bool,
+    typer.Option(
+        "--render",
+        help="Have a local Chromium run the scripts of pages that show no text without them; needs "
+        "pip install 'rookery[render]' and Chromium.",
+    ),
+]
 MethodOption = Annotated[
     str,
     typer.Option(
@@ -118,7 +134,9 @@ EngineOption = Annotated[
     str,
     typer.Option(
         metavar="ENGINE",
-        help="What searches the web: wikipedia, wikipedia:LANGUAGE, searxng:URL, brave or google.",
+        help="What searches the web: duckduckgo, wikipedia, wikipedia:LANGUAGE, searxng:URL, brave "
+        "or google; several joined by commas, whose results are merged; or auto: those for which "
+        "SEARXNG_URL or keys are set, else DuckDuckGo, else Wikipedia.",
     ),
 ]
 RankerOption = Annotated[

@@ -44,8 +44,8 @@ class Settings(msgspec.Struct, frozen=True, omit_defaults=True):
 
     places: tuple[str, ...] = ()
     """folders, files, WARC files and site addresses to search; none: the web"""
-    engine: str = "wikipedia"
-    """web search engine: wikipedia, wikipedia:LANGUAGE, searxng:URL, brave or google"""
+    engine: str = "auto"
+    """web search engines: auto, or names that `rookery.browse.libraries.make_web_search` takes"""
     offline: bool = False
     """answer from stored pages and recorded model replies only"""
     private: bool = False
@@ -64,6 +64,10 @@ class Settings(msgspec.Struct, frozen=True, omit_defaults=True):
     """maximum number of quotes in an answer; None: the method's default"""
     selection: FileSelection = FileSelection()
     """globs that choose which files of the folders are read"""
+    contact: str = ""
+    """mail or web address that requests carry, for the owners of sites; empty: none"""
+    render: bool = False
+    """have a local Chromium run the scripts of pages that show no text without them"""
 
     def to_cache_key(self) -> str:
         """Serialise every setting that a model's answer depends on, except the model itself."""
@@ -74,6 +78,7 @@ class Settings(msgspec.Struct, frozen=True, omit_defaults=True):
             ranker=self.ranker,
             quotes=self.quotes,
             selection=self.selection,
+            render=self.render,
         )
         return msgspec.json.encode(relevant).decode()
 

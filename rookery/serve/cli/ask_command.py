@@ -540,6 +540,7 @@ def _find_provenance(settings: Settings) -> AnswerProvenance:
         engine=Settings().engine if settings.places else settings.engine,
         models=named or Settings().models,
         ranker=_make_absolute(settings.ranker) if has_folder else settings.ranker,
+        contact="",  # answers are shown to others
     )
     ranker = _digest_files(settings.ranker) if has_folder else settings.ranker or "bundled"
     return AnswerProvenance(

@@ -10,10 +10,11 @@ from tempfile import TemporaryDirectory
 
 from rich.text import Text
 
-from rookery.browse.fetcher import Fetcher, FetchLimits
+from rookery.browse.fetcher import Fetcher, FetchLimits, FetchResponse, build_user_agent
 from rookery.browse.folder_library import FolderLibrary
-from rookery.browse.libraries import get_bundled_folder, make_search_engine
+from rookery.browse.libraries import get_bundled_folder, make_web_search
 from rookery.browse.page_archive import PageArchive
+from rookery.browse.page_rendering import ChromiumRenderer, find_chromium
 from rookery.cite.evidence_model import (
     BUNDLED_MODEL,
     EvidencePassage,
@@ -32,7 +33,7 @@ from rookery.serve.terminal_output import StreamConsole, to_terminal_json
 
 LOW_DISK = 500_000_000
 """bytes free below which an index may not fit"""
-DEFAULT_ENGINE = "wikipedia"
+DEFAULT_ENGINE = "auto"
 """the engine that is tried where none is named"""
 SAMPLE_QUESTION = "Why do crows bring gifts?"
 """a question that the bundled pages answer"""
@@ -40,6 +41,8 @@ NO_WEB_ADVICE = (
     "; without the web, ask your own documents: rookery ask ... --in DIR; or try another engine: "
     "rookery doctor --engine searxng:URL"
 )
+NO_CONTACT_ADVICE = "; requests carry no contact address: give one with --contact"
+NO_RENDER_ADVICE = "; only --render needs it, for pages that show no text without scripts"
 NO_MODEL_ADVICE = (
     "none named, and none needed to quote documents; for --method webglm, gophercite or webgpt try "
     "one: rookery doctor --model NAME --base-url URL"
@@ -63,16 +66,21 @@ class DiagnosticResult(Record, frozen=True):
 
 
 def run_doctor_command(
-    engine: str, models: ModelSettings, json: bool, private: bool, proxy: bool
+    engine: str,
+    models: ModelSettings,
+    json: bool,
+    private: bool,
+    proxy: bool,
+    contact: str = "",
 ) -> int:
     """Check each part and print the findings; return 4 where a part that is needed failed, else 0.
 
     Store, index and answers are needed: own documents are answered from with them alone. An
-    `engine` or a model counts where it is named; with "" Wikipedia is tried, and only warned of.
+    `engine` or a model counts where it is named; with "" auto is tried, and only warned of.
     """
     out = StreamConsole()
     bad = False
-    for finding in _run_checks(engine, models, private, proxy):
+    for finding in _run_checks(engine, models, private, proxy, contact):
         bad = bad or finding.state == BAD
         if json:
             sys.stdout.write(to_terminal_json(finding) + "\n")
@@ -84,16 +92,23 @@ def run_doctor_command(
 
 
 def _run_checks(
-    engine: str, models: ModelSettings, private: bool, proxy: bool
+    engine: str, models: ModelSettings, private: bool, proxy: bool, contact: str
 ) -> Iterator[DiagnosticResult]:
     yield _run_check("store", _check_store)
     yield _run_check("index", _check_index)
     yield _run_check("extract", _check_answer)
-    searched = _run_check("search", lambda: _check_search(engine or DEFAULT_ENGINE, private, proxy))
+    named, agent = engine or DEFAULT_ENGINE, build_user_agent(contact)
+    searched = _run_check("search", lambda: _check_search(named, private, proxy, agent))
     if searched.state == BAD:
         state = BAD if engine else WARNING
         searched = DiagnosticResult("search", state, searched.detail + NO_WEB_ADVICE)
+    elif not contact:
+        searched = DiagnosticResult("search", GOOD, searched.detail + NO_CONTACT_ADVICE)
     yield searched
+    rendered = _run_check("render", lambda: _check_render(agent))
+    if rendered.state == BAD:
+        rendered = DiagnosticResult("render", WARNING, rendered.detail + NO_RENDER_ADVICE)
+    yield rendered
     if models:
         yield _run_check("model", lambda: _check_model(models))
     else:
@@ -172,7 +187,21 @@ def _check_model(settings: ModelSettings) -> str:
     return " ".join(parts).replace(" ;", ";")
 
 
-def _check_search(engine: str, private: bool, proxy: bool) -> str:
-    with Fetcher(FetchLimits(seconds=10), allow_private=private, use_proxy=proxy) as fetcher:
-        hits = make_search_engine(engine).search(fetcher, "crow", 3)
-    return f"{engine} answers with {len(hits)} results"
+def _check_search(engine: str, private: bool, proxy: bool, agent: str) -> str:
+    with Fetcher(
+        FetchLimits(seconds=10), allow_private=private, use_proxy=proxy, user_agent=agent
+    ) as fetcher:
+        found = make_web_search(engine).search_web(fetcher, "crow", 3)
+    said = f"{engine} answers with {len(found.hits)} results"
+    return "; ".join([said, *(failure.detail for failure in found.failures)])
+
+
+def _check_render(agent: str) -> str:
+    """Render a page that asks for nothing from the network."""
+    html = b"<script>document.write('<p>' + 6 * 7)</script>"
+    page = FetchResponse("http://render.invalid/", 200, "text/html", html, "")
+    with Fetcher() as fetcher:
+        rendered = ChromiumRenderer(fetcher, agent).render_page(fetcher, page)
+    if b"<p>42" not in rendered.data:
+        raise Failed(Failure("render", "crashed", "Chromium does not run the scripts of pages"))
+    return f"{find_chromium() or 'the Chromium of Playwright'} runs the scripts of pages"

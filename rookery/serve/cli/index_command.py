@@ -21,12 +21,14 @@ import typer
 from rookery.records import Failed, Failure, Record
 from rookery.serve.command_line import CommandGroup, print_result
 from rookery.serve.command_options import (
+    ContactOption,
     ExcludesOption,
     GlobsOption,
     JsonOption,
     PrivateOption,
     ProxyOption,
     RankerOption,
+    RenderOption,
 )
 from rookery.serve.exit_codes import (
     EXIT_ANSWERED,
@@ -153,6 +155,8 @@ def refresh_indexes(
     as_json: JsonOption = False,
     private: PrivateOption = False,
     proxy: ProxyOption = False,
+    contact: ContactOption = "",
+    render: RenderOption = False,
     ranker: RankerOption = "",
 ) -> None:
     """Read again what changed, and crawl sites again. A place without an index gets one.
@@ -164,7 +168,14 @@ def refresh_indexes(
     from rookery.serve.settings import Settings
 
     selection = FileSelection(tuple(globs or ()), tuple(excludes or ()))
-    settings = Settings(private=private, proxy=proxy, ranker=ranker, selection=selection)
+    settings = Settings(
+        private=private,
+        proxy=proxy,
+        ranker=ranker,
+        selection=selection,
+        contact=contact,
+        render=render,
+    )
     reports, code = [], EXIT_ANSWERED
     for settled in _list_index_settings(places, settings):
         report, outcome = _refresh_index(settled)

@@ -16,6 +16,7 @@ from rookery.serve import command_options
 from rookery.serve.command_line import CommandGroup, get_user_name, translate_failures
 from rookery.serve.command_options import (
     BaseUrlOption,
+    ContactOption,
     DeclineOption,
     EndpointsOption,
     EngineOption,
@@ -26,6 +27,7 @@ from rookery.serve.command_options import (
     PrivateOption,
     ProxyOption,
     RankerOption,
+    RenderOption,
     SamplesOption,
 )
 
@@ -86,11 +88,13 @@ def run_serve(
     decline: DeclineOption = None,
     host: HostOption = "127.0.0.1",
     port: PortOption = 8500,
-    engine: EngineOption = "wikipedia",
+    engine: EngineOption = "auto",
     ranker: RankerOption = "",
     offline: OfflineOption = False,
     private: PrivateOption = False,
     proxy: ProxyOption = False,
+    contact: ContactOption = "",
+    render: RenderOption = False,
     workers: Annotated[
         int, typer.Option(metavar="NUMBER", min=1, help="Processes that answer.")
     ] = 1,
@@ -133,7 +137,17 @@ def run_serve(
     models = ModelSettings(model, base_url, endpoints, samples)
     everywhere = tuple(places or ())
     settings = Settings(
-        everywhere, engine, offline, private, proxy, decline, "extract", models, ranker
+        everywhere,
+        engine,
+        offline,
+        private,
+        proxy,
+        decline,
+        "extract",
+        models,
+        ranker,
+        contact=contact,
+        render=render,
     )
     if models:
         with AnswerSession(settings) as session:  # a model that is misnamed is told now
@@ -155,12 +169,14 @@ def serve_mcp(
     endpoints: EndpointsOption = "",
     samples: SamplesOption = None,
     decline: DeclineOption = None,
-    engine: EngineOption = "wikipedia",
+    engine: EngineOption = "auto",
     ranker: RankerOption = "",
     offline: OfflineOption = False,
     any_address: AnyAddress = False,
     private: PrivateOption = False,
     proxy: ProxyOption = False,
+    contact: ContactOption = "",
+    render: RenderOption = False,
 ) -> None:
     """Give a model tools to search, read, quote, answer and verify (MCP over standard input)."""
     from rookery.browse.file_selection import FileSelection
@@ -188,6 +204,8 @@ def serve_mcp(
         models,
         ranker,
         selection=selection,
+        contact=contact,
+        render=render,
     )
     serve_stdio(settings, any_address)
 
@@ -198,9 +216,11 @@ def run_serve_desk(
     places: PlacesOption = None,
     host: HostOption = "127.0.0.1",
     port: PortOption = 8500,
-    engine: EngineOption = "wikipedia",
+    engine: EngineOption = "auto",
     private: PrivateOption = False,
     proxy: ProxyOption = False,
+    contact: ContactOption = "",
+    render: RenderOption = False,
     suggest: SuggestOption = False,
 ) -> None:
     """Serve the desk alone, where people demonstrate, compare and rate."""
@@ -208,7 +228,9 @@ def run_serve_desk(
     from rookery.serve.settings import Settings
     from rookery.serve.web.app import ServerOptions
 
-    settings = Settings(tuple(places or ()), engine, private=private, proxy=proxy)
+    settings = Settings(
+        tuple(places or ()), engine, private=private, proxy=proxy, contact=contact, render=render
+    )
     if suggest:
         _require_evidence_model(settings)
     how = ServerOptions(reading=False, suggest=suggest)

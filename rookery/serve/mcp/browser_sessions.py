@@ -23,7 +23,7 @@ from rookery.browse.browser import (
     answer_request,
 )
 from rookery.browse.browser_commands import BrowserRules
-from rookery.browse.libraries import is_url, make_search_engine
+from rookery.browse.libraries import is_url
 from rookery.browse.page_archive import PageArchive
 from rookery.browse.page_view import OpenedPage, PageView, build_results_page
 from rookery.browse.text_search import Span
@@ -92,15 +92,13 @@ class McpLibrary:
         permissions: URLs shown to other sessions stay closed to it. Raises Failed if the library
         cannot be opened.
         """
-        sources, s = self._open_library(), self.settings
+        sources = self._open_library()
         library = sources.open_library_for_question()
         if not self.any_address:
             return library, lambda url: None
         if isinstance(library, WebLibrary):
             return library, library.allow_url
-        web = WebLibrary(
-            make_search_engine(s.engine), sources.archive, sources.open_fetcher(), s.offline
-        )
+        web = sources.open_web()
         return FallbackLibrary(library, web), web.allow_url
 
     def open_archive(self) -> PageArchive:
