@@ -753,7 +753,7 @@ class HtmlWalk:
         grid.column += width
 
     def end_cell(self, tag: HtmlTag) -> None:
-        """Close the element of a cell; one with more than two blocks of text is marked as layout."""
+        """Close the element of a cell; one of more than two blocks of text is marked as layout."""
         begun = self.cells.pop()[0] if self.cells else 0
         if len(self.tree.runs) - begun > 2:
             self.tree.layout.add(self.current)

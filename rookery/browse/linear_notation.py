@@ -67,6 +67,8 @@ def _write_formulas(parser: Any) -> None:
             continue
         if container.tag != "math" and container.text()[-1:].isspace():
             text += " "  # in a page that was printed prettily, the space outside is moved in
+        if text[:1].isdigit() and _get_text_before(container)[-1:].isdigit():
+            text = f" {text}"  # a mixed number
         container.replace_with(text)
 
 
