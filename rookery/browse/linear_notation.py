@@ -15,13 +15,17 @@ _TEX_SCRIPTS = 'script[type^="math/tex"], script[type^="math/asciimath"]'
 _MATH_CONTAINER = frozenset(("katex", "katex-display", "mwe-math-element", "mathjax", "math"))
 _MAX_FORMULA_DEPTH = 60
 """elements; what is nested deeper is written as it stands, which bounds the recursion"""
+_LONGEST_TERM = 100
+"""characters of a raised text, and of what may stand in a fraction without parentheses"""
+_MOST_RAISED = 300_000
+"""characters in raised and lowered text of a page, those of nested ones counted for each"""
 _NUMBER = r"\d+(?:[.,]\d+)*"
 _SCRIPT = r"[\^_](?:[+−-]?\d+|\w|\([^()]*\))"
 _EXPONENT = re.compile(rf"[+−-]?{_NUMBER}[+−-]?|[+−-]?\w|[^\w\s]|\([^()]*\)")
 _SUBSCRIPT = re.compile(rf"{_NUMBER}|\w+|[^\w\s]|\([^()]*\)")
-_FACTOR = re.compile(rf"[√∂∇Δ]?(?:{_NUMBER}|\w)(?:{_SCRIPT})*|\([^()]*\)")
+_FACTOR = re.compile(rf"[√∂∇Δ]?(?>{_NUMBER}|\w)(?:{_SCRIPT})*+|\([^()]*\)")
 _BASE = re.compile(rf"[^\W\d_]+|\W|{_FACTOR.pattern}|[(\[{{|].*[)\]}}|]")
-_PRODUCT = re.compile(rf"(?:[√∂∇Δ]?(?:{_NUMBER}|\w)(?:{_SCRIPT})*)+|\([^()]*\)")
+_PRODUCT = re.compile(rf"(?:[√∂∇Δ]?(?>{_NUMBER}|\w)(?:{_SCRIPT})*+)++|\([^()]*\)")
 _SILENT_OPERATORS = str.maketrans("", "", "\u2061\u2062\u2063\u2064\u200b")
 _SCRIPTED = re.compile(r"[\^_][\w+−-]+$")
 _FRACTION = re.compile(r"(?:[^\s/()]+|\([^()]*\))/(?:[^\s/()]+|\([^()]*\))")
@@ -38,8 +42,10 @@ def write_notation(parser: Any) -> None:
     """Replace formulas, raised and lowered text and `<q>` of a parsed page by their linear form."""
     if parser.css_first(f"math, {_TEX_SCRIPTS}") is not None:
         _write_formulas(parser)
+    characters = 0
     for node in parser.css("sup, sub"):
-        _write_script(node)
+        if characters < _MOST_RAISED:
+            characters += _write_script(node)
     for node in parser.css("q"):
         _write_quotation_marks(node)
 
@@ -59,9 +65,9 @@ def _write_formulas(parser: Any) -> None:
             script.replace_with(script.text())
         else:
             script.decompose()
-    for preview in parser.css(".MathJax_Preview"):
+    for preview in reversed(parser.css(".MathJax_Preview")):
         preview.decompose()
-    for math in parser.css("math"):
+    for math in reversed(parser.css("math")):
         container, text = _find_container(math), linearize_formula(math)
         if container.parent is None:
             continue
@@ -214,7 +220,8 @@ _LAYOUTS = {
 
 def _group(text: str, single: re.Pattern[str]) -> str:
     """Return a text in parentheses unless it reads as one already."""
-    return text if single.fullmatch(text) or not text else f"({text})"
+    short = len(text) <= _LONGEST_TERM
+    return text if not text or (short and single.fullmatch(text)) else f"({text})"
 
 
 def _format_script(sign: str, text: str) -> str:
@@ -248,25 +255,31 @@ _ELEMENT = re.compile(r"[A-Z][a-z]?(?![a-z])")
 _REFERENCE_ROLES = ("doc-noteref", "doc-biblioref")
 
 
-def _write_script(node: Any) -> None:
-    """Write a `<sup>` or `<sub>` in its linear form, in place or around what it holds."""
+def _write_script(node: Any) -> int:
+    """Write a `<sup>` or `<sub>` in its linear form, in place or around what it holds.
+
+    Returns how many characters it holds.
+    """
     written = node.text()
     text = collapse_spaces(written)
     if not text or node.parent is None:
-        return
+        return 1
     before, behind = _get_text_before(node), _get_text_behind(node)
     around = _choose_signs(node, text, before, behind)
     if all(child.is_text_node for child in node.iter(include_text=True)) and not node.id:
         node.replace_with(around[0] + (text if around[0] else written) + around[1])
-        return
+        return len(written)
     if around[0]:
         node.insert_before(around[0])
     if around[1]:
         node.insert_after(around[1])
+    return len(written)
 
 
 def _choose_signs(node: Any, text: str, before: str, behind: str) -> tuple[str, str]:
     """Return what stands before and behind a raised or lowered text."""
+    if len(text) > _LONGEST_TERM:
+        return "", ""
     last = before[-1:]
     if node.tag == "sub":
         if before.strip() in ("/", "⁄") and text.isdigit():
@@ -342,7 +355,7 @@ def _get_inline_text(node: Any) -> str:
 
 # Quotations.
 
-_QUOTATION_MARKS = ("“”", "‘’")
+_QUOTATION_MARKS = (("“", "”"), ("‘", "’"))
 _OPENING_MARKS = frozenset("\"'“”‘’„‚«‹「『")
 
 
@@ -352,7 +365,9 @@ def _write_quotation_marks(node: Any) -> None:
     if not text or text[0] in _OPENING_MARKS:
         return
     depth, above = 0, node.parent
-    while above is not None and above.tag != "body":
+    for _ in range(_MAX_FORMULA_DEPTH):
+        if above is None or above.tag == "body":
+            break
         depth += above.tag == "q"
         above = above.parent
     opening, closing = _QUOTATION_MARKS[depth % 2]

@@ -18,6 +18,8 @@ _MAX_LOOKUPS = 250
 _MAX_VISITS = 6_000_000
 """selectors looked up on one page, and tags visited by all of them"""
 _MAX_COMBINATORS = 3
+_NODES_OF_A_LOOKUP = 200
+"""elements found, for each so many of which one lookup less is left"""
 _FEW = 6
 """selectors that are looked up at once; for more it pays to list the page's classes first"""
 _FAR = -900
@@ -296,6 +298,7 @@ class _StyleCascade:
             nodes: list[Any] = self.parser.css(selector)
         except Exception:
             return []
+        self.lookups -= len(nodes) // _NODES_OF_A_LOOKUP
         return nodes
 
     def may_match(self, selector: str) -> bool:
@@ -395,8 +398,8 @@ class _StyleCascade:
                 if ways:
                     hiding[style] = ways
         for node in self.parser.css("[style]") if hiding else ():
-            if ways := hiding.get(node.attributes.get("style") or ""):
-                self.hide(node, ways)
+            if found := hiding.get(node.attributes.get("style") or ""):
+                self.hide(node, found)
 
 
 def _stands_for_layout(node: Any) -> bool:
