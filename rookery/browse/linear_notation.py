@@ -105,7 +105,7 @@ def linearize_formula(math: Any) -> str:
 
 
 def _linearize_children(node: Any, depth: int) -> str:
-    return _join_terms(_linearize(child, depth) for child in node.iter())
+    return _join_terms(_linearize_node(child, depth) for child in node.iter())
 
 
 def _join_terms(terms: Iterable[str]) -> str:
@@ -132,7 +132,7 @@ def _is_word(letters: str) -> bool:
     return len(letters) > 1 and letters.isalpha()
 
 
-def _linearize(node: Any, depth: int) -> str:
+def _linearize_node(node: Any, depth: int) -> str:
     """Return the linear form of one node of a formula."""
     if not node.is_element_node:
         return collapse_spaces(node.text_content or "") if node.is_text_node else ""
@@ -146,9 +146,9 @@ def _linearize(node: Any, depth: int) -> str:
         return " "
     parts = [child for child in node.iter() if child.tag not in ("annotation", "annotation-xml")]
     if tag in ("semantics", "maction"):
-        return _linearize(parts[0], depth + 1) if parts else ""
+        return _linearize_node(parts[0], depth + 1) if parts else ""
     if tag in _LAYOUTS and parts:
-        return _LAYOUTS[tag](node, [_linearize(part, depth + 1) for part in parts])
+        return _LAYOUTS[tag](node, [_linearize_node(part, depth + 1) for part in parts])
     if tag == "mtable":
         aligned = (node.attributes.get("columnalign") or "").startswith("right")
         cells = ([_linearize_children(cell, depth + 1) for cell in row.iter()] for row in parts)
@@ -163,20 +163,20 @@ def _linearize_fraction(node: Any, parts: list[str]) -> str:
     above, below = (*parts, "")[:2]
     if (node.attributes.get("linethickness") or "")[:1] == "0":
         return f"({above} choose {below})"
-    return f"{_group(above, _PRODUCT)}/{_group(below, _FACTOR)}"
+    return f"{_group_term(above, _PRODUCT)}/{_group_term(below, _FACTOR)}"
 
 
 def _linearize_root(node: Any, parts: list[str]) -> str:
     if node.tag == "msqrt":
-        return "√" + _group(_join_terms(parts), _FACTOR)
+        return "√" + _group_term(_join_terms(parts), _FACTOR)
     base, index = (*parts, "")[:2]
     sign = {"2": "√", "3": "∛", "4": "∜"}.get(index, f"√[{index}]")
-    return sign + _group(base, _FACTOR)
+    return sign + _group_term(base, _FACTOR)
 
 
 def _linearize_scripts(node: Any, parts: list[str]) -> str:
     base, first, second = (*parts, "", "")[:3]
-    base = _group(base, _BASE)
+    base = _group_term(base, _BASE)
     if node.tag == "mover" and first in _ACCENTS:
         accent, name = _ACCENTS[first]
         bare = parts[0]
@@ -190,7 +190,7 @@ def _linearize_multiscripts(parts: list[Any], depth: int) -> str:
     """Return a base with scripts on both sides: pairs of a lowered and a raised one."""
     names = [part.tag for part in parts]
     cut = names.index("mprescripts") if "mprescripts" in names else len(parts)
-    terms = [_linearize(part, depth) for part in parts]
+    terms = [_linearize_node(part, depth) for part in parts]
     behind, before = terms[1:cut], terms[cut + 1 :]
     sides = [
         "".join(
@@ -218,7 +218,7 @@ _LAYOUTS = {
 )  # fmt: skip
 
 
-def _group(text: str, single: re.Pattern[str]) -> str:
+def _group_term(text: str, single: re.Pattern[str]) -> str:
     """Return a text in parentheses unless it reads as one already."""
     short = len(text) <= _LONGEST_TERM
     return text if not text or (short and single.fullmatch(text)) else f"({text})"
@@ -231,7 +231,7 @@ def _format_script(sign: str, text: str) -> str:
         return text
     if sign == "^" and text == "∘":
         return "°"
-    return sign + _group(text, _EXPONENT if sign == "^" else _SUBSCRIPT)
+    return sign + _group_term(text, _EXPONENT if sign == "^" else _SUBSCRIPT)
 
 
 # Raised and lowered text of HTML.
