@@ -291,7 +291,7 @@ class _StyleCascade:
         return not self.linked and not _GROUND.search(self.html)
 
     def select_elements(self, selector: str) -> list[Any]:
-        """Return the elements that a selector matches; none where it is dynamic, costly or wrong."""
+        """Return the elements that a selector matches; none if it is dynamic, costly or wrong."""
         if self.lookups <= 0 or not self.may_match(selector):
             return []
         self.lookups -= 1

@@ -10,7 +10,8 @@ from rookery.browse.text_folding import locate_quote
 
 KATEX = """<span class="katex"><span class="katex-mathml">
 <math><semantics><mrow><mi>E</mi>
-<mo>=</mo><mi>m</mi><msup><mi>c</mi><mn>2</mn></msup></mrow><annotation encoding="application/x-tex">E=mc^2
+<mo>=</mo><mi>m</mi><msup><mi>c</mi><mn>2</mn></msup></mrow>
+<annotation encoding="application/x-tex">E=mc^2
 </annotation></semantics></math></span><span class="katex-html" aria-hidden="true">E=mc2</span>
 </span>"""
 MATHJAX = """<mjx-container><mjx-math aria-hidden="true">pic</mjx-math>
