@@ -619,11 +619,13 @@ class HtmlWalk:
         if rows > 1:
             grid.spans[column] = (rows - 1, tag, text)
         grid.column = column
-        self.begin_cell(tag)
-        if text and self.repeated < _MAX_REPEATED:
-            self.repeated += 1
+        self.repeated += 1
+        if self.repeated > _MAX_REPEATED:
+            grid.spans.clear()
+        elif text:
+            self.begin_cell(tag)
             self.add_text(text, text)
-        self.end_cell(tag)
+            self.end_cell(tag)
         grid.column += 1
 
     def open_list(self, tag: HtmlTag) -> None:
@@ -727,7 +729,7 @@ class HtmlWalk:
         if self.tables:
             grid = self.tables[-1]
             for column in sorted(grid.spans):
-                if column >= grid.column > 0:
+                if column >= grid.column > 0 and column in grid.spans:
                     self.repeat_cell(grid, column)
             if grid.names > 1 and grid.names == grid.column and self.at > grid.begun:
                 self.tree.marks.append((grid.head, self.at, "header", ""))
@@ -743,7 +745,7 @@ class HtmlWalk:
         grid = self.tables[-1]
         width = _parse_span(written, ' colspan="')
         rows = _parse_span(written, ' rowspan="') - 1
-        if rows > 0:
+        if rows > 0 and self.repeated < _MAX_REPEATED:
             text = collapse_spaces("".join(self.out[opened:]))
             text = text if len(text) <= _LONGEST_REPEATED else ""
             repeated = HtmlTag(tag.name, "cell", True, classes=self.tree.classes[number])
@@ -1010,7 +1012,7 @@ def _prepare_document(parser: Any, html: str) -> None:
     ]
     write_notation(parser)
     parser.strip_tags(_STRIPPED, recursive=True)
-    for drawing in parser.css("svg"):
+    for drawing in reversed(parser.css("svg")):  # inner ones first: the outer ones free them
         if drawing.css_first("text") is None:
             drawing.decompose()
         else:

@@ -15,13 +15,17 @@ _TEX_SCRIPTS = 'script[type^="math/tex"], script[type^="math/asciimath"]'
 _MATH_CONTAINER = frozenset(("katex", "katex-display", "mwe-math-element", "mathjax", "math"))
 _MAX_FORMULA_DEPTH = 60
 """elements; what is nested deeper is written as it stands, which bounds the recursion"""
+_LONGEST_TERM = 100
+"""characters of a raised text, and of what may stand in a fraction without parentheses"""
+_MOST_RAISED = 300_000
+"""characters in raised and lowered text of a page, those of nested ones counted for each"""
 _NUMBER = r"\d+(?:[.,]\d+)*"
 _SCRIPT = r"[\^_](?:[+−-]?\d+|\w|\([^()]*\))"
 _EXPONENT = re.compile(rf"[+−-]?{_NUMBER}[+−-]?|[+−-]?\w|[^\w\s]|\([^()]*\)")
 _SUBSCRIPT = re.compile(rf"{_NUMBER}|\w+|[^\w\s]|\([^()]*\)")
-_FACTOR = re.compile(rf"[√∂∇Δ]?(?:{_NUMBER}|\w)(?:{_SCRIPT})*|\([^()]*\)")
+_FACTOR = re.compile(rf"[√∂∇Δ]?(?>{_NUMBER}|\w)(?:{_SCRIPT})*+|\([^()]*\)")
 _BASE = re.compile(rf"[^\W\d_]+|\W|{_FACTOR.pattern}|[(\[{{|].*[)\]}}|]")
-_PRODUCT = re.compile(rf"(?:[√∂∇Δ]?(?:{_NUMBER}|\w)(?:{_SCRIPT})*)+|\([^()]*\)")
+_PRODUCT = re.compile(rf"(?:[√∂∇Δ]?(?>{_NUMBER}|\w)(?:{_SCRIPT})*+)++|\([^()]*\)")
 _SILENT_OPERATORS = str.maketrans("", "", "\u2061\u2062\u2063\u2064\u200b")
 _SCRIPTED = re.compile(r"[\^_][\w+−-]+$")
 _FRACTION = re.compile(r"(?:[^\s/()]+|\([^()]*\))/(?:[^\s/()]+|\([^()]*\))")
@@ -38,8 +42,10 @@ def write_notation(parser: Any) -> None:
     """Replace formulas, raised and lowered text and `<q>` of a parsed page by their linear form."""
     if parser.css_first(f"math, {_TEX_SCRIPTS}") is not None:
         _write_formulas(parser)
+    characters = 0
     for node in parser.css("sup, sub"):
-        _write_script(node)
+        if characters < _MOST_RAISED:
+            characters += _write_script(node)
     for node in parser.css("q"):
         _write_quotation_marks(node)
 
@@ -59,9 +65,9 @@ def _write_formulas(parser: Any) -> None:
             script.replace_with(script.text())
         else:
             script.decompose()
-    for preview in parser.css(".MathJax_Preview"):
+    for preview in reversed(parser.css(".MathJax_Preview")):
         preview.decompose()
-    for math in parser.css("math"):
+    for math in reversed(parser.css("math")):
         container, text = _find_container(math), linearize_formula(math)
         if container.parent is None:
             continue
@@ -99,7 +105,7 @@ def linearize_formula(math: Any) -> str:
 
 
 def _linearize_children(node: Any, depth: int) -> str:
-    return _join_terms(_linearize(child, depth) for child in node.iter())
+    return _join_terms(_linearize_node(child, depth) for child in node.iter())
 
 
 def _join_terms(terms: Iterable[str]) -> str:
@@ -126,7 +132,7 @@ def _is_word(letters: str) -> bool:
     return len(letters) > 1 and letters.isalpha()
 
 
-def _linearize(node: Any, depth: int) -> str:
+def _linearize_node(node: Any, depth: int) -> str:
     """Return the linear form of one node of a formula."""
     if not node.is_element_node:
         return collapse_spaces(node.text_content or "") if node.is_text_node else ""
@@ -140,9 +146,9 @@ def _linearize(node: Any, depth: int) -> str:
         return " "
     parts = [child for child in node.iter() if child.tag not in ("annotation", "annotation-xml")]
     if tag in ("semantics", "maction"):
-        return _linearize(parts[0], depth + 1) if parts else ""
+        return _linearize_node(parts[0], depth + 1) if parts else ""
     if tag in _LAYOUTS and parts:
-        return _LAYOUTS[tag](node, [_linearize(part, depth + 1) for part in parts])
+        return _LAYOUTS[tag](node, [_linearize_node(part, depth + 1) for part in parts])
     if tag == "mtable":
         aligned = (node.attributes.get("columnalign") or "").startswith("right")
         cells = ([_linearize_children(cell, depth + 1) for cell in row.iter()] for row in parts)
@@ -157,20 +163,20 @@ def _linearize_fraction(node: Any, parts: list[str]) -> str:
     above, below = (*parts, "")[:2]
     if (node.attributes.get("linethickness") or "")[:1] == "0":
         return f"({above} choose {below})"
-    return f"{_group(above, _PRODUCT)}/{_group(below, _FACTOR)}"
+    return f"{_group_term(above, _PRODUCT)}/{_group_term(below, _FACTOR)}"
 
 
 def _linearize_root(node: Any, parts: list[str]) -> str:
     if node.tag == "msqrt":
-        return "√" + _group(_join_terms(parts), _FACTOR)
+        return "√" + _group_term(_join_terms(parts), _FACTOR)
     base, index = (*parts, "")[:2]
     sign = {"2": "√", "3": "∛", "4": "∜"}.get(index, f"√[{index}]")
-    return sign + _group(base, _FACTOR)
+    return sign + _group_term(base, _FACTOR)
 
 
 def _linearize_scripts(node: Any, parts: list[str]) -> str:
     base, first, second = (*parts, "", "")[:3]
-    base = _group(base, _BASE)
+    base = _group_term(base, _BASE)
     if node.tag == "mover" and first in _ACCENTS:
         accent, name = _ACCENTS[first]
         bare = parts[0]
@@ -184,7 +190,7 @@ def _linearize_multiscripts(parts: list[Any], depth: int) -> str:
     """Return a base with scripts on both sides: pairs of a lowered and a raised one."""
     names = [part.tag for part in parts]
     cut = names.index("mprescripts") if "mprescripts" in names else len(parts)
-    terms = [_linearize(part, depth) for part in parts]
+    terms = [_linearize_node(part, depth) for part in parts]
     behind, before = terms[1:cut], terms[cut + 1 :]
     sides = [
         "".join(
@@ -212,9 +218,10 @@ _LAYOUTS = {
 )  # fmt: skip
 
 
-def _group(text: str, single: re.Pattern[str]) -> str:
+def _group_term(text: str, single: re.Pattern[str]) -> str:
     """Return a text in parentheses unless it reads as one already."""
-    return text if single.fullmatch(text) or not text else f"({text})"
+    short = len(text) <= _LONGEST_TERM
+    return text if not text or (short and single.fullmatch(text)) else f"({text})"
 
 
 def _format_script(sign: str, text: str) -> str:
@@ -224,7 +231,7 @@ def _format_script(sign: str, text: str) -> str:
         return text
     if sign == "^" and text == "∘":
         return "°"
-    return sign + _group(text, _EXPONENT if sign == "^" else _SUBSCRIPT)
+    return sign + _group_term(text, _EXPONENT if sign == "^" else _SUBSCRIPT)
 
 
 # Raised and lowered text of HTML.
@@ -248,25 +255,31 @@ _ELEMENT = re.compile(r"[A-Z][a-z]?(?![a-z])")
 _REFERENCE_ROLES = ("doc-noteref", "doc-biblioref")
 
 
-def _write_script(node: Any) -> None:
-    """Write a `<sup>` or `<sub>` in its linear form, in place or around what it holds."""
+def _write_script(node: Any) -> int:
+    """Write a `<sup>` or `<sub>` in its linear form, in place or around what it holds.
+
+    Returns how many characters it holds.
+    """
     written = node.text()
     text = collapse_spaces(written)
     if not text or node.parent is None:
-        return
+        return 1
     before, behind = _get_text_before(node), _get_text_behind(node)
     around = _choose_signs(node, text, before, behind)
     if all(child.is_text_node for child in node.iter(include_text=True)) and not node.id:
         node.replace_with(around[0] + (text if around[0] else written) + around[1])
-        return
+        return len(written)
     if around[0]:
         node.insert_before(around[0])
     if around[1]:
         node.insert_after(around[1])
+    return len(written)
 
 
 def _choose_signs(node: Any, text: str, before: str, behind: str) -> tuple[str, str]:
     """Return what stands before and behind a raised or lowered text."""
+    if len(text) > _LONGEST_TERM:
+        return "", ""
     last = before[-1:]
     if node.tag == "sub":
         if before.strip() in ("/", "⁄") and text.isdigit():
@@ -342,7 +355,7 @@ def _get_inline_text(node: Any) -> str:
 
 # Quotations.
 
-_QUOTATION_MARKS = ("“”", "‘’")
+_QUOTATION_MARKS = (("“", "”"), ("‘", "’"))
 _OPENING_MARKS = frozenset("\"'“”‘’„‚«‹「『")
 
 
@@ -352,7 +365,9 @@ def _write_quotation_marks(node: Any) -> None:
     if not text or text[0] in _OPENING_MARKS:
         return
     depth, above = 0, node.parent
-    while above is not None and above.tag != "body":
+    for _ in range(_MAX_FORMULA_DEPTH):
+        if above is None or above.tag == "body":
+            break
         depth += above.tag == "q"
         above = above.parent
     opening, closing = _QUOTATION_MARKS[depth % 2]

@@ -18,6 +18,8 @@ _MAX_LOOKUPS = 250
 _MAX_VISITS = 6_000_000
 """selectors looked up on one page, and tags visited by all of them"""
 _MAX_COMBINATORS = 3
+_NODES_OF_A_LOOKUP = 200
+"""elements found, for each so many of which one lookup less is left"""
 _FEW = 6
 """selectors that are looked up at once; for more it pays to list the page's classes first"""
 _FAR = -900
@@ -151,7 +153,7 @@ def find_hiding(styles: dict[str, str], inline: bool = False) -> frozenset[str]:
         opacity = _LENGTH.fullmatch(get("opacity") or "")
         if opacity and float(opacity[1]) <= 0.01:
             found.add("opacity")
-    size = _measure(get("font-size") or (get("font") or "").split("/")[0].rpartition(" ")[2])
+    size = _measure_length(get("font-size") or (get("font") or "").split("/")[0].rpartition(" ")[2])
     if size is not None and 0 <= size <= 1:
         found.add("font-size")
     if _is_far(get) or _is_clipped(get) or (_is_shrunk(get("transform") or "") and not moving):
@@ -167,7 +169,7 @@ def _drop_importance(value: str) -> str:
     return value.partition("!")[0].strip()
 
 
-def _measure(value: str) -> float | None:
+def _measure_length(value: str) -> float | None:
     """Return a length in pixels, roughly; None where it is none."""
     length = _LENGTH.fullmatch(value)
     if length is None or (not length[2] and float(length[1])):
@@ -181,7 +183,7 @@ def _is_far(get: Any) -> bool:
     if get("position") in ("absolute", "fixed"):
         places += ["left", "top", "right", "bottom"]
     for name in places:
-        length = _measure(get(name) or "")
+        length = _measure_length(get(name) or "")
         if length is not None and length <= _FAR and "%" not in get(name):
             return True
     moved = re.search(r"translate[xy3d]*\(\s*(-\d+)px", get("transform") or "")
@@ -195,7 +197,7 @@ def _is_clipped(get: Any) -> bool:
     """Tell whether an element is clipped to nothing, as text for screen readers is."""
     clip = re.fullmatch(r"rect\(([^()]*)\)", get("clip") or "")
     if clip and get("position") in ("absolute", "fixed"):
-        edges = [_measure(edge) for edge in re.split(r"[\s,]+", clip[1].strip())]
+        edges = [_measure_length(edge) for edge in re.split(r"[\s,]+", clip[1].strip())]
         if all(edge is not None and edge <= 1 for edge in edges):
             return True
     path = get("clip-path") or get("-webkit-clip-path") or ""
@@ -222,7 +224,9 @@ def _is_empty_box(get: Any) -> bool:
         if (value := get(name) or "0")
     ):
         return False
-    sizes = (_measure(get(name) or "") for name in ("height", "max-height", "width", "max-width"))
+    sizes = (
+        _measure_length(get(name) or "") for name in ("height", "max-height", "width", "max-width")
+    )
     return any(size is not None and size <= 1 for size in sizes)
 
 
@@ -261,7 +265,7 @@ class _StyleCascade:
                 continue
             for selector in map(str.strip, selectors.split(",")):
                 fading = _TO_BE_SHOWN.search(selector) is not None
-                for node in self.select(selector):
+                for node in self.select_elements(selector):
                     _, known = found.setdefault(node.mem_id, (node, {}))
                     for way in ways - _LATER if fading else ways:
                         strength = _get_strength(selector, styles, way, order)
@@ -269,11 +273,11 @@ class _StyleCascade:
         if found:
             self.keep_shown(found)
         for node, ways_known in list(found.values()):
-            self.hide(node, frozenset(ways_known))
+            self.hide_element(node, frozenset(ways_known))
         self.hide_by_inline_styles()
         if self.linked:
             for node in self.parser.css(_READ_ALOUD):
-                self.hide(node, frozenset(("place",)))
+                self.hide_element(node, frozenset(("place",)))
 
     def find_ways(self, styles: dict[str, str]) -> frozenset[str]:
         """Return the ways in which the declarations hide, white text on a white page included."""
@@ -286,9 +290,8 @@ class _StyleCascade:
         """Tell whether no style on the page gives anything another ground than white."""
         return not self.linked and not _GROUND.search(self.html)
 
-    def select(self, selector: str) -> list[Any]:
-        """Return the elements that a selector matches; none where it is dynamic, costly or wrong.
-        """
+    def select_elements(self, selector: str) -> list[Any]:
+        """Return the elements that a selector matches; none if it is dynamic, costly or wrong."""
         if self.lookups <= 0 or not self.may_match(selector):
             return []
         self.lookups -= 1
@@ -296,6 +299,7 @@ class _StyleCascade:
             nodes: list[Any] = self.parser.css(selector)
         except Exception:
             return []
+        self.lookups -= len(nodes) // _NODES_OF_A_LOOKUP
         return nodes
 
     def may_match(self, selector: str) -> bool:
@@ -338,7 +342,7 @@ class _StyleCascade:
             if showing and _may_hide(body):
                 showing = list(frozenset(showing) - self.find_ways(styles))
             for selector in aimed if showing else ():
-                for node in self.select(selector):
+                for node in self.select_elements(selector):
                     known = found.get(node.mem_id, (None, {}))[1]
                     for way in showing:
                         if way in known and known[way] < _get_strength(
@@ -351,7 +355,7 @@ class _StyleCascade:
                 if way not in find_hiding(styles, inline=True) and not known[way][0]:
                     del known[way]
 
-    def hide(self, node: Any, ways: frozenset[str]) -> None:
+    def hide_element(self, node: Any, ways: frozenset[str]) -> None:
         """Mark an element as hidden, unless its children lift what hides it."""
         if node.tag in ("html", "body", "head"):
             return
@@ -378,7 +382,7 @@ class _StyleCascade:
             for selectors, body in self.rules
             if re.search(r"font(?:-size)?\s*:", body)
             for selector in map(str.strip, selectors.split(","))
-            for each in self.select(selector)
+            for each in self.select_elements(selector)
         )
 
     def is_most_of_page(self, node: Any) -> bool:
@@ -395,8 +399,8 @@ class _StyleCascade:
                 if ways:
                     hiding[style] = ways
         for node in self.parser.css("[style]") if hiding else ():
-            if ways := hiding.get(node.attributes.get("style") or ""):
-                self.hide(node, ways)
+            if found := hiding.get(node.attributes.get("style") or ""):
+                self.hide_element(node, found)
 
 
 def _stands_for_layout(node: Any) -> bool:

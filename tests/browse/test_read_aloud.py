@@ -8,11 +8,14 @@ from rookery.browse.page_text import join_visible_text
 from rookery.browse.page_view import PageView
 from rookery.browse.text_folding import locate_quote
 
-KATEX = """<span class="katex"><span class="katex-mathml"><math><semantics><mrow><mi>E</mi><mo>=</mo>
-<mi>m</mi><msup><mi>c</mi><mn>2</mn></msup></mrow><annotation encoding="application/x-tex">E=mc^2
+KATEX = """<span class="katex"><span class="katex-mathml">
+<math><semantics><mrow><mi>E</mi>
+<mo>=</mo><mi>m</mi><msup><mi>c</mi><mn>2</mn></msup></mrow>
+<annotation encoding="application/x-tex">E=mc^2
 </annotation></semantics></math></span><span class="katex-html" aria-hidden="true">E=mc2</span>
 </span>"""
-MATHJAX = """<mjx-container><mjx-math aria-hidden="true">pic</mjx-math><mjx-assistive-mml><math><mi>a</mi>
+MATHJAX = """<mjx-container><mjx-math aria-hidden="true">pic</mjx-math>
+<mjx-assistive-mml><math><mi>a</mi>
 <mo>≠</mo><mn>0</mn></math></mjx-assistive-mml></mjx-container>"""
 MEDIAWIKI = """<span class="mwe-math-element"><span style="display: none;"><math><msqrt><mi>x</mi>
 <mo>+</mo><mn>1</mn></msqrt></math></span><img alt="{\\displaystyle {\\sqrt {x+1}}}"></span>"""
@@ -26,9 +29,11 @@ PAGES = [
     (f"<p>It flew 2{HALF} miles.", "It flew 2 1/2 miles."),
     ("<p>It is <math><msup><mn>10</mn><mrow><mo>−</mo><mn>3</mn></mrow></msup></math> m long.",
      "It is 10^−3 m long."),
-    ("<p>The mean is <math><mfrac><mrow><mi>a</mi><mo>+</mo><mi>b</mi></mrow><mn>2</mn></mfrac></math>.",
+    ("<p>The mean is <math>"
+     "<mfrac><mrow><mi>a</mi><mo>+</mo><mi>b</mi></mrow><mn>2</mn></mfrac></math>.",
      "The mean is (a+b)/2."),
-    ("<p>So <math><msub><mi>x</mi><mi>i</mi></msub><mo>=</mo><msqrt><mi>y</mi></msqrt></math> holds.",
+    ("<p>So <math>"
+     "<msub><mi>x</mi><mi>i</mi></msub><mo>=</mo><msqrt><mi>y</mi></msqrt></math> holds.",
      "So x_i=√y holds."),
     ("<p>Now <math><mroot><mn>8</mn><mn>3</mn></mroot><mo>=</mo><mn>2</mn></math> is known.",
      "Now ∛8=2 is known."),

@@ -76,7 +76,8 @@ def test_text_for_screen_readers_is_hidden_and_the_bar_of_a_fraction_is_not() ->
 
 
 def test_a_deletion_that_never_ends_deletes_nothing() -> None:
-    assert shown("<p>One.<s><p>Two is much longer.<p>Three.") == "One.\n\nTwo is much longer.\n\nThree."
+    text = shown("<p>One.<s><p>Two is much longer.<p>Three.")
+    assert text == "One.\n\nTwo is much longer.\n\nThree."
 
 
 def test_inline_styles_and_media() -> None:
