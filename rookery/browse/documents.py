@@ -354,7 +354,7 @@ def read_docx(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Page:
             io.BytesIO(_build_archive(parts)), convert_image=without_pictures
         ).value
     # Mammoth has no exception of its own: what a damaged document raises is up to its parts.
-    except (KeyError, ValueError, AttributeError, IndexError, TypeError, RecursionError) as error:
+    except (LookupError, ValueError, AttributeError, TypeError, OSError, RecursionError) as error:
         raise build_read_error(
             url, "malformed", f"the document cannot be read ({error!r})"
         ) from error
@@ -386,7 +386,15 @@ def _checked_parts(data: bytes, url: str, limits: ReadLimits) -> dict[str, bytes
             if any(info.flag_bits & 1 for info in members):
                 raise build_read_error(url, "encrypted", "the document's archive needs a password")
             return _decompress_parts(archive, members, url, limits)
-    except (zipfile.BadZipFile, NotImplementedError, EOFError, OSError, _zlib_error()) as error:
+    # zipfile raises ValueError for a damaged directory.
+    except (
+        zipfile.BadZipFile,
+        NotImplementedError,
+        EOFError,
+        OSError,
+        ValueError,
+        _zlib_error(),
+    ) as error:
         raise build_read_error(
             url, "malformed", f"the document's archive is damaged ({error})"
         ) from error
