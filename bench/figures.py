@@ -123,7 +123,7 @@ def render_reading(found: Found) -> Iterator[str]:
                 cost["opened by processes s"] / cost["opened here s"],
                 "",
             ),
-            make_maximum_row("longest time of a file", limits["seconds"] + 1, slowest, "s"),
+            make_maximum_row("longest time of a file", limits["seconds"] + 2, slowest, "s"),
             make_maximum_row("most memory of a reader", limits["megabytes"], most, "MB", ".0f"),
         ]
     )

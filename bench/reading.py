@@ -84,9 +84,12 @@ def list_children() -> list[int]:
 
 
 def read_peak_memory(process: int) -> int:
-    """Return the most bytes of memory that a process held so far; 0 if it has ended."""
+    """Return the most bytes of memory that a reader held so far; 0 if it has ended or not begun."""
+    place = Path(f"/proc/{process}")
     try:
-        status = Path(f"/proc/{process}/status").read_text(encoding="utf-8")
+        if b"serve_jobs" not in (place / "cmdline").read_bytes():
+            return 0  # it still has the memory of the process that starts it
+        status = (place / "status").read_text(encoding="utf-8")
     except OSError:
         return 0
     sizes = (line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:"))

@@ -37,6 +37,8 @@ _TYPES = {"html": "text/html", "htm": "text/html", "xhtml": "application/xhtml+x
 """of fragments that do not begin like HTML"""
 _BLOATED = 128 * 2**20
 """bytes of memory that a process may hold after a page; with more, another takes its place"""
+_PROGRAM = 64 * 2**20
+"""bytes of the limit of memory for the program's own files, which the system does not count"""
 _PATIENCE = 0.2
 """seconds in which no process of a pool becomes free, after which it starts one more"""
 
@@ -96,7 +98,7 @@ class ReadResult(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _Order(msgspec.Struct, frozen=True, array_like=True):
-    """What is sent to a reader process."""
+    """A job and its limits, as they are sent to a reader process."""
 
     job: ReadJob | PageJob
     limits: FileLimits
@@ -163,7 +165,7 @@ class ReaderPool:
             self._closed = True
             self._stop_idle()
             for reader in self._busy:
-                reader.kill()
+                reader.kill_process()
 
     def _take_reader(self) -> "_ReaderProcess":
         with self._changed:
@@ -319,7 +321,7 @@ class _ReaderProcess:
 
     def read(self, order: _Order, until: float) -> ReadResult:
         """Return the result of a job; it ends at a moment of time.monotonic() at the latest."""
-        self._prepare(order)
+        self._prepare_process(order)
         sent = False
         while True:
             if self._begun and not sent:
@@ -334,7 +336,7 @@ class _ReaderProcess:
 
     def send(self, order: _Order) -> "ReaderConnection":
         """Hand over a job; the connection becomes ready when `take_result` can read something."""
-        self._prepare(order)
+        self._prepare_process(order)
         self._send_order()
         return self._line
 
@@ -367,7 +369,7 @@ class _ReaderProcess:
         self._begun = False
         self._line = Connection(ours.detach())
 
-    def kill(self) -> None:
+    def kill_process(self) -> None:
         """End the process from another thread than the one that waits for its result."""
         if self._process is not None:
             self._process.kill()
@@ -380,7 +382,7 @@ class _ReaderProcess:
             self._process.wait()
             self._process = None
 
-    def _prepare(self, order: _Order) -> None:
+    def _prepare_process(self, order: _Order) -> None:
         self._order = order
         if not self._is_alive():
             self.stop()
@@ -472,6 +474,7 @@ def _run_order(message: bytes) -> bytes:
 def _limit_memory(size: int) -> None:
     import resource
 
+    size -= _PROGRAM
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     _, most = resource.getrlimit(resource.RLIMIT_DATA)
     if most == resource.RLIM_INFINITY or size < most:

@@ -13,6 +13,7 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from gzip import GzipFile
 from hashlib import sha256
@@ -306,31 +307,39 @@ class WarcRedirect(NamedTuple):
 WarcEntry: TypeAlias = Page | Failure | WarcRedirect
 
 
-def read_warc(path: Path, limits: ReadLimits = _READ_LIMITS) -> Iterator[Page | Failure]:
+def read_warc(
+    path: Path, limits: ReadLimits = _READ_LIMITS, readers: ReaderPool | None = None
+) -> Iterator[Page | Failure]:
     """Yield the pages of a WARC file, compressed or not, in its order; a Failure for what is none.
 
     Pages come from HTTP answers (`response`, `resource`) and from extracted text (`conversion`:
     Common Crawl's WET, `write_warc`); a `revisit` is no page of its own. Failures are records
     that cannot be read, with the outcomes of `browse.network` and `browse.page_reader`, and
-    damage (malformed, truncated), behind which nothing is read. Raises Failed (unreadable): the
+    damage (malformed, truncated), behind which nothing is read. `readers` are processes that are
+    warm already; without them, some are started for this file. Raises Failed (unreadable): the
     file cannot be opened or is no WARC.
     """
     return (
-        entry for _, entry in iter_warc_entries(path, limits) if not isinstance(entry, WarcRedirect)
+        entry
+        for _, entry in iter_warc_entries(path, limits, readers)
+        if not isinstance(entry, WarcRedirect)
     )
 
 
 def iter_warc_entries(
-    path: Path, limits: ReadLimits = _READ_LIMITS
+    path: Path, limits: ReadLimits = _READ_LIMITS, readers: ReaderPool | None = None
 ) -> Iterator[tuple[int, WarcEntry]]:
     """Yield the pages, failures and redirects of a WARC file, each with the bytes read so far.
 
     Pages are read in other processes, some records ahead.
     """
     begun = deque[tuple[int, Future[WarcEntry | None]]]()
-    with ThreadPoolExecutor(_READ_AHEAD) as threads, ReaderPool() as readers:
+    with (
+        ThreadPoolExecutor(_READ_AHEAD) as threads,
+        nullcontext(readers) if readers else ReaderPool() as pool,
+    ):
         for done, record, layout in _iter_page_records(path, limits):
-            begun.append((done, threads.submit(_read_entry, record, layout, limits, readers)))
+            begun.append((done, threads.submit(_read_entry, record, layout, limits, pool)))
             if len(begun) > _READ_AHEAD:
                 yield from _take_entry(begun)
         while begun:

@@ -257,3 +257,10 @@ def test_size_limits() -> None:
     assert outcome(b"x" * 11, url, limits=ReadLimits(characters=10)) == "too_large"
     assert outcome(b"x" * 11, "a.md", limits=ReadLimits(markdown=10)) == "too_large"
     assert outcome(b" \n ", url) == "empty_after_extraction"
+
+
+def test_a_word_file_with_a_damaged_directory_is_malformed() -> None:
+    whole = docx(paragraph("Crows use tools."))
+    at = whole.rindex(b"PK\x05\x06")  # the directory's offset, which now lies behind the file
+    damaged = whole[: at + 16] + (len(whole) + 100).to_bytes(4, "little") + whole[at + 20 :]
+    assert outcome(damaged, "https://x.org/a.docx") == "malformed"

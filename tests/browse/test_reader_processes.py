@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from servers import PAGE, reply, serving
 
 from rookery.browse.documents import ReadLimits
 from rookery.browse.fetcher import Fetcher, FetchLimits
@@ -20,7 +21,6 @@ from rookery.browse.reader_processes import PageJob, ReaderPool
 from rookery.browse.site_library import SiteLibrary
 from rookery.browse.warc import read_warc
 from rookery.records import Failed, Failure, Page
-from tests.browse.servers import PAGE, reply, serving
 
 pytestmark = [
     pytest.mark.slow,
@@ -112,7 +112,7 @@ def test_a_page_that_needs_too_much_memory(pool: ReaderPool) -> None:
 
 def test_python_without_memory_says_so() -> None:
     large = PageJob(b"The raven croaks.\n" * 1_000_000, "https://a.org/large", "text/plain")
-    with ReaderPool(memory=96 * 2**20) as small:
+    with ReaderPool(memory=160 * 2**20) as small:
         assert fail(small, large).outcome == "too_large"
 
 

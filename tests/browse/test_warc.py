@@ -29,6 +29,7 @@ from rookery.browse.fetcher import Fetcher
 from rookery.browse.libraries import get_bundled_folder, open_places
 from rookery.browse.page_archive import PageArchive
 from rookery.browse.page_reader import read_page
+from rookery.browse.reader_processes import ReaderPool
 from rookery.browse.warc import WarcLibrary, read_warc, write_warc
 from rookery.records import Block, Failed, Failure, Link, Mark, Page
 
@@ -95,6 +96,16 @@ class Crawl:
 @pytest.fixture(params=["crawl.warc", "crawl.warc.gz"])
 def crawl(tmp_path: Path, request: pytest.FixtureRequest) -> Crawl:
     return Crawl(tmp_path / request.param)
+
+
+READERS = ReaderPool()
+"""kept warm for the tests that read hundreds of files"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def end_readers() -> Iterator[None]:
+    yield
+    READERS.close()
 
 
 def pages(entries: Iterable[Page | Failure]) -> list[Page]:
@@ -360,7 +371,7 @@ def test_what_comes_before_a_damage_is_read_and_no_text_is_altered(
         damaged.write_bytes(changed)
         touched = max(number for number, place in enumerate(places) if place <= bit // 8)
         try:
-            found = [page.text for page in pages(read_warc(damaged))]
+            found = [page.text for page in pages(read_warc(damaged, readers=READERS))]
         except Failed:
             assert touched == 0
             return
@@ -373,7 +384,7 @@ def test_what_comes_before_a_damage_is_read_and_no_text_is_altered(
         damaged.write_bytes(data[:at])
         whole = sum(place <= at for place in places) - 1
         try:
-            entries = list(read_warc(damaged))
+            entries = list(read_warc(damaged, readers=READERS))
         except Failed:
             assert whole == 0
             return
@@ -393,7 +404,7 @@ def test_what_follows_a_damage_is_left_out_and_said(tmp_path: Path) -> None:
     data, places, texts = _six(tmp_path / "six.warc")
     path = tmp_path / "a.warc"
     path.write_bytes(data[: places[2]] + b"what is this?\r\n" + data[places[2] :])
-    *found, failure = read_warc(path)
+    *found, failure = read_warc(path, readers=READERS)
     assert [page.text for page in pages(found)] == texts[:2]
     assert isinstance(failure, Failure)
     assert (failure.what, failure.outcome) == (str(path), "malformed")
@@ -422,7 +433,7 @@ def test_no_bytes_at_all_raise_anything_but_failed(
     path = tmp_path_factory.getbasetemp() / "any.warc"
     path.write_bytes(start + data)
     with pytest.raises(Failed, match="unreadable"):
-        assert list(read_warc(path)) == []
+        assert list(read_warc(path, readers=READERS)) == []
 
 
 _HEADERS = st.sampled_from(
@@ -451,7 +462,7 @@ def test_no_answer_raises(
     head += f"WARC-Payload-Digest: x\r\nContent-Length: {len(block)}\r\n\r\n"
     crawl.write(head.encode() + block + b"\r\n\r\n")
     crawl.page("good", "The raven croaks.")
-    found = pages(read_warc(crawl.done()))
+    found = pages(read_warc(crawl.done(), readers=READERS))
     assert SITE + "good" in [page.url for page in found]
 
 
@@ -499,7 +510,7 @@ def test_what_was_written_is_read_as_the_same_pages(
 ) -> None:
     path = tmp_path_factory.getbasetemp() / name
     assert write_warc(given, path) == len(given)
-    assert list(read_warc(path)) == given
+    assert list(read_warc(path, readers=READERS)) == given
 
 
 def corvids() -> list[Page]:
