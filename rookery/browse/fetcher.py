@@ -101,6 +101,11 @@ class RobotsCache:
             raise FetchError("robots", detail)
         return rules.parsed.crawl_delay(self._product_token) or 0.0
 
+    def list_sitemaps(self, target: NormalizedUrl, until: float) -> tuple[str, ...]:
+        """Return the sitemaps that the site's robots.txt names; none if it could not be read."""
+        rules = self._get_rules(target, until)
+        return tuple(rules.parsed.sitemaps) if rules.parsed else ()
+
     def _get_rules(self, target: NormalizedUrl, until: float) -> RobotsRules:
         site = self._get_site(target.origin)
         if not site.lock.acquire(timeout=get_seconds_left(until) or 0.0):
@@ -331,6 +336,21 @@ class Fetcher:
             url, _FetchOptions(obey_robots=self._obey_robots, refused_types=TEXTLESS_TYPES)
         )
         return read_page(got.data, got.url, got.content_type, got.fetched)
+
+    def list_sitemaps(self, url: str) -> tuple[str, ...]:
+        """Return the addresses of sitemaps that the site's robots.txt names, else the usual one.
+
+        None where the site cannot be reached.
+        """
+        named: tuple[str, ...] = ()
+        try:
+            target = normalize_url(url, self._limits.url)
+            if self._obey_robots:
+                until = time.monotonic() + self._limits.seconds
+                named = self._robots.list_sitemaps(target, until)
+        except FetchError:
+            return ()
+        return named or (f"{target.origin}/sitemap.xml",)
 
     def _fetch_or_fail(self, url: str, want: _FetchOptions) -> FetchResponse:
         try:
