@@ -104,9 +104,7 @@ def read_picture(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Pag
     """
     named = url.lower().endswith(_PICTURE_ENDINGS)  # not each nameless blob of a cache
     if not (named and is_local(url)) or shutil.which("tesseract") is None:
-        detail = (
-            "a picture; text is read in files named .png, .jpg or .tif where tesseract is installed"
-        )
+        detail = "a picture; text is read in .png, .jpg and .tif files where tesseract is installed"
         raise build_read_error(url, "unsupported_type", detail)
     pages = _recognize_text(data, url, limits.ocr_seconds)
     parts = (
