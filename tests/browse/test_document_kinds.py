@@ -37,6 +37,7 @@ def outcome(data: bytes, name: str, limits: ReadLimits | None = None) -> str:
     with pytest.raises(Failed) as caught:
         read_page(data, f"file:///x/{name}", limits=limits or ReadLimits())
     assert caught.value.failure.detail
+    assert caught.value.failure.what == f"file:///x/{name}"
     return caught.value.failure.outcome
 
 
@@ -486,6 +487,20 @@ def test_two_cells_far_apart() -> None:
     assert read_page(data, "file:///a.ods").text.count("1240") == 1000
     wide = ReadLimits(tags=10)
     assert outcome((FILES / "counts.ods").read_bytes(), "a.ods", wide) == "too_large"
+
+
+@pytest.mark.slow
+def test_a_long_text_that_many_cells_share() -> None:
+    space = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+    shared = f'<sst xmlns="{space}"><si><t>{"long " * 20_000}</t></si></sst>'.encode()
+    cells = '<row><c t="s"><v>0</v></c></row>' * 100_000
+    sheet = f'<worksheet xmlns="{space}"><sheetData>{cells}</sheetData></worksheet>'.encode()
+    packed = io.BytesIO()
+    with zipfile.ZipFile(FILES / "counts.xlsx") as old, zipfile.ZipFile(packed, "w") as new:
+        for name in old.namelist():
+            content = sheet if name.endswith("sheet1.xml") else old.read(name)
+            new.writestr(name, shared if name.endswith("sharedStrings.xml") else content)
+    assert outcome(packed.getvalue(), "a.xlsx") == "too_large"
 
 
 def test_locked_documents() -> None:
