@@ -55,13 +55,14 @@ def _refuse_encrypted(archive: DocumentArchive, chapters: list[str]) -> None:
 
 
 def _read_chapters(archive: DocumentArchive, chapters: list[str]) -> Iterator[PagePart]:
+    known = frozenset(chapters)
     for name in dict.fromkeys(chapters):
         content = archive.read_part(name)
         if not content:
             continue
         html = rewrite_xhtml(decode_text(content))
         page = read_part(html, NOWHERE + quote(name), archive.limits)
-        links = (_lead_to_chapter(link, archive.url, chapters) for link in page.links)
+        links = (_lead_to_chapter(link, archive.url, known) for link in page.links)
         page = msgspec.structs.replace(page, links=tuple(links))
         heading = next((one for one in page.iter_shown() if one.kind == "heading"), None)
         label = "" if heading is None else page.text[heading.start : heading.end]
@@ -70,7 +71,7 @@ def _read_chapters(archive: DocumentArchive, chapters: list[str]) -> Iterator[Pa
         yield PagePart(page, "chapter" if label else "", " ".join(label.split()), name)
 
 
-def _lead_to_chapter(link: Link, url: str, chapters: list[str]) -> Link:
+def _lead_to_chapter(link: Link, url: str, chapters: frozenset[str]) -> Link:
     name = unquote(urldefrag(link.url).url.removeprefix(NOWHERE))
     if link.url.startswith(NOWHERE) and name in chapters:
         return msgspec.structs.replace(link, url=f"{urldefrag(url).url}#{quote(name)}")

@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from rookery.browse.documents import PDFIUM_LOCK, ReadLimits, build_read_error, read_text
+from rookery.browse.file_selection import PICTURES_WITH_TEXT
 from rookery.browse.page_parts import PagePart, join_parts, read_part
 from rookery.browse.page_reader import decode_text
 from rookery.records import Mark, Page
@@ -33,6 +34,7 @@ _MOST_PIXELS = 5000
 """of the longer side of a page that is drawn"""
 _SURE = 50
 """percent of confidence that a page needs on average; below it are photographs"""
+_PICTURE_ENDINGS = tuple(f".{ending}" for ending in PICTURES_WITH_TEXT)
 _BROKEN_WORD = re.compile(r"(?<=[^\W\d_])-\n(?=[a-zß-ÿ])")
 
 
@@ -100,8 +102,9 @@ def read_picture(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Pag
     The pages of a TIFF have marks `page`. Raises Failed: unsupported_type where the picture is not
     a file or Tesseract is not installed, timed_out, malformed, empty_after_extraction.
     """
-    if not is_local(url) or shutil.which("tesseract") is None:
-        detail = "a picture; text in pictures is read from files where tesseract is installed"
+    named = url.lower().endswith(_PICTURE_ENDINGS)  # not each nameless blob of a cache
+    if not (named and is_local(url)) or shutil.which("tesseract") is None:
+        detail = "a picture; text is read in .png, .jpg and .tif files where tesseract is installed"
         raise build_read_error(url, "unsupported_type", detail)
     pages = _recognize_text(data, url, limits.ocr_seconds)
     parts = (

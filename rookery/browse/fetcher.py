@@ -102,6 +102,11 @@ class RobotsCache:
             raise FetchError("robots", detail)
         return rules.parsed.crawl_delay(self._product_token) or 0.0
 
+    def list_sitemaps(self, target: NormalizedUrl, until: float) -> tuple[str, ...]:
+        """Return the sitemaps that the site's robots.txt names; none if it could not be read."""
+        rules = self._get_rules(target, until)
+        return tuple(rules.parsed.sitemaps) if rules.parsed else ()
+
     def _get_rules(self, target: NormalizedUrl, until: float) -> RobotsRules:
         site = self._get_site(target.origin)
         if not site.lock.acquire(timeout=get_seconds_left(until) or 0.0):
@@ -375,6 +380,21 @@ class Fetcher:
             if self._render is None or failed.failure.outcome != "needs_javascript":
                 raise
         return self._read_response(self._render(self, got), self._limits.seconds)
+
+    def list_sitemaps(self, url: str) -> tuple[str, ...]:
+        """Return the addresses of sitemaps that the site's robots.txt names, else the usual one.
+
+        None where the site cannot be reached.
+        """
+        named: tuple[str, ...] = ()
+        try:
+            target = normalize_url(url, self._limits.url)
+            if self._obey_robots:
+                until = time.monotonic() + self._limits.seconds
+                named = self._robots.list_sitemaps(target, until)
+        except FetchError:
+            return ()
+        return named or (f"{target.origin}/sitemap.xml",)
 
     def _read_response(self, got: FetchResponse, seconds: float) -> Page:
         job = PageJob(got.data, got.url, got.content_type, got.fetched)

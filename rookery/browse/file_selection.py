@@ -55,7 +55,8 @@ DOCUMENT_READERS = frozenset(
 )
 """The readers of what is no plain text or HTML: they need more time and memory."""
 
-_PICTURES_WITH_TEXT = ("png", "jpg", "jpeg", "tif", "tiff")
+PICTURES_WITH_TEXT = ("png", "jpg", "jpeg", "tif", "tiff")
+"""Endings of pictures whose text can be read where --glob asks for them or they are named"""
 _MANUAL_PAGE = re.compile(r"\.[1-9][a-z]*\.gz")
 
 TYPES_NOT_OPENED = {
@@ -318,7 +319,7 @@ class _FolderRules:
 
     def _asks_for_picture(self, name: bytes, path: bytes) -> bool:
         """Tell whether --glob asks for a picture: its text is read, which takes seconds."""
-        readable = os.fsdecode(name).lower().rpartition(".")[2] in _PICTURES_WITH_TEXT
+        readable = os.fsdecode(name).lower().rpartition(".")[2] in PICTURES_WITH_TEXT
         glob = self._patterns.glob
         return (
             readable and glob is not None and glob.match_file(_get_relative_path(path, self._root))

@@ -71,6 +71,11 @@ def build_sparse_table(rows: Sequence[Mapping[int, str]], headed: bool, limits: 
         raise build_read_error(
             NOWHERE, "too_large", f"a table of {len(rows):,} rows and {len(columns):,} columns"
         )
+    # One text may stand in many cells, and takes memory only when the table is written.
+    if sum(len(cell) for row in rows for cell in row.values()) > limits.characters:
+        raise build_read_error(
+            NOWHERE, "too_large", f"a table of more than {limits.characters:,} characters"
+        )
     wide = ([row.get(column, "") for column in columns] for row in rows)
     return build_table(wide, headed) if rows else ""
 

@@ -137,7 +137,10 @@ def _read_by_kind(
     if kind in DOCUMENT_READERS or kind in ("man", "picture"):
         from rookery.browse.document_readers import READER_OF_DOCUMENT
 
-        return READER_OF_DOCUMENT[kind](data, url, fetched, limits)
+        try:
+            return READER_OF_DOCUMENT[kind](data, url, fetched, limits)
+        except Failed as failed:  # a part may have an address of its own
+            raise Failed(msgspec.structs.replace(failed.failure, what=url)) from failed
     if kind == "encrypted":
         raise build_read_error(url, "encrypted", "the document needs a password")
     if content_type and not content_type.startswith("text/"):

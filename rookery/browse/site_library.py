@@ -36,6 +36,10 @@ _NON_PAGE_SUFFIX = re.compile(
     re.IGNORECASE,
 )
 
+_FEED_SUFFIX = re.compile(r"\.(?:xml|rss|atom)$", re.IGNORECASE)
+_MOST_SITEMAPS = 5
+"""sitemaps and feeds that are read for addresses of pages"""
+
 ProgressCallback = Callable[[int, int, str], None]
 
 
@@ -332,13 +336,42 @@ class SiteLibrary(Library):
                     crawl.failures.append(Failure(asked, "outside_site", detail))
                     continue
                 self._store_page(crawl, index, asked, page, texts)
-                for url in _iter_site_links(page, scope):
-                    if url not in seen:
-                        seen.add(url)
-                        waiting.append(url)
+                found = list(_iter_site_links(page, scope))
+                if asked == self._start:
+                    found += self._find_listed_pages(page, scope, deadline)
+                waiting += (url for url in dict.fromkeys(found) if url not in seen)
+                seen.update(found)
                 self._progress(len(texts), min(len(seen), self._limits.pages), page.url)
             if time.monotonic() > deadline:
                 break
+
+    def _find_listed_pages(self, start: Page, scope: SiteScope, deadline: float) -> list[str]:
+        """Return the pages of the site that sitemaps list, and feeds that the first page links to.
+
+        What cannot be read of them is no failure: few sites have them.
+        """
+        site = SiteScope(scope.origin, "/")
+        waiting = [*self._fetcher.list_sitemaps(start.url), *_iter_feed_links(start, site)]
+        found = list[str]()
+        read = set[str]()
+        while (
+            (batch := [url for url in dict.fromkeys(waiting) if url not in read])
+            and len(read) < _MOST_SITEMAPS
+            and time.monotonic() < deadline
+        ):
+            batch = batch[: _MOST_SITEMAPS - len(read)]
+            read.update(batch)
+            results = fetch_pages(
+                self._fetcher.fetch_page,
+                batch,
+                max(deadline - time.monotonic(), 0.0),
+                self._limits.parallel,
+            )
+            for page in results:
+                if isinstance(page, Page):
+                    found += _iter_site_links(page, scope)
+                    waiting += _iter_feed_links(page, site)
+        return found
 
     def _fetch_batch(
         self, urls: Sequence[str], seconds: float, crawl: FinishedCrawl
@@ -368,6 +401,14 @@ def _iter_site_links(page: Page, scope: SiteScope) -> Iterator[str]:
     for link in page.links:
         url = urldefrag(link.url).url
         if scope.contains_url(url) and not _NON_PAGE_SUFFIX.search(urlsplit(url).path):
+            yield url
+
+
+def _iter_feed_links(page: Page, scope: SiteScope) -> Iterator[str]:
+    """Yield the addresses of the site that a page leads to and that may be feeds or sitemaps."""
+    for link in page.links:
+        url = urldefrag(link.url).url
+        if _FEED_SUFFIX.search(urlsplit(url).path) and scope.contains_url(url):
             yield url
 
 

@@ -81,9 +81,15 @@ def _read_sheets(archive: DocumentArchive) -> Iterator[PagePart]:
 
 
 def _read_rich_text(item: Element) -> str:
-    """Return the text of a cell without its readings for East Asian scripts."""
+    """Return the HTML of a cell's text, without its readings for East Asian scripts."""
     runs = (run for run in item if run.tag != "x.rPh")
-    return "".join((run.text if run.tag == "x.t" else run.findtext("x.t")) or "" for run in runs)
+    return _escape_cell(
+        "".join((run.text if run.tag == "x.t" else run.findtext("x.t")) or "" for run in runs)
+    )
+
+
+def _escape_cell(text: str) -> str:
+    return escape(text.strip()).replace("\n", "<br>")
 
 
 def _read_formats(styles: Element | None) -> list[str]:
@@ -105,7 +111,7 @@ def _read_formats(styles: Element | None) -> list[str]:
 
 
 class _CellReader:
-    """Reads the cells of a workbook's rows as escaped text."""
+    """Reads the cells of a workbook's rows as HTML; `texts` are those that cells share."""
 
     def __init__(self, texts: Sequence[str], formats: Sequence[str], from_1904: bool) -> None:
         self.texts = texts
@@ -113,13 +119,13 @@ class _CellReader:
         self.from_1904 = from_1904
 
     def read_row(self, row: Element) -> Iterator[tuple[int, str]]:
-        """Yield the column and the text of each cell that is not empty."""
+        """Yield the column and the HTML of each cell that is not empty."""
         column = 0
         for cell in row.iterfind("x.c"):
             letters = _COLUMN_LETTERS.match(cell.get("r", ""))
             column = _number_column(letters[0]) if letters else column + 1
-            if text := self._read_cell(cell).strip():
-                yield column, escape(text).replace("\n", "<br>")
+            if html := self._read_cell(cell):
+                yield column, html
 
     def _read_cell(self, cell: Element) -> str:
         kind, value = cell.get("t", "n"), cell.findtext("x.v") or ""
@@ -130,13 +136,13 @@ class _CellReader:
             number = int(value) if value.isdecimal() and len(value) < 9 else -1
             return self.texts[number] if 0 <= number < len(self.texts) else ""
         if kind == "b":
-            return {"0": "FALSE", "1": "TRUE"}.get(value, value)
+            value = {"0": "FALSE", "1": "TRUE"}.get(value, value)
         if kind != "n":
-            return value
+            return _escape_cell(value)
         style = cell.get("s", "")
         number = int(style) if style.isdecimal() and len(style) < 9 else len(self.formats)
         code = self.formats[number] if number < len(self.formats) else ""
-        return _write_number(value, code, self.from_1904)
+        return _escape_cell(_write_number(value, code, self.from_1904))
 
 
 def _number_column(letters: str) -> int:

@@ -66,7 +66,7 @@ def docx(body: str, title: str = "", extra: dict[str, bytes] | None = None) -> b
         "_rels/.rels": f'<Relationships xmlns="{PACKAGE}/relationships"><Relationship Id="r1" '
         f'Type="{OFFICE}/officeDocument" Target="word/document.xml"/></Relationships>',
         "word/document.xml": f'<w:document xmlns:w="{WORD}"><w:body>{body}</w:body></w:document>',
-        "docProps/core.xml": f'<c xmlns:dc="http://purl.org/dc/"><dc:title>{title}</dc:title></c>',
+        "docProps/core.xml": f'<c xmlns:dc="http://purl.org/dc/elements/1.1/"><dc:title>{title}</dc:title></c>',
     }
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:

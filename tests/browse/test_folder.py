@@ -266,7 +266,10 @@ def test_a_folder_without_readable_files_says_what_is_read(place: Place) -> None
     with pytest.raises(Failed) as caught:
         place.open()
     assert caught.value.failure.outcome == "empty_library"
-    assert "HTML, PDF, DOCX, Markdown and text are read" in caught.value.failure.detail
+    assert (
+        "HTML, PDF, Office documents, e-books, mail, Markdown and text are read"
+        in caught.value.failure.detail
+    )
     place.write("program.exe", "MZ")
     place.write("blank.html", " ")
     with pytest.raises(Failed, match=r"1 failed, 1 left out, such as .*blank.html: there is noth"):

@@ -108,14 +108,14 @@ def test_a_pattern_that_is_none_is_a_sentence(tmp_path: Path) -> None:
 
 
 def test_what_is_left_out_unopened_is_named_with_its_reason(tmp_path: Path) -> None:
-    write(tmp_path, "a.PNG", "b.tar.gz", ".hidden.txt", ".git/config", "png", "c.xlsx", ".png")
+    write(tmp_path, "a.PNG", "b.tar.gz", ".hidden.txt", ".git/config", "png", "c.xls", ".png")
     write(tmp_path, "empty.txt", text="")
     read, skipped = listed(tmp_path)
     assert read == {"png"}
     assert skipped == {
         "a.PNG": ("unsupported_type", "a picture"),
         "b.tar.gz": ("unsupported_type", "an archive"),
-        "c.xlsx": ("unsupported_type", "a document of a type that is not read"),
+        "c.xls": ("unsupported_type", "a document of a type that is not read"),
         ".hidden.txt": ("hidden", "its name begins with a dot"),
         ".git": ("hidden", "its name begins with a dot"),
         ".png": ("hidden", "its name begins with a dot"),

@@ -56,7 +56,7 @@ def web(tmp_path: Path) -> Iterator[Web]:
 
 def test_the_crawl_reaches_what_lies_below_and_nothing_else(web: Web) -> None:
     site = web.open()
-    assert sorted(web.server.paths()) == [
+    assert sorted(set(web.server.paths()) - {"/sitemap.xml"}) == [
         "/birds/",
         "/birds/crow.html",
         "/birds/deep/a.html",
@@ -73,6 +73,55 @@ def test_the_crawl_reaches_what_lies_below_and_nothing_else(web: Web) -> None:
     assert page.digest == hit.digest
     assert web.archive.find_page(hit.digest, hit.url) == page
     assert site.search("pike", 5) == []
+
+
+def make_sitemap(*urls: str, index: bool = False) -> Said:
+    kind, each = ("sitemapindex", "sitemap") if index else ("urlset", "url")
+    places = "".join(f"<{each}><loc>{url}</loc></{each}>" for url in urls)
+    space = "http://www.sitemaps.org/schemas/sitemap/0.9"
+    return Said(f"<?xml version='1.0'?><{kind} xmlns='{space}'>{places}</{kind}>", "text/xml")
+
+
+def test_pages_that_only_a_sitemap_lists_are_found(web: Web) -> None:
+    web.page("/birds/alone.html", "The hoopoe stands alone.")
+    web.page("/birds/named.html", "The roller is named in robots.txt.")
+    web.server.routes["/sitemap.xml"] = make_sitemap(
+        web.url("/birds/alone.html"), web.url("/fish/"), "https://other.example/birds/"
+    )
+    assert len(web.open().search("hoopoe", 5)) == 1
+    assert "/fish/" not in web.server.paths()
+
+    robots = f"User-agent: *\nDisallow: /none\nSitemap: {web.url('/maps.xml')}\n"
+    web.server.routes["/robots.txt"] = Said(robots, "text/plain")
+    web.server.routes["/maps.xml"] = make_sitemap(web.url("/more/1.xml"), index=True)
+    web.server.routes["/more/1.xml"] = make_sitemap(web.url("/birds/named.html"))
+    with Fetcher(allow_private=True) as fetcher:
+        cache = web.cache.parent / "other"
+        site = SiteLibrary(web.url("/birds/"), web.archive, fetcher, cache)
+    assert len(site.search("roller", 5)) == 1
+    assert site.search("hoopoe", 5) == []
+
+
+def test_pages_that_only_a_feed_lists_are_found(web: Web) -> None:
+    web.page("/birds/", "Birds of the town.", "news.rss")
+    web.page("/birds/new.html", "The wryneck is new.")
+    items = f"<item><title>New</title><link>{web.url('/birds/new.html')}</link></item>"
+    feed = f"<rss version='2.0'><channel><title>News</title>{items}</channel></rss>"
+    web.server.routes["/birds/news.rss"] = Said(feed, "application/rss+xml")
+    site = web.open()
+    assert len(site.search("wryneck", 5)) == 1
+    assert site.failures == ()
+
+
+def test_sitemaps_without_end_are_left(web: Web) -> None:
+    def lead_on(number: int) -> Said:
+        return make_sitemap(*(web.url(f"/m{10 * number + n}.xml") for n in range(10)), index=True)
+
+    web.server.routes["/sitemap.xml"] = lead_on(1)
+    for number in range(200):
+        web.server.routes[f"/m{number}.xml"] = lead_on(number)
+    web.open()
+    assert sum(path.endswith(".xml") for path in web.server.paths()) == 5
 
 
 def test_a_later_run_within_a_day_asks_nothing(web: Web) -> None:
@@ -129,7 +178,7 @@ def test_a_trap_without_end_is_left(web: Web) -> None:
         web.server.routes[f"/trap/{number}"] = Said(next_page)
     web.page("/trap/", "The way in.", "0")
     site = web.open("/trap/", SiteLimits(pages=10))
-    assert len(web.server.paths()) <= 20
+    assert sum(path.startswith("/trap/") for path in web.server.paths()) <= 20
     assert len(site.search("always the same words", 50)) == 1
 
 

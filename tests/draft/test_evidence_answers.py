@@ -13,6 +13,7 @@ from rookery.draft.evidence_answers import (
     EvidenceSettings,
     JudgedSection,
     answer_by_evidence,
+    choose_quote,
     narrow_section,
 )
 from rookery.records import Episode, Question
@@ -137,6 +138,22 @@ def narrow(judge: EvidenceJudge, longest: int = 900) -> str:
     section = JudgedSection(page, 0, len(page.text), judgement, 1.0)
     found = narrow_section("which box?", section, judge, longest)
     return page.text[slice(*found.judgement.span)]
+
+
+@pytest.mark.parametrize("cell", ["b1", "d3", "f4"])
+def test_rows_of_a_table_are_quoted_whole(cell: str) -> None:
+    rows = [[f"{column}{row}" for column in "abcdefgh"] for row in range(9)]
+    html = "".join(f"<tr>{''.join(f'<td>{each}' for each in row)}" for row in rows)
+    page = read_page(
+        f"<p>Counts</p><table>{html}</table>".encode(), "https://a.example/", "text/html"
+    )
+    at = page.text.index(cell)
+    judgement = EvidenceJudgement(2.0, (at, at + 2), 0.0, 0.0, 0.0, 1.0)
+    quote = choose_quote(JudgedSection(page, 8, len(page.text), judgement, 1.0), 900)
+    assert quote is not None
+    quoted_rows = quote.text.split("\n")
+    assert set(quoted_rows) <= {"\t".join(row) for row in rows}
+    assert any(cell in row for row in quoted_rows)
 
 
 def test_the_run_that_answers_best_is_taken_wherever_the_span_of_the_section_was() -> None:

@@ -265,7 +265,7 @@ def test_a_folder_without_readable_files_is_no_evidence(run: Run, tmp_path: Path
     code, out, err = run("ask", "Why?", "--in", tmp_path)
     assert (code, out) == (4, "")
     assert "1 empty_library" in err
-    assert "photo.png: a picture); HTML, PDF, DOCX, Markdown and text are read" in err
+    assert "photo.png: a picture); HTML, PDF, Office documents, e-books, mail," in err
     answered = AskResult.from_json(run("ask", "Why?", "--in", tmp_path, "--json").out)
     [failure] = answered.failures
     assert failure.outcome == "empty_library"

@@ -95,12 +95,16 @@ def test_a_file_of_the_same_name_takes_the_place_of_the_former(reader: Visit) ->
 
 
 BAD = (
-    ("a.exe", b"MZ\x90\0", "a program: HTML, PDF, DOCX, Markdown and any kind of text are read"),
+    (
+        "a.exe",
+        b"MZ\x90\0",
+        "a program: HTML, PDF, Office documents, e-books, mail, Markdown and any text are read",
+    ),
     ("a", bytes(range(256)), "its bytes are not text: HTML, PDF"),
     ("a.pdf", b"%PDF-1.7 broken", "cannot be opened"),
     ("a.docx", b"PK\x03\x04 broken", "of a type that is not read: HTML, PDF"),
     ("b.txt", b"", "nothing in it"),
-    ("b.html", b"\x89PNG\r\n\x1a\n" + bytes(200), "a picture, an archive or"),
+    ("b.html", b"\x89PNG\r\n\x1a\n" + bytes(200), "a picture; text is read in"),
 )
 
 
