@@ -57,7 +57,7 @@ class RenderLimits(msgspec.Struct, frozen=True):
 
 
 class RenderJob(msgspec.Struct, frozen=True, tag=True):
-    """What the worker is to render."""
+    """A page for the worker to render."""
 
     url: str
     chromium: str
@@ -221,12 +221,11 @@ _SERVE = (
 
 def _start_worker(line: int, place: Path) -> "subprocess.Popen[bytes]":
     """Start the worker with a folder for all that it writes, and without the keys of this one."""
-    browsers = os.environ.get("PLAYWRIGHT_BROWSERS_PATH", str(Path.home() / ".cache/ms-playwright"))
     environment = {
-        "PATH": os.environ.get("PATH", os.defpath),
+        "PATH": os.pathsep.join(os.get_exec_path()),
         "HOME": str(place),
         "TMPDIR": str(place),
-        "PLAYWRIGHT_BROWSERS_PATH": browsers,
+        "PLAYWRIGHT_BROWSERS_PATH": str(Path.home() / ".cache/ms-playwright"),
     }
     return subprocess.Popen(
         [sys.executable, "-c", _SERVE, repr(sys.path), str(line)],

@@ -278,11 +278,14 @@ def test_all_engines_that_fail_are_named(server: Stage, fetcher: Fetcher) -> Non
 
 
 def test_auto_takes_what_is_configured(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("SEARXNG_URL", "BRAVE_API_KEY", "GOOGLE_API_KEY", "GOOGLE_CSE_ID"):
+    for name in ("BRAVE_API_KEY", "GOOGLE_API_KEY", "GOOGLE_CSE_ID"):
         monkeypatch.delenv(name, raising=False)
 
-    def tiers() -> list[list[str]]:
-        return [[engine.name for engine in tier] for tier in make_auto_search().tiers]
+    def tiers(name: str = "auto") -> list[list[str]]:
+        search = make_web_search(name)
+        assert isinstance(search, MergedSearch)
+        assert search.name == "auto"  # so that what was found replays whatever is configured
+        return [[engine.name for engine in tier] for tier in search.tiers]
 
     keyless = [["duckduckgo"], ["wikipedia:en"]]
     assert tiers() == keyless
@@ -290,8 +293,9 @@ def test_auto_takes_what_is_configured(monkeypatch: pytest.MonkeyPatch) -> None:
     assert tiers() == keyless
     monkeypatch.setenv("GOOGLE_CSE_ID", "crows")
     monkeypatch.setenv("BRAVE_API_KEY", "key")
-    monkeypatch.setenv("SEARXNG_URL", "https://search.example/")
-    assert tiers() == [["searxng:https://search.example", "brave", "google"], *keyless]
+    assert tiers() == [["brave", "google"], *keyless]
+    named = tiers("searxng:https://search.example/,auto")
+    assert named == [["searxng:https://search.example", "brave", "google"], *keyless]
 
 
 def test_engines_joined_by_commas_are_merged() -> None:
