@@ -217,6 +217,8 @@ async def _read_dom(page: "Page", job: RenderJob) -> RenderResult:
             await page.wait_for_load_state("networkidle", timeout=settle)
         with suppress(Error):  # it may be leaving for another page
             html = await page.content()
+    if not page.url.startswith(("http:", "https:")):  # Chromium's own page about an error
+        return RenderResult(outcome="crashed", detail=f"the browser shows {page.url[:80]} instead")
     data = _strip_scripts(html).encode("utf-8", "replace")
     if len(data) > job.limits.bytes:
         detail = f"its scripts made a page of more than {job.limits.bytes:,} bytes"

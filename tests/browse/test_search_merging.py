@@ -9,7 +9,12 @@ import pytest
 from stage import Said, Stage, stage
 from test_web import BRAVE, SEARXNG, WIKIPEDIA, says
 
-from rookery.browse.fetcher import Fetcher
+from rookery.browse.fetcher import (
+    USER_AGENT,
+    Fetcher,
+    build_user_agent,
+    parse_product_token,
+)
 from rookery.browse.http_response import parse_retry_after
 from rookery.browse.libraries import make_web_search
 from rookery.browse.page_archive import PageArchive
@@ -325,3 +330,21 @@ def test_what_was_found_replays_offline_without_the_engines(
         assert offline.search("crows", 3) == found
         assert offline.fetch(found[0].url) == page
         assert len(server.visits) == visits
+
+
+def test_requests_carry_the_contact_address(server: Stage) -> None:
+    server.routes["/html/"] = Said(CROWS)
+    agent = build_user_agent("https://birds.example/bot")
+    with Fetcher(allow_private=True, user_agent=agent) as fetcher:
+        make_duckduckgo_engine(server.base).search(fetcher, "crows", 1)
+    sent = server.visits[0].headers["user-agent"]
+    assert sent.startswith("rookery/")
+    assert sent.endswith("; contact: https://birds.example/bot)")
+    assert parse_product_token(sent) == "rookery"
+    assert build_user_agent("") == USER_AGENT
+
+
+@pytest.mark.parametrize("contact", ["me", "a@b.c\r\nX: y", "a@b.c) evil", "ä@b.c", "a@b.c d@e.f"])
+def test_what_is_no_contact_address_is_refused(contact: str) -> None:
+    with pytest.raises(Failed, match="bad_contact"):
+        build_user_agent(contact)
