@@ -26,6 +26,7 @@ PLACES = {
     ],
     "postgres": [],
     "gym": ["rookery/draft/gym.py"],
+    "render": ["rookery/browse/chromium_worker.py"],
     "measure": ["rookery/measure", "rookery/serve/cli/measure_figures.py"],
     "learn": ["rookery/learn", *CONSTRAINT],
     "recipes": ["recipes"],

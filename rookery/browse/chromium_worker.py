@@ -124,13 +124,13 @@ async def _render(playwright: "Playwright", job: RenderJob, ask: AskParent) -> R
             ended.set_result(result)
 
     page.on("crash", lambda _: end_early(_describe_crash(job)))
-    await _intercept(context, page, job, ask, end_early)
+    await _intercept_requests(context, page, job, ask, end_early)
     reading = asyncio.ensure_future(_read_dom(page, job))
     await asyncio.wait([reading, ended], return_when=asyncio.FIRST_COMPLETED)
     return ended.result() if ended.done() else reading.result()
 
 
-async def _intercept(
+async def _intercept_requests(
     context: "BrowserContext",
     page: "Page",
     job: RenderJob,
@@ -143,7 +143,7 @@ async def _intercept(
     """
     documents: list[str] = []
 
-    async def handle(route: "Route") -> None:
+    async def handle_route(route: "Route") -> None:
         request = route.request
         if not request.is_navigation_request():
             passed_on = request.method == "GET" and request.resource_type not in _TEXTLESS
@@ -168,7 +168,7 @@ async def _intercept(
             body = _LEAD_ON % msgspec.json.encode(reply.url).replace(b"<", b"\\u003c")
             await route.fulfill(content_type="text/html", body=body)
 
-    await context.route("**/*", handle)
+    await context.route("**/*", handle_route)
     await context.route_web_socket(re.compile(".*"), lambda socket: socket.close())
     context.on("page", lambda other: asyncio.ensure_future(other.close()))
 
@@ -217,6 +217,8 @@ async def _read_dom(page: "Page", job: RenderJob) -> RenderResult:
             await page.wait_for_load_state("networkidle", timeout=settle)
         with suppress(Error):  # it may be leaving for another page
             html = await page.content()
+    if not page.url.startswith(("http:", "https:")):  # Chromium's own page about an error
+        return RenderResult(outcome="crashed", detail=f"the browser shows {page.url[:80]} instead")
     data = _strip_scripts(html).encode("utf-8", "replace")
     if len(data) > job.limits.bytes:
         detail = f"its scripts made a page of more than {job.limits.bytes:,} bytes"

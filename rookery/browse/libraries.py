@@ -173,11 +173,12 @@ def make_web_search(name: str) -> WebSearch:
 
     Names are `auto` (see `make_auto_search`), `duckduckgo`, `wikipedia`, `wikipedia:LANGUAGE` as
     in `wikipedia:de`, `searxng:https://HOST`, `brave`, `google`, and several of these joined by
-    commas, whose results are merged.
+    commas, whose results are merged. With `auto` among several, the others are what it asks first.
     """
-    if name == "auto":
-        return make_auto_search()
-    engines = [_make_search_engine(part.strip()) for part in name.split(",")]
+    parts = [part.strip() for part in name.split(",")]
+    engines = [_make_search_engine(part) for part in parts if part != "auto"]
+    if "auto" in parts:
+        return make_auto_search(engines)
     return engines[0] if len(engines) == 1 else MergedSearch(name, [engines])
 
 

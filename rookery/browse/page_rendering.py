@@ -4,7 +4,6 @@ Chromium runs below a process of its own (`browse.chromium_worker`), which has n
 but to ask here, and which is ended with all its children when the page is there or its time is up.
 """
 
-import importlib.util
 import os
 import shutil
 import signal
@@ -15,6 +14,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from multiprocessing.connection import Connection
 from pathlib import Path
 from socket import socketpair
@@ -57,7 +57,7 @@ class RenderLimits(msgspec.Struct, frozen=True):
 
 
 class RenderJob(msgspec.Struct, frozen=True, tag=True):
-    """What the worker is to render."""
+    """A page for the worker to render."""
 
     url: str
     chromium: str
@@ -114,7 +114,7 @@ class ChromiumRenderer:
 
         Outcomes: no_renderer, timed_out, too_large, too_many_redirects, crashed.
         """
-        if importlib.util.find_spec("playwright") is None:
+        if find_spec("playwright") is None:
             detail = "install it with pip install 'rookery[render]', and Chromium, for --render"
             raise Failed(Failure(page.url, "no_renderer", detail))
         with self._slots:
@@ -221,12 +221,11 @@ _SERVE = (
 
 def _start_worker(line: int, place: Path) -> "subprocess.Popen[bytes]":
     """Start the worker with a folder for all that it writes, and without the keys of this one."""
-    browsers = os.environ.get("PLAYWRIGHT_BROWSERS_PATH", str(Path.home() / ".cache/ms-playwright"))
     environment = {
-        "PATH": os.environ.get("PATH", os.defpath),
+        "PATH": os.pathsep.join(os.get_exec_path()),
         "HOME": str(place),
         "TMPDIR": str(place),
-        "PLAYWRIGHT_BROWSERS_PATH": browsers,
+        "PLAYWRIGHT_BROWSERS_PATH": str(Path.home() / ".cache/ms-playwright"),
     }
     return subprocess.Popen(
         [sys.executable, "-c", _SERVE, repr(sys.path), str(line)],

@@ -17,7 +17,6 @@ from rookery.browse.web_library import (
     make_brave_engine,
     make_duckduckgo_engine,
     make_google_engine,
-    make_searxng_engine,
     make_wikipedia_engine,
 )
 from rookery.records import Failed, Failure, Hit
@@ -116,15 +115,13 @@ class MergedSearch:
                 self._resting_until[name] = self._clock() + seconds
 
 
-def make_auto_search() -> MergedSearch:
-    """Return the search by what the environment configures, then DuckDuckGo, then Wikipedia.
+def make_auto_search(named: Sequence[SearchEngine] = ()) -> MergedSearch:
+    """Return the search by what is configured, then by DuckDuckGo, then by Wikipedia.
 
-    SEARXNG_URL is the address of a SearXNG server; BRAVE_API_KEY, and GOOGLE_API_KEY with
-    GOOGLE_CSE_ID, are the keys of these engines. Those that are set are asked together.
+    Configured are the engines `named`, and Brave and Google where BRAVE_API_KEY, or GOOGLE_API_KEY
+    and GOOGLE_CSE_ID, are set in the environment; they are asked together.
     """
-    configured = []
-    if address := os.environ.get("SEARXNG_URL", "").strip():
-        configured.append(make_searxng_engine(address))
+    configured = list(named)
     if os.environ.get("BRAVE_API_KEY", "").strip():
         configured.append(make_brave_engine())
     if all(os.environ.get(name, "").strip() for name in ("GOOGLE_API_KEY", "GOOGLE_CSE_ID")):

@@ -42,7 +42,7 @@ class SearchEngine(NamedTuple):
 
 
 class WebSearch(Protocol):
-    """What searches the web: one engine, or several as one (`search_merging.MergedSearch`)."""
+    """A way to search the web: one engine, or several as one (`search_merging.MergedSearch`)."""
 
     @property
     def name(self) -> str:

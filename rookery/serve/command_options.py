@@ -135,8 +135,9 @@ EngineOption = Annotated[
     typer.Option(
         metavar="ENGINE",
         help="What searches the web: duckduckgo, wikipedia, wikipedia:LANGUAGE, searxng:URL, brave "
-        "or google; several joined by commas, whose results are merged; or auto: those for which "
-        "SEARXNG_URL or keys are set, else DuckDuckGo, else Wikipedia.",
+        "or google; several joined by commas, whose results are merged; or auto: brave and google "
+        "where their keys are set, else DuckDuckGo, else Wikipedia. searxng:URL,auto asks a "
+        "server of your own first.",
     ),
 ]
 RankerOption = Annotated[

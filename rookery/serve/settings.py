@@ -65,7 +65,7 @@ class Settings(msgspec.Struct, frozen=True, omit_defaults=True):
     selection: FileSelection = FileSelection()
     """globs that choose which files of the folders are read"""
     contact: str = ""
-    """mail or web address that requests carry, for the owners of sites; empty: none"""
+    """mail or web address that requests carry for the owners of sites; empty: none"""
     render: bool = False
     """have a local Chromium run the scripts of pages that show no text without them"""
 

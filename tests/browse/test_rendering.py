@@ -255,7 +255,7 @@ def test_a_missing_browser_is_said(site: Stage, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_missing_package_is_said(site: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page_rendering.importlib.util, "find_spec", lambda _: None)
+    monkeypatch.setattr(page_rendering, "find_spec", lambda _: None)
     site.routes["/"] = Said(SHELL)
     with pytest.raises(Failed, match=r"pip install 'rookery\[render\]'"):
         render(site, "/")

@@ -9,7 +9,12 @@ import pytest
 from stage import Said, Stage, stage
 from test_web import BRAVE, SEARXNG, WIKIPEDIA, says
 
-from rookery.browse.fetcher import Fetcher
+from rookery.browse.fetcher import (
+    USER_AGENT,
+    Fetcher,
+    build_user_agent,
+    parse_product_token,
+)
 from rookery.browse.http_response import parse_retry_after
 from rookery.browse.libraries import make_web_search
 from rookery.browse.page_archive import PageArchive
@@ -278,11 +283,14 @@ def test_all_engines_that_fail_are_named(server: Stage, fetcher: Fetcher) -> Non
 
 
 def test_auto_takes_what_is_configured(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("SEARXNG_URL", "BRAVE_API_KEY", "GOOGLE_API_KEY", "GOOGLE_CSE_ID"):
+    for name in ("BRAVE_API_KEY", "GOOGLE_API_KEY", "GOOGLE_CSE_ID"):
         monkeypatch.delenv(name, raising=False)
 
-    def tiers() -> list[list[str]]:
-        return [[engine.name for engine in tier] for tier in make_auto_search().tiers]
+    def tiers(name: str = "auto") -> list[list[str]]:
+        search = make_web_search(name)
+        assert isinstance(search, MergedSearch)
+        assert search.name == "auto"  # so that what was found replays whatever is configured
+        return [[engine.name for engine in tier] for tier in search.tiers]
 
     keyless = [["duckduckgo"], ["wikipedia:en"]]
     assert tiers() == keyless
@@ -290,8 +298,9 @@ def test_auto_takes_what_is_configured(monkeypatch: pytest.MonkeyPatch) -> None:
     assert tiers() == keyless
     monkeypatch.setenv("GOOGLE_CSE_ID", "crows")
     monkeypatch.setenv("BRAVE_API_KEY", "key")
-    monkeypatch.setenv("SEARXNG_URL", "https://search.example/")
-    assert tiers() == [["searxng:https://search.example", "brave", "google"], *keyless]
+    assert tiers() == [["brave", "google"], *keyless]
+    named = tiers("searxng:https://search.example/,auto")
+    assert named == [["searxng:https://search.example", "brave", "google"], *keyless]
 
 
 def test_engines_joined_by_commas_are_merged() -> None:
@@ -321,3 +330,21 @@ def test_what_was_found_replays_offline_without_the_engines(
         assert offline.search("crows", 3) == found
         assert offline.fetch(found[0].url) == page
         assert len(server.visits) == visits
+
+
+def test_requests_carry_the_contact_address(server: Stage) -> None:
+    server.routes["/html/"] = Said(CROWS)
+    agent = build_user_agent("https://birds.example/bot")
+    with Fetcher(allow_private=True, user_agent=agent) as fetcher:
+        make_duckduckgo_engine(server.base).search(fetcher, "crows", 1)
+    sent = server.visits[0].headers["user-agent"]
+    assert sent.startswith("rookery/")
+    assert sent.endswith("; contact: https://birds.example/bot)")
+    assert parse_product_token(sent) == "rookery"
+    assert build_user_agent("") == USER_AGENT
+
+
+@pytest.mark.parametrize("contact", ["me", "a@b.c\r\nX: y", "a@b.c) evil", "ä@b.c", "a@b.c d@e.f"])
+def test_what_is_no_contact_address_is_refused(contact: str) -> None:
+    with pytest.raises(Failed, match="bad_contact"):
+        build_user_agent(contact)

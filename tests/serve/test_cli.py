@@ -237,7 +237,7 @@ def test_offline_says_what_was_never_opened(run: Run) -> None:
         (("ask", "Why?", "--model", "m"), "goes with --model and --base-url"),
         (("ask", "Why?", "--in", "no/such/folder"), "no/such/folder: there is no such file"),
         (("ask", "Why?", "--in", ""), "name a folder, a file or an address"),
-        (("ask", "Why?", "--engine", "altavista"), "use wikipedia"),
+        (("ask", "Why?", "--engine", "altavista"), "use auto"),
         (("ask", "Why?", "--decline", "2"), "--decline"),
         (("ask", "Why?", "--depth", "2"), "--depth"),
         (("browse",), "FILE_OR_URL"),

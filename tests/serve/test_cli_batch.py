@@ -119,7 +119,7 @@ def test_other_settings_are_refused_and_named(run: Run, docs: Path) -> None:
         ("--in", other): f"--in {docs}, now {other}",
         ("--in", docs, "--in", other): f"--in {docs}, now {docs} {other}",
         (): f"--in {docs}, now not given",
-        ("--engine", "google"): "now not given; --engine wikipedia, now google",
+        ("--engine", "google"): "now not given; --engine auto, now google",
         ("--in", docs, "--decline", "0.3"): "--decline not given, now 0.3",
         ("--in", docs, "-q", "2"): "--quotes not given, now 2",
         ("--in", docs, "--both-sides"): "--method extract, now --both-sides",

@@ -266,7 +266,7 @@ def test_the_doctor_counts_what_own_documents_need(
 ) -> None:
     monkeypatch.setattr(
         "rookery.serve.cli.doctor_command.DEFAULT_ENGINE", NOWHERE
-    )  # a Wikipedia out of reach
+    )  # a search engine out of reach
     without = run("doctor", "--allow-private", "--json")
     assert without.code == 0
     found = {

@@ -102,8 +102,9 @@ def _run_checks(
     if searched.state == BAD:
         state = BAD if engine else WARNING
         searched = DiagnosticResult("search", state, searched.detail + NO_WEB_ADVICE)
-    elif not contact:
-        searched = DiagnosticResult("search", GOOD, searched.detail + NO_CONTACT_ADVICE)
+    if not contact:
+        detail = searched.detail + NO_CONTACT_ADVICE
+        searched = DiagnosticResult("search", searched.state, detail)
     yield searched
     rendered = _run_check("render", lambda: _check_render(agent))
     if rendered.state == BAD:
