@@ -3,9 +3,9 @@ tree."""
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
-from itertools import compress
-from operator import sub
+from collections.abc import Callable, Iterable, Iterator
+from itertools import accumulate, compress, pairwise
+from operator import gt, mul, sub
 
 import msgspec
 
@@ -252,7 +252,9 @@ class ArticleRules(msgspec.Struct, frozen=True):
     enough: int = 500
     """an article shorter than this makes the laxer rules be tried"""
     least: int = 140
-    """and one shorter than this is none: the whole page is shown without its furniture"""
+    """and one shorter than this is none on a page without prose, which is shown whole"""
+    enough_prose: float = 0.625
+    """share of the page's prose that a narrower choice must hold"""
     candidates: int = 5
     cleaned: int = 100_000
     """elements: beyond them nothing is cleaned, to bound the time"""
@@ -286,7 +288,6 @@ _BASE = {"div": 5.0, "pre": 3.0, "td": 3.0, "blockquote": 3.0}
 _BASE |= dict.fromkeys("address ol ul dl dd dt li form".split(), -3.0)
 _BASE |= dict.fromkeys((*HEADING_TAGS, "th"), -5.0)
 _TITLES = frozenset(("h1", "h2"))
-_FURNITURE = frozenset("nav footer aside form".split())
 _NEVER_PROSE = frozenset("nav footer form dialog menu".split())
 """elements of furniture; an aside may hold footnotes"""
 _FURNITURE_ROLE = re.compile(
@@ -305,14 +306,48 @@ _FURNITURE_CLASS = re.compile(
     r"related|recommend\w*)(?:$|[ _-])"
 )
 
+_NEVER_TRIMMED = frozenset("body html article main a".split()) | HEADING_TAGS
+_EMBEDDED_CLASS = re.compile(
+    r"(?:^|[ _-])(?:embed\w*|tweet|twitter-tweet|instagram-media)(?:$|[ _-])"
+)
+_TRIMMED_CLASS = re.compile(
+    r"(?:^|[ _-])(?:authors?|bio|biography|bylines?|vcard|contributors?|newsletters?|subscri\w*|"
+    r"signup|cta|disclaimers?|copyright|captions?|credits?|tags|taglist|dateline|timestamp|"
+    r"related\w*|recommend\w*|readmore|read-more|promo\w*|sponsor\w*|share|sharing|sharedaddy|"
+    r"social|follow|gallery|carousel|slideshow|breadcrumbs?|pagination|pager|comments?|buttons?|"
+    r"btn|ads?|advert\w*|sr-only|screen-reader-text|visually-hidden)(?:$|[ _-])"
+    r"|(?:^| )sidebar(?:$| )"
+)
+_PROSE_END = re.compile(r"[.!?…:;\"”»)。！？](?:\s|$)")
+
 
 def choose_article(tree: HtmlTree, rules: ArticleRules = ArticleRules()) -> bytearray:
     """Return a flag for each piece of the tree's text: 1 where it belongs to the article.
 
-    Readability's rules are tried, then laxer ones, until the article has `rules.enough` characters.
-    If the longest has fewer than `rules.least`, the whole page without nav, footer, aside and form
-    is taken.
+    Readability's choice is compared with wider ones: the longest `article`, the longest `main` and
+    the whole page, all without furniture. The narrowest that has `rules.enough_prose` of the whole
+    page's prose is taken.
     """
+    chosen = trim_article(tree, _choose_by_readability(tree, rules))
+    whole = trim_article(tree, _choose_without_furniture(tree))
+    if not any(whole):
+        return chosen if any(chosen) else bytearray(b"\1") * len(tree.pieces)
+    prose = _find_prose(tree)
+    wanted = rules.enough_prose * _count_prose(tree, prose, whole)
+    if wanted == 0 and _count_kept_characters(tree, chosen) < rules.least:
+        return whole
+    if _count_prose(tree, prose, chosen) >= wanted:
+        return chosen
+    for is_container in (_is_article_element, _is_main_element):
+        kept = _restrict_to_longest(tree, whole, is_container)
+        if _count_prose(tree, prose, kept) >= wanted:
+            return kept
+    return whole
+
+
+def _choose_by_readability(tree: HtmlTree, rules: ArticleRules) -> bytearray:
+    """Try Readability's rules, then laxer ones, until the article has `rules.enough` characters;
+    return the longest."""
     best: tuple[int, bytearray] = (0, bytearray(len(tree.pieces)))
     choice = ArticleChoice(tree, rules)
     for strip, weigh, clean in ((1, 1, 1), (0, 1, 1), (0, 0, 1), (0, 0, 0)):
@@ -320,7 +355,95 @@ def choose_article(tree: HtmlTree, rules: ArticleRules = ArticleRules()) -> byte
         best = max(best, (_count_kept_characters(tree, kept), kept), key=lambda found: found[0])
         if best[0] >= rules.enough:
             break
-    return best[1] if best[0] >= rules.least else _choose_without_furniture(tree)
+    return best[1]
+
+
+def trim_article(tree: HtmlTree, kept: bytearray) -> bytearray:
+    """Take out of an article what its markup names as no part of it, such as captions and bios.
+
+    An element that holds a fifth of the article's characters stays, and a cookie banner or advert
+    that holds half of the page's.
+    """
+    stops = [*tree.pieces[1:], len(tree.text)]
+    sums = [0, *accumulate(map(mul, kept, map(sub, stops, tree.pieces)))]
+    dropped = bytearray(len(tree.tags))
+    known: dict[str, int] = {"": 0}
+    number, size = 0, len(tree.tags)
+    while number < size:
+        classes, tag = tree.classes[number], tree.tags[number]
+        named = known.get(classes)
+        if named is None:
+            named = known[classes] = _is_named_trimming(classes)
+        if tag == "figcaption" or (named and tag not in _NEVER_TRIMMED):
+            start, stop, end = tree.starts[number], tree.stops[number], tree.ends[number]
+            first, last = bisect_left(tree.pieces, start), bisect_left(tree.pieces, stop)
+            if (
+                2 * (stop - start) < len(tree.text)
+                if named == 2
+                else 5 * (sums[last] - sums[first]) < sums[-1]
+            ):
+                dropped[number:end] = b"\1" * (end - number)
+                number = end
+                continue
+        number += 1
+    outside = map(dropped.__getitem__, tree.owners)
+    return bytearray(map(gt, kept, outside))
+
+
+def _is_named_trimming(classes: str) -> int:
+    """0 no, 1 yes by its class, 2 an advert or a cookie banner."""
+    if _NOTICE_CLASS.search(classes):
+        return 2
+    return _TRIMMED_CLASS.search(classes) is not None and not _EMBEDDED_CLASS.search(classes)
+
+
+def _find_prose(tree: HtmlTree) -> list[tuple[int, int]]:
+    """Return the first piece and the characters of each block of prose, of repeated ones once.
+
+    Prose is 60 characters or more with the end of a sentence and few links.
+    """
+    found: list[tuple[int, int]] = []
+    seen: set[str] = set()
+    bounds = [(run.first, run.start) for run in tree.runs] + [(len(tree.pieces), len(tree.text))]
+    for (first, start), (stop, end) in pairwise(bounds):
+        if end - start < 60:
+            continue
+        text = tree.text[start:end]
+        if text in seen or not _PROSE_END.search(text):
+            continue
+        seen.add(text)
+        sizes, linked, owners = tree.sizes, tree.linked, tree.owners
+        links = sum(sizes[piece] for piece in range(first, stop) if linked[owners[piece]])
+        if links < 0.4 * (end - start):
+            found.append((first, end - start))
+    return found
+
+
+def _count_prose(tree: HtmlTree, prose: list[tuple[int, int]], kept: bytearray) -> int:
+    return sum(size for piece, size in prose if kept[piece])
+
+
+def _is_article_element(tag: str, written: str) -> bool:
+    return tag == "article" or ' itemprop="articlebody"' in written.lower()
+
+
+def _is_main_element(tag: str, written: str) -> bool:
+    return tag == "main" or ' role="main"' in written.lower()
+
+
+def _restrict_to_longest(
+    tree: HtmlTree, kept: bytearray, is_container: Callable[[str, str], bool]
+) -> bytearray:
+    """Return the flags that lie in the longest element of a kind, none if there is none."""
+    numbers = [
+        number
+        for number, (tag, written) in enumerate(zip(tree.tags, tree.attributes, strict=True))
+        if is_container(tag, written)
+    ]
+    longest = max(numbers, key=lambda number: tree.stops[number] - tree.starts[number], default=0)
+    first = bisect_left(tree.pieces, tree.starts[longest])
+    stop = bisect_left(tree.pieces, tree.stops[longest]) if longest else first
+    return bytearray(first) + kept[first:stop] + bytearray(len(kept) - stop)
 
 
 def find_furniture(tree: HtmlTree, kept: bytearray) -> bytearray:
@@ -369,11 +492,11 @@ def _count_kept_characters(tree: HtmlTree, kept: bytearray) -> int:
 
 def _choose_without_furniture(tree: HtmlTree) -> bytearray:
     keep = bytearray(b"\1") * len(tree.tags)
+    furniture = find_furniture(tree, bytearray(len(tree.pieces)))
     for number, tag in enumerate(tree.tags):
-        if tag in _FURNITURE:
+        if furniture[number] or tag in _NEVER:
             clear_range(keep, number, tree.ends[number])
-    kept = bytearray(map(keep.__getitem__, tree.owners))
-    return kept if any(kept) else bytearray(b"\1") * len(kept)
+    return bytearray(map(keep.__getitem__, tree.owners))
 
 
 def _find_commas(text: str) -> list[int]:
