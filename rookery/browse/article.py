@@ -36,10 +36,9 @@ _NOTICE_CLASS = re.compile(
 _FURNITURE_CLASS = re.compile(
     _NOTICE_CLASS.pattern + r"|(?:^|[ _-])(?:ads?|advert\w*|sponsor\w*|cookies?|consent|promo\w*|"
     r"outbrain|taboola|banner|popup|newsletter|subscri\w*|breadcrumbs?|pagination|pager|masthead|"
-    r"colophon|copyright|foot|footer|ftr|menu|nav|navbar|navigation|share|sharing|sharedaddy|social|"
-    r"related|recommend\w*|bylines?)(?:$|[ _-])"
+    r"colophon|copyright|foot|footer|ftr|menu|nav|navbar|navigation|share|sharing|sharedaddy|"
+    r"social|related|recommend\w*|bylines?)(?:$|[ _-])"
 )
-
 _NEVER_TRIMMED = frozenset("body html article main a".split()) | HEADING_TAGS
 _TRIMMED_CLASS = re.compile(
     r"(?:^|[ _-])(?:authors?|bio|biography|bylines?|vcard|contributors?|newsletters?|subscri\w*|"
@@ -122,7 +121,7 @@ def trim_article(tree: HtmlTree, kept: bytearray) -> bytearray:
     """Take out of an article what its markup names as no part of it, such as captions and bios.
 
     An element that holds a fifth of the article's characters stays, and a cookie banner or advert
-    that holds half of the page's.
+    that holds nine tenths of the page's.
     """
     stops = [*tree.pieces[1:], len(tree.text)]
     sums = [0, *accumulate(map(mul, kept, map(sub, stops, tree.pieces)))]
@@ -138,7 +137,7 @@ def trim_article(tree: HtmlTree, kept: bytearray) -> bytearray:
             start, stop, end = tree.starts[number], tree.stops[number], tree.ends[number]
             first, last = bisect_left(tree.pieces, start), bisect_left(tree.pieces, stop)
             if (
-                2 * (stop - start) < len(tree.text)
+                10 * (stop - start) < 9 * len(tree.text)
                 if named == 2
                 else 5 * (sums[last] - sums[first]) < sums[-1]
             ):
