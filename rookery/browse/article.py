@@ -116,7 +116,6 @@ def _choose_narrowest(
     return whole
 
 
-
 def trim_article(tree: HtmlTree, kept: bytearray) -> bytearray:
     """Take out of an article what its markup names as no part of it, such as captions and bios.
 
@@ -265,7 +264,6 @@ def _is_named_furniture(classes: str) -> int:
     if EMBEDDED_CLASS.search(classes):
         return 0
     return 1 + bool(_NOTICE_CLASS.search(classes))
-
 
 
 def _choose_without_furniture(tree: HtmlTree) -> bytearray:

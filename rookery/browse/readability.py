@@ -291,6 +291,7 @@ EMBEDDED_CLASS = re.compile(
     r"(?:^|[ _-])(?:embed\w*|tweet|twitter-tweet|instagram-media)(?:$|[ _-])"
 )
 
+
 def choose_by_readability(tree: HtmlTree, rules: ArticleRules) -> bytearray:
     """Try Readability's rules, then laxer ones, until the article has `rules.enough` characters;
     return the longest."""
@@ -304,13 +305,11 @@ def choose_by_readability(tree: HtmlTree, rules: ArticleRules) -> bytearray:
     return best[1]
 
 
-
 def count_kept_characters(tree: HtmlTree, kept: bytearray) -> int:
     """Return the characters of the pieces that are flagged."""
     stops = tree.pieces[1:]
     stops.append(len(tree.text))
     return sum(compress(map(sub, stops, tree.pieces), kept))
-
 
 
 def _find_commas(text: str) -> list[int]:
