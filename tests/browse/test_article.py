@@ -76,12 +76,12 @@ def test_what_belongs_to_an_article_stays() -> None:
         "<h2>On memory</h2><ul><li>one, short<li>two, short</ul>"
         "<blockquote>They never forget.</blockquote>"
         "<table><thead><tr><th>Bird<th>Years</thead><tr><td>Crow<td>17</table>"
-        "<pre>crow = 1</pre><figure><img src=c><figcaption>A crow.</figcaption></figure>"
+        "<pre>crow = 1</pre><figure><table><tr><td>Wing span<td>98 cm</table></figure>"
     )
     found = join_visible_text(
         page(f"<div><ul>{MENU}</ul></div><div class=story>{BODY}{kept}{BODY}</div>")
     )
-    for text in ("On memory", "one, short", "They never", "Bird | Years", "crow = 1", "A crow."):
+    for text in ("On memory", "one, short", "They never", "Bird | Years", "crow = 1", "98 cm"):
         assert text in found, text
     assert "Section" not in found
 
@@ -190,12 +190,72 @@ def test_a_part_of_the_article_about_cookies_is_no_furniture() -> None:
         assert not any(each.furniture for each in found.blocks), markup
 
 
-def test_a_cookie_banner_that_was_taken_for_the_article_is_furniture() -> None:
+def test_a_cookie_banner_is_no_article_even_where_a_page_has_little_else() -> None:
     """As on the home page of the bundled magazine, all of which is its article."""
     path = Path(rookery.__file__).parent / "browse" / "corvids" / "index.html"
     found = read_page(path.read_bytes(), "https://example.org/", "text/html")
-    furniture = [
-        found.text[each.start : each.end] for each in found.iter_article() if each.furniture
-    ]
     notice = "We use cookies to remember that you have seen this notice about cookies."
-    assert furniture == [notice, "Cookie policy"]
+    (block,) = [each for each in found.blocks if found.text[each.start : each.end] == notice]
+    assert block.furniture
+    assert not block.article
+
+
+def test_a_short_post_wins_over_a_long_cookie_banner() -> None:
+    post = "I fed the crows today, and one of them brought me a button in return for it."
+    banner = "<div class='cookie-notice'>" + "<p>We value, and store, what you do here.</p>" * 9
+    found = page(f"<body>{banner}</div><div class=entry><p>{post}</p></div></body>")
+    assert join_visible_text(found) == post
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        "<figure><img src=c><figcaption>A crow on a wall.</figcaption></figure>",
+        "<div class='author-bio'><p>A. Writer keeps hens, bees, and a diary.</p></div>",
+        "<p>Read more: <a href=/b>What jays do with acorns in winter</a></p>",
+        "<div><a href=/c>Ravens of the Tower</a></div>",
+        "<div class='newsletter-box'><p>Our letter, every week, in your box.</p></div>",
+        "<p>© 2024 The Corvid Weekly</p>",
+        f"<p>{PROSE[0]}</p>",
+    ],
+)
+def test_what_stands_in_an_article_and_is_no_part_of_it_is_left_out(extra: str) -> None:
+    found = page(f"<body><div class=post>{BODY}{extra}<p>And so it ends, with gifts.</p></div>")
+    assert join_visible_text(found) == "\n\n".join([*PROSE, "And so it ends, with gifts."])
+
+
+def test_a_caption_is_left_out_of_the_article_and_can_still_be_found() -> None:
+    found = page(f"<div>{BODY}<figure><figcaption>A crow on a wall.</figcaption></figure></div>")
+    (block,) = [each for each in found.blocks if each.kind == "caption"]
+    assert (block.article, block.furniture) == (False, False)
+
+
+def test_embedded_posts_stay() -> None:
+    post = "They brought me a blue bead, and I do not know why, but I kept it."
+    for classes in ("social-media-embed", "twitter-tweet", "related embed"):
+        quoted = f"<blockquote class='{classes}'><p>{post}</p></blockquote>"
+        found = page(f"<body><div class=post>{BODY}{quoted}{BODY.replace('Para', 'Apara')}</div>")
+        assert post in join_visible_text(found), classes
+
+
+def test_the_longer_part_of_an_article_in_parts_is_not_lost() -> None:
+    """Readability takes one part where the others lie in containers of their own."""
+    parts = "".join(
+        f"<section><div><div><div><div>{BODY.replace('Paragraph', name)}</div></div></div></div>"
+        "</section>"
+        for name in ("First", "Second", "Third")
+    )
+    shown = join_visible_text(page(f"<body><nav>{MENU}</nav><main>{parts}</main></body>"))
+    assert all(f"{name} 7 tells" in shown for name in ("First", "Second", "Third"))
+    assert "Section" not in shown
+
+
+def test_a_list_of_links_that_is_all_of_a_page_stays() -> None:
+    found = page(f"<body><nav><a href=/>Home</a></nav><div><ul>{MENU}</ul></div></body>")
+    assert "Section 11 of the site" in join_visible_text(found)
+
+
+def test_bylines_are_furniture() -> None:
+    found = page(f"<div class=post><p class=byline>By A. Writer · 18 March 2023</p>{BODY}</div>")
+    assert found.blocks[0].furniture
+    assert not found.blocks[0].article
