@@ -1,19 +1,16 @@
-"""Read PDF, Markdown, and plain text, tables, data, logs and programs as they are written."""
+"""Read Markdown, and plain text, tables, data, logs and programs as they are written."""
 
 import csv
 import itertools
 import re
-import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 from urllib.parse import unquote
 
 import msgspec
 
 from rookery.browse.html_parser import read_html
 from rookery.browse.page_assembly import build_page
-from rookery.records import Block, Failed, Failure, Mark, Page
+from rookery.records import Block, Failed, Failure, Page
 
 _FRONT = re.compile(r"\A---[ \t]*\n(.*?\n)(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
 _FRONT_TITLE = re.compile(r"""^title:[ \t]*["']?(.+?)["']?[ \t]*$""", re.MULTILINE)
@@ -66,9 +63,6 @@ _SHORT_GROUP, _LONGEST_GROUP = 200, 1000
 """characters of a group of lines that is one block"""
 _LONGEST_LINE, _LONGEST_PIECE = 1000, 400
 """characters of a line that is one block, and of the pieces of a longer one"""
-_PASSWORD = 4
-# PDFium keeps state of its own for the whole process: two threads in it are a segmentation fault.
-PDFIUM_LOCK = threading.Lock()
 _TITLE_LENGTH = 200
 
 
@@ -338,106 +332,3 @@ def _read_whole_article(html: str, url: str, fetched: str, title: str) -> Page:
     return Page(url, title, page.text, page.blocks, page.links, page.marks, page.digest, fetched)
 
 
-def read_pdf(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Page:
-    """Return a PDF as a Page, with a mark `page` over the text of each of its pages.
-
-    Threads take turns. Raises Failed: encrypted, malformed, too_large, empty_after_extraction.
-    """
-    with PDFIUM_LOCK:
-        return _read_pdf(data, url, fetched, limits)
-
-
-def _read_pdf(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Page:
-    import pypdfium2
-
-    try:
-        document = pypdfium2.PdfDocument(data)
-    except pypdfium2.PdfiumError as error:
-        if getattr(error, "err_code", None) == _PASSWORD or "password" in str(error).lower():
-            raise build_read_error(url, "encrypted", "the PDF needs a password") from error
-        raise build_read_error(url, "malformed", f"the PDF cannot be opened ({error})") from error
-    try:
-        if len(document) > limits.pdf_pages:
-            raise build_read_error(url, "too_large", f"a PDF of {len(document):,} pages")
-        writer = _PdfWriter()
-        for number, lines in enumerate(_pdf_pages(document, url, limits), 1):
-            writer.add_page(number, lines)
-        title = str(document.get_metadata_value("Title") or "").strip()
-    finally:
-        document.close()
-    if not writer.blocks:
-        raise build_read_error(
-            url, "empty_after_extraction", "no text in the PDF: its pages are pictures"
-        )
-    text = "".join(writer.out)
-    first = writer.blocks[0]
-    return Page(
-        url=url,
-        title=title or writer.first_line or text[first.start : first.end][:_TITLE_LENGTH],
-        text=text,
-        blocks=tuple(writer.blocks),
-        marks=tuple(writer.marks),
-        fetched=fetched,
-    )
-
-
-def _pdf_pages(document: Any, url: str, limits: ReadLimits) -> Iterator[list[str]]:
-    import pypdfium2
-
-    rest = limits.characters
-    deadline = time.monotonic() + limits.seconds
-    for number in range(len(document)):
-        if time.monotonic() > deadline:
-            raise build_read_error(
-                url, "too_large", f"the PDF takes more than {limits.seconds:g} seconds"
-            )
-        try:
-            page = document[number]
-            text = page.get_textpage().get_text_bounded()
-            page.close()
-        except pypdfium2.PdfiumError:
-            # One damaged page costs itself, not the document; its mark stays empty.
-            text = ""
-        rest -= len(text)
-        if rest < 0:
-            raise build_read_error(url, "too_large", f"more than {limits.characters:,} characters")
-        yield _pdf_lines(text)
-
-
-def _pdf_lines(text: str) -> list[str]:
-    # The library writes these two where a word was divided at the end of a line.
-    joined = re.sub("[\ufffe\x02]\r?\n?", "", text)
-    return [line.strip() for line in joined.replace("\r\n", "\n").replace("\r", "\n").split("\n")]
-
-
-class _PdfWriter:
-    """Lines of pages to paragraphs of one text."""
-
-    def __init__(self) -> None:
-        self.out: list[str] = []
-        self.at = 0
-        self.blocks: list[Block] = []
-        self.marks: list[Mark] = []
-        self.first_line = ""
-
-    def add_page(self, number: int, lines: list[str]) -> None:
-        first = len(self.blocks)
-        widest = max(map(len, lines), default=0)
-        paragraph: list[str] = []
-        for line in lines:
-            if line:
-                self.first_line = self.first_line or line[:_TITLE_LENGTH]
-                paragraph.append(line)
-            if not line or (len(line) < 0.75 * widest and _SENTENCE_END.search(line)):
-                self.add(" ".join(paragraph))
-                paragraph = []
-        self.add(" ".join(paragraph))
-        start = self.blocks[first].start if len(self.blocks) > first else self.at
-        self.marks.append(Mark(start, self.at, "page", str(number)))
-
-    def add(self, paragraph: str) -> None:
-        if paragraph:
-            separator = "\n\n" if self.at else ""
-            self.out += (separator, paragraph)
-            self.at += len(separator) + len(paragraph)
-            self.blocks.append(Block(self.at - len(paragraph), self.at, "paragraph"))

@@ -20,7 +20,6 @@ from rookery.browse.documents import (
     ReadLimits,
     build_read_error,
     read_markdown,
-    read_pdf,
     read_text,
 )
 from rookery.browse.file_selection import DOCUMENT_READERS, READER_OF_ENDING
@@ -28,6 +27,7 @@ from rookery.browse.html_parser import HARMLESS_TAG_COUNT, count_tags, read_html
 from rookery.browse.html_tree import HtmlTree
 from rookery.browse.page_assembly import build_page
 from rookery.browse.page_text import join_visible_text, neutralize_text
+from rookery.browse.pdf_documents import read_pdf
 from rookery.records import Failed, Page
 
 __all__ = ["ReadLimits", "detect_type", "join_visible_text", "neutralize_text", "read_page"]

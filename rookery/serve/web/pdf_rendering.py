@@ -5,6 +5,7 @@ limits. Boxes are given only where the file's letters are, one by one, those of 
 """
 
 import ctypes
+import itertools
 import signal
 import struct
 import subprocess
@@ -28,6 +29,8 @@ MAX_CONCURRENT_DRAWS = 2
 """pages that are drawn at the same time; others wait"""
 # PDFium writes these two where a word was divided at the end of a line; a stored text has neither.
 _HYPHEN_CODES = "\ufffe\x02"
+_FOLLOWING = 8
+"""words that tell where a line stands whose first word occurs more than once"""
 
 TextSpan = tuple[int, int]
 
@@ -183,19 +186,65 @@ def _find_letter_boxes(page: Any, job: DrawJob) -> list[tuple[float, ...]] | Non
 
     shown = page.get_textpage()
     codes = [pypdfium2.raw.FPDFText_GetUnicode(shown.raw, n) for n in range(shown.count_chars())]
-    there = [(n, code) for n, code in enumerate(codes) if not _is_gap(code)]
-    wanted = [(at, unit) for at, unit in _encode_utf16(job.text) if not _is_gap(unit)]
-    said = [unit for _, unit in wanted]
-    if [unit for _, unit in _split_utf16(there)] != said:
+    there = list(enumerate(codes))
+    places = _align_letters(there, job.text)
+    if places is None:
         # What lies outside the visible part of the page is not read.
         edges = page.get_bbox()
-        there = [(n, code) for n, code in there if _boxes_overlap(edges, shown.get_charbox(n))]
-        if [unit for _, unit in _split_utf16(there)] != said:
+        there = [
+            (n, code)
+            for n, code in there
+            if _is_gap(code) or _boxes_overlap(edges, shown.get_charbox(n))
+        ]
+        places = _align_letters(there, job.text)
+        if places is None:
             return None
     low, high = job.span
-    pairs = zip(_split_utf16(there), wanted, strict=True)
-    found = dict.fromkeys(n for (n, _), (at, _) in pairs if low <= at < high)
-    return [_get_letter_box(shown, n) for n in found]
+    return [_get_letter_box(shown, n) for at, n in places if low <= at < high]
+
+
+def _align_letters(there: Sequence[tuple[int, int]], text: str) -> list[tuple[int, int]] | None:
+    """Return which letter of the PDF each letter of the text is; None where they differ.
+
+    The text has the words of the page in the order of reading: the file may have another. Hyphens
+    are left out, since a word that a line's end divides may have lost its own.
+    """
+    words: list[list[tuple[int, int]]] = [[]]
+    for n, code in there:
+        if _is_gap(code):
+            words.append([])
+        words[-1] += [(n, unit) for n, unit in _split_utf16([(n, code)]) if not _is_left_out(unit)]
+    wanted = [(at, unit) for at, unit in _encode_utf16(text) if not _is_left_out(unit)]
+    said = "".join(chr(unit) for _, unit in wanted)
+    free = bytearray(b"\1") * len(said)
+    words = [word for word in words if word]
+    spoken = ["".join(chr(unit) for _, unit in word) for word in words]
+    if sum(map(len, spoken)) != len(said):
+        return None
+    pairs: list[tuple[int, int]] = []
+    at = 0
+    for number, word in enumerate(words):
+        own = spoken[number]
+        if not (said.startswith(own, at) and all(free[at : at + len(own)])):
+            # As many words as follow it there tell which of several places is meant.
+            for more in (_FOLLOWING, 3, 1):
+                at = _find_free(said, "".join(spoken[number : number + more]), free)
+                if at >= 0:
+                    break
+            else:
+                return None
+        for offset, (n, _) in enumerate(word):
+            pairs.append((wanted[at + offset][0], n))
+            free[at + offset] = 0
+        at += len(own)
+    return [pair for pair, _ in itertools.groupby(sorted(pairs))]
+
+
+def _find_free(text: str, words: str, free: bytearray) -> int:
+    at = text.find(words)
+    while at >= 0 and not all(free[at : at + len(words)]):
+        at = text.find(words, at + 1)
+    return at
 
 
 def _get_letter_box(shown: Any, n: int) -> tuple[float, ...]:
@@ -212,6 +261,10 @@ def _boxes_overlap(one: Sequence[float], two: Sequence[float]) -> bool:
 
 def _is_gap(code: int) -> bool:
     return code == 0 or chr(code).isspace() or chr(code) in _HYPHEN_CODES
+
+
+def _is_left_out(unit: int) -> bool:
+    return _is_gap(unit) or chr(unit) == "-"
 
 
 def _split_utf16(letters: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
