@@ -375,11 +375,11 @@ class Fetcher:
         self._readers.start()  # its start costs no time while the server is waited for
         got = self._fetch_or_fail(url, options, until)
         try:
-            return self._read_response(got, until - time.monotonic())
+            return self._read_fetched(got, until - time.monotonic())
         except Failed as failed:
             if self._render is None or failed.failure.outcome != "needs_javascript":
                 raise
-        return self._read_response(self._render(self, got), self._limits.seconds)
+        return self._read_fetched(self._render(self, got), self._limits.seconds)
 
     def list_sitemaps(self, url: str) -> tuple[str, ...]:
         """Return the addresses of sitemaps that the site's robots.txt names, else the usual one.
@@ -396,7 +396,7 @@ class Fetcher:
             return ()
         return named or (f"{target.origin}/sitemap.xml",)
 
-    def _read_response(self, got: FetchResponse, seconds: float) -> Page:
+    def _read_fetched(self, got: FetchResponse, seconds: float) -> Page:
         job = PageJob(got.data, got.url, got.content_type, got.fetched)
         return self._readers.read_page(job, seconds)
 
