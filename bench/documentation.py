@@ -55,13 +55,18 @@ BUILD_SITES = {
     "python-django-doc": (DOCUMENTS / "python-django-doc" / "html", "*.html"),
     "gimp-help-en": (Path("/usr/share/gimp/2.0/help/en"), "*.html"),
     "installation-guide-amd64": (DOCUMENTS / "installation-guide-amd64" / "en", "*.html"),
-}
-TEST_SITES = {
     "gnucash-docs": (DOCUMENTS / "gnucash-docs" / "gnucash-guide-en", "*.html"),
     "borgbackup-doc": (DOCUMENTS / "borgbackup" / "html", "*.html"),
     "anarchism": (DOCUMENTS / "anarchism" / "html", "*.html"),
     "exim4-doc-html": (DOCUMENTS / "exim4-doc-html" / "spec_html", "*.html"),
     "hugin-data": (Path("/usr/share/hugin/xrc/data/help_en_EN"), "*.html"),
+}
+TEST_SITES = {
+    "tuxpaint-data": (DOCUMENTS / "tuxpaint-data" / "en", "*.html"),
+    "solfege-doc": (DOCUMENTS / "solfege" / "help" / "C", "*.html"),
+    "wireshark-doc": (DOCUMENTS / "wireshark" / "wsug_html_chunked", "*.html"),
+    "maxima-doc": (DOCUMENTS / "maxima-doc" / "html", "maxima_[0-9]*.html"),
+    "varnish-doc": (DOCUMENTS / "varnish" / "html", "*.html"),
 }
 """folder of each site, and the glob of its English pages"""
 UNANSWERABLE = ("near miss", "foreign")
