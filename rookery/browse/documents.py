@@ -6,14 +6,13 @@ import itertools
 import re
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 from urllib.parse import unquote
 
 import msgspec
 
 from rookery.browse.html_parser import read_html
 from rookery.browse.page_assembly import build_page
-from rookery.records import Block, Failed, Failure, Mark, Page
+from rookery.records import Block, Failed, Failure, Page
 
 _FRONT = re.compile(r"\A---[ \t]*\n(.*?\n)(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
 _FRONT_TITLE = re.compile(r"""^title:[ \t]*["']?(.+?)["']?[ \t]*$""", re.MULTILINE)
