@@ -33,7 +33,7 @@ _LIGATURES = str.maketrans(
 _UNREADABLE = re.compile("[\x00\x01\x03-\x08\x0e-\x1f\x7f\xad]")
 # No line break follows a word that is divided.
 _LINE = re.compile(f"[^\r\n{_DIVIDED}]+[{_DIVIDED}]?")
-_HALVES = re.compile(rf"[^\W\d_]*[{_DIVIDED}]\n?[^\W\d_]*")
+_HALVES = re.compile(rf"(?<![^\W\d_])[^\W\d_]*+[{_DIVIDED}]\n?[^\W\d_]*")
 _DIGITS = re.compile(r"\d+")
 _WORD = re.compile(r"\S+")
 _LETTERS = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
@@ -55,8 +55,8 @@ _COORDINATED = frozenset(("and", "or", "to", "und", "oder", "et", "ou", "y", "o"
 _EDGE_LINES = 3
 """lines at the top and at the bottom of a page that may be running heads, feet and page numbers"""
 _LONGEST_HEADING = 250
-_HIGHEST_CELL = 12
-"""lines of one cell of a table"""
+_HIGHEST_CELL, _MOST_CELLS = 12, 60
+"""lines of one cell of a table, and cells of a row"""
 
 
 class _Line(msgspec.Struct):
@@ -87,7 +87,8 @@ class _Part(msgspec.Struct):
     """may go on from one before: it does not begin with an indentation"""
     note: bool = False
     level: int = 0
-    cells: tuple[str, ...] = ()
+    cells: tuple[list[str], ...] = ()
+    """lines of text of each cell of a row"""
 
 
 def read_pdf(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Page:
@@ -137,7 +138,7 @@ def _choose_title(parts: list[_Part]) -> str:
     """Return the heading with which the text begins, or its first line."""
     first = next((part for part in parts if part.kind), parts[0])
     lines = first.pieces[0][1]
-    return first.cells[0] if first.cells else _join_lines(lines if first.level else lines[:1])
+    return _join_lines(first.cells[0] if first.cells else lines if first.level else lines[:1])
 
 
 def _iter_page_lines(document: Any, url: str, limits: ReadLimits) -> Iterator[list[_Line]]:
@@ -182,8 +183,11 @@ class _LineReader:
         count = self.shown.count_chars()
         buffer = (ctypes.c_ushort * (count + 1))()
         taken = self.raw.FPDFText_GetText(self.handle, 0, count, buffer) if count else 0
-        # One character for each unit of UTF-16, so that places count as PDFium counts them.
-        self.units = "".join(map(chr, buffer[: max(taken - 1, 0)]))
+        units = memoryview(buffer).cast("B")[: 2 * max(taken - 1, 0)]
+        self.units = str(units, "utf-16-le", "surrogatepass")
+        if len(self.units) != len(units) // 2:
+            # One character for each unit of UTF-16, so that places count as PDFium counts them.
+            self.units = "".join(map(chr, buffer[: len(units) // 2]))
         self.aligned = len(self.units) == count
         self.box = self.raw.FS_RECTF()
         self.matrix = self.raw.FS_MATRIX()
@@ -274,7 +278,8 @@ class _LineReader:
     def get_index(self, unit: int) -> int:
         if self.aligned:
             return unit
-        return max(0, self.raw.FPDFText_GetCharIndexFromTextIndex(self.handle, unit))
+        index: int = self.raw.FPDFText_GetCharIndexFromTextIndex(self.handle, unit)
+        return max(0, index)
 
     def get_place(self, unit: int) -> tuple[float, float, float]:
         """Return the left edge, the baseline and the right edge of a letter on the shown page."""
@@ -303,7 +308,7 @@ class _LineReader:
         """Tell whether the letter just asked for stands on the part of the page that is shown."""
         box, (left, bottom, right, top) = self.box, self.edges
         beside = left <= box.right and box.left <= right
-        return beside and bottom <= box.top and box.bottom <= top
+        return bool(beside and bottom <= box.top and box.bottom <= top)
 
     def get_font(self, unit: int) -> tuple[float, float, bool, bool]:
         """Return the size of a letter, its turn (0: upright), and whether bold and fixed pitch."""
@@ -449,7 +454,7 @@ def _split_rows(lines: list[_Line]) -> list[_Line | list[list[_Line]]]:
             if (
                 below
                 and line.left > last[0].left - 0.5 * line.size
-                and line.left < max(part.right for part in last)
+                and line.left < max(part.right for part in last[-_HIGHEST_CELL:])
             ):
                 last.append(line)
                 continue
@@ -533,6 +538,8 @@ def _choose_tables(
 
 def _are_aligned(above: list[list[_Line]], below: list[list[_Line]]) -> bool:
     """Tell whether the cells of two rows stand in the same columns, one under the other."""
+    if max(len(above), len(below)) > _MOST_CELLS:
+        return False
     gap = min(part.y for cell in above for part in cell) - below[0][0].y
     if not 0 < gap < 4 * below[0][0].size:
         return False
@@ -592,7 +599,7 @@ class _PageParts:
                 continue
             self.add_column(flow)
             flow = []
-            cells = tuple(_join_lines(part.text for part in cell) for cell in item)
+            cells = tuple([part.text for part in cell] for cell in item)
             self.parts.append(_Part("cell", [(self.number, [])], cells=cells))
         self.add_column(flow)
         self.find_notes()
@@ -637,11 +644,11 @@ class _PageParts:
         hanging = len(self.lines) == 1 and line.left > first.left
         shift = line.left - before.left
         if shift > 0.8 * line.size and not (hanging and _is_item(first)):
-            return _SENTENCE_END.search(before.text) is not None or line.text[:1].isupper()
+            return _SENTENCE_END.search(before.text[-20:]) is not None or line.text[:1].isupper()
         if shift < -0.8 * line.size and len(self.lines) > 1:
             return not line.text[:1].islower()
         return self.leaves_room(before, line) and not (
-            line.text[:1].islower() and not _SENTENCE_END.search(before.text)
+            line.text[:1].islower() and not _SENTENCE_END.search(before.text[-20:])
         )
 
     def leaves_room(self, before: _Line, line: _Line) -> bool:
@@ -656,7 +663,7 @@ class _PageParts:
             return True
         if _is_item(first):
             return line.left < before.left + 0.5 * line.size or line.left > first.left
-        return bool(_SENTENCE_END.search(before.text)) or self.leaves_room(before, line)
+        return bool(_SENTENCE_END.search(before.text[-20:])) or self.leaves_room(before, line)
 
     def close_part(self, last: bool) -> None:
         lines, number = self.lines, self.number
@@ -827,10 +834,11 @@ def _write_parts(
     kind = ""
     for part in parts:
         close = kind == part.kind and kind in ("cell", "code", "item")
-        for nth, piece in enumerate(part.cells or [""]):
+        for nth, cell in enumerate(part.cells or [[]]):
             gap = ("\t" if nth else "\n" if close else "\n\n") if at else ""
             start = at + len(gap)
-            text, cuts = (piece, [0]) if part.cells else _join_pieces(part.pieces, words)
+            pieces = [(part.pieces[0][0], cell)] if part.cells else part.pieces
+            text, cuts = _join_pieces(pieces, words)
             if not text:
                 continue
             out += (gap, text)
@@ -912,7 +920,7 @@ def _end_line(before: str, line: str, words: Counter[str]) -> tuple[str, str]:
     # At the end of a column or page PDFium leaves the hyphen.
     halves = before[-1] == "-" and before[-2:-1].isalpha() and line[:1].islower()
     if halves or before[-1] in _DIVIDED:
-        head, tail = re.search(r"[^\W\d_]*$", before[:-1]), re.match(r"[^\W\d_]*", line)
+        head, tail = re.search(r"[^\W\d_]*$", before[-60:-1]), re.match(r"[^\W\d_]*", line)
         one, two = head[0].lower() if head else "", tail[0].lower() if tail else ""
         if two in _COORDINATED:
             return before[:-1] + "-", " "
