@@ -48,7 +48,9 @@ _CAPTION = re.compile(
     re.IGNORECASE,
 )
 _NOTE = re.compile(r"(?:\d{1,3}|[*†‡§¶]+)\s?\S")
-_ROMAN = re.compile(r"m{0,3}(?:c[md]|d?c{0,3})(?:x[cl]|l?x{0,3})(?:i[xv]|v?i{0,3})", re.IGNORECASE)
+_ROMAN = re.compile(
+    r"m{0,3}(?:c[md]|d?c{0,3})(?:x[cl]|l?x{0,3})(?:i[xv]|v?i{0,3})", re.IGNORECASE | re.ASCII
+)
 _BOLD_NAME = re.compile(r"bold|black|heavy|semibold|demi|cmbx|sfbx|-b$|\bbd\b", re.IGNORECASE)
 _FIXED_NAME = re.compile(r"mono|courier|consol|cmtt|cmsltt|sftt|typewriter|menlo", re.IGNORECASE)
 _COORDINATED = frozenset(("and", "or", "to", "und", "oder", "et", "ou", "y", "o", "e"))
