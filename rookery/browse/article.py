@@ -65,7 +65,7 @@ _PROSE_END = re.compile(r"[.!?…:;\"”»)。！？](?:\s|$)")
 
 
 class TextBlock(msgspec.Struct, gc=False):
-    """What tells prose from teasers in one block of the page's text."""
+    """Features of one block of the page's text that tell prose from teasers."""
 
     first: int
     """its first piece"""

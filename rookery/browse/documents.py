@@ -330,5 +330,3 @@ def _read_whole_article(html: str, url: str, fetched: str, title: str) -> Page:
     first = next(page.iter_shown())
     title = page.text[first.start : first.end].split("\n", 1)[0][:_TITLE_LENGTH]
     return Page(url, title, page.text, page.blocks, page.links, page.marks, page.digest, fetched)
-
-

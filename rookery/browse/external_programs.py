@@ -18,10 +18,10 @@ from typing import Any
 import msgspec
 
 from rookery.browse.documents import ReadLimits, build_read_error, read_text
-from rookery.browse.pdf_documents import PDFIUM_LOCK
 from rookery.browse.file_selection import PICTURES_WITH_TEXT
 from rookery.browse.page_parts import PagePart, join_parts, read_part
 from rookery.browse.page_reader import decode_text
+from rookery.browse.pdf_documents import PDFIUM_LOCK
 from rookery.records import Mark, Page
 
 _FURNITURE = re.compile(

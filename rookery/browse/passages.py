@@ -104,7 +104,8 @@ def _count_written(text: str) -> int:
 def _join_blocks(
     page: Page, blocks: list[Block], sizes: PassageSizes
 ) -> Iterator[tuple[tuple[int, int], str]]:
-    """Spans of neighbouring blocks, short ones joined, never across a heading."""
+    """Spans of neighbouring blocks, short ones joined, never across a heading or what is left out,
+    such as a byline: a quote is one slice."""
     headings: list[tuple[int, str]] = []
     start = end = -1
     for block in blocks:
@@ -114,7 +115,7 @@ def _join_blocks(
                 start = -1
             _push_heading(headings, page, block)
             continue
-        if start >= 0 and (end - start >= sizes.short or block.start - end > sizes.short):
+        if start >= 0 and (end - start >= sizes.short or page.text[end : block.start].strip()):
             yield (start, end), _join_headings(headings)
             start = -1
         start, end = (block.start if start < 0 else start), block.end

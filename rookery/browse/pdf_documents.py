@@ -33,7 +33,8 @@ _LIGATURES = str.maketrans(
 _UNREADABLE = re.compile("[\x00\x01\x03-\x08\x0e-\x1f\x7f\xad]")
 # No line break follows a word that is divided.
 _LINE = re.compile(f"[^\r\n{_DIVIDED}]+[{_DIVIDED}]?")
-_HALVES = re.compile(rf"[^\W\d_]*[{_DIVIDED}]\n?[^\W\d_]*")
+_HALVES = re.compile(rf"(?<![^\W\d_])[^\W\d_]*+[{_DIVIDED}]\n?[^\W\d_]*")
+_DIGITS = re.compile(r"\d+")
 _WORD = re.compile(r"\S+")
 _LETTERS = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
 _SENTENCE_END = re.compile(r"""[.!?:;]["'”’)\]]*$""")
@@ -47,15 +48,17 @@ _CAPTION = re.compile(
     re.IGNORECASE,
 )
 _NOTE = re.compile(r"(?:\d{1,3}|[*†‡§¶]+)\s?\S")
-_ROMAN = re.compile(r"m{0,3}(?:c[md]|d?c{0,3})(?:x[cl]|l?x{0,3})(?:i[xv]|v?i{0,3})", re.IGNORECASE)
+_ROMAN = re.compile(
+    r"m{0,3}(?:c[md]|d?c{0,3})(?:x[cl]|l?x{0,3})(?:i[xv]|v?i{0,3})", re.IGNORECASE | re.ASCII
+)
 _BOLD_NAME = re.compile(r"bold|black|heavy|semibold|demi|cmbx|sfbx|-b$|\bbd\b", re.IGNORECASE)
 _FIXED_NAME = re.compile(r"mono|courier|consol|cmtt|cmsltt|sftt|typewriter|menlo", re.IGNORECASE)
 _COORDINATED = frozenset(("and", "or", "to", "und", "oder", "et", "ou", "y", "o", "e"))
 _EDGE_LINES = 3
 """lines at the top and at the bottom of a page that may be running heads, feet and page numbers"""
 _LONGEST_HEADING = 250
-_HIGHEST_CELL = 12
-"""lines of one cell of a table"""
+_HIGHEST_CELL, _MOST_CELLS = 12, 60
+"""lines of one cell of a table, and cells of a row"""
 
 
 class _Line(msgspec.Struct):
@@ -70,8 +73,6 @@ class _Line(msgspec.Struct):
     """of the letters"""
     bold: bool = False
     fixed: bool = False
-    joined: bool = False
-    """stands on the line of the part before it, to the right of it"""
 
 
 class _Part(msgspec.Struct):
@@ -88,7 +89,8 @@ class _Part(msgspec.Struct):
     """may go on from one before: it does not begin with an indentation"""
     note: bool = False
     level: int = 0
-    cells: tuple[str, ...] = ()
+    cells: tuple[list[str], ...] = ()
+    """lines of text of each cell of a row"""
 
 
 def read_pdf(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Page:
@@ -118,20 +120,27 @@ def _read_pdf(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Page:
         title = str(document.get_metadata_value("Title") or "").strip()
     finally:
         document.close()
-    text, blocks, marks = _write_parts(_find_parts(pages), pages)
+    parts = _find_parts(pages)
+    text, blocks, marks = _write_parts(parts, pages)
     if not blocks:
         raise build_read_error(
             url, "empty_after_extraction", "no text in the PDF: its pages are pictures"
         )
-    first = next((block for block in blocks if block.article), blocks[0])
     return Page(
         url=url,
-        title=title or text[first.start : first.end][:_TITLE_LENGTH],
+        title=title or _choose_title(parts)[:_TITLE_LENGTH],
         text=text,
         blocks=tuple(blocks),
         marks=tuple(marks),
         fetched=fetched,
     )
+
+
+def _choose_title(parts: list[_Part]) -> str:
+    """Return the heading with which the text begins, or its first line."""
+    first = next((part for part in parts if part.kind), parts[0])
+    lines = first.pieces[0][1]
+    return _join_lines(first.cells[0] if first.cells else lines if first.level else lines[:1])
 
 
 def _iter_page_lines(document: Any, url: str, limits: ReadLimits) -> Iterator[list[_Line]]:
@@ -176,8 +185,11 @@ class _LineReader:
         count = self.shown.count_chars()
         buffer = (ctypes.c_ushort * (count + 1))()
         taken = self.raw.FPDFText_GetText(self.handle, 0, count, buffer) if count else 0
-        # One character for each unit of UTF-16, so that places count as PDFium counts them.
-        self.units = "".join(map(chr, buffer[: max(taken - 1, 0)]))
+        units = memoryview(buffer).cast("B")[: 2 * max(taken - 1, 0)]
+        self.units = str(units, "utf-16-le", "surrogatepass")
+        if len(self.units) != len(units) // 2:
+            # One character for each unit of UTF-16, so that places count as PDFium counts them.
+            self.units = "".join(map(chr, buffer[: len(units) // 2]))
         self.aligned = len(self.units) == count
         self.box = self.raw.FS_RECTF()
         self.matrix = self.raw.FS_MATRIX()
@@ -218,7 +230,7 @@ class _LineReader:
                 continue
             typical = widths.setdefault((round(size, 1), bold), 0.0)
             each = (right - left) / (end - start)
-            wide = each > 1.1 * typical if typical else True
+            wide = each > 1.05 * typical if typical else True
             if (wide or end - start < 25) and " " in found[0]:
                 parts = list(self.split_line(start, end, line))
             else:
@@ -229,24 +241,26 @@ class _LineReader:
 
     def split_line(self, start: int, end: int, line: _Line) -> Iterator[_Line]:
         """Yield the parts of a line that stand apart by more than words do."""
-        words = [(start + m.start(), start + m.end()) for m in _WORD.finditer(self.units[start:end])]
+        words = [
+            (start + m.start(), start + m.end()) for m in _WORD.finditer(self.units[start:end])
+        ]
         places = []
         for first, stop in words:
             divided = self.units[stop - 1] in _DIVIDED and stop - first > 1
-            places.append((self.get_place(first)[0], self.get_place(stop - 1 - divided)[2]))
+            places.append((self.get_edges(first)[0], self.get_edges(stop - 1 - divided)[1]))
         gaps = [b[0] - a[1] for a, b in itertools.pairwise(places)]
         # Where a line is stretched to fill its column, all its spaces are wide.
         wide = min(line.size, max(0.6 * line.size, 1.8 * min(gaps, default=0.0)))
-        begin, left, joined = start, line.left, False
-        for gap, (first, _), before, place in zip(gaps, words[1:], places, places[1:], strict=False):
+        begin, left = start, line.left
+        for gap, (first, _), before, place in zip(
+            gaps, words[1:], places, places[1:], strict=False
+        ):
             if gap > wide and not self.is_marker(begin, first):
                 text = self.clean_text(begin, first)
-                yield msgspec.structs.replace(
-                    line, text=text, left=left, right=before[1], joined=joined
-                )
-                begin, left, joined = first, place[0], True
+                yield msgspec.structs.replace(line, text=text, left=left, right=before[1])
+                begin, left = first, place[0]
         text = self.clean_text(begin, end)
-        yield msgspec.structs.replace(line, text=text, left=left, joined=joined)
+        yield msgspec.structs.replace(line, text=text, left=left)
 
     def is_marker(self, start: int, end: int) -> bool:
         """Tell whether units[start:end] are only the mark of an item, or lead to a page number."""
@@ -259,33 +273,44 @@ class _LineReader:
         if not text.isascii():
             text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
             text = text.translate(_LIGATURES)
-        text = _UNREADABLE.sub("", text)
+        if not text.isprintable():
+            text = _UNREADABLE.sub("", text)
         return " ".join(text.split()) if text else ""
 
     def get_index(self, unit: int) -> int:
         if self.aligned:
             return unit
-        return max(0, self.raw.FPDFText_GetCharIndexFromTextIndex(self.handle, unit))
+        index: int = self.raw.FPDFText_GetCharIndexFromTextIndex(self.handle, unit)
+        return max(0, index)
 
     def get_place(self, unit: int) -> tuple[float, float, float]:
         """Return the left edge, the baseline and the right edge of a letter on the shown page."""
-        index = self.get_index(unit)
-        self.raw.FPDFText_GetLooseCharBox(self.handle, index, self.box)
-        self.raw.FPDFText_GetCharOrigin(self.handle, index, self.x, self.y)
+        left, right = self.get_edges(unit)
+        self.raw.FPDFText_GetCharOrigin(self.handle, self.get_index(unit), self.x, self.y)
+        low, bottom, high, top = self.edges
+        y = self.y.value - bottom
+        if self.turned:
+            across = {90: self.x.value - low, 180: top - self.y.value, 270: high - self.x.value}
+            y = across[self.turned]
+        return left, y, right
+
+    def get_edges(self, unit: int) -> tuple[float, float]:
+        """Return the left and the right edge of a letter on the shown page."""
+        self.raw.FPDFText_GetLooseCharBox(self.handle, self.get_index(unit), self.box)
         box, (low, bottom, high, top) = self.box, self.edges
         if self.turned == 90:
-            return top - box.top, self.x.value - low, top - box.bottom
+            return top - box.top, top - box.bottom
         if self.turned == 180:
-            return high - box.right, top - self.y.value, high - box.left
+            return high - box.right, high - box.left
         if self.turned == 270:
-            return box.bottom - bottom, high - self.x.value, box.top - bottom
-        return box.left - low, self.y.value - bottom, box.right - low
+            return box.bottom - bottom, box.top - bottom
+        return box.left - low, box.right - low
 
     def is_inside(self) -> bool:
         """Tell whether the letter just asked for stands on the part of the page that is shown."""
         box, (left, bottom, right, top) = self.box, self.edges
         beside = left <= box.right and box.left <= right
-        return beside and bottom <= box.top and box.bottom <= top
+        return bool(beside and bottom <= box.top and box.bottom <= top)
 
     def get_font(self, unit: int) -> tuple[float, float, bool, bool]:
         """Return the size of a letter, its turn (0: upright), and whether bold and fixed pitch."""
@@ -343,7 +368,9 @@ def _find_furniture(pages: Sequence[list[_Line]], body: float) -> list[set[int]]
                 for row in side:
                     at = _get_place(lines, row)
                     usual = again and slots[at] * 2 > filled > 4
-                    titled = any(lines[n].text.lower() in headings for n in row)
+                    titled = any(
+                        len(lines[n].text) > 3 and lines[n].text.lower() in headings for n in row
+                    )
                     repeated = (titled and len(pages) > 1) or any(
                         max(seen[at[0], key], seen[at[0] + 1, key]) >= least
                         for key in _list_row_keys(lines, row, number)
@@ -369,7 +396,7 @@ def _list_edges(lines: list[_Line], body: float) -> list[list[list[int]]]:
     for side in sides:
         small = []
         for row in side:
-            if max(lines[n].size for n in row) > 1.2 * body:
+            if max(lines[n].size for n in row) > 1.1 * body:
                 break  # as large as a heading
             small.append(sorted(row, key=lambda n: lines[n].left))
         kept.append(small)
@@ -389,25 +416,29 @@ def _list_row_keys(lines: list[_Line], row: list[int], number: int) -> set[str]:
 def _list_keys(text: str, number: int) -> list[str]:
     """Return what a running line has in common with those of other pages.
 
-    A number alone must count the pages: a column of figures may end at the foot of every page.
+    That is its words, whatever the numbers; and a number at either end that counts the pages, by
+    its distance from the page's own. Figures that stand at the foot of every page do not count.
     """
-    words = text.split()
-    edge = {0, len(words) - 1}
-    folded = [
-        "#" if word.isdigit() or (at in edge and _ROMAN.fullmatch(word)) else re.sub(r"\d+", "#", word)
-        for at, word in enumerate(words)
-    ]
+    words = text.strip("-–—[]()|. ").split()
+    keys = []
+    for word in {words[0], words[-1]} if words else ():
+        if word.isdecimal() and len(word) < 6:
+            keys.append(f"# {int(word) - number}")
+        elif word and _ROMAN.fullmatch(word):
+            keys.append(f"# {_parse_roman(word) - number}")
+    # A roman number at an end is one among words, too.
+    ends = {n for n in (0, len(words) - 1) if words and _ROMAN.fullmatch(words[n])}
+    folded = ["#" if n in ends else _DIGITS.sub("#", word) for n, word in enumerate(words)]
     key = " ".join(folded)
     if re.search(r"[^\W\d_]{2,}", key):
-        return [key, *(" ".join(folded[cut]) for cut in (slice(1, None), slice(-1)) if "#" in folded)]
-    numbers = [int(digits) for digits in re.findall(r"\d+", text)]
-    if not numbers and len(words) == 1 and _ROMAN.fullmatch(words[0]):
-        numbers = [_parse_roman(words[0])]
-    return [f"{key} {value - number}" for value in numbers[:2]] if len(numbers) <= 2 else []
+        keys.append(key)
+    return keys
 
 
 def _parse_roman(text: str) -> int:
-    values = [dict(zip("ivxlcdm", (1, 5, 10, 50, 100, 500, 1000), strict=True))[c] for c in text.lower()]
+    values = [
+        dict(zip("ivxlcdm", (1, 5, 10, 50, 100, 500, 1000), strict=True))[c] for c in text.lower()
+    ]
     return sum(-a if a < b else a for a, b in pairwise([*values, 0]))
 
 
@@ -418,13 +449,14 @@ def _split_rows(lines: list[_Line]) -> list[_Line | list[list[_Line]]]:
     """Return lines, and rows of tables as cells of lines, in the order of reading."""
     found: list[_Line | list[list[_Line]]] = []
     row: list[list[_Line]] = []
-    # Lines since the last upward step, by baseline: where a cell to the right of them may begin.
     for line in lines:
         if row and len(row) > 1:
             last = row[-1]
             below = 0 < last[-1].y - line.y < 1.6 * line.size
-            if below and line.left > last[0].left - 0.5 * line.size and line.left < max(
-                part.right for part in last
+            if (
+                below
+                and line.left > last[0].left - 0.5 * line.size
+                and line.left < max(part.right for part in last[-_HIGHEST_CELL:])
             ):
                 last.append(line)
                 continue
@@ -449,12 +481,21 @@ def _is_below(above: _Line, line: _Line) -> bool:
 
 
 def _find_beside(cell: list[_Line], line: _Line) -> int | None:
-    """Return the number of the line of a cell whose baseline `line` goes on, to its right."""
-    for number in range(len(cell) - 1, max(-1, len(cell) - _HIGHEST_CELL - 1), -1):
-        if abs(cell[number].y - line.y) < 0.35 * line.size:
-            wide = max(part.right for part in cell[number:])
-            return number if line.left > wide + 0.3 * line.size else None
-    return None
+    """Return the number of the line of a cell with which a cell to its right, begun by `line`,
+    makes a row.
+
+    Cells stand on one baseline, or in the middle of the height of the row.
+    """
+    near = range(max(0, len(cell) - _HIGHEST_CELL), len(cell))
+    at = min(near, key=lambda number: abs(cell[number].y - line.y))
+    if abs(cell[at].y - line.y) > 1.3 * line.size:
+        return None
+    while at > near.start and cell[at - 1].right < line.left:
+        if not 0 < cell[at - 1].y - cell[at].y < 1.3 * line.size:
+            break
+        at -= 1
+    wide = max(part.right for part in cell[at:])
+    return at if line.left > wide + 0.3 * line.size else None
 
 
 def _add_row(found: list[_Line | list[list[_Line]]], row: list[list[_Line]]) -> None:
@@ -499,6 +540,8 @@ def _choose_tables(
 
 def _are_aligned(above: list[list[_Line]], below: list[list[_Line]]) -> bool:
     """Tell whether the cells of two rows stand in the same columns, one under the other."""
+    if max(len(above), len(below)) > _MOST_CELLS:
+        return False
     gap = min(part.y for cell in above for part in cell) - below[0][0].y
     if not 0 < gap < 4 * below[0][0].size:
         return False
@@ -558,7 +601,7 @@ class _PageParts:
                 continue
             self.add_column(flow)
             flow = []
-            cells = tuple(_join_lines(part.text for part in cell) for cell in item)
+            cells = tuple([part.text for part in cell] for cell in item)
             self.parts.append(_Part("cell", [(self.number, [])], cells=cells))
         self.add_column(flow)
         self.find_notes()
@@ -570,13 +613,18 @@ class _PageParts:
             return
         plain = [line for line in column if abs(line.size - self.body) < 0.07 * self.body] or column
         self.left = min(line.left for line in plain)
-        self.right = max(line.right for line in plain)
-        pitches = [a.y - b.y for a, b in pairwise(column) if abs(a.size - b.size) < 0.1 and a.y > b.y]
+        # Of many lines some may reach beyond the column, such as a title above two columns.
+        rights = sorted(line.right for line in plain)
+        self.right = rights[len(rights) * 9 // 10]
+        pitches = [
+            a.y - b.y for a, b in pairwise(column) if abs(a.size - b.size) < 0.1 and a.y > b.y
+        ]
         self.pitch = _get_low_median(pitches) or 1.2 * self.body
         self.lines = [column[0]]
         for before, line in pairwise(column):
             if self.begins_part(before, line):
-                self.close_part(False)
+                # Small print may follow: notes at the foot of the column.
+                self.close_part(before.size > 1.07 * line.size)
             self.lines.append(line)
         self.close_part(True)
 
@@ -598,11 +646,11 @@ class _PageParts:
         hanging = len(self.lines) == 1 and line.left > first.left
         shift = line.left - before.left
         if shift > 0.8 * line.size and not (hanging and _is_item(first)):
-            return _SENTENCE_END.search(before.text) is not None or line.text[:1].isupper()
+            return _SENTENCE_END.search(before.text[-20:]) is not None or line.text[:1].isupper()
         if shift < -0.8 * line.size and len(self.lines) > 1:
             return not line.text[:1].islower()
         return self.leaves_room(before, line) and not (
-            line.text[:1].islower() and not _SENTENCE_END.search(before.text)
+            line.text[:1].islower() and not _SENTENCE_END.search(before.text[-20:])
         )
 
     def leaves_room(self, before: _Line, line: _Line) -> bool:
@@ -617,7 +665,7 @@ class _PageParts:
             return True
         if _is_item(first):
             return line.left < before.left + 0.5 * line.size or line.left > first.left
-        return bool(_SENTENCE_END.search(before.text)) or self.leaves_room(before, line)
+        return bool(_SENTENCE_END.search(before.text[-20:])) or self.leaves_room(before, line)
 
     def close_part(self, last: bool) -> None:
         lines, number = self.lines, self.number
@@ -664,7 +712,7 @@ class _PageParts:
             begun = begun or bool(first and _NOTE.match(first[0]))
             part.note = begun
             if begun:
-                part.kind = "paragraph"
+                part.kind, part.level = "paragraph", 0
 
 
 def _is_item(line: _Line) -> bool:
@@ -788,15 +836,18 @@ def _write_parts(
     kind = ""
     for part in parts:
         close = kind == part.kind and kind in ("cell", "code", "item")
-        for nth, piece in enumerate(part.cells or [""]):
+        for nth, cell in enumerate(part.cells or [[]]):
             gap = ("\t" if nth else "\n" if close else "\n\n") if at else ""
             start = at + len(gap)
-            text, cuts = (piece, [0]) if part.cells else _join_pieces(part.pieces, words)
+            pieces = [(part.pieces[0][0], cell)] if part.cells else part.pieces
+            text, cuts = _join_pieces(pieces, words)
             if not text:
                 continue
             out += (gap, text)
             at = start + len(text)
-            for (page, _), begin, end in zip(part.pieces, cuts, [*cuts[1:], len(text)], strict=True):
+            for (page, _), begin, end in zip(
+                part.pieces, cuts, [*cuts[1:], len(text)], strict=True
+            ):
                 span = spans.setdefault(page, [start + begin, start + end])
                 span[1] = max(span[1], start + end)
             article = bool(part.kind)
@@ -832,9 +883,7 @@ def _count_words(pages: Sequence[list[_Line]]) -> Counter[str]:
     return words
 
 
-def _join_pieces(
-    pieces: list[tuple[int, list[str]]], words: Counter[str]
-) -> tuple[str, list[int]]:
+def _join_pieces(pieces: list[tuple[int, list[str]]], words: Counter[str]) -> tuple[str, list[int]]:
     """Return the lines of a part as one text, and where each page's piece begins in it."""
     if len(pieces) == 1:
         lines = pieces[0][1]
@@ -870,14 +919,17 @@ def _end_line(before: str, line: str, words: Counter[str]) -> tuple[str, str]:
     The hyphen stays where the document has the word with it, or has both halves as words and not
     the whole.
     """
-    if before[-1] in _DIVIDED:
-        head, tail = re.search(r"[^\W\d_]*$", before[:-1]), re.match(r"[^\W\d_]*", line)
+    # At the end of a column or page PDFium leaves the hyphen.
+    halves = before[-1] == "-" and before[-2:-1].isalpha() and line[:1].islower()
+    if halves or before[-1] in _DIVIDED:
+        head, tail = re.search(r"[^\W\d_]*$", before[-60:-1]), re.match(r"[^\W\d_]*", line)
         one, two = head[0].lower() if head else "", tail[0].lower() if tail else ""
         if two in _COORDINATED:
             return before[:-1] + "-", " "
         kept, joined = words[f"{one}-{two}"], words[one + two]
         known = not joined and len(one) > 2 and len(two) > 2 and words[one] and words[two] > 1
-        compound = kept > joined or known or line[:1].isupper() or before[-2:-1].isdigit()
+        named = line[:1].isupper() and not joined
+        compound = kept > joined or known or named or before[-2:-1].isdigit()
         return before[:-1] + ("-" if compound else ""), ""
     if before[-1] == "-" and before[-2:-1].isalnum() and line[:1].isalnum():
         return before, "" if line.partition(" ")[0] not in _COORDINATED else " "

@@ -7,6 +7,7 @@ in what they fold when they search for the text.
 import re
 from bisect import bisect_right
 from collections.abc import Iterator
+from itertools import groupby
 from urllib.parse import quote as percent_encoded
 from urllib.parse import urldefrag, urlsplit
 
@@ -27,6 +28,9 @@ END_LETTERS = 24
 PREFIX_WORDS = (3, 6, 12)
 """numbers of words before the quote that are tried to tell it from an earlier place that begins
 alike"""
+
+_NOTATION = re.compile(r"[\^_√]")
+_ITEM_NUMBER = re.compile(r"[0-9A-Za-z]{1,8}\. ")
 
 Span = tuple[int, int]
 
@@ -155,8 +159,7 @@ def _make_directive(quote: Quote, page: Page | None) -> str:
     text, spans = _split_by_block(quote, page)
     if not spans:
         return ""
-    short = len(spans) == 1 and spans[0][1] - spans[0][0] <= MAX_WHOLE_CHARACTERS
-    ends = spans if short else _take_both_ends(text, spans)
+    ends = _choose_ends(text, spans)
     before = _find_prefix(page, ends[0]) if page and text is page.text else ""
     wanted = ",".join(_encode_directive(text[start:end]) for start, end in ends)
     return f"{_encode_directive(before)}-,{wanted}" if before else wanted
@@ -174,6 +177,9 @@ def _split_by_block(quote: Quote, page: Page | None) -> tuple[str, list[Span]]:
 def _cut_into_blocks(page: Page, start: int, end: int) -> Iterator[Span]:
     for block in page.iter_shown():
         low, high = max(start, block.start), min(end, block.end)
+        number = _ITEM_NUMBER.match(page.text, low, high) if block.kind == "item" else None
+        if number and low == block.start and number.end() < high:
+            low = number.end()  # a browser shows it, and does not find it
         if low < high and not page.text[low:high].isspace():
             yield _grow_to_words(page.text, *_trim_span(page.text, low, high), block)
 
@@ -204,11 +210,26 @@ def _is_inside_word(text: str, at: int) -> bool:
     return re.fullmatch(r"\w\w", text[at - 1 : at + 1]) is not None
 
 
-def _take_both_ends(text: str, spans: list[Span]) -> list[Span]:
-    first, last = _take_head(text, spans[0]), _take_tail(text, spans[-1])
-    if len(spans) == 1 and first[1] > last[0]:
+def _choose_ends(text: str, spans: list[Span]) -> list[Span]:
+    first, last = _find_plain_runs(text, spans[0])[0], _find_plain_runs(text, spans[-1])[-1]
+    if first == last and first[1] - first[0] <= MAX_WHOLE_CHARACTERS:
+        return [first]
+    head, tail = _take_head(text, first), _take_tail(text, last)
+    if len(spans) == 1 and head[1] > tail[0]:
         return [spans[0]]
-    return [first, last]
+    return [head, tail]
+
+
+def _find_plain_runs(text: str, span: Span) -> list[Span]:
+    """Return the runs of words without signs that the reader of the page has put in, such as the
+    `^` of a power, which no browser finds; the whole span where there is no such word."""
+    words = [word.span() for word in re.compile(r"\S+").finditer(text, *span)]
+    runs = [
+        list(group)
+        for is_plain, group in groupby(words, lambda word: not _NOTATION.search(text, *word))
+        if is_plain
+    ]
+    return [(run[0][0], run[-1][1]) for run in runs] or [span]
 
 
 def _take_head(text: str, span: Span) -> Span:

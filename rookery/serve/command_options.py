@@ -47,7 +47,7 @@ ContactOption = Annotated[
     typer.Option(
         metavar="ADDRESS",
         help="Where the owners of sites can reach you: a mail address or a web page, which every "
-        "request then carries (User-Agent), as Wikipedia asks.",
+        "request then carries with its name, as Wikipedia asks.",
     ),
 ]
 RenderOption = Annotated[

@@ -228,7 +228,7 @@ class TestCommands:
         body = f"<p>Water is H<sub>2</sub>O <img alt='drop'> and {link} 【so】.</p>"
         seen = opened(body).text
         assert seen == "Water is H_2O [Image: drop] and 【0†wet†c.org】 〖so〗."
-        assert opened(body, [f"Quote: {seen}"]).quotes[0].text == "Water is H2O and wet 【so】."
+        assert opened(body, [f"Quote: {seen}"]).quotes[0].text == "Water is H_2O and wet 【so】."
 
     def test_quote_takes_the_occurrence_in_or_after_the_window(self) -> None:
         body = f"<p>It was so.</p>{LONG}<p>It was so.</p>{LONG}<p>It was so.</p>"

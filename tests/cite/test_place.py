@@ -188,3 +188,16 @@ def test_words_before_grow_until_they_tell() -> None:
 def test_a_quote_of_hidden_text_has_no_directive() -> None:
     page = page_of(("hidden", "Buy now"), ("paragraph", "Eggs"))
     assert make_deep_link(page.quote(0, 7), page) == URL
+
+
+def test_a_link_holds_no_signs_that_the_reader_has_put_in() -> None:
+    """A browser finds neither the sign of a power nor the number of an item."""
+    numbers = page_of(
+        ("paragraph", "Of 10^9 neurons most are small, and 12 m^2 of nest are many."),
+        ("item", "3. Drop the nut."),
+    )
+    links = [
+        unquote(quoted(numbers, words).partition(":~:text=")[2])
+        for words in ("Of 10^9 neurons most are small", "m^2 of nest are", "3. Drop the nut.")
+    ]
+    assert links == ["Of,neurons most are small", "of nest are", "Drop the nut."]

@@ -144,7 +144,10 @@ def test_it_can_be_interrupted() -> None:
 def test_questions_are_headings_that_stand_once_and_words_of_pages_without() -> None:
     long = "Every nest is looked after by two birds who return to it in each of the years. " * 4
     headings = "Building a new nest", "Same for all", "Same for all", "Overview", "See also"
-    html = "".join(f"<h2>{heading}</h2><p>They build. {long}</p>" for heading in headings)
+    html = "".join(
+        f"<h2>{heading}</h2><p>They build {number}. {long}</p>"
+        for number, heading in enumerate(headings)
+    )
     html = f"<title>Nests</title>{html}"
     pages = [
         read_page(html.encode(), "https://nests.example/a", "text/html"),

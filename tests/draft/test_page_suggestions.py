@@ -54,8 +54,10 @@ def test_the_best_three_come_best_first() -> None:
 
 def test_only_the_sections_with_most_words_of_the_question_are_judged() -> None:
     judge = PlantedJudge()
-    dull = ["Line of no interest to anybody, and longer than a few words would be."] * 60
-    telling = ["Crows bring gifts to those who feed them, and nobody knows for certain why."] * 20
+    dull = [f"Line {n} of no interest to anybody, longer than a few words." for n in range(60)]
+    telling = [
+        f"{n} crows bring gifts to those who feed them, nobody knows why." for n in range(20)
+    ]
     suggest_passages(QUESTION, page(*dull, *telling), judge)
     assert len(judge.read) == MAX_JUDGED_SECTIONS
     assert sum("gifts" in text for text in judge.read) == 20

@@ -245,7 +245,8 @@ def test_who_thinks_of_leaving_still_sees_what_is_to_be_left() -> None:
 
 def test_a_page_of_a_million_characters_and_a_title_of_ten_thousand_are_shown_at_once() -> None:
     paragraph = "Crows remember faces for years, and tell their young about them. " * 20
-    page = html("https://a.org/x", f"<p>{paragraph}</p>" * 800, "A title " * 1250)
+    paragraphs = "".join(f"<p>{number}. {paragraph}</p>" for number in range(800))
+    page = html("https://a.org/x", paragraphs, "A title " * 1250)
     assert len(page.text) > 1_000_000
     person = Person(Little(page), start=page.url)
     person.types("Find in page: their young")

@@ -102,8 +102,7 @@ def test_an_answer_its_quotes_and_their_sources() -> None:
         "",
         "[1] “A raven has 1.2 × 10^9 neurons and breathes CO_2 out.”",
         f"    Crows in numbers · {describe_location(page(), NEURONS.start)} · verified",
-        f"    {URL}#:~:text=A%20raven%20has%201.2%20%C3%97%20109%20neurons%20and%20breathes%20CO2"
-        "%20out.",
+        f"    {URL}#:~:text=A%20raven%20has%201.2%20%C3%97,out.",
         "",
         "[2] “Jay | 170 g”",
         f"    Crows in numbers · {describe_location(page(), TABLE.start)} · verified",

@@ -5,7 +5,6 @@ limits. Boxes are given only where the file's letters are, one by one, those of 
 """
 
 import ctypes
-import itertools
 import signal
 import struct
 import subprocess
@@ -207,7 +206,7 @@ def _align_letters(there: Sequence[tuple[int, int]], text: str) -> list[tuple[in
     """Return which letter of the PDF each letter of the text is; None where they differ.
 
     The text has the words of the page in the order of reading: the file may have another. Hyphens
-    are left out, since a word that a line's end divides may have lost its own.
+    are found last, since a word that a line's end divides may have lost its own.
     """
     words: list[list[tuple[int, int]]] = [[]]
     for n, code in there:
@@ -237,7 +236,14 @@ def _align_letters(there: Sequence[tuple[int, int]], text: str) -> list[tuple[in
             pairs.append((wanted[at + offset][0], n))
             free[at + offset] = 0
         at += len(own)
-    return [pair for pair, _ in itertools.groupby(sorted(pairs))]
+    codes, found = dict(there), dict(pairs)
+    for at, letter in enumerate(text):
+        if letter == "-":
+            for n in (found.get(at - 1, -2) + 1, found.get(at + 1, 0) - 1):
+                if chr(codes.get(n, 0)) in "-" + _HYPHEN_CODES:
+                    pairs.append((at, n))
+                    break
+    return sorted(set(pairs))
 
 
 def _find_free(text: str, words: str, free: bytearray) -> int:
