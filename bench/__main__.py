@@ -19,11 +19,13 @@ from bench import figures, report, small
 NAMES = [name for name, *_ in figures.SECTIONS]
 
 
-def run_bench(name: str, home: str) -> bool:
+def run_bench(name: str, home: str, published: Sequence[str]) -> bool:
     """Run one benchmark in a new process; return False if it failed (skipped is not failed). `home`
-    is the folder of a small round, or empty."""
+    is the folder of a small round, or empty; `published` are folders of published benchmarks."""
     print(f"\n== {name}", flush=True)
     command = [sys.executable, "-m", f"bench.{name}"]
+    if name == "pages":
+        command += [f"--benchmark={Path(folder).absolute()}" for folder in published]
     environment = os.environ | {"BENCH_SMALL": home}
     code = subprocess.run(command, cwd=report.ROOT, env=environment, check=False).returncode
     if code not in (0, report.SKIPPED):
@@ -36,7 +38,8 @@ def run_small_round(names: Sequence[str]) -> bool:
     False if one failed."""
     with tempfile.TemporaryDirectory(prefix="rookery-bench") as home:
         small.write_data(Path(home) / "data")
-        went = [run_bench(name, home) for name in names]
+        published = [f"{home}/data/{name}" for name in small.PUBLISHED]
+        went = [run_bench(name, home, published) for name in names]
         results = Path(home) / "results"
         for name, title, section in figures.SECTIONS:
             if (found := report.read_results(name, results)) is not None:
@@ -48,6 +51,13 @@ def main() -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}; or all")
+    parser.add_argument(
+        "--benchmark",
+        action="append",
+        default=[],
+        metavar="FOLDER",
+        help="for pages: a clone of scrapinghub/article-extraction-benchmark or adbar/trafilatura",
+    )
     parser.add_argument("--small", action="store_true", help="a round of seconds, on made data")
     parser.add_argument("--tables", action="store_true", help="run nothing, write docs/figures.md")
     options = parser.parse_args()
@@ -56,7 +66,7 @@ def main() -> None:
     names = [] if options.tables else options.names or NAMES
     if options.small:
         sys.exit(0 if run_small_round(names) else 1)
-    went = [run_bench(name, "") for name in names]
+    went = [run_bench(name, "", options.benchmark) for name in names]
     figures.write_page()
     print("\ndocs/figures.md is written")
     sys.exit(0 if all(went) else 1)

@@ -98,8 +98,11 @@ def render_pages(found: Found) -> Iterator[str]:
             make_maximum_row("3 MB of junk", 1.0, junk["3 MB of <"], "s"),
         ]
     )
-    yield from format_systems(found["systems"])
+    yield from format_systems(found["systems"], ".4g")
     yield from format_table(("hostile page", "seconds"), ((n, f"{s:.2f}") for n, s in junk.items()))
+    for name, measured in found.get("benchmarks", {}).items():
+        yield f"{name}, {measured['pages']} pages, {measured['date']}:\n"
+        yield from format_systems(measured["systems"], ".4g")
 
 
 def render_reading(found: Found) -> Iterator[str]:

@@ -3,17 +3,26 @@
 Reads ../shared/data/readability; needs the `bench` extra. Prints a table and writes
 bench/results/pages.json. Time is CPU time of the process, one thread. trafilatura, which cannot be
 installed beside readability-lxml, runs in a process of its own: make .venv/trafilatura/ready.
+
+With `--benchmark FOLDER` (repeatable) it first measures a published benchmark, which needs neither
+the data nor the extra: a clone of github.com/scrapinghub/article-extraction-benchmark, or of
+github.com/adbar/trafilatura. The figures of a benchmark that is not given are kept.
 """
 
+import argparse
+import gzip
 import json
 import re
 import statistics
 import subprocess
+import sys
 import tarfile
 import time
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,12 +42,12 @@ TRAFILATURA = report.ROOT / ".venv" / "trafilatura" / "bin" / "python"
 TRAFILATURA_PROGRAM = """
 import json, sys, time, trafilatura
 for line in sys.stdin:
-    page, times = json.loads(line), []
+    page, times = json.loads(line).encode("latin-1"), []
     for _ in range(int(sys.argv[1])):
         begun = time.process_time()
         text = trafilatura.extract(page, include_comments=False) or ""
         times.append(time.process_time() - begun)
-    print(json.dumps([text, min(times)]))
+    print(json.dumps([text, min(times)]), flush=True)
 """
 WORD = re.compile(r"\w+")
 MARKUP_LINK = re.compile(r"!?\[([^\]]*)\]\(<?[^\s)]*[^)]*\)")
@@ -61,6 +70,8 @@ class Result(NamedTuple):
 
 
 Extractor = Callable[[bytes], Any]
+Overlap = tuple[float, float, float]
+"""What is shared, only found, and only expected."""
 
 
 def read_archive() -> list[tuple[str, bytes, bytes]]:
@@ -116,9 +127,9 @@ def list_article_links(page: Page) -> frozenset[str]:
     return frozenset(found)
 
 
-def simplify_page(source: bytes) -> Page:
+def simplify_page(source: bytes, content_type: str = "text/html; charset=utf-8") -> Page:
     """Read a page and write its plain text, as a peer's output is timed."""
-    page = read_page(source, URL, "text/html; charset=utf-8")
+    page = read_page(source, URL, content_type)
     join_visible_text(page)
     return page
 
@@ -173,33 +184,66 @@ def is_unseen(name: str) -> bool:
     return int(sha256(name.encode()).hexdigest(), 16) % 3 == 0
 
 
-def measure_trafilatura(pages: list[Case]) -> dict[str, float]:
-    """Return the figures of trafilatura in its own environment, without links."""
-    lines = "\n".join(json.dumps(case.source.decode("utf-8", "replace")) for case in pages)
+@contextmanager
+def open_trafilatura() -> Iterator[Callable[[bytes], tuple[str, float]]]:
+    """Start trafilatura in its own environment; yield a function that returns a page's text and the
+    CPU seconds of the fastest round."""
     command = [str(TRAFILATURA), "-c", TRAFILATURA_PROGRAM, str(ROUNDS)]
-    done = subprocess.run(command, input=lines, capture_output=True, text=True, check=True)
-    found = [json.loads(line) for line in done.stdout.splitlines()]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, bufsize=1) as process:
+        lines, answers = process.stdin, process.stdout
+        assert lines is not None
+        assert answers is not None
+
+        def extract(source: bytes) -> tuple[str, float]:
+            # JSON has no bytes: every byte is the character of that number.
+            lines.write(json.dumps(source.decode("latin-1")) + "\n")
+            text, seconds = json.loads(answers.readline())
+            return text, seconds
+
+        yield extract
+
+
+def measure_trafilatura(pages: list[Case]) -> dict[str, float]:
+    """Return the figures of trafilatura, without links."""
+    with open_trafilatura() as extract:
+        found = [extract(case.source) for case in pages]
     results = [Result(text, frozenset()) for text, _ in found]
-    return summarize_extractor(pages, [seconds for _, seconds in found], results)
+    figures = summarize_extractor(pages, [seconds for _, seconds in found], results)
+    return {name: value for name, value in figures.items() if not name.startswith("link")}
 
 
 def count_shingles(text: str, size: int) -> Counter[tuple[str, ...]]:
     """Count runs of `size` words."""
     words = WORD.findall(text)
-    return Counter(tuple(words[n : n + size]) for n in range(max(1, len(words) - size + 1)))
+    runs = (tuple(words[n : n + size]) for n in range(max(1, len(words) - size + 1)))
+    return Counter(filter(None, runs))
 
 
-def compute_overlap(gold: str, found: str, size: int) -> tuple[float, float, float]:
+def compute_overlap(gold: str, found: str, size: int) -> Overlap:
     """Return the shingles shared, only found and only in gold, as shares of all."""
     wanted, got = count_shingles(gold, size), count_shingles(found, size)
     parts = ((wanted & got).total(), (got - wanted).total(), (wanted - got).total())
     return tuple(part / (sum(parts) or 1) for part in parts)  # type: ignore[return-value]
 
 
-def compute_f1(parts: Sequence[tuple[float, float, float]]) -> float:
+def compute_f1(parts: Sequence[Overlap]) -> float:
     """Compute F1 of summed overlaps."""
     shared, extra, missing = (sum(column) for column in zip(*parts, strict=True))
     return float(2 * shared / (2 * shared + extra + missing))
+
+
+def time_rounds(extract: Extractor, source: bytes) -> tuple[Any, float]:
+    """Return what an extractor finds, None if it fails, and the CPU seconds of a round."""
+    taken = []
+    for _ in range(ROUNDS):
+        begun = time.process_time()
+        try:
+            found = extract(source)
+        except Failed:
+            found = None
+        taken.append(time.process_time() - begun)
+    return found, min(taken)
 
 
 def measure_extractors(pages: list[Case]) -> dict[str, dict[str, float]]:
@@ -214,15 +258,8 @@ def measure_extractors(pages: list[Case]) -> dict[str, dict[str, float]]:
     results: dict[str, list[Result]] = {name: [] for name in systems}
     for case in pages:
         for name, (extract, result) in systems.items():
-            taken = []
-            for _ in range(ROUNDS):
-                begun = time.process_time()
-                try:
-                    found = extract(case.source)
-                except Failed:
-                    found = None
-                taken.append(time.process_time() - begun)
-            times[name].append(min(taken))
+            found, seconds = time_rounds(extract, case.source)
+            times[name].append(seconds)
             results[name].append(result(found) if found is not None else Result("", frozenset()))
     table = {name: summarize_extractor(pages, times[name], results[name]) for name in systems}
     if TRAFILATURA.exists() and not report.SMALL:
@@ -283,17 +320,131 @@ def time_hostile_pages() -> dict[str, float]:
     return seconds
 
 
+class PublishedBenchmark(NamedTuple):
+    """Pages of others with what they expect of each, compared as they do it."""
+
+    name: str
+    content_type: str
+    pages: list[tuple[bytes, Any]]
+    compare: Callable[[Any, str], Overlap]
+    """Compare what is expected with a text."""
+    summarize: Callable[[Sequence[Overlap]], tuple[float, float]]
+    """Compute precision and recall of all pages."""
+
+
+def read_benchmark(folder: Path) -> PublishedBenchmark:
+    """Read a benchmark; the files of the folder tell which."""
+    if (truth := folder / "ground-truth.json").exists():
+        bodies = {
+            folder / "html" / f"{name}.html.gz": entry["articleBody"]
+            for name, entry in json.loads(truth.read_bytes()).items()
+        }
+        return PublishedBenchmark(
+            "article-extraction-benchmark",
+            "text/html; charset=utf-8",
+            [(gzip.decompress(path.read_bytes()), body) for path, body in bodies.items()],
+            lambda body, text: compute_overlap(body, text, 4),
+            average_pages,
+        )
+    if (truth := folder / "tests" / "evaldata.json").exists():
+        # A file that lies in both folders is taken from `cache`.
+        places = [truth.parent / "eval", truth.parent / "cache"]
+        sources = {path.name: path for place in places for path in place.iterdir()}
+        return PublishedBenchmark(
+            "trafilatura's evaluation",
+            "text/html",
+            [
+                (sources[entry["file"]].read_bytes(), entry)
+                for entry in json.loads(truth.read_bytes()).values()
+            ],
+            compare_strings,
+            divide_sums,
+        )
+    sys.exit(f"{folder} has neither ground-truth.json nor tests/evaldata.json")
+
+
+def compare_strings(entry: Mapping[str, Any], text: str) -> Overlap:
+    """Count the wanted strings in a text, the unwanted ones, and the wanted ones that it lacks."""
+    text = " ".join(text.split())
+    wanted, unwanted = (
+        sum(" ".join(string.split()) in text for string in entry[key])
+        for key in ("with", "without")
+    )
+    return wanted, unwanted, len(entry["with"]) - wanted
+
+
+def average_pages(parts: Sequence[Overlap]) -> tuple[float, float]:
+    """Compute the means of the pages' precision and recall, each of the pages that have one."""
+    return (
+        statistics.mean(shared / (shared + extra) for shared, extra, _ in parts if shared + extra),
+        statistics.mean(shared / (shared + lost) for shared, _, lost in parts if shared + lost),
+    )
+
+
+def divide_sums(parts: Sequence[Overlap]) -> tuple[float, float]:
+    """Compute precision and recall of all pages' counts together."""
+    shared, extra, missing = (sum(column) for column in zip(*parts, strict=True))
+    return shared / (shared + extra), shared / (shared + missing)
+
+
+def measure_benchmark(benchmark: PublishedBenchmark) -> dict[str, Any]:
+    """Measure rookery, and trafilatura if it is there, page by page in turn."""
+
+    def extract_by_rookery(source: bytes) -> tuple[str, float]:
+        page, seconds = time_rounds(
+            lambda source: simplify_page(source, benchmark.content_type), source
+        )
+        return join_visible_text(page) if page is not None else "", seconds
+
+    with ExitStack() as stack:
+        systems: dict[str, Callable[[bytes], tuple[str, float]]] = {"rookery": extract_by_rookery}
+        if TRAFILATURA.exists() and not report.SMALL:
+            systems["trafilatura"] = stack.enter_context(open_trafilatura())
+        else:
+            print("without trafilatura: make .venv/trafilatura/ready")
+        found = [
+            {name: extract(source) for name, extract in systems.items()}
+            for source, _ in benchmark.pages
+        ]
+    table = {}
+    for name in systems:
+        parts = [
+            benchmark.compare(expected, texts[name][0])
+            for (_, expected), texts in zip(benchmark.pages, found, strict=True)
+        ]
+        precision, recall = benchmark.summarize(parts)
+        table[name] = {
+            "f1": 2 * precision * recall / (precision + recall),
+            "precision": precision,
+            "recall": recall,
+            "nothing_kept": sum(shared == 0 for shared, _, _ in parts),
+            "median_ms": statistics.median(texts[name][1] for texts in found) * 1e3,
+        }
+    date = datetime.now(UTC).date().isoformat()
+    return {"date": date, "pages": len(found), "systems": table}
+
+
 def main() -> None:
     """Run the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--benchmark", type=Path, action="append", default=[], metavar="FOLDER")
+    folders = parser.parse_args().benchmark
+    before = report.read_results("pages") or {}
+    benchmarks = dict(before.get("benchmarks", {}))
+    for folder in folders:
+        benchmark = read_benchmark(folder)
+        benchmarks[benchmark.name] = figures = measure_benchmark(benchmark)
+        print(f"{benchmark.name}, {figures['pages']} pages")
+        report.print_table(list(figures["systems"]["rookery"]), figures["systems"])
+    if folders:
+        report.write_results("pages", before | {"benchmarks": benchmarks})
     report.require_data(DATA)
     report.require_peers("readability", "html2text", "resiliparse")
     pages = read_cases()
     table = measure_extractors(pages)
     unfriendly = time_hostile_pages()
-    names = list(next(iter(table.values())))
-    print(f"{len(pages)} pages", *names, sep=" | ")
-    for name, values in table.items():
-        print(name, *(f"{values[key]:.3f}" for key in names), sep=" | ")
+    print(f"{len(pages)} pages")
+    report.print_table(list(table["rookery"]), table)
     own, peer = table["rookery"], table["readability-lxml + html2text"]
     print(
         f"time against readability-lxml + html2text: 1/{peer['median_ms'] / own['median_ms']:.1f}"
@@ -301,7 +452,7 @@ def main() -> None:
     for name, taken in unfriendly.items():
         print(f"{name}: {taken:.2f} s")
     found = {"pages": len(pages), "systems": table, "hostile_seconds": unfriendly}
-    report.write_results("pages", found)
+    report.write_results("pages", found | {"benchmarks": benchmarks})
 
 
 if __name__ == "__main__":

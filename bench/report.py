@@ -67,14 +67,14 @@ def fresh_processes(*modules: str) -> BaseContext:
 
 
 def write_results(name: str, figures: Mapping[str, Any]) -> None:
-    """Write RESULTS/NAME.json: the figures, with date and machine."""
+    """Write RESULTS/NAME.json: the figures with date and machine, or with the run they name."""
     run = {
         "date": datetime.now(UTC).date().isoformat(),
         "machine": f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()}",
         "python": f"Python {platform.python_version()}",
         "command": f"`python -m bench {name}`",
     }
-    body = json.dumps({**figures, "run": run}, indent=1, ensure_ascii=False)
+    body = json.dumps({**figures, "run": figures.get("run", run)}, indent=1, ensure_ascii=False)
     path = RESULTS / f"{name}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(body + "\n", encoding="utf-8")

@@ -4,6 +4,7 @@ A question names the first words of a sentence and asks for its last ones, so th
 Figures measured on these data mean nothing; they let every line of a benchmark run in seconds.
 """
 
+import gzip
 import io
 import json
 import lzma
@@ -19,6 +20,8 @@ from rookery.browse.page_reader import read_page
 from rookery.browse.passages import find_sentences
 from rookery.records import Page
 
+PUBLISHED = ("article-extraction-benchmark", "trafilatura")
+"""Folders of the published benchmarks of pages."""
 SHORTEST = 10
 """Minimum words of a sentence that a question is made of."""
 
@@ -73,6 +76,7 @@ def write_data(folder: Path) -> None:
         _write_xz(folder / "scitldr" / f"{name}.jsonl.xz", _format_lines(map(_make_paper, some)))
     _write_cranfield(folder / "cranfield", texts)
     _write_readability(folder / "readability" / "test-pages.tar.xz", sources)
+    _write_published(folder, sources)
 
 
 def _write_xz(path: Path, text: str) -> None:
@@ -157,3 +161,24 @@ def _write_readability(path: Path, sources: list[Source]) -> None:
                 member = tarfile.TarInfo(f"test-pages/{source.name}/{name}")
                 member.size = len(source.html)
                 archive.addfile(member, io.BytesIO(source.html))
+
+
+def _write_published(folder: Path, sources: list[Source]) -> None:
+    """Write the pages in the formats of both published benchmarks."""
+    bodies, strings = (folder / name for name in PUBLISHED)
+    (bodies / "html").mkdir(parents=True)
+    for part in ("cache", "eval"):
+        (strings / "tests" / part).mkdir(parents=True)
+    truth, wanted = {}, {}
+    for source in sources:
+        paragraphs = source.list_paragraphs()
+        (bodies / "html" / f"{source.name}.html.gz").write_bytes(gzip.compress(source.html))
+        (strings / "tests" / "eval" / f"{source.name}.html").write_bytes(source.html)
+        truth[source.name] = {"articleBody": "\n".join(paragraphs)}
+        wanted[source.name] = {
+            "file": f"{source.name}.html",
+            "with": paragraphs[:1],
+            "without": ["<p>"],
+        }
+    (bodies / "ground-truth.json").write_text(json.dumps(truth))
+    (strings / "tests" / "evaldata.json").write_text(json.dumps(wanted))

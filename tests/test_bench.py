@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from bench.pages import average_pages, compare_strings, compute_overlap, divide_sums
+
 ROOT = Path(__file__).parent.parent
 BENCHES = sorted(path.stem for path in (ROOT / "bench" / "results").glob("*.json"))
 
@@ -51,3 +53,13 @@ def test_an_unknown_bench_is_refused_with_the_names_of_those_with_published_figu
     found = re.search(r"there is no bench asks; there are ([a-z_, \n]+)", said)
     assert found is not None
     assert sorted(found[1].strip().split(", ")) == BENCHES
+
+
+def test_published_benchmarks_of_pages_are_computed_as_their_own_programs_do() -> None:
+    assert compute_overlap("a b c d e", "a b c d f", 4) == (1 / 3, 1 / 3, 1 / 3)
+    assert compute_overlap("a b c d", "", 4) == (0, 0, 1)
+    # A page without text has a recall, and no precision.
+    assert average_pages([(0.5, 0.5, 0), (0, 0, 1)]) == (0.5, 0.5)
+    strings = {"with": ["a  b", "c", "B"], "without": ["d", "e"]}
+    assert compare_strings(strings, " a\nb d") == (1, 1, 2)
+    assert divide_sums([(1, 1, 2), (2, 0, 0)]) == (3 / 4, 3 / 5)
