@@ -61,7 +61,10 @@ _LABEL = re.compile(
     r"(?:photo|image|picture)s? ?(?:by|credits?|courtesy|source|:)\b)",
     re.IGNORECASE,
 )
-_PROSE_END = re.compile(r"[.!?…:;\"”»)。！？](?:\s|$)")
+_PROSE_END = re.compile(r"[.!?…:;\"”»)](?:\s|$)|[。！？]")
+_PROSE_SIZE, _DENSE_PROSE_SIZE = 60, 20
+"""fewest characters of a block of prose, and of one in a script that writes words in few"""
+_DENSE = re.compile(r"[。！？]")
 
 
 class TextBlock(msgspec.Struct, gc=False):
@@ -74,12 +77,12 @@ class TextBlock(msgspec.Struct, gc=False):
     size: int
     """characters"""
     prose: bool
-    """60 characters or more, with the end of a sentence and few links"""
+    """a sentence's end, few links and enough characters, and no repetition of an earlier block"""
     links_only: bool
     box: str
     """tag of the innermost block-level element"""
     trailer: bool
-    """it points elsewhere, as "Read more: …" does, or repeats an earlier block of prose"""
+    """it points elsewhere, as "Read more: …" does"""
 
 
 def choose_article(tree: HtmlTree, rules: ArticleRules = ArticleRules()) -> bytearray:
@@ -120,7 +123,8 @@ def trim_article(tree: HtmlTree, kept: bytearray) -> bytearray:
     """Take out of an article what its markup names as no part of it, such as captions and bios.
 
     An element that holds a fifth of the article's characters stays, and a cookie banner or advert
-    that holds nine tenths of the page's.
+    that holds nine tenths of the page's. Where more than half of the article would go, its markup
+    means something else by these names, and all but notices stays.
     """
     stops = [*tree.pieces[1:], len(tree.text)]
     sums = [0, *accumulate(map(mul, kept, map(sub, stops, tree.pieces)))]
@@ -140,12 +144,15 @@ def trim_article(tree: HtmlTree, kept: bytearray) -> bytearray:
                 if named == 2
                 else 5 * (sums[last] - sums[first]) < sums[-1]
             ):
-                dropped[number:end] = b"\1" * (end - number)
+                dropped[number:end] = bytes((named or 1,)) * (end - number)
                 number = end
                 continue
         number += 1
-    outside = map(dropped.__getitem__, tree.owners)
-    return bytearray(map(gt, kept, outside))
+    outside = [dropped[owner] for owner in tree.owners]
+    rest = bytearray(is_kept and named != 2 for is_kept, named in zip(kept, outside, strict=True))
+    trimmed = bytearray(map(gt, kept, outside))
+    enough = 2 * count_kept_characters(tree, trimmed) >= count_kept_characters(tree, rest)
+    return trimmed if enough else rest
 
 
 def _is_named_trimming(classes: str) -> int:
@@ -169,14 +176,15 @@ def measure_blocks(tree: HtmlTree) -> list[TextBlock]:
             inside = set(owners[first:stop])
             chars = sum(own[owner] for owner in inside)
             links = sum(linked[owner] for owner in inside)
-        body = text[start:end] if size >= 60 else ""
-        prose = bool(body) and links < 0.4 * chars and _PROSE_END.search(body) is not None
+        body = text[start:end] if size >= _DENSE_PROSE_SIZE else ""
+        long = size >= _PROSE_SIZE or _DENSE.search(body) is not None
+        prose = long and links < 0.4 * chars and _PROSE_END.search(body) is not None
         trailer = (links > 0.3 * chars and _TRAILER.match(text, start, end) is not None) or (
             size < 80 and _LABEL.match(text, start, end) is not None
         )
         if prose:
             if body in seen:
-                prose, trailer = False, True
+                prose = False
             seen.add(body)
         blocks.append(
             TextBlock(first, stop, size, prose, links > 0.9 * chars, tree.tags[run.box], trailer)

@@ -216,7 +216,6 @@ def test_a_short_post_wins_over_a_long_cookie_banner() -> None:
         "<div><a href=/c>Ravens of the Tower</a></div>",
         "<div class='newsletter-box'><p>Our letter, every week, in your box.</p></div>",
         "<p>© 2024 The Corvid Weekly</p>",
-        f"<p>{PROSE[0]}</p>",
     ],
 )
 def test_what_stands_in_an_article_and_is_no_part_of_it_is_left_out(extra: str) -> None:
@@ -259,3 +258,18 @@ def test_bylines_are_furniture() -> None:
     found = page(f"<div class=post><p class=byline>By A. Writer · 18 March 2023</p>{BODY}</div>")
     assert found.blocks[0].furniture
     assert not found.blocks[0].article
+
+
+def test_a_paragraph_that_is_said_twice_stays() -> None:
+    """Settings of a manual have the same sentences below different headings."""
+    note = "<p>It takes effect when the daemon is started again, and is off by default.</p>"
+    found = page(f"<body><main>{BODY}<h3>Alpha</h3>{note}<h3>Beta</h3>{note}</main></body>")
+    assert join_visible_text(found).count("It takes effect when the daemon") == 2
+
+
+def test_markup_that_names_most_of_the_article_is_not_believed() -> None:
+    gallery = "".join(
+        f"<section class=gallery><p>{text} {text}</p></section>" for text in PROSE * 3
+    )
+    found = page(f"<body><div class=post>{gallery}</div></body>")
+    assert join_visible_text(found).count(PROSE[0]) == 6
