@@ -129,13 +129,14 @@ def read_scan(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Page:
     parts = (
         PagePart(_build_read_page(lines, url), "page", str(number))
         for number, picture in enumerate(_draw_pages(data), 1)
+        if picture
         for lines in _recognize_text(picture, url, deadline - time.monotonic())
     )
     return join_parts(parts, url, fetched, "", limits)
 
 
 def _draw_pages(data: bytes) -> Iterator[bytes]:
-    """Yield each page of a PDF as a grey picture (PGM)."""
+    """Yield each page of a PDF as a grey picture (PGM), and nothing for one that is damaged."""
     import pypdfium2
 
     with PDFIUM_LOCK:
@@ -143,11 +144,15 @@ def _draw_pages(data: bytes) -> Iterator[bytes]:
         count = len(document)
     try:
         for number in range(count):
-            with PDFIUM_LOCK:
-                page = document[number]
-                scale = min(_DOTS_PER_INCH / 72, _MOST_PIXELS / max(1.0, *page.get_size()))
-                drawn: Any = page.render(scale=scale, grayscale=True).to_numpy().copy()
-                page.close()
+            try:
+                with PDFIUM_LOCK:
+                    page = document[number]
+                    scale = min(_DOTS_PER_INCH / 72, _MOST_PIXELS / max(1.0, *page.get_size()))
+                    drawn: Any = page.render(scale=scale, grayscale=True).to_numpy().copy()
+                    page.close()
+            except pypdfium2.PdfiumError:
+                yield b""
+                continue
             height, width = drawn.shape[:2]
             yield b"P5 %d %d 255\n" % (width, height) + drawn.tobytes()
     finally:

@@ -117,7 +117,7 @@ def _read_pdf(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Page:
         if len(document) > limits.pdf_pages:
             raise build_read_error(url, "too_large", f"a PDF of {len(document):,} pages")
         pages = list(_iter_page_lines(document, url, limits))
-        title = str(document.get_metadata_value("Title") or "").strip()
+        title = _read_title(document)
     finally:
         document.close()
     parts = _find_parts(pages)
@@ -134,6 +134,14 @@ def _read_pdf(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Page:
         marks=tuple(marks),
         fetched=fetched,
     )
+
+
+def _read_title(document: Any) -> str:
+    """Return the title that the PDF gives itself; empty where it has none or it is damaged."""
+    try:
+        return str(document.get_metadata_value("Title") or "").strip()
+    except UnicodeDecodeError:
+        return ""
 
 
 def _choose_title(parts: list[_Part]) -> str:
@@ -841,7 +849,7 @@ def _write_parts(
             start = at + len(gap)
             pieces = [(part.pieces[0][0], cell)] if part.cells else part.pieces
             text, cuts = _join_pieces(pieces, words)
-            if not text:
+            if not text.strip():  # a damaged font draws letters as spaces
                 continue
             out += (gap, text)
             at = start + len(text)

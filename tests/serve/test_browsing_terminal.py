@@ -45,7 +45,7 @@ def searched(window: Terminal) -> None:
     window.types(link.strip()[1])
     window.sees(": Why crows bring gifts | Tidings")
     window.presses("Enter")
-    window.sees("last: Clicked on link", "By Maren Oxley")
+    window.sees("last: Clicked on link", "Somebody feeds the crows")
 
 
 def quoted(window: Terminal) -> None:
@@ -121,7 +121,7 @@ def test_nothing_is_lost_when_the_process_is_killed_or_the_window_is_closed(plac
     with terminal(place, *command) as it:
         it.sees(f"unfinished: {QUESTION} (3 commands, 1 quote)", "[g]")
         it.presses("Enter")
-        it.sees("[1] “", "By Maren Oxley", "97 actions left")
+        it.sees("[1] “", "Somebody feeds the crows", "97 actions left")
         it.types("a")
         it.sees("your answer")
         [kept] = (place / "data" / "rookery" / "unfinished").glob("*.sitting")

@@ -60,7 +60,7 @@ def test_an_answer_is_seen_while_it_is_written_and_then_in_its_place(tmp_path: P
             screen = seen.sees("writing", WORDS)
             assert "verified" not in screen
             go_on.set()
-            screen = seen.sees("EXIT 0", "quotes verified")
+            screen = seen.sees("EXIT 0", "1 of 1 quote verified")
     assert "writing" not in screen
     assert screen.count("They bring gifts") == 1
 
