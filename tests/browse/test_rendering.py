@@ -3,7 +3,7 @@
 import json
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -57,9 +57,15 @@ def render(site: Stage, path: str, **limits: int | float) -> FetchResponse:
         return ChromiumRenderer(others, "rookery/test", limited).render_page(fetcher, page)
 
 
-def list_chromium_processes() -> set[int]:
-    """The processes of Chromium that this one has started."""
-    return set(page_rendering._list_descendants(os.getpid()))
+ListProcesses = Callable[[], set[int]]
+
+
+@pytest.fixture
+def list_new_processes() -> ListProcesses:
+    """Lists the processes below this one that were started since the test began: earlier tests may
+    have left some that they share."""
+    before = set(page_rendering._list_descendants(os.getpid()))
+    return lambda: set(page_rendering._list_descendants(os.getpid())) - before
 
 
 @needs_chromium
@@ -180,19 +186,23 @@ def test_no_request_of_a_script_reaches_the_private_network(site: Stage, canary:
     ],
 )
 def test_what_scripts_do_without_end_is_a_failure_of_that_page(
-    script: str, limits: dict[str, float], outcome: str, site: Stage
+    script: str,
+    limits: dict[str, float],
+    outcome: str,
+    site: Stage,
+    list_new_processes: ListProcesses,
 ) -> None:
     site.routes["/"] = Said(f"<body>Crows.<script>{script}</script>")
     with pytest.raises(Failed) as caught:
         render(site, "/", **limits)
     assert caught.value.failure.outcome == outcome
-    assert list_chromium_processes() == set()
+    assert list_new_processes() == set()
 
 
 @needs_chromium
 @pytest.mark.browser
 def test_windows_questions_downloads_and_endless_requests_keep_no_page_from_being_read(
-    site: Stage,
+    site: Stage, list_new_processes: ListProcesses
 ) -> None:
     site.routes["/"] = Said("""
         <body><p id=told>Crows.</p><script>
@@ -213,7 +223,7 @@ def test_windows_questions_downloads_and_endless_requests_keep_no_page_from_bein
     assert got.url == f"{site.base}/"
     assert not any(path.startswith("/window") for path in site.paths())
     assert len(site.paths()) <= 1 + 40
-    assert list_chromium_processes() == set()
+    assert list_new_processes() == set()
 
 
 @needs_chromium
@@ -231,9 +241,9 @@ def test_a_page_that_leads_on_has_the_address_that_it_came_from(site: Stage) -> 
 
 @needs_chromium
 @pytest.mark.browser
-def test_a_browser_that_dies_is_a_failure(site: Stage) -> None:
+def test_a_browser_that_dies_is_a_failure(site: Stage, list_new_processes: ListProcesses) -> None:
     def kill_browser(_: object) -> Said:
-        for number in list_chromium_processes():
+        for number in list_new_processes():
             os.kill(number, signal.SIGKILL)
         return Said("")
 
