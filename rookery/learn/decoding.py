@@ -193,7 +193,7 @@ def _compute_last_logits(
         input_ids=tokens_BT,
         attention_mask=seen_BT,
         position_ids=positions_BT,
-        past_key_values=cache,
+        cache=cache,
         use_cache=True,
         logits_to_keep=1,
     )
@@ -317,7 +317,7 @@ def _compute_logits(
     said = model(
         input_ids=tokens,
         position_ids=positions.expand_as(tokens),
-        past_key_values=cache,
+        cache=cache,
         use_cache=True,
         logits_to_keep=1,
         **more,

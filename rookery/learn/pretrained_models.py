@@ -114,7 +114,7 @@ def _load_from_folder(folder: Path, device: torch.device, dtype: str) -> LoadedM
     model, told = found
     if lost := sorted(told["missing_keys"]):
         raise ValueError(f"{len(lost)} of its weights are missing, {lost[0]} among them")
-    if "past_key_values" not in signature(model.forward).parameters:
+    if "cache" not in signature(model.forward).parameters:
         raise ValueError("it keeps no keys and values of what it has read, as transformers do")
     model = model.to(device).eval()
     ends = _list_end_tokens(model, tokenizer)

@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from small import TEXTS
-from transformers import MambaConfig, MambaForCausalLM
+from transformers import OpenAIGPTConfig, OpenAIGPTLMHeadModel
 
 from rookery.learn.local_model import LocalModel, LocalModelSettings
 from rookery.learn.pretrained_models import load_model
@@ -104,8 +104,8 @@ def test_a_broken_file_is_a_bad_model(
 
 
 def test_a_model_that_keeps_no_keys_is_refused(folder: Path) -> None:
-    config = MambaConfig(vocab_size=300, hidden_size=16, num_hidden_layers=1, state_size=4)
-    MambaForCausalLM(config).save_pretrained(folder)
+    config = OpenAIGPTConfig(vocab_size=300, n_embd=16, n_layer=1, n_head=2)
+    OpenAIGPTLMHeadModel(config).save_pretrained(folder)
     assert "keeps no keys" in failure(lambda: load_model(folder)).detail
 
 

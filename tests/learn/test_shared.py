@@ -39,6 +39,7 @@ MODELS: dict[str, tuple[PreTrainedConfig, bool]] = {
     "learnt positions": (transformers.GPT2Config(**{**WIDTHS, **GPT2}), True),
     "sliding windows": (transformers.MistralConfig(**WIDTHS, sliding_window=16), False),
     "some windows": (transformers.Gemma3TextConfig(**WIDTHS, head_dim=8, sliding_window=16), False),
+    "state spaces": (transformers.MambaConfig(**WIDTHS, state_size=4), False),
     "recurrent layers": (transformers.Qwen3NextConfig(**WIDTHS, **EXPERTS, **LINEAR), False),
 }
 
