@@ -48,6 +48,7 @@ _TRIMMED_CLASS = re.compile(
     r"btn|ads?|advert\w*|sr-only|screen-reader-text|visually-hidden)(?:$|[ _-])"
     r"|(?:^| )sidebar(?:$| )"
 )
+_CODE = frozenset(("pre", "code"))
 _BOXES = frozenset("div section article main".split())
 _TRAILER = re.compile(
     r"\W*(?:read (?:more|also|next)|also read|related|see also|more (?:from|on|about|stories)|"
@@ -147,7 +148,8 @@ def trim_article(tree: HtmlTree, kept: bytearray) -> bytearray:
                 dropped[number:end] = bytes((named or 1,)) * (end - number)
                 number = end
                 continue
-        number += 1
+        # Inside code a class such as "comment" is the name of a colour.
+        number = tree.ends[number] if tag in _CODE else number + 1
     outside = [dropped[owner] for owner in tree.owners]
     rest = bytearray(is_kept and named != 2 for is_kept, named in zip(kept, outside, strict=True))
     trimmed = bytearray(map(gt, kept, outside))

@@ -299,7 +299,7 @@ def _choose_signs(node: Any, text: str, before: str, behind: str) -> tuple[str, 
 def _choose_signs_of_raised(text: str, before: str, behind: str) -> tuple[str, str]:
     """Return what stands around raised text that is no link."""
     last = before[-1:]
-    if text[0] == "[" or _PHRASE.search(text) or _MARKS_ALONE.fullmatch(text):
+    if text[0] in "[:" or _PHRASE.search(text) or _MARKS_ALONE.fullmatch(text):
         return "", ""
     if _ABBREVIATIONS.fullmatch(before[-1:] + text) or (
         _ORDINAL_ENDING.fullmatch(text) and (last.isdigit() or _ROMAN.search(before))

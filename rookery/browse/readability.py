@@ -16,6 +16,7 @@ _TEXTISH = BLOCK_TAGS | {"span", "li", "td"}
 HEADING_TAGS = frozenset("h1 h2 h3 h4 h5 h6".split())
 NEVER_KEPT = frozenset("nav embed footer link aside input textarea select button".split())
 _DATA = frozenset("caption col colgroup tfoot thead th".split())
+_NEVER_UNLIKELY = frozenset("a body html dt dd".split()) | HEADING_TAGS
 
 
 def clear_range(keep: bytearray, start: int, stop: int) -> None:
@@ -335,7 +336,7 @@ class ArticleChoice:
         self.unlikely: dict[str, bool] = {"": False}
         self.weights: dict[str, int] = {"": 0}
         self.bylines: dict[str, bool] = {"": False}
-        self.protected = self.mark_inside(frozenset(("table", "code")))
+        self.protected = self.mark_inside(frozenset(("table", "code", "pre")))
         self.runs_of: dict[int, list[int]] = {}
         for number, run in enumerate(tree.runs):
             self.runs_of.setdefault(run.box, []).append(number)
@@ -436,7 +437,8 @@ class ArticleChoice:
     def is_unlikely(self, number: int, tag: str, written: str) -> bool:
         """Return whether an element is unlikely to be of the article, by its class or role.
 
-        `written` holds its attributes. Inside tables and code its class does not count.
+        `written` holds its attributes. Inside tables and code its class does not count, nor that of
+        a heading, a term or its definition: they stand or fall with what is around them.
         """
         classes = self.tree.classes[number]
         known = self.unlikely.get(classes)
@@ -447,7 +449,7 @@ class ArticleChoice:
                 and not EMBEDDED_CLASS.search(classes)
             )
             self.unlikely[classes] = known
-        if known and tag not in ("a", "body", "html") and not self.protected[number]:
+        if known and tag not in _NEVER_UNLIKELY and not self.protected[number]:
             return True
         return ' role="' in written and _ROLE.search(written) is not None
 

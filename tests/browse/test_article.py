@@ -273,3 +273,26 @@ def test_markup_that_names_most_of_the_article_is_not_believed() -> None:
     )
     found = page(f"<body><div class=post>{gallery}</div></body>")
     assert join_visible_text(found).count(PROSE[0]) == 6
+
+
+def test_comments_in_highlighted_code_stay() -> None:
+    """Prism and highlight.js name the colour of a comment by a class that menus have, too."""
+    for name in ("token comment", "hljs-comment", "comments"):
+        code = f"<pre><span class='{name}'># never as root</span>\nfeed --all</pre>"
+        for markup in (
+            code,
+            code.replace("<pre>", "<pre><code>").replace("</pre>", "</code></pre>"),
+        ):
+            found = page(f"<body><div class=post>{BODY}{markup}</div></body>")
+            assert "# never as root" in join_visible_text(found)
+
+
+def test_terms_and_headings_stay_whatever_their_classes_say() -> None:
+    terms = "".join(
+        f"<dt class='subheaders'>{term}</dt><dd class=remark><p>{text}</p></dd>"
+        for term, text in zip(("Latency", "Traffic", "Errors"), PROSE, strict=False)
+    )
+    markup = f"<h2 class=subheaders>Four signals</h2><dl>{terms}</dl>"
+    shown = join_visible_text(page(f"<body><div class=post>{BODY}{markup}</div></body>"))
+    for words in ("Four signals", "Latency", "Traffic", "Errors"):
+        assert words in shown

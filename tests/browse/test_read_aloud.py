@@ -57,7 +57,8 @@ PAGES = [
      "Crows live 20 years[1] at most."),
     ('<p>That was in 2019<a href="#n2"><sup>2</sup></a>.', "That was in 2019[2]."),
     ('<p>Jays hide seeds.<sup>[3]</sup> They return.', "Jays hide seeds.[3] They return."),
-    ("<p>They remember.<sup>4,5</sup> We forget.", "They remember.[4,5] We forget."),
+    ("<p>They remember.<sup>4,5</sup><sup>:12</sup> We forget.",
+     "They remember.[4,5]:12 We forget."),
     ("<p>Tylenol<sup>®</sup> harms crows.", "Tylenol® harms crows."),
     # Deleted and inserted text.
     ("<p>It costs <del>$500</del><ins>$300</ins> now.", "It costs $300 now."),
