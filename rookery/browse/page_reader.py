@@ -312,6 +312,7 @@ BYTE_ORDER_MARKS = (
 )
 HEAD_BYTES = 1024
 SAMPLE_BYTES = 65_536
+_ASCII_LABELS = ("ascii", "us-ascii", "ansi_x3.4-1968")
 _LATIN = frozenset(
     "cp1250 cp1252 cp1254 cp1257 cp1258 cp437 cp850 cp852 cp858 latin_1 iso8859_2 iso8859_3"
     " iso8859_4 iso8859_9 iso8859_10 iso8859_13 iso8859_14 iso8859_15 iso8859_16 mac_roman"
@@ -536,6 +537,9 @@ def _codec_of_markup(head: bytes) -> codecs.CodecInfo | None:
 
 
 def _find_codec(label: str) -> codecs.CodecInfo | None:
+    if label.strip().lower() in _ASCII_LABELS:
+        # groff writes it over UTF-8. Browsers take windows-1252; it says nothing of other bytes.
+        return None
     encoding = webencodings.lookup(label)
     # "replacement" stands for encodings that browsers refuse; it would lose the whole page.
     if encoding is None or encoding.name in ("replacement", "x-user-defined"):

@@ -21,6 +21,8 @@ RUSSIAN = "Вороны запоминают лица людей и переда
         (b"<meta charset=utf-16>\xc3\xa9", "", "<meta charset=utf-16>é"),
         (b"<meta charset=nonsense>\xc3\xa9", "", "<meta charset=nonsense>é"),
         (b"<?xml version='1.0' encoding='latin1'?>\xe9", "", None),
+        (b"<meta charset=US-ASCII>\xc3\xa9", "", "<meta charset=US-ASCII>é"),
+        (b"na\xefve", "text/plain; charset=us-ascii", "naïve"),
     ],
 )
 def test_declared(data: bytes, content_type: str, text: str | None) -> None:
