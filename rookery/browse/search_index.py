@@ -15,10 +15,17 @@ from tantivy import Occur, Query
 
 from rookery.browse.page_archive import translate_storage_errors
 from rookery.browse.passages import Passage, cut_passages
-from rookery.browse.search_terms import count_question_terms, join_pairs, split_terms
+from rookery.browse.search_terms import (
+    ENGLISH,
+    LANGUAGES,
+    count_question_terms,
+    find_language,
+    join_pairs,
+    split_terms,
+)
 from rookery.records import Failed, Failure, Hit, Library, Page
 
-INDEX_FORMAT = "4"
+INDEX_FORMAT = "5"
 """of what is stored in an index; a library rebuilds an index that was written in another"""
 TITLE_REPETITIONS = 2
 """how often the words of title and headings stand before a passage's own"""
@@ -51,6 +58,8 @@ class IndexEntry(msgspec.Struct, frozen=True, array_like=True):
     """its pairs of neighbouring terms"""
     article: bool
     """False: outside the article view, worth half"""
+    language: str
+    """of the page, as its words were stemmed"""
 
 
 def build_index_entries(page: Page) -> list[IndexEntry]:
@@ -60,16 +69,16 @@ def build_index_entries(page: Page) -> list[IndexEntry]:
     """
     above: dict[str, list[str]] = {}
     entries = []
+    language = find_language(page.text)
     for passage in cut_passages(page):
         if passage.context not in above:
             above[passage.context] = (
-                split_terms(f"{page.title} {passage.context}") * TITLE_REPETITIONS
+                split_terms(f"{page.title} {passage.context}", language) * TITLE_REPETITIONS
             )
-        words = above[passage.context] + split_terms(page.text[passage.start : passage.end])
-        hit = msgspec.json.encode(_make_hit(page, passage))
-        entries.append(
-            IndexEntry(hit, " ".join(words), " ".join(join_pairs(words)), passage.article)
-        )
+        words = above[passage.context]
+        words = words + split_terms(page.text[passage.start : passage.end], language)
+        hit, pairs = msgspec.json.encode(_make_hit(page, passage)), " ".join(join_pairs(words))
+        entries.append(IndexEntry(hit, " ".join(words), pairs, passage.article, language))
     return entries
 
 
@@ -101,6 +110,7 @@ class SearchIndex:
             document.add_bytes("hit", entry.hit)
             document.add_text("words", entry.words)
             document.add_text("pairs", entry.pairs)
+            document.add_text("language", entry.language)
             document.add_unsigned("weight", _ARTICLE_WEIGHT if entry.article else _REST_WEIGHT)
             self._open_writer().add_document(document)
 
@@ -122,17 +132,29 @@ class SearchIndex:
         A score is the passage's BM25 divided by the most that the query's words could bring (about
         0 to 1, comparable across queries); neighbouring words of the query that are neighbours in
         the passage add to it. Of one index and one query, the k best are the first k of any larger
-        number.
+        number. The query's words are stemmed in each language that the index holds pages in.
         """
         searcher = self._index.searcher()
-        words = count_question_terms(query)
-        if k < 1 or not words or not searcher.num_docs:
+        if k < 1 or not searcher.num_docs:
             return []
-        most = _ARTICLE_FACTOR * BM25_SATURATION
-        most *= math.fsum(
-            _weigh_query_word(count) * _compute_idf(searcher, word) for word, count in words.items()
-        )
-        wanted = self._build_query(words, Counter(join_pairs(split_terms(query))))
+        words, neighbours = Counter[str](), Counter[str]()
+        reachable = []
+        held = [name for name in LANGUAGES if searcher.doc_freq("language", name)]
+        for language in held or (ENGLISH,):
+            stems = count_question_terms(query, language)
+            words |= stems
+            neighbours |= Counter(join_pairs(split_terms(query, language)))
+            reachable.append(
+                math.fsum(
+                    _weigh_query_word(count) * _compute_idf(searcher, word)
+                    for word, count in stems.items()
+                )
+            )
+        if not words:
+            return []
+        # In another language than the query's, its words are unknown and therefore rare.
+        most = _ARTICLE_FACTOR * BM25_SATURATION * min(reachable)
+        wanted = self._build_query(words, neighbours)
         found = [
             msgspec.structs.replace(_decode_hit(searcher.doc(address)), score=score / most)
             for score, address in _search_with_ties(searcher, wanted, k)
@@ -163,7 +185,8 @@ class SearchIndex:
 
 def _build_schema() -> tantivy.Schema:
     builder = tantivy.SchemaBuilder()
-    builder.add_text_field("url", tokenizer_name="raw", index_option="basic")
+    for name in ("url", "language"):
+        builder.add_text_field(name, tokenizer_name="raw", index_option="basic")
     builder.add_bytes_field("hit", stored=True)
     for name in ("words", "pairs"):
         builder.add_text_field(name, tokenizer_name="whitespace", index_option="freq")

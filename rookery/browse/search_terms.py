@@ -1,9 +1,9 @@
 """Convert text to search terms: lower case, accents and endings removed, the same for page and
 question.
 
-The language is told from the script alone: Latin words are stemmed as English, the other alphabets
-by their most widespread language, and scripts that are written without spaces become pairs of
-characters.
+Latin words are stemmed in the language that they are said to be in, which `find_language` tells of
+a text; the other alphabets by their most widespread language; and scripts that are written without
+spaces become pairs of characters.
 """
 
 import re
@@ -31,6 +31,40 @@ COMPARING_WORDS = frozenset(
 """Words by which a question compares: pages that answer it need not have them, and where some do,
 the words are rare, so that they would outweigh what is compared"""
 
+ENGLISH = "english"
+"""the language of Latin words where nothing else is known"""
+_FUNCTION_WORDS = {
+    ENGLISH: "the of and to in is that for it with as be on are this by or not from have you",
+    "german": "der die das und ist nicht von den mit dem ein eine zu im auf für sich als auch",
+    "french": "le la les des et est une du dans que pour qui pas sur au par ce sont vous avec",
+    "spanish": "el los las una que por con para del es se no un la de en su como más si",
+    "portuguese": "os as uma que não com para do da em dos um na no se por mais como ou ao",
+    "italian": "il gli di una che per non con della sono del è la un si le da nel alla più",
+    "catalan": "el els les que amb per una és un del la de en si no al dels com més es",
+    "dutch": "de het een en van is niet dat op te met voor zijn in die aan ook als wordt bij",
+    "swedish": "och att det som en är inte på för av med den till ett om kan har de eller från",
+    "danish": "og at det som en er ikke på for af med den til et om kan har de eller fra",
+    "norwegian": "og å det som en er ikke på for av med den til et om kan har de eller fra",
+    "finnish": "ja on ei että se oli ovat mutta kun joka myös voi tai jos ole niin kuin sen",
+    "hungarian": "az és hogy nem egy is van volt meg de ha vagy csak már lehet kell mint ez el",
+    "romanian": "și de la în cu nu pe care este din să un se mai sau ca pentru al sunt fi",
+    "turkish": "ve bir bu da de için ile olarak daha olan gibi var ya kadar her veya en",
+    "czech": "je se na že to do ve ze ale jako pro jsou by nebo po za si od při jen",
+    "polish": "nie się na do jest że to jak po dla od przez ale lub są oraz przy ze jako za",
+    "indonesian": "dan yang di ini itu dengan untuk tidak dari pada adalah ke dalam akan atau bisa",
+}
+"""the commonest words of languages that are stemmed; what has the most of one is in it"""
+_LANGUAGES_OF_WORD: dict[str, list[str]] = {}
+for _name, _words in _FUNCTION_WORDS.items():
+    for _word in _words.split():
+        _LANGUAGES_OF_WORD.setdefault(_word, []).append(_name)
+LANGUAGES = tuple(_FUNCTION_WORDS)
+"""languages in Latin letters that are told apart, as their stemmers are named"""
+_LEAST_FUNCTION_WORDS = 0.05
+"""share of a text's words that tells its language; prose has 0.1 to 0.4, lists of names less"""
+_LANGUAGE_SAMPLE = 4000
+"""characters of a text that its language is told from"""
+_LETTERS = re.compile(r"[^\W\d_]+")
 _ASCII_WORD = re.compile(r"[a-z0-9]+")
 _LOWERED_NUMBER = re.compile(r"(?<=[A-Z])_(?=\d)|(?<=[A-Z][a-z])_(?=\d)")
 """of a formula, which pages write as H_2O and questions as H2O"""
@@ -40,7 +74,6 @@ _UNSPACED = re.compile(
     "\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]+"
 )
 _ALPHABETS = (
-    ("\u0041", "\u024f", "english"),
     ("\u0370", "\u03ff", "greek"),
     ("\u0400", "\u052f", "russian"),
     ("\u0530", "\u058f", "armenian"),
@@ -55,16 +88,28 @@ LONGEST_TERM = 60
 """characters of a term that count: what is longer is not a word"""
 
 
-def split_terms(text: str) -> list[str]:
+def find_language(text: str) -> str:
+    """Return which of LANGUAGES a text is in, by its commonest words; English where few are known.
+
+    Texts in other alphabets are English by this.
+    """
+    words = _LETTERS.findall(text[:_LANGUAGE_SAMPLE].lower())
+    counts = Counter(name for word in words for name in _LANGUAGES_OF_WORD.get(word, ()))
+    best = max(LANGUAGES, key=lambda name: counts[name])
+    return best if counts[best] >= _LEAST_FUNCTION_WORDS * len(words) > 0 else ENGLISH
+
+
+def split_terms(text: str, language: str = ENGLISH) -> list[str]:
     """Return the search terms of a text in order, with repetitions: stemmed words in lower case.
 
-    Scripts without spaces between words give pairs of characters.
+    Latin words are stemmed as those of `language`. Scripts without spaces between words give pairs
+    of characters.
     """
     if "_" in text:
         text = _LOWERED_NUMBER.sub("", text)
     folded = text.lower()
     words = _ASCII_WORD.findall(folded) if folded.isascii() else _split_words(folded)
-    return list(chain.from_iterable(map(_get_terms, words)))
+    return list(chain.from_iterable(_get_terms(word, language) for word in words))
 
 
 def get_question_terms(text: str) -> list[str]:
@@ -75,15 +120,18 @@ def get_question_terms(text: str) -> list[str]:
     return list(count_question_terms(text))
 
 
-def count_question_terms(text: str) -> Counter[str]:
+def count_question_terms(text: str, language: str = ENGLISH) -> Counter[str]:
     """Count the search terms of a question that say what it is about, in their order.
+
+    Its Latin words are stemmed as those of `language`.
 
     Stop words and question words are left out, unless there are no others, and so are words of
     comparing, unless fewer than two others are left.
     """
-    every = Counter(split_terms(text))
-    kept = Counter({t: n for t, n in every.items() if t not in _get_question_stems()})
-    compared = Counter({t: n for t, n in kept.items() if t not in _get_comparing_stems()})
+    every = Counter(split_terms(text, language))
+    asking, comparing = _get_question_stems(language), _get_comparing_stems(language)
+    kept = Counter({t: n for t, n in every.items() if t not in asking})
+    compared = Counter({t: n for t, n in kept.items() if t not in comparing})
     return (compared if len(compared) > 1 else kept) or every
 
 
@@ -101,7 +149,7 @@ def join_pairs(words: Iterable[str]) -> list[str]:
 
     `["the", "blue", "sky"]` gives `["blue_sky"]`.
     """
-    kept = [word for word in words if word not in _get_question_stems()]
+    kept = [word for word in words if word not in _get_question_stems(ENGLISH)]
     return [f"{left}_{right}" for left, right in pairwise(kept)]
 
 
@@ -123,19 +171,20 @@ def _split_words(folded: str) -> list[str]:
 # Most words of a text have been seen before: looking them up is four times as fast as stemming
 # them, and nine tenths of the time in texts that are not ASCII throughout.
 @lru_cache(maxsize=1 << 16)
-def _get_terms(word: str) -> tuple[str, ...]:
+def _get_terms(word: str, language: str) -> tuple[str, ...]:
     if _UNSPACED.search(word):
         return tuple(term for run in _UNSPACED.findall(word) for term in _cut_bigrams(run))
-    return (_stem_word(_get_language(word), word),)
+    return (_stem_word(_get_language(word) or language, word),)
 
 
 def _cut_bigrams(run: str) -> list[str]:
     return [run[at : at + 2] for at in range(max(1, len(run) - 1))]
 
 
-def _get_language(word: str) -> str:
+def _get_language(word: str) -> str | None:
+    """Return the language that an alphabet is stemmed as; None for Latin and unknown ones."""
     first = word[0]
-    return next((name for low, high, name in _ALPHABETS if low <= first <= high), "english")
+    return next((name for low, high, name in _ALPHABETS if low <= first <= high), None)
 
 
 def _stem_word(language: str, word: str) -> str:
@@ -148,13 +197,13 @@ def _get_stemmer(language: str) -> Stemmer.Stemmer:
 
 
 @cache
-def _get_question_stems() -> frozenset[str]:
-    return QUESTION_WORDS | {_stem_word("english", word) for word in QUESTION_WORDS}
+def _get_question_stems(language: str) -> frozenset[str]:
+    return QUESTION_WORDS | {_stem_word(language, word) for word in QUESTION_WORDS}
 
 
 @cache
-def _get_comparing_stems() -> frozenset[str]:
-    return frozenset(chain.from_iterable(map(split_terms, COMPARING_WORDS)))
+def _get_comparing_stems(language: str) -> frozenset[str]:
+    return frozenset(_stem_word(language, word) for word in COMPARING_WORDS)
 
 
 @cache

@@ -244,6 +244,22 @@ def test_a_word_counts_as_often_as_the_query_says_it() -> None:
     )  # fmt: skip
 
 
+def test_a_page_is_found_by_the_forms_of_its_language() -> None:
+    german = "Die Krähe baut ihr Nest auf hohen Bäumen, und das ist von unten nicht zu sehen. "
+    english = "The crow builds its nest in high trees, and it is not seen from below. "
+    index = index_of([page("de", german), page("en", english), page("other", "Nothing here.")])
+    alone = index_of([page("en", english), page("other", "Nothing here.")])
+    (found,) = index.search("hoher Baum der Krähen", 3)
+    assert found.url == "de"
+    assert found.score > 0.2
+    (found,) = index.search("tree building", 3)
+    assert found.url == "en"
+    (same,) = alone.search("tree building", 3)
+    # Of three pages instead of two, its words are rarer; other stems change nothing.
+    assert found.score == pytest.approx(same.score, rel=0.2)
+
+
+@settings(deadline=None)
 @given(st.integers(1, 50))
 def test_a_query_said_again_and_again_scores_the_same(times: int) -> None:
     (once,) = filled().search("acorns", 1)

@@ -5,8 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rookery.browse.search_terms import (
+    LANGUAGES,
     LONGEST_TERM,
     count_question_terms,
+    find_language,
     get_keywords,
     get_question_terms,
     join_pairs,
@@ -26,6 +28,42 @@ from rookery.browse.search_terms import (
 )
 def test_forms_of_a_word_are_one_term(text: str, same: str) -> None:
     assert split_terms(text) == split_terms(same)
+
+
+SENTENCES = {
+    "english": "The crow is one of the birds that use tools, and it is known for this.",
+    "german": "Die Krähe ist einer der Vögel, die Werkzeuge benutzen, und dafür ist sie bekannt.",
+    "french": "La corneille est un des oiseaux qui se servent des outils, et elle est connue.",
+    "spanish": "El cuervo es uno de los pájaros que usan herramientas, y por eso es conocido.",
+    "portuguese": "O corvo não é uma das aves que usam ferramentas do homem, mas os outros são.",
+    "italian": "Il corvo è uno degli uccelli che usano gli attrezzi, e non è il solo della specie.",
+    "catalan": "El corb és un dels ocells que fan servir les eines, i amb això és conegut.",
+    "dutch": "De kraai is een van de vogels die gereedschap gebruiken, en dat is niet het enige.",
+    "swedish": "Kråkan är en av de fåglar som använder verktyg, och det är inte allt.",
+    "danish": "Kragen er en af de fugle, som bruger redskaber, og det er ikke alt fra den.",
+    "norwegian": "Kråka er en av de fuglene som bruker redskap, og å gjøre det er ikke lett.",
+    "finnish": "Varis on lintu, joka käyttää työkaluja, ja se on myös tunnettu, mutta ei yksin.",
+    "hungarian": "A varjú az a madár, amely eszközöket használ, és nem csak ez van meg benne.",
+    "romanian": "Cioara este o pasăre care folosește unelte, și nu este din cele cu pene la fel.",
+    "turkish": "Karga alet kullanan bir kuştur ve bu ile bilinir, daha çok da bunun için.",
+    "czech": "Vrána je pták, který používá nástroje, a to se o ní ví, ale není jako jiní.",
+    "polish": "Wrona to jest ptak, który używa narzędzi, i nie jest to jak u innych, ale się wie.",
+    "indonesian": "Gagak adalah burung yang memakai alat, dan itu tidak ada pada burung ini.",
+}
+
+
+def test_the_language_of_a_text() -> None:
+    assert {name: find_language(text) for name, text in SENTENCES.items()} == {
+        name: name for name in LANGUAGES
+    }
+    for text in ("", "12 + 30", "Corvus corax, Pica pica", "Вороны узнают лица.", "カラスは"):
+        assert find_language(text) == "english"
+
+
+def test_words_are_stemmed_in_their_language() -> None:
+    assert split_terms("Krähen Nestern", "german") == split_terms("Krähe Nester", "german")
+    assert split_terms("Krähen", "german") != split_terms("Krähe", "english")
+    assert split_terms("вороны", "german") == split_terms("ворона")
 
 
 def test_words_by_hand() -> None:
