@@ -67,6 +67,13 @@ class DocumentArchive:
         content = self.read_part(name)
         return parse_xml(content, self.url, self.limits) if content else None
 
+    def find_main_part(self, usual: str) -> str:
+        """Return the name of the part that an Office document starts from, else `usual`."""
+        return next(
+            (name for kind, name in self.read_relations("").values() if kind == "officeDocument"),
+            usual,
+        )
+
     def read_relations(self, name: str) -> dict[str, tuple[str, str]]:
         """Return what a part of an Office document refers to: by id, the last word of the type and
         the name of the other part, or an address."""

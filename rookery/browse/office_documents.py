@@ -82,10 +82,7 @@ def read_pptx(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Page:
 
 
 def _read_pptx_slides(archive: DocumentArchive) -> Iterator[PagePart]:
-    main = next(
-        (name for kind, name in archive.read_relations("").values() if kind == "officeDocument"),
-        "ppt/presentation.xml",
-    )
+    main = archive.find_main_part("ppt/presentation.xml")
     relations = archive.read_relations(main)
     root = archive.parse_part(main)
     slides = () if root is None else root.iterfind("p.sldIdLst/p.sldId")

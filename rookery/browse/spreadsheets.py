@@ -48,10 +48,7 @@ def read_xlsx(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Page:
 
 
 def _read_sheets(archive: DocumentArchive) -> Iterator[PagePart]:
-    main = next(
-        (name for kind, name in archive.read_relations("").values() if kind == "officeDocument"),
-        "xl/workbook.xml",
-    )
+    main = archive.find_main_part("xl/workbook.xml")
     relations = archive.read_relations(main)
     book = archive.parse_part(main)
     if book is None:
