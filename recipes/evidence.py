@@ -34,7 +34,12 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     base: str = ""
     """folder of the network to start from; empty: the public cross-encoder"""
     public_share: float = 0.4
-    """share of the public model's weights in the mean that is exported"""
+    """share of the public model's weights in the mean of the two networks"""
+    ranking_data: EvidenceDataSettings | None = None
+    """what this mean learns the order of passages from afterwards; None: it is exported"""
+    ranking: EvidenceTrainingSettings = EvidenceTrainingSettings(order_weight=1.0)
+    ranking_share: float = 0.5
+    """share of the weights before that second training in the mean that is exported"""
     seed: int = 0
 
 
@@ -57,10 +62,24 @@ def train_and_measure(settings: Settings, data: Path, out: Path) -> RecipeOutput
             print_progress(f"step {step} of {steps}: loss {measured['loss']:.3f}")
 
     trained = train_evidence_model(settings.training, base, examples, out / "run", print_step)
-    model = out / "model"
-    if not (model / MODEL_FILE).exists():
-        mean = out / "mean"
+    mean, model = out / "mean", out / "model"
+    if not (mean / "config.json").exists():
         average_evidence_networks(base, Path(trained.model), settings.public_share, mean)
+    notes = [f"{trained.examples} examples, {trained.steps} steps, last loss {trained.loss:.3f}"]
+    if ranking_data := settings.ranking_data:
+        examples = load_or_make(
+            out / "ranking-examples.json",
+            list[EvidenceExample],
+            lambda: make_examples(ranking_data, data),
+        )
+        print_progress(f"{len(examples)} examples of the order of passages")
+        ranked = train_evidence_model(
+            settings.ranking, mean, examples, out / "ranking-run", print_step
+        )
+        start, mean = mean, out / "ranking-mean"
+        average_evidence_networks(start, Path(ranked.model), settings.ranking_share, mean)
+        notes.append(f"then {ranked.examples}, {ranked.steps} steps, last loss {ranked.loss:.3f}")
+    if not (model / MODEL_FILE).exists():
         export_evidence_model(mean, model)
 
     if settings.calibration_sites and not (model / CALIBRATION_FILE).exists():
@@ -79,7 +98,6 @@ def train_and_measure(settings: Settings, data: Path, out: Path) -> RecipeOutput
         )
 
     before, after = measure_folder("base", out / "base-onnx"), measure_folder("trained", model)
-    notes = [f"{trained.examples} examples, {trained.steps} steps, last loss {trained.loss:.3f}"]
     return list_findings(before, after), [], notes
 
 

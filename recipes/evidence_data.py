@@ -58,6 +58,9 @@ class EvidenceDataSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
     """folders of the sites whose files in recipes/questions are taken; all must be installed"""
     found: tuple[str, ...] = ()
     """those of these sites whose files in recipes/questions/found are taken too"""
+    windows: Literal[1, 2] = 2
+    """examples of each written quote that answers: in its section and in a run of blocks, or one of
+    the two by lot"""
     threads: int = 500
     """threads of the forums"""
     pairs: dict[str, int] = msgspec.field(
@@ -88,7 +91,11 @@ def make_examples(settings: EvidenceDataSettings, data: Path) -> list[EvidenceEx
         detail = "not installed: recipes/questions/README.md names the packages"
         raise Failed(Failure(", ".join(missing), "no_data", detail))
     sites = {name: read_site(folder.resolve()) for name, folder in folders.items()}
-    parts.append(list_written_examples(sites, folders, settings.seed, settings.found))
+    parts.append(
+        list_written_examples(
+            sites, folders, settings.seed, settings.found, windows=settings.windows
+        )
+    )
     parts += [
         _list_pair_examples(data / "support" / f"{name}.jsonl.xz", count, settings.seed)
         for name, count in settings.pairs.items()
@@ -407,9 +414,9 @@ def _strip_markup(html: str) -> str:
 def read_site(folder: Path) -> list[Page]:
     """Return the English HTML pages of a folder."""
     pages = []
-    for path in sorted(folder.rglob("*.html")):
+    for path in sorted([*folder.rglob("*.html"), *folder.rglob("*.htm")]):
         if re.search(
-            r"\.(?!en)[a-z]{2}(_[A-Z]{2})?\.html$|/_modules/|genindex|/whatsnew/", str(path)
+            r"\.(?!en)[a-z]{2}(_[A-Z]{2})?\.html?$|/_modules/|genindex|/whatsnew/", str(path)
         ):
             continue
         with suppress(Failed):  # shells that scripts fill have no text

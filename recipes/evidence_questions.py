@@ -78,13 +78,15 @@ def list_written_examples(
     seed: int,
     found: Collection[str] = (),
     written: Path = WRITTEN,
+    windows: int = 2,
 ) -> Iterator[EvidenceExample]:
     """Yield the examples of the questions and claims about these sites.
 
     `sites` has the pages of each, `folders` its folder, by the name of its file in `written`; of
     the sites in `found`, what a search found is read too. Each quote that answers stands in its
-    section and in a run of its blocks, beside a run without it; a near miss in one of the two; and
-    every question beside what was rejected and one or two more passages that a search finds.
+    section and in a run of its blocks (in one of the two by lot if `windows` is 1), beside a run
+    without it; a near miss in one of the two; and every question beside what was rejected, and one
+    more passage that a search finds, or `windows` of them where nothing was rejected.
     Raises Failed (no_quote) where a quote is not on its page.
     """
     for name, pages in sites.items():
@@ -110,7 +112,7 @@ def list_written_examples(
             by_text.setdefault(each.text, []).append(_PlacedQuestion(each, shown, place, section))
         for text, placed in by_text.items():
             random = Random(f"{seed} {name} {text}")
-            yield from _list_examples_of_text(placed, random)
+            yield from _list_examples_of_text(placed, random, windows)
             if any(each.question.kind not in CLAIM_KINDS for each in placed):
                 hits = [(by_url[hit.url], hit) for hit in index.search(text, _SEARCH_DEPTH)]
                 unknown = [
@@ -119,7 +121,8 @@ def list_written_examples(
                     if not any(each.overlaps(page, hit.start, hit.end) for each in placed)
                 ]
                 judged = any(each.question.kind == "rejected" for each in placed)
-                for page, span in random.sample(unknown, min(1 if judged else 2, len(unknown))):
+                drawn = 1 if judged else windows
+                for page, span in random.sample(unknown, min(drawn, len(unknown))):
                     window = cut_section(page, span)
                     yield EvidenceExample(text, window.text, window.heading, 0.0)
 
@@ -138,7 +141,7 @@ class _PlacedQuestion(NamedTuple):
 
 
 def _list_examples_of_text(
-    placed: Sequence[_PlacedQuestion], random: Random
+    placed: Sequence[_PlacedQuestion], random: Random, windows: int
 ) -> Iterator[EvidenceExample]:
     rejected = [each for each in placed if each.question.kind == "rejected"]
     random.shuffle(rejected)
@@ -157,7 +160,7 @@ def _list_examples_of_text(
             window = random.choice([section, run])
             yield EvidenceExample(text, window.text, window.heading, 0.0)
         else:
-            for window in (section, run):
+            for window in (section, run) if windows > 1 else random.sample((section, run), 1):
                 yield EvidenceExample(text, window.text, window.heading, 1.0, window.span)
             if beside := cut_other_run(page, place, random):
                 yield EvidenceExample(text, beside.text, beside.heading, 0.0)

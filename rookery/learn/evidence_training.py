@@ -74,6 +74,9 @@ class EvidenceTrainingSettings(msgspec.Struct, frozen=True, forbid_unknown_field
     """weight of the loss of the span, beside 1 for `answers`"""
     support_weight: float = 1.0
     """weight of the loss of the support labels"""
+    order_weight: float = 0.0
+    """weight of the loss of the order of a question's passages; above 0, the examples of a question
+    are learnt from in one batch"""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """type of the computation; bfloat16 is faster where the processor multiplies it"""
     seed: int = 0
@@ -83,7 +86,7 @@ class EvidenceTrainingSettings(msgspec.Struct, frozen=True, forbid_unknown_field
     def __post_init__(self) -> None:
         if min(self.epochs, self.batch, self.tokens) < 1:
             raise ValueError("epochs, batch and tokens must be 1 or more")
-        if not min(self.span_weight, self.support_weight) >= 0:
+        if not min(self.span_weight, self.support_weight, self.order_weight) >= 0:
             raise ValueError("weights of losses must be 0 or more")
 
 
@@ -174,6 +177,7 @@ class EvidenceNetwork(nn.Module):
 class _Row(NamedTuple):
     """An example as numbers; _IGNORED and NaN stand for what is unknown."""
 
+    query: str
     pair: EncodedPair
     answers: float
     support: int
@@ -197,7 +201,7 @@ def encode_example(tokenizer: EvidenceTokenizer, example: EvidenceExample) -> _R
         start = end = 0
     support = _IGNORED if example.support is None else SUPPORT_LABELS.index(example.support)
     answers = math.nan if example.answers is None else example.answers
-    return _Row(pair, answers, support, start, end)
+    return _Row(example.query, pair, answers, support, start, end)
 
 
 class _Counts(NamedTuple):
@@ -206,6 +210,8 @@ class _Counts(NamedTuple):
     answers: int
     support: int
     span: int
+    order: int
+    """questions of which one passage answers and another does not"""
 
 
 class _MicroBatch(NamedTuple):
@@ -246,7 +252,7 @@ def train_evidence_model(
         for step in run.iterate_steps(steps, learner, settings.every, told):
             rows = [
                 encode_example(tokenizer, examples[number])
-                for number in _sample_batch(len(examples), step, settings)
+                for number in _sample_batch(examples, step, settings)
             ]
             losses: list[float] = []
 
@@ -284,28 +290,53 @@ def average_evidence_networks(public: Path, trained: Path, share: float, out: Pa
     network.save_folder(out)
 
 
-def _sample_batch(count: int, step: int, settings: EvidenceTrainingSettings) -> list[int]:
+def _sample_batch(
+    examples: Sequence[EvidenceExample], step: int, settings: EvidenceTrainingSettings
+) -> list[int]:
     """Return the examples of a step; in an epoch each is in one batch."""
-    epoch, at = divmod(step, -(-count // settings.batch))
-    order = list(range(count))
+    epoch, at = divmod(step, -(-len(examples) // settings.batch))
+    order = list(range(len(examples)))
     Random(f"{settings.seed} {epoch}").shuffle(order)
+    if settings.order_weight:
+        first: dict[str, int] = {}
+        for place, number in enumerate(order):
+            first.setdefault(examples[number].query, place)
+        order.sort(key=lambda number: first[examples[number].query])
     return order[at * settings.batch : (at + 1) * settings.batch]
 
 
 def _split_batch(rows: Sequence[_Row], tokens: int) -> Iterator[_MicroBatch]:
-    """Split a batch into micro-batches of similar length."""
+    """Split a batch into micro-batches of similar length; those of a question stay together."""
+    groups = _group_by_query(rows)
     counts = _Counts(
         sum(not math.isnan(row.answers) for row in rows),
         sum(row.support != _IGNORED for row in rows),
         sum(row.start != _IGNORED for row in rows),
+        sum(any(answers) and not all(answers) for answers in map(_list_answering, groups)),
     )
     piece: list[_Row] = []
-    for row in sorted(rows, key=lambda row: len(row.pair.ids)):
-        if piece and (len(piece) + 1) * len(row.pair.ids) > tokens:
+    for group in sorted(groups, key=_measure_longest):
+        if piece and (len(piece) + len(group)) * _measure_longest(group) > tokens:
             yield _MicroBatch(piece, counts)
             piece = []
-        piece.append(row)
+        piece.extend(group)
     yield _MicroBatch(piece, counts)
+
+
+def _group_by_query(rows: Sequence[_Row]) -> list[list[_Row]]:
+    groups: dict[str, list[_Row]] = {}
+    for row in rows:
+        groups.setdefault(row.query, []).append(row)
+    return list(groups.values())
+
+
+def _measure_longest(rows: Sequence[_Row]) -> int:
+    return max(len(row.pair.ids) for row in rows)
+
+
+def _list_answering(rows: Sequence[_Row]) -> list[bool]:
+    """Return for each row of which it is known whether its passage answers."""
+    return [row.answers > 0.5 for row in rows if not math.isnan(row.answers)]
 
 
 def collate_pairs(
@@ -339,6 +370,10 @@ def _compute_loss(model: Any, piece: _MicroBatch, settings: EvidenceTrainingSett
     loss = loss + settings.support_weight / max(counts.support, 1) * functional.cross_entropy(
         found.support_N3, labels_N, ignore_index=_IGNORED, reduction="sum"
     )
+    if settings.order_weight:
+        loss = loss + settings.order_weight / max(counts.order, 1) * _compute_order_loss(
+            rows, found.answers_N
+        )
     # No answer stands in a question, a separator or padding.
     outside = [
         [end <= start for start, end in row.pair.offsets]
@@ -358,6 +393,24 @@ def _compute_loss(model: Any, piece: _MicroBatch, settings: EvidenceTrainingSett
             reduction="sum",
         )
         loss = loss + settings.span_weight / 2 / max(counts.span, 1) * span_loss
+    return loss
+
+
+def _compute_order_loss(rows: Sequence[_Row], answers_N: Tensor) -> Tensor:
+    """Return the sum over questions of the negative log of the share of what answers.
+
+    The share is that of a softmax over the log-odds of the question's passages (Cao and others
+    2007, Learning to rank, section 4, with the top one).
+    """
+    numbers: dict[str, list[int]] = {}
+    for number, row in enumerate(rows):
+        if not math.isnan(row.answers):
+            numbers.setdefault(row.query, []).append(number)
+    loss = answers_N.new_zeros(())
+    for group in numbers.values():
+        right = [number for number in group if rows[number].answers > 0.5]
+        if 0 < len(right) < len(group):
+            loss = loss + answers_N[group].logsumexp(0) - answers_N[right].logsumexp(0)
     return loss
 
 

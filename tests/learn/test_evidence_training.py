@@ -159,6 +159,36 @@ def test_micro_batches_change_nothing_but_the_last_digits(base: Path, tmp_path: 
     assert found[0] == pytest.approx(found[1], rel=1e-3)
 
 
+def test_order_is_learnt_where_one_passage_answers_and_another_does_not(
+    base: Path, tmp_path: Path
+) -> None:
+    """The loss of an untrained network, by hand: with all log-odds equal, the share of what answers
+    is that of its number."""
+    network = EvidenceNetwork.load_folder(base)
+    torch.nn.init.zeros_(network.answers.weight)
+    network.save_folder(start := tmp_path / "start")
+    owl, wren = "what eats the owl", "what eats the wren"
+    examples = [
+        EvidenceExample(owl, "in spring the owl eats mice", answers=1.0),
+        EvidenceExample(owl, "in spring the wren eats mice", answers=0.0),
+        EvidenceExample(owl, "in spring the crane eats frogs", answers=0.0),
+        EvidenceExample(wren, "in spring the wren eats seeds", answers=1.0),
+        EvidenceExample(wren, "in spring the wren eats flies", answers=1.0),
+        EvidenceExample(wren, "in spring the owl eats mice", answers=0.0),
+        EvidenceExample(wren, "in spring the heron eats frogs", support="neither"),
+        EvidenceExample("what eats the heron", "in spring the owl eats mice", answers=0.0),
+    ]
+    settings = msgspec.structs.replace(SETTINGS, epochs=1, span_weight=0.0, support_weight=0.0)
+
+    def measure_loss(weight: float, tokens: int) -> float:
+        asked = msgspec.structs.replace(settings, order_weight=weight, tokens=tokens)
+        return train_evidence_model(asked, start, examples, tmp_path / f"{weight}{tokens}").loss
+
+    whole = (np.log(3) + np.log(3 / 2)) / 2
+    for tokens in (1, 60, 4096):
+        assert measure_loss(2.0, tokens) - measure_loss(0.0, tokens) == pytest.approx(2 * whole)
+
+
 def test_spans_are_found_among_the_tokens(base: Path) -> None:
     tokenizer = EvidenceTokenizer(base)
     example = EvidenceExample("what eats the owl", "the owl eats mice", "", 1.0, (13, 17))

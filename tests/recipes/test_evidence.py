@@ -161,11 +161,19 @@ def test_the_recipe_runs_and_goes_on_where_it_was_stopped(data: Path, tmp_path: 
     config.write_text(
         f'base = "{base}"\n[data]\nquestions = 12\nthreads = 3\nyes_no = 2\nclaims = 4\n'
         f"[data.pairs]\nconjnli = 8\n[training]\nbatch = 8\n"
+        "[ranking_data]\nquestions = 6\nthreads = 0\nyes_no = 0\nclaims = 0\npairs = {}\n"
+        "[ranking]\nbatch = 8\norder_weight = 1.0\n"
         "[measuring]\nquestions = 4\nclaims = 6\n"
     )
     out = tmp_path / "out"
     result = run_recipe("evidence", Settings, train_and_measure, config, data, out)
     assert len(result.findings) == 5
+    start, ranked, mean = (
+        EvidenceNetwork.load_folder(out / name).answers.weight
+        for name in ("mean", "ranking-run/model", "ranking-mean")
+    )
+    assert not start.equal(ranked)
+    torch.testing.assert_close(mean, (start + ranked) / 2)
     model = load_evidence_model(out / "model")
     before = (out / "model" / "model.onnx").read_bytes()
     (out / "trained.json").unlink()

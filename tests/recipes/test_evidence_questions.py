@@ -69,6 +69,10 @@ def test_a_question_is_answered_by_its_quote_and_not_by_another_page(tmp_path: P
     [claim] = by_query["Owls eat no mice."]
     assert (claim.support, claim.answers) == ("refutes", None)
     assert made == list(list_written_examples(sites, folders, 0, written=written))
+    fewer = list(list_written_examples(sites, folders, 0, written=written, windows=1))
+    first = [each for each in fewer if each.query == "what do owls eat at night"]
+    assert [each.answers for each in first] == [1.0, 0.0, 0.0]
+    assert first[0].passage in (own.passage, wide.passage)
 
 
 def test_what_was_judged_not_to_answer_is_a_negative_and_what_is_doubtful_is_none(
