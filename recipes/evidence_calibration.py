@@ -1,14 +1,17 @@
 """Calibration of the evidence model on questions about documentation.
 
 The questions of bench/questions for building, with near misses and foreign ones, are answered as
-`extract` answers them. The logistic is fitted to tell where the first quote is right.
+`extract` answers them. The logistic is fitted so that the probability of the best section, as
+`estimate_probabilities` has it, tells where the first quote is right.
 """
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from sklearn.linear_model import LogisticRegression
+import numpy as np
+from scipy.optimize import minimize
+from scipy.special import logsumexp
 
 from bench.documentation import BUILD_SITES, SiteQuestion, read_site_questions
 from recipes.stages import print_progress
@@ -29,10 +32,10 @@ MIN_QUESTIONS = 30
 
 
 class JudgedQuestion(NamedTuple):
-    """Outputs for the best section of a question, and whether its quote is right."""
+    """Outputs for a question's sections, best first, and whether the first's quote is right."""
 
-    answers: float
-    margin: float
+    answers: tuple[float, ...]
+    margins: tuple[float, ...]
     right: bool
 
 
@@ -65,22 +68,39 @@ def _judge_questions(
         judge, limits = model.judge_passages, EvidenceSettings().limits
         sections, _ = search_sections(question.text, library, judge, limits)
         if sections:
-            judgement = sections[0].judgement
             right = False
             if question.facts:  # no quote answers a near miss
                 longest = EvidenceSettings().longest
                 best = narrow_section(question.text, sections[0], judge, longest)
                 quote = choose_quote(best, longest)
                 right = quote is not None and question.is_right(quote, folder)
-            yield JudgedQuestion(judgement.answers, judgement.margin, right)
+            judged = [section.judgement for section in sections]
+            yield JudgedQuestion(
+                tuple(each.answers for each in judged), tuple(each.margin for each in judged), right
+            )
 
 
 def fit_calibration(judged: Sequence[JudgedQuestion]) -> AnswerCalibration:
-    """Fit a logistic regression (Platt 1999) to judged questions. Raises Failed (no_data)."""
-    right = [each.right for each in judged]
-    if min(sum(right), len(right) - sum(right)) < MIN_QUESTIONS:
-        detail = f"{sum(right)} of {len(right)} are right: {MIN_QUESTIONS} of each are needed"
+    """Fit a logistic (Platt 1999) to judged questions by likelihood. Raises Failed (no_data).
+
+    The weights of the outputs have normal priors of variance 1.
+    """
+    right = np.array([each.right for each in judged])
+    if min(right.sum(), (~right).sum()) < MIN_QUESTIONS:
+        detail = f"{right.sum()} of {len(judged)} are right: {MIN_QUESTIONS} of each are needed"
         raise Failed(Failure("calibration", "no_data", detail))
-    fitted = LogisticRegression().fit([[each.answers, each.margin] for each in judged], right)
-    [answers, margin], [bias] = fitted.coef_[0].tolist(), fitted.intercept_.tolist()
+    most = max(len(each.answers) for each in judged)
+    known = np.array([np.arange(most) < len(each.answers) for each in judged])
+    answers_of, margins_of = np.zeros((2, *known.shape))
+    answers_of[known] = [value for each in judged for value in each.answers]
+    margins_of[known] = [value for each in judged for value in each.margins]
+
+    def compute_loss(weights: "np.ndarray[Any, Any]") -> float:
+        answers, margin, bias = weights
+        log_odds = np.where(known, answers * answers_of + margin * margins_of + bias, -np.inf)
+        best = 2 * log_odds[:, 0] - logsumexp(log_odds, axis=1)
+        against = np.where(right, -best, best)
+        return float(np.logaddexp(0, against).sum() + (answers**2 + margin**2) / 2)
+
+    answers, margin, bias = minimize(compute_loss, (1.0, 0.0, 0.0)).x.tolist()
     return AnswerCalibration(answers, margin, bias)

@@ -8,6 +8,7 @@ declined where no section reaches a probability (GopherCite, section 2.9).
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from math import exp, fsum, log
 from typing import NamedTuple
 
 import msgspec
@@ -71,10 +72,20 @@ class JudgedSection(NamedTuple):
     heading: str = ""
     """title of the page and headings above the section"""
 
-    @property
-    def probability(self) -> float:
-        """The probability that the section answers."""
-        return convert_to_probability(self.judgement.answers)
+
+def estimate_probabilities(judged: Sequence[JudgedSection]) -> list[float]:
+    """Return for each of a question's sections the probability that it answers, beside the others.
+
+    Its log-odds are those of the model plus the logarithm of the section's share in a softmax over
+    all of them: where others answer nearly as well, the best is less often right. A section alone
+    has the log-odds of the model.
+    """
+    if not judged:
+        return []
+    log_odds = [section.judgement.answers for section in judged]
+    best = max(log_odds)
+    whole = best + log(fsum(exp(each - best) for each in log_odds))
+    return [convert_to_probability(2 * each - whole) for each in log_odds]
 
 
 def answer_by_evidence(
@@ -92,10 +103,11 @@ def answer_by_evidence(
     judged, gathered = search_sections(question.text, library, judge, settings.limits)
     if not gathered.found and gathered.failures:
         return Episode(question, "extract", stop="no_evidence", failures=gathered.failures)
+    probabilities = estimate_probabilities(judged)
     for number, section in enumerate(judged[: settings.quotes]):
-        if section.probability >= (settings.second if number else settings.decline):
+        if probabilities[number] >= (settings.second if number else settings.decline):
             judged[number] = narrow_section(question.text, section, judge, settings.longest)
-    observe([_describe_section(section) for section in judged])
+    observe([_describe_section(*each) for each in zip(judged, probabilities, strict=True)])
     answer = compose_evidence_answer(judged, settings)
     stop = "declined" if answer.declined else "end"
     return Episode(question, "extract", answer=answer, stop=stop, failures=gathered.failures)
@@ -203,10 +215,10 @@ def narrow_section(
     return section._replace(judgement=section.judgement._replace(span=span))
 
 
-def _describe_section(section: JudgedSection) -> RankedPassage:
+def _describe_section(section: JudgedSection, probability: float) -> RankedPassage:
     page = section.page
     hit = Hit(page.url, page.title, "", page.digest, section.start, section.end, section.score)
-    return RankedPassage(page, hit, section.probability, ())
+    return RankedPassage(page, hit, probability, ())
 
 
 def compose_evidence_answer(
@@ -214,21 +226,26 @@ def compose_evidence_answer(
 ) -> Answer:
     """Quote the blocks that answer best, and what another page adds; decline below the limit."""
     quotes: list[tuple[Quote, float]] = []
-    for section in judged:
+    probabilities = estimate_probabilities(judged)
+    for section, probability in zip(judged, probabilities, strict=True):
         limit = settings.second if quotes else 0.0
-        if len(quotes) == settings.quotes or section.probability < limit:
+        if len(quotes) == settings.quotes or probability < limit:
             break
         quote = choose_quote(section, settings.longest)
         if quote is None or any(_repeats_quote(quote, other) for other, _ in quotes):
             continue
-        quotes.append((quote, section.probability))
+        quotes.append((quote, probability))
         if quotes[0][1] < settings.decline:
             break
     if not quotes:
         return Answer("No passage was found.", declined=True)
     best = quotes[0][1]
     if best < settings.decline:
-        close = [each for each in judged if each.probability >= _CLOSE or each is judged[0]]
+        close = [
+            section
+            for section, probability in zip(judged, probabilities, strict=True)
+            if probability >= _CLOSE or section is judged[0]
+        ]
         closest = [choose_quote(section, settings.longest) for section in close]
         shown = tuple(quote for quote in closest if quote is not None)[: settings.quotes]
         shown = shown or tuple(quote for quote, _ in quotes)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import file_digest
 from importlib.resources import files
 from math import exp, log, log1p
+from operator import mul
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -61,12 +62,13 @@ _PRIOR_SLOPE, _PRIOR_BIAS = 0.5, 1.0
 """standard deviations of the normal priors around slope 1 and bias 0"""
 _SMALLEST_SLOPE = 0.1  # so that sections keep their order
 _LARGEST_LOG_ODDS = 8.0
-_PROCEDURE = "1"
+_PROCEDURE = "2"
 """raised when questions, fit or answers change, so that libraries are calibrated anew"""
 
 
 class LibraryCalibration(Record, frozen=True):
-    """Logistic from the log-odds of a score to those of the first quote being right."""
+    """Logistic from the log-odds of sections, which makes the score that of the first quote being
+    right."""
 
     contents: str
     """digest of the library's contents"""
@@ -101,10 +103,21 @@ class LibraryQuestion(NamedTuple):
 class CalibrationTrial(NamedTuple):
     """One question asked, with the outcome."""
 
-    log_odds: float
+    log_odds: tuple[float, ...]
+    """of the sections by the model, best first"""
     right: bool
     """the first quote is from the question's own section"""
     weight: float = 1.0
+
+    def scale_log_odds(self, slope: float) -> tuple[float, float]:
+        """Return the log-odds of the best as `estimate_probabilities` has them, of the sections'
+        log-odds times a slope, and their derivative by the slope."""
+        scaled = [slope * each for each in self.log_odds]
+        best = max(scaled)
+        shares = [exp(each - best) for each in scaled]
+        whole = sum(shares)
+        mean = sum(map(mul, shares, self.log_odds)) / whole
+        return 2 * scaled[0] - best - log(whole), 2 * self.log_odds[0] - mean
 
 
 class _CalibrationStopped(Exception):
@@ -187,14 +200,15 @@ def _list_trials(
         trials.append((others, _WEIGHT_WITHOUT_OWN))
     for sections, weight in trials:
         answer = compose_evidence_answer(sections, EvidenceSettings(quotes=1))
-        if answer.score is not None and answer.quotes:
+        if answer.quotes:
             first = answer.quotes[0]
             right = (
                 first.digest == question.digest
                 and first.start < question.end
                 and question.start < first.end
             )
-            yield CalibrationTrial(_convert_to_log_odds(answer.score), right, weight)
+            log_odds = tuple(_clip_log_odds(each.judgement.answers) for each in sections)
+            yield CalibrationTrial(log_odds, right, weight)
 
 
 def _convert_to_log_odds(probability: float) -> float:
@@ -203,8 +217,12 @@ def _convert_to_log_odds(probability: float) -> float:
     return log(clipped) - log1p(-clipped)
 
 
+def _clip_log_odds(log_odds: float) -> float:
+    return min(max(log_odds, -_LARGEST_LOG_ODDS), _LARGEST_LOG_ODDS)
+
+
 def fit_conservative_logistic(trials: Sequence[CalibrationTrial]) -> tuple[float, float]:
-    """Fit slope and bias from log-odds to outcomes, by damped Newton steps (Platt 1999).
+    """Fit slope and bias from log-odds to outcomes, by damped Gauss-Newton steps (Platt 1999).
 
     Normal priors draw the fit to the identity, slope 1 and bias 0, the more the fewer trials there
     are. The slope is positive.
@@ -213,7 +231,8 @@ def fit_conservative_logistic(trials: Sequence[CalibrationTrial]) -> tuple[float
     def compute_loss(slope: float, bias: float) -> float:
         loss = (slope - 1) ** 2 / (2 * _PRIOR_SLOPE**2) + bias**2 / (2 * _PRIOR_BIAS**2)
         for trial in trials:
-            against = (slope * trial.log_odds + bias) * (-1 if trial.right else 1)
+            log_odds, _ = trial.scale_log_odds(slope)
+            against = (log_odds + bias) * (-1 if trial.right else 1)
             loss += trial.weight * (max(against, 0.0) + log1p(exp(-abs(against))))
         return loss
 
@@ -222,14 +241,16 @@ def fit_conservative_logistic(trials: Sequence[CalibrationTrial]) -> tuple[float
     for _ in range(50):
         by_slope, by_bias = (slope - 1) / _PRIOR_SLOPE**2, bias / _PRIOR_BIAS**2
         twice_slope, twice_bias, mixed = _PRIOR_SLOPE**-2, _PRIOR_BIAS**-2, 0.0
-        for log_odds, right, weight in trials:
-            likely = 1 / (1 + exp(-max(-500.0, slope * log_odds + bias)))
-            error, curve = weight * (likely - right), weight * likely * (1 - likely)
-            by_slope += error * log_odds
+        for trial in trials:
+            log_odds, change = trial.scale_log_odds(slope)
+            likely = 1 / (1 + exp(-max(-500.0, log_odds + bias)))
+            error = trial.weight * (likely - trial.right)
+            curve = trial.weight * likely * (1 - likely)
+            by_slope += error * change
             by_bias += error
-            twice_slope += curve * log_odds**2
+            twice_slope += curve * change**2
             twice_bias += curve
-            mixed += curve * log_odds
+            mixed += curve * change
         whole = twice_slope * twice_bias - mixed**2  # positive, by the priors
         step_slope = (twice_bias * by_slope - mixed * by_bias) / whole
         step_bias = (twice_slope * by_bias - mixed * by_slope) / whole

@@ -14,6 +14,7 @@ from rookery.draft.evidence_answers import (
     EvidenceSettings,
     PageSection,
     choose_quote,
+    estimate_probabilities,
     judge_listed_sections,
     list_sections,
     narrow_section,
@@ -32,20 +33,20 @@ MAX_READ_CHARACTERS = 500_000
 def suggest_passages(question: str, page: Page, judge: EvidenceJudge) -> list[tuple[Quote, float]]:
     """Return the passages of a page that most likely answer, best first, at most MAX_SUGGESTIONS.
 
-    Each comes with the probability that its section answers. Only the MAX_JUDGED_SECTIONS sections
-    that hold the most of the question's words are judged.
+    Each comes with the probability that its section answers, beside the others. Only the
+    MAX_JUDGED_SECTIONS sections that hold the most of the question's words are judged.
     """
     longest = EvidenceSettings().longest
     sections = _choose_sections(question, list_sections(_shorten_page(page)))
     judged = [each._replace(page=page) for each in judge_listed_sections(question, sections, judge)]
     found: list[tuple[Quote, float]] = []
-    for section in judged:
-        if section.probability >= MIDDLE_SCORE:
+    for section, probability in zip(judged, estimate_probabilities(judged), strict=True):
+        if probability >= MIDDLE_SCORE:
             section = narrow_section(question, section, judge, longest)
         quote = choose_quote(section, longest)
         # A long block is cut into sections, and may be chosen for each of them.
         if quote and not any(quote.start < x.end and x.start < quote.end for x, _ in found):
-            found.append((quote, section.probability))
+            found.append((quote, probability))
         if len(found) == MAX_SUGGESTIONS:
             break
     return found

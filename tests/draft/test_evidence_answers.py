@@ -14,6 +14,7 @@ from rookery.draft.evidence_answers import (
     JudgedSection,
     answer_by_evidence,
     choose_quote,
+    estimate_probabilities,
     narrow_section,
 )
 from rookery.records import Episode, Question
@@ -120,11 +121,27 @@ def test_it_declines_below_the_limit_and_shows_the_closest() -> None:
     assert episode.stop == "declined"
     assert episode.answer is not None
     assert episode.answer.text == "No passage reached 0.5; the closest are below."
-    assert episode.answer.score == pytest.approx(0.450166)
+    assert episode.answer.score == pytest.approx(0.450166, abs=2e-4)  # others far below
     [closest] = quoted(episode)  # nothing else is close
     assert "weeks" in closest
     lower = ask(WordJudge(weeks=-0.2), EvidenceSettings(decline=0.4))
     assert lower.stop == "end"
+
+
+def test_a_section_that_stands_out_is_likelier_right() -> None:
+    """Log-odds plus the logarithm of the share: alone, with an equal, and far above another."""
+    page = read_page(b"<p>One of the box in words.</p>", "https://boxes.example/", "text/html")
+
+    def estimate(*log_odds: float) -> list[float]:
+        judged = [EvidenceJudgement(each, (0, 3), 0.0, 0.0, 0.0, 1.0) for each in log_odds]
+        return estimate_probabilities([JudgedSection(page, 0, 9, each, 1.0) for each in judged])
+
+    assert estimate() == []
+    assert estimate(1.0) == pytest.approx([0.731059])  # e / (1 + e)
+    assert estimate(0.0, 0.0) == pytest.approx([1 / 3, 1 / 3])
+    # e × share e / (e + 1), and 1 × share 1 / (e + 1), as odds
+    assert estimate(1.0, 0.0) == pytest.approx([0.665241, 0.211942], abs=1e-6)
+    assert estimate(1e4, -1e4) == [1.0, 0.0]
 
 
 def narrow(judge: EvidenceJudge, longest: int = 900) -> str:

@@ -170,7 +170,7 @@ def draw_trials(
     random = Random(seed)
     odds = [random.uniform(-4, 6) for _ in range(count)]
     return [
-        CalibrationTrial(x, random.random() < convert_to_probability(true_slope * x + true_bias))
+        CalibrationTrial((x,), random.random() < convert_to_probability(true_slope * x + true_bias))
         for x in odds
     ]
 
@@ -191,7 +191,7 @@ def test_the_fit_finds_the_logistic_and_few_trials_leave_the_identity() -> None:
     assert slope == pytest.approx(0.6, abs=0.1)
     assert bias == pytest.approx(-0.8, abs=0.2)
     assert fit_conservative_logistic([]) == (1.0, 0.0)
-    slope, bias = fit_conservative_logistic([CalibrationTrial(2.0, False)])
+    slope, bias = fit_conservative_logistic([CalibrationTrial((2.0,), False)])
     assert 0.6 < slope < 1
     assert -1 < bias < 0
 
@@ -199,7 +199,15 @@ def test_the_fit_finds_the_logistic_and_few_trials_leave_the_identity() -> None:
 @settings(max_examples=50, deadline=None)
 @given(
     st.lists(
-        st.builds(CalibrationTrial, st.floats(-8, 8), st.booleans(), st.just(1.0)), max_size=30
+        st.builds(
+            CalibrationTrial,
+            st.lists(st.floats(-8, 8), min_size=1, max_size=4).map(
+                lambda found: tuple(sorted(found, reverse=True))
+            ),
+            st.booleans(),
+            st.just(1.0),
+        ),
+        max_size=30,
     )
 )
 def test_the_fit_is_a_minimum_and_never_raises_or_reorders(trials: list[CalibrationTrial]) -> None:
@@ -208,7 +216,8 @@ def test_the_fit_is_a_minimum_and_never_raises_or_reorders(trials: list[Calibrat
     def compute_loss(slope: float, bias: float) -> float:
         loss = 2 * (slope - 1) ** 2 + bias**2 / 2
         for each in trials:
-            z = slope * each.log_odds + bias
+            scaled = [slope * one for one in each.log_odds]
+            z = 2 * scaled[0] + bias - log(sum(map(exp, scaled)))
             loss += log(1 + exp(-z if each.right else z))
         return loss
 

@@ -1,6 +1,7 @@
 """Calibration of the evidence model: the logistic that is fitted, and what is refused."""
 
 from collections.abc import Sequence
+from math import exp
 from pathlib import Path
 from random import Random
 from typing import cast
@@ -14,7 +15,6 @@ from rookery.cite.evidence_model import (
     EvidenceJudgement,
     EvidenceModel,
     EvidencePassage,
-    convert_to_probability,
 )
 from rookery.records import Failed
 
@@ -35,12 +35,17 @@ class WordModel:
 
 
 def test_the_logistic_that_made_the_outcomes_is_found() -> None:
+    """Questions have one to three sections; where the best stands out, it is right more often."""
     random = Random(3)
     judged = []
-    for _ in range(4000):
-        answers, margin = random.gauss(0, 2), random.gauss(0, 2)
-        right = random.random() < convert_to_probability(0.8 * answers + 0.3 * margin - 1)
-        judged.append(JudgedQuestion(answers, margin, right))
+    for number in range(6000):
+        outputs = sorted(
+            ((random.gauss(0, 2), random.gauss(0, 2)) for _ in range(1 + number % 3)), reverse=True
+        )
+        odds = [exp(0.8 * answers + 0.3 * margin - 1) for answers, margin in outputs]
+        likely = odds[0] * odds[0] / sum(odds)
+        answers, margins = zip(*outputs, strict=True)
+        judged.append(JudgedQuestion(answers, margins, random.random() < likely / (1 + likely)))
     found = fit_calibration(judged)
     assert found.answers == pytest.approx(0.8, abs=0.1)
     assert found.margin == pytest.approx(0.3, abs=0.1)
@@ -48,7 +53,7 @@ def test_the_logistic_that_made_the_outcomes_is_found() -> None:
 
 
 def test_too_few_outcomes_of_a_kind_are_refused() -> None:
-    judged = [JudgedQuestion(1.0, 1.0, number < 29) for number in range(200)]
+    judged = [JudgedQuestion((1.0,), (1.0,), number < 29) for number in range(200)]
     with pytest.raises(Failed, match="29 of 200 are right"):
         fit_calibration(judged)
 
