@@ -10,7 +10,7 @@ and, with every answer of `extract`, test/documentation.jsonl.
 A quote is right if it stands on an accepted page and matches a pattern of the question. The
 floor is the best paragraph by BM25, which never declines.
 
-    python -m bench documentation [--ranker DIR] [--test]
+    python -m bench.documentation [--ranker DIR] [--test]
     python -m bench.documentation --draw 20 > docs/answers.md
 """
 
@@ -60,13 +60,21 @@ BUILD_SITES = {
     "anarchism": (DOCUMENTS / "anarchism" / "html", "*.html"),
     "exim4-doc-html": (DOCUMENTS / "exim4-doc-html" / "spec_html", "*.html"),
     "hugin-data": (Path("/usr/share/hugin/xrc/data/help_en_EN"), "*.html"),
-}
-TEST_SITES = {
     "tuxpaint-data": (DOCUMENTS / "tuxpaint-data" / "en", "*.html"),
     "solfege-doc": (DOCUMENTS / "solfege" / "help" / "C", "*.html"),
     "wireshark-doc": (DOCUMENTS / "wireshark" / "wsug_html_chunked", "*.html"),
     "maxima-doc": (DOCUMENTS / "maxima-doc" / "html", "maxima_[0-9]*.html"),
     "varnish-doc": (DOCUMENTS / "varnish" / "html", "*.html"),
+}
+TEST_SITES = {
+    "lilypond-doc-html": (DOCUMENTS / "lilypond/html/Documentation/learning", "*.html"),
+    "homebank-data": (DOCUMENTS / "homebank-data" / "help", "*.html"),
+    "r-doc-html": (DOCUMENTS / "r-doc-html" / "manual", "*.html"),
+    "cyrus-doc": (DOCUMENTS / "cyrus-doc" / "html", "*.html"),
+    "debian-kernel-handbook": (
+        DOCUMENTS / "debian-kernel-handbook" / "kernel-handbook.html",
+        "*.html",
+    ),
 }
 """folder of each site, and the glob of its English pages"""
 UNANSWERABLE = ("near miss", "foreign")

@@ -38,8 +38,6 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ranking_data: EvidenceDataSettings | None = None
     """what this mean learns the order of passages from afterwards; None: it is exported"""
     ranking: EvidenceTrainingSettings = EvidenceTrainingSettings(order_weight=1.0)
-    ranking_share: float = 0.5
-    """share of the weights before that second training in the mean that is exported"""
     seed: int = 0
 
 
@@ -62,9 +60,9 @@ def train_and_measure(settings: Settings, data: Path, out: Path) -> RecipeOutput
             print_progress(f"step {step} of {steps}: loss {measured['loss']:.3f}")
 
     trained = train_evidence_model(settings.training, base, examples, out / "run", print_step)
-    mean, model = out / "mean", out / "model"
-    if not (mean / "config.json").exists():
-        average_evidence_networks(base, Path(trained.model), settings.public_share, mean)
+    network, model = out / "mean", out / "model"
+    if not (network / "config.json").exists():
+        average_evidence_networks(base, Path(trained.model), settings.public_share, network)
     notes = [f"{trained.examples} examples, {trained.steps} steps, last loss {trained.loss:.3f}"]
     if ranking_data := settings.ranking_data:
         examples = load_or_make(
@@ -74,13 +72,12 @@ def train_and_measure(settings: Settings, data: Path, out: Path) -> RecipeOutput
         )
         print_progress(f"{len(examples)} examples of the order of passages")
         ranked = train_evidence_model(
-            settings.ranking, mean, examples, out / "ranking-run", print_step
+            settings.ranking, network, examples, out / "ranking-run", print_step
         )
-        start, mean = mean, out / "ranking-mean"
-        average_evidence_networks(start, Path(ranked.model), settings.ranking_share, mean)
+        network = Path(ranked.model)
         notes.append(f"then {ranked.examples}, {ranked.steps} steps, last loss {ranked.loss:.3f}")
     if not (model / MODEL_FILE).exists():
-        export_evidence_model(mean, model)
+        export_evidence_model(network, model)
 
     if settings.calibration_sites and not (model / CALIBRATION_FILE).exists():
         calibration = calibrate_model(

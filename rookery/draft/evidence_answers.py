@@ -52,8 +52,8 @@ class EvidenceSettings(msgspec.Struct, frozen=True):
     """maximum number of quotes in an answer"""
     decline: float = 0.5
     """probability that a section answers, below which an answer is declined"""
-    second: float = 0.5
-    """the same for each quote after the first"""
+    second: float = 0.3
+    """the same for each quote after the first; from here on three of ten and more are right"""
     longest: int = 900
     """maximum characters of a quote"""
     limits: RetrievalLimits = RetrievalLimits(passages=12)
