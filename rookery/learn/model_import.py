@@ -3,7 +3,9 @@
 import shutil
 from collections.abc import Callable
 from contextlib import redirect_stderr, suppress
+from fnmatch import fnmatchcase
 from functools import partial
+from glob import escape
 from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
 from io import StringIO
@@ -147,9 +149,9 @@ def restore_digit_splitting(tokenizer: PreTrainedTokenizerBase) -> None:
 def copy_saved_model(source: Path, folder: Path) -> ModelSource:
     """Copy a model that `save_pretrained` wrote. Raises Failed: no_model, bad_model, unwritable."""
     require_model_files(source)
-    files = {file for pattern in MODEL_FILES for file in source.glob(pattern) if file.is_file()}
+    files = [file for file in source.iterdir() if is_model_file(file.name) and file.is_file()]
     require_disk_room(folder.parent, sum(file.stat().st_size for file in files))
-    copy_model_files(sorted(files), folder)
+    copy_model_files(files, folder)
     has_chat = check_saved_model(folder)
     return ModelSource(f"folder {source.resolve()}", read_stated_licence(folder), has_chat)
 
@@ -163,9 +165,14 @@ def download_model(repository: str, folder: Path) -> ModelSource:
     from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
 
     try:
-        version = str(HfApi().model_info(repository, timeout=30).sha)
-        patterns = list(MODEL_FILES)
-        snapshot_download(repository, revision=version, local_dir=folder, allow_patterns=patterns)
+        info = HfApi().model_info(repository, files_metadata=True, timeout=30)
+        files = {each.rfilename: each.size or 0 for each in info.siblings or ()}
+        wanted = [name for name in files if is_model_file(name)]
+        require_disk_room(folder.parent, sum(files[name] for name in wanted))
+        options: dict[str, Any] = {"revision": info.sha, "local_dir": folder}
+        snapshot_download(repository, allow_patterns=[*map(escape, wanted)], **options)
+    except Failed:
+        raise
     except GatedRepoError as error:
         detail = "the hub asks to accept its terms first: do so there, and set HF_TOKEN"
         raise Failed(Failure(repository, "not_on_hub", detail)) from error
@@ -181,8 +188,13 @@ def download_model(repository: str, folder: Path) -> ModelSource:
         raise Failed(Failure(repository, "hub_unreachable", detail)) from error
     shutil.rmtree(folder / ".cache", ignore_errors=True)
     has_chat = check_saved_model(folder)
-    origin = f"huggingface.co/{repository} at {version}"
+    origin = f"huggingface.co/{repository} at {info.sha}"
     return ModelSource(origin, read_stated_licence(folder), has_chat)
+
+
+def is_model_file(name: str) -> bool:
+    """Return True if a file, by its path in a model's folder, is taken: none in a folder below."""
+    return "/" not in name and any(fnmatchcase(name, pattern) for pattern in MODEL_FILES)
 
 
 def check_saved_model(folder: Path) -> bool:

@@ -4,12 +4,16 @@ import json
 import os
 import subprocess
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import ClassVar
+from urllib.parse import urlsplit
 
 import pytest
 from small import TEXTS
 
-from rookery.draft.installed_models import install_model
+from rookery.draft.installed_models import RECORD_FILE, install_model
 from rookery.learn.model_import import (
     PACKAGED_MODELS,
     check_saved_model,
@@ -114,18 +118,108 @@ def test_a_package_that_is_missing_says_how_to_install_it(
     assert [*(tmp_path / "models").iterdir()] == []
 
 
-@pytest.mark.slow
-def test_without_a_network_the_hub_is_a_sentence(tmp_path: Path) -> None:
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+class Hub(BaseHTTPRequestHandler):
+    """The routes of the Hugging Face hub by which a model is taken, for models of these files."""
+
+    protocol_version = "HTTP/1.1"
+    models: ClassVar[dict[str, dict[str, bytes]]] = {}
+
+    def do_GET(self) -> None:
+        path = urlsplit(self.path).path.removeprefix("/")
+        organisation, name, *rest = path.removeprefix("api/models/").split("/")
+        files = self.models.get(f"{organisation}/{name}")
+        if files is None:
+            error = "GatedRepo" if name == "gated" else "RepoNotFound"
+            self.answer(b"{}", 403 if name == "gated" else 404, X_Error_Code=error)
+        elif path.startswith("api/") and rest:  # .../tree/COMMIT
+            rows = [
+                {"type": "file", "path": name, "size": len(data), "oid": name}
+                for name, data in files.items()
+            ]
+            self.answer(json.dumps(rows).encode())
+        elif path.startswith("api/"):
+            siblings = [{"rfilename": name, "size": len(data)} for name, data in files.items()]
+            about = {"_id": "1", "id": f"{organisation}/{name}", "sha": COMMIT}
+            self.answer(json.dumps({**about, "siblings": siblings}).encode())
+        else:  # .../resolve/COMMIT/FILE
+            file = "/".join(rest[2:])
+            self.answer(files[file], X_Repo_Commit=COMMIT, ETag=f'"{file}"')
+
+    do_HEAD = do_GET
+
+    def answer(self, data: bytes, status: int = 200, **more: str) -> None:
+        self.send_response(status)
+        for name, value in {"Content_Length": str(len(data)), **more}.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(data)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+def add_from_hub(home: Path, hub: str, name: str) -> "subprocess.CompletedProcess[str]":
+    """`rookery models add NAME`, with a hub at this address."""
     surroundings = {
-        "HF_ENDPOINT": "http://127.0.0.1:9",  # the hub library reads it when it is imported
-        "HF_HOME": str(tmp_path / "hub"),
-        "XDG_DATA_HOME": str(tmp_path / "data"),
+        "HF_ENDPOINT": hub,  # the hub's library reads it when it is imported
+        "HF_HOME": str(home / "hub"),
+        "XDG_DATA_HOME": str(home / "data"),
         "NO_PROXY": "127.0.0.1",
     }
-    command = [sys.executable, "-m", "rookery", "models", "add", "nobody/nothing", "--json"]
-    ran = subprocess.run(
-        command, capture_output=True, text=True, env={**os.environ, **surroundings}, check=False
-    )
+    command = [sys.executable, "-m", "rookery", "models", "add", name, "--json"]
+    env = {**os.environ, **surroundings}
+    return subprocess.run(command, capture_output=True, text=True, env=env, check=False)
+
+
+@pytest.mark.slow
+def test_a_model_is_taken_from_the_hub_at_one_version_without_programs(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {path.name: path.read_bytes() for path in source.iterdir() if path.is_file()}
+    files["onnx/config.json"] = b"{}"
+    bare = {name: data for name, data in files.items() if not name.endswith(".safetensors")}
+    monkeypatch.setattr(Hub, "models", {"birds/tiny": files, "birds/bare": bare})
+    with ThreadingHTTPServer(("127.0.0.1", 0), Hub) as server:
+        server.daemon_threads = True
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        hub = f"http://127.0.0.1:{server.server_port}"
+        try:
+            taken = add_from_hub(tmp_path, hub, "birds/tiny")
+            others = [
+                add_from_hub(tmp_path, hub, f"birds/{each}") for each in ("bare", "gated", "no")
+            ]
+        finally:
+            server.shutdown()
+            thread.join()
+    assert taken.returncode == 0, taken.stderr
+    added = json.loads(taken.stdout)
+    assert (added["name"], added["licence"]) == ("tiny", "cc0-1.0")
+    assert added["origin"] == f"huggingface.co/birds/tiny at {COMMIT}"
+    folder = tmp_path / "data" / "rookery" / "models" / "tiny"
+    assert {path.name for path in folder.iterdir()} == {
+        RECORD_FILE,
+        *(
+            name
+            for name in files
+            if name not in ("modeling_own.py", "pytorch_model.bin", "onnx/config.json")
+        ),
+    }
+    assert (folder / "model.safetensors").read_bytes() == files["model.safetensors"]
+    for ran, said in zip(
+        others, ("lacks weights", "accept its terms", "has no such model"), strict=True
+    ):
+        assert (ran.returncode, said in ran.stderr, "Traceback" in ran.stderr) == (2, True, False)
+    assert [path.name for path in folder.parent.iterdir()] == ["tiny"]
+
+
+@pytest.mark.slow
+def test_without_a_network_the_hub_is_a_sentence(tmp_path: Path) -> None:
+    ran = add_from_hub(tmp_path, "http://127.0.0.1:9", "nobody/nothing")
     assert (ran.returncode, "Traceback" in ran.stderr) == (4, False)
     assert "it cannot be taken from the hub" in json.loads(ran.stdout)["error"]["message"]
     assert [*(tmp_path / "data" / "rookery" / "models").iterdir()] == []
