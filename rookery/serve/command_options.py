@@ -144,7 +144,7 @@ MaxTokensOption = Annotated[
 ]
 StopOption = Annotated[
     list[str] | None,
-    typer.Option(metavar="TEXT", help="End a completion before this text; may be repeated."),
+    typer.Option(metavar="WORDS", help="End a completion before these words; may be repeated."),
 ]
 ChatOption = Annotated[
     bool | None,
