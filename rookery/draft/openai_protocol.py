@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from rookery.draft.config import describe_unknown_key
+from rookery.draft.local_settings import LOCAL_MODEL_PREFIX, LocalEndpoint, LocalModelSettings
 from rookery.records import Completion, Failed, Failure, Record
 
 EndpointKind = Literal["chat", "completions"]
@@ -102,24 +103,26 @@ def _check_address(base_url: str) -> None:
         )
 
 
-def read_endpoints(path: Path) -> dict[str, ModelEndpoint]:
+def read_endpoints(path: Path) -> dict[str, ModelEndpoint | LocalEndpoint]:
     """Read the endpoint of each role from a TOML file, or from a JSON file if it ends in .json.
 
-    It has one table per role: `[write]`, `[browse]`, `[judge]`, or `[default]` for all others.
-    Raises Failed (bad_endpoint), which names the table and the problem.
+    It has one table per role: `[write]`, `[browse]`, `[judge]`, or `[default]` for all others. A
+    table without base_url is about a model on this machine. Raises Failed (bad_endpoint), which
+    names the table and the problem.
     """
     decode = msgspec.json.decode if path.suffix == ".json" else msgspec.toml.decode
     role = ""
     try:
         tables = decode(path.read_bytes(), type=dict[str, dict[str, Any]])
-        endpoints = {}
+        endpoints: dict[str, ModelEndpoint | LocalEndpoint] = {}
         for role, table in tables.items():
             if role not in MODEL_ROLES:
                 named = ", ".join(f"[{each}]" for each in MODEL_ROLES)
                 raise ValueError(f"no model has this role: name the table one of {named}")
-            if fault := describe_unknown_key(table, ModelEndpoint, (role,)):
+            kind = _choose_endpoint_kind(table)
+            if fault := describe_unknown_key(table, kind, (role,)):
                 raise ValueError(fault)
-            endpoints[role] = msgspec.convert(table, ModelEndpoint)
+            endpoints[role] = msgspec.convert(table, kind)
         return endpoints
     except OSError as error:
         detail = f"it cannot be read ({error.strerror}): name a file with a table for each role"
@@ -130,20 +133,33 @@ def read_endpoints(path: Path) -> dict[str, ModelEndpoint]:
     raise Failed(Failure(str(path), "bad_endpoint", detail))
 
 
+def _choose_endpoint_kind(table: dict[str, Any]) -> type[ModelEndpoint | LocalEndpoint]:
+    """Return the kind of endpoint that a table describes: local without base_url and other keys
+    of a server."""
+    if str(table.get("model")).startswith(LOCAL_MODEL_PREFIX):
+        return LocalEndpoint
+    is_local = "model" in table and {*table} <= {*LocalEndpoint.__struct_fields__}
+    return LocalEndpoint if is_local else ModelEndpoint
+
+
 def select_endpoint(
-    role: str, endpoints: Mapping[str, ModelEndpoint], model: str = "", base_url: str = ""
-) -> ModelEndpoint:
+    role: str,
+    endpoints: Mapping[str, ModelEndpoint | LocalEndpoint],
+    model: str = "",
+    base_url: str = "",
+) -> ModelEndpoint | LocalEndpoint:
     """Return the endpoint of a role, or of `default`; `model` and `base_url` override its settings.
 
-    A given `base_url` also resets `key_name` to OPENAI_API_KEY, since a key belongs to one address.
-    Without either endpoint, both must be given. Raises Failed: no_model where no endpoint is known,
-    bad_endpoint where `base_url` is no address.
+    A given `base_url` also resets `key_name` to OPENAI_API_KEY, since a key belongs to one address;
+    a table about a model on this machine does not count then. Without an endpoint, both must be
+    given. Raises Failed: no_model where no endpoint is known, bad_endpoint where `base_url` is no
+    address.
     """
     given = {"model": model, "base_url": base_url, "key_name": base_url and DEFAULT_KEY_NAME}
     given = {name: value for name, value in given.items() if value}
     found = endpoints.get(role) or endpoints.get("default")
     try:
-        if found:
+        if found and not (base_url and isinstance(found, LocalEndpoint)):
             return msgspec.structs.replace(found, **given)
         if model and base_url:
             return ModelEndpoint(model, base_url)
@@ -154,6 +170,25 @@ def select_endpoint(
         f" (http://localhost:8000/v1, say), or a file with a table [{role}] or [default]"
     )
     raise Failed(Failure(role, "no_model", detail))
+
+
+def get_slots_address(endpoint: ModelEndpoint) -> str:
+    """Return the address at which llama.cpp's server shows its slots; empty for other servers.
+
+    A server may be llama.cpp's if its endpoint says so or if it is asked without TLS, as those are
+    on one's own machines; companies' servers are asked for completions only.
+    """
+    if endpoint.grammars not in ("none", "llama.cpp"):
+        return ""
+    if endpoint.grammars == "none" and not endpoint.address.startswith("http:"):
+        return ""
+    return f"{endpoint.address.removesuffix('/v1')}/props"
+
+
+def read_slots(shown: Any) -> int | None:
+    """Return the number of slots in what a server shows there; None where it shows none."""
+    slots = shown.get("total_slots") if isinstance(shown, dict) else None
+    return slots if type(slots) is int and slots > 0 else None
 
 
 def read_api_key(endpoint: ModelEndpoint) -> str:
@@ -363,7 +398,7 @@ def estimate_maximum_usage(prompt: str, n: int, endpoint: ModelEndpoint) -> Toke
     return TokenUsage(size + _TEMPLATE_TOKENS, n * endpoint.max_tokens)
 
 
-def compute_cost(usage: TokenUsage, endpoint: ModelEndpoint) -> SpendingTotal:
+def compute_cost(usage: TokenUsage, endpoint: ModelEndpoint | LocalModelSettings) -> SpendingTotal:
     """Return the total of one request: its tokens, and their cost at the endpoint's prices."""
     prices = (endpoint.price_in or 0.0) * usage.prompt + (
         endpoint.price_out or 0.0

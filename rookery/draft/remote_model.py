@@ -34,9 +34,11 @@ from rookery.draft.openai_protocol import (
     estimate_maximum_usage,
     extract_error_message,
     find_request_remedy,
+    get_slots_address,
     is_sendable_key,
     make_bad_response_error,
     make_status_error,
+    read_slots,
 )
 from rookery.draft.rollout import BatchPolicy, RolloutTurn, replace_surrogates
 from rookery.records import Completion, Failed, Failure
@@ -46,6 +48,8 @@ if TYPE_CHECKING:
 
 
 _CONNECT_SECONDS = 10.0
+_SLOTS_SECONDS = 5.0
+"""time-out of the question how many slots a server has"""
 _ERROR_BYTES = 16 * 1024
 _KEPT_HEADERS = frozenset(
     "host connection content-type content-length accept user-agent x-stainless-raw-response".split()
@@ -102,6 +106,13 @@ class ModelConnection:
             self._open = False
         self._end()
         self._thread.join()
+
+    async def fetch_json(self, url: str, seconds: float) -> Any:
+        """Fetch a JSON document of the server; None where there is none, or not in time."""
+        with suppress(Exception):
+            async with asyncio.timeout(seconds):
+                return await self._client.get(url, cast_to=object)
+        return None
 
     async def post_request(self, fields: dict[str, Any], feed: Callable[[bytes], bool]) -> None:
         """Send a request body and pass received bytes to `feed` until they end or it returns True.
@@ -267,7 +278,7 @@ class RemoteLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Limits of requests to a model server: concurrency, time-outs, retries, response size."""
 
     at_once: int = 16
-    """maximum number of concurrent requests"""
+    """maximum number of concurrent requests; fewer where the server shows fewer slots"""
     seconds: float = 300.0
     """time-out of one attempt, from sending to the last byte"""
     deadline: float = 900.0
@@ -312,7 +323,9 @@ class RemoteModel:
         if self._spending.cap.money is not None and None in (endpoint.price_in, endpoint.price_out):
             detail = "a cap on money needs to know what it costs: set price_in and price_out"
             raise Failed(Failure(endpoint.name, "bad_endpoint", detail))
-        self._slots = asyncio.Semaphore(limits.at_once)
+        self._slots: asyncio.Semaphore | None = None
+        self._slots_turn = asyncio.Lock()
+        self._at_once = limits.at_once
         self._remedies: frozenset[str] = frozenset()
         self._chance = random.Random()
         self._connection = ModelConnection(endpoint, key, limits.bytes)
@@ -364,6 +377,14 @@ class RemoteModel:
         finally:
             heard.cancel()
 
+    def count_slots(self) -> int:
+        """Return the number of requests that the server is sent at once.
+
+        It is that of llama.cpp's slots where its server shows them, and the limit otherwise.
+        """
+        self._connection.wait(self._connection.start(self._open_slots()))
+        return self._at_once
+
     def close(self) -> None:
         """Cancel the requests under way and close the connection; the model is not used afterwards.
 
@@ -376,6 +397,17 @@ class RemoteModel:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+    async def _open_slots(self) -> asyncio.Semaphore:
+        """Return the semaphore of concurrent requests; its size is asked of the server once."""
+        async with self._slots_turn:
+            if self._slots is None:
+                shown = None
+                if url := get_slots_address(self._endpoint):
+                    shown = await self._connection.fetch_json(url, _SLOTS_SECONDS)
+                self._at_once = min(read_slots(shown) or self._limits.at_once, self._limits.at_once)
+                self._slots = asyncio.Semaphore(self._at_once)
+            return self._slots
 
     async def _request_completions(self, asked: CompletionRequest) -> list[Completion]:
         first: CompletionResponse | None = None
@@ -402,7 +434,7 @@ class RemoteModel:
     ) -> CompletionResponse:
         """Send a request until it is answered, as the limits allow. Raises Failed."""
         clock = asyncio.get_running_loop().time
-        async with self._slots:
+        async with await self._open_slots():
             until, number = clock() + self._limits.deadline, 1
             while True:
                 listener = ResponseReader(self._endpoint, emit)

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import codecs
-import math
 import threading
+import time
 from collections.abc import Collection, Generator, Sequence
 from pathlib import Path
 from random import Random
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
-import msgspec
 import numpy as np
 import torch
 from transformers import LogitsProcessor
 
 from rookery.cite.constraint import VerbatimConstraint
 from rookery.cite.vocabulary import Vocabulary
-from rookery.draft.openai_protocol import count_settled_characters
+from rookery.draft.local_settings import LocalModelSettings
+from rookery.draft.openai_protocol import (
+    SpendingBudget,
+    TokenUsage,
+    compute_cost,
+    count_settled_characters,
+)
 from rookery.draft.remote_model import AllowedTokens, Seed
 from rookery.learn.decoding import (
     PrefixBranches,
@@ -87,33 +92,6 @@ class StreamedCompletion:
         return len(self._text) if self.stop else count_settled_characters(self._text, self._stops)
 
 
-class LocalModelSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Sampling settings, device and data type of a local model."""
-
-    max_tokens: int = 1024
-    """of one completion; fewer where the model's context leaves no room for them"""
-    temperature: float = 1.0
-    """0: always the likeliest token. WebGPT writes at 0.8 (appendix E)"""
-    top_p: float = 1.0
-    """below 1, only the likeliest tokens are drawn, as few as have this probability"""
-    stop: tuple[str, ...] = ()
-    """strings before which a completion ends"""
-    chat: bool | None = None
-    """whether the prompt is a user's message in the chat template; None: where there is one"""
-    device: str = ""
-    """as torch names it; empty: cuda where there is one, else cpu"""
-    dtype: Literal["", "float32", "bfloat16", "float16"] = ""
-    """of the weights while they are used; empty: as they are stored"""
-
-    def __post_init__(self) -> None:
-        if self.max_tokens < 1:
-            raise ValueError("LocalModelSettings.max_tokens must be at least 1")
-        if not 0 <= self.temperature < math.inf or not 0 < self.top_p <= 1:
-            raise ValueError("LocalModelSettings: temperature must be from 0 on, top_p from 0 to 1")
-        if "" in self.stop:
-            raise ValueError("LocalModelSettings.stop must not hold an empty string")
-
-
 class _CompletionStream(NamedTuple):
     saying: StreamedCompletion
     chance: Random
@@ -123,13 +101,22 @@ class LocalModel:
     """The model of a folder that `save_pretrained` wrote. Threads may share one; they take turns.
 
     What a prompt has in common with the one before, in whole pieces of 256 tokens, is not read
-    again. Raises Failed: no_model where the folder lacks something, bad_model, no_device.
+    again. Prompts and completions count into `spending`, which may cap them. Raises Failed:
+    no_model where the folder lacks something, bad_model, no_device.
     """
 
-    def __init__(self, folder: Path, settings: LocalModelSettings = LocalModelSettings()) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        settings: LocalModelSettings = LocalModelSettings(),
+        spending: SpendingBudget | None = None,
+    ) -> None:
         self.name = folder.resolve().name
         self._folder = folder
         self._settings = settings
+        self._spending = spending or SpendingBudget()
+        if settings.threads:
+            torch.set_num_threads(settings.threads)
         loaded = load_model(folder, settings.device, settings.dtype)
         self._model, self._tokenizer, self.vocabulary, self._ends, self._context = loaded
         if settings.chat and self._tokenizer.chat_template is None:
@@ -152,7 +139,8 @@ class LocalModel:
         are those of the distribution drawn from, after temperature, `top_p` and `allow` (with a
         temperature of 0: those of 1). The same prompt, n and seed give the same completions, and
         number i of n is the one that the seed + i gives alone, but for the rounding of batches of
-        another size. Raises ValueError for a `grammar`, and Failed: prompt_too_long, bad_model.
+        another size. Raises ValueError for a `grammar`, and Failed: prompt_too_long, bad_model,
+        spending_cap.
         """
         if grammar:
             raise ValueError("a model of this machine reads no grammar: use allow instead")
@@ -169,7 +157,7 @@ class LocalModel:
         """Yield the text of one completion piece by piece; the generator returns the completion.
 
         A piece never holds part of a character or of a stop string. Closing the generator ends the
-        completion. Raises Failed: prompt_too_long, bad_model.
+        completion. Raises Failed: prompt_too_long, bad_model, spending_cap.
         """
         tokens = self.prompt_tokens(prompt)
         [speaker] = speakers = self._start_completions(len(tokens), 1, seed)
@@ -213,7 +201,23 @@ class LocalModel:
     def _generate_tokens(
         self, tokens: Sequence[int], speakers: Sequence[_CompletionStream], allow: AllowedTokens
     ) -> Generator[None, None, None]:
-        """Let all speak to their end, and comes up after each token. Those who end leave."""
+        """Complete within the budget of tokens and money; come up after each token."""
+        every = [one.saying for one in speakers]
+        limit = min(self._settings.max_tokens, self._context - len(tokens))
+        most = compute_cost(TokenUsage(len(tokens), limit * len(every)), self._settings)
+        while not self._spending.reserve_spending(most, self.name):
+            time.sleep(0.02)  # requests to other models are under way
+        try:
+            yield from self._decode_prompt(tokens, speakers, allow)
+        finally:
+            written = sum(len(one.tokens) for one in every)
+            taken = compute_cost(TokenUsage(len(tokens), written), self._settings)
+            self._spending.settle_reservation(most, taken)
+
+    def _decode_prompt(
+        self, tokens: Sequence[int], speakers: Sequence[_CompletionStream], allow: AllowedTokens
+    ) -> Generator[None, None, None]:
+        """Let all speak to their end, and come up after each token. Those who end leave."""
         known, self._cached_prefix = self._cached_prefix, None
         prefix = prefill_prompt(self._model, tokens, known)
         try:

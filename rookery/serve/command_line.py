@@ -189,7 +189,7 @@ def _get_metavar(param: Any) -> str:
 
 
 def _format_option(param: Any) -> str:
-    names = sorted(param.opts, key=len)
+    names = [*sorted(param.opts, key=len), *param.secondary_opts]
     return ", ".join(names) + ("" if param.is_flag else f" {_get_metavar(param)}")
 
 

@@ -70,8 +70,9 @@ ModelOption = Annotated[
     str,
     typer.Option(
         metavar="NAME",
-        help="The model that writes: its name at an OpenAI-compatible server; path:DIR for one "
-        "on this machine; script:FILE for one that says the lines of a file.",
+        help="The model that writes: its name at an OpenAI-compatible server; without --base-url, "
+        "one of rookery models list, or path:DIR, on this machine; script:FILE for one that says "
+        "the lines of a file.",
     ),
 ]
 BaseUrlOption = Annotated[
@@ -117,6 +118,55 @@ MoneyCapOption = Annotated[
         metavar="NUMBER",
         min=0,
         help="Most money that models may cost, by the prices in --endpoints.",
+    ),
+]
+TemperatureOption = Annotated[
+    float | None,
+    typer.Option(
+        metavar="NUMBER",
+        min=0,
+        help="How freely the model writes; 0 always takes the likeliest token. Without it, what "
+        "--endpoints says, else the server's own; 1 on this machine.",
+    ),
+]
+TopPOption = Annotated[
+    float | None,
+    typer.Option(
+        metavar="NUMBER",
+        min=0,
+        max=1,
+        help="Draw from the likeliest tokens only, as few as have this probability together.",
+    ),
+]
+MaxTokensOption = Annotated[
+    int | None,
+    typer.Option(metavar="NUMBER", min=1, help="Most tokens of one completion; 1024 without it."),
+]
+StopOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="WORDS", help="End a completion before these words; may be repeated."),
+]
+ChatOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--chat/--no-chat",
+        help="Whether the prompt is a message in the model's chat template, or a text that it "
+        "continues. Without either, what --endpoints says, else the former where it can be.",
+        show_default=False,
+    ),
+]
+ThreadsOption = Annotated[
+    int | None,
+    typer.Option(
+        metavar="NUMBER", min=1, help="Threads of the processor for a model on this machine."
+    ),
+]
+DtypeOption = Annotated[
+    str,
+    typer.Option(
+        metavar="TYPE",
+        help="What a model on this machine computes in: float32, bfloat16 or float16; without it, "
+        "as its weights are stored.",
     ),
 ]
 DeclineOption = Annotated[

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import msgspec
 
@@ -21,6 +21,7 @@ from rookery.draft.constrained_decoding import (
     constrain_by_tokens,
     leave_unconstrained,
 )
+from rookery.draft.local_settings import LocalEndpoint
 from rookery.draft.openai_protocol import (
     ModelEndpoint,
     SpendingBudget,
@@ -32,7 +33,13 @@ from rookery.draft.openai_protocol import (
 from rookery.draft.recorded_policies import RecordingPolicy, ReplayPolicy, ScriptedPolicy
 from rookery.draft.remote_model import LanguageModel, RemoteModel, StreamingPolicy
 from rookery.records import Episode, Failed, Failure, Library, Question, digest_of
-from rookery.serve.settings import LOCAL, SCRIPT, ModelSettings
+from rookery.serve.settings import (
+    LOCAL,
+    SCRIPT,
+    ModelSettings,
+    is_local_model,
+    locate_local_model,
+)
 
 if TYPE_CHECKING:
     from rookery.cite.grammar import VerbatimGrammar
@@ -67,7 +74,7 @@ class ModelPool:
         self._offline = offline
         self._under_way = NameLocks()
         self._endpoints = read_endpoints(Path(settings.endpoints)) if settings.endpoints else {}
-        self._models: list[tuple[ModelEndpoint | str, LanguageModel]] = []
+        self._models: list[tuple[ModelEndpoint | LocalEndpoint | str, LanguageModel]] = []
         self._turn = threading.Lock()
         self._grammar: VerbatimGrammar | None = None
         self._open = ExitStack()
@@ -84,19 +91,41 @@ class ModelPool:
         """Close the models and the recordings; requests that are under way are ended."""
         self._open.close()
 
-    def get_endpoint(self, role: str) -> ModelEndpoint | str:
-        """Return the server of a role's model, or the setting itself for path: and script:."""
-        if self.settings.model.startswith((LOCAL, SCRIPT)):
-            return self.settings.model
-        found = select_endpoint(role, self._endpoints, self.settings.model, self.settings.base_url)
+    def get_endpoint(self, role: str) -> ModelEndpoint | LocalEndpoint | str:
+        """Return the server of a role's model, or path: of one on this machine, with its settings;
+        script: as it is set.
+
+        Raises Failed: no_model, bad_endpoint.
+        """
+        settings = self.settings
+        if settings.model.startswith(SCRIPT):
+            return settings.model
+        found: ModelEndpoint | LocalEndpoint
+        if is_local_model(settings):
+            found = LocalEndpoint(model=settings.model)
+        else:
+            found = select_endpoint(role, self._endpoints, settings.model, settings.base_url)
+        try:
+            found = _override_sampling(found, settings)
+        except (msgspec.MsgspecError, ValueError) as error:
+            raise Failed(Failure(found.model, "bad_endpoint", str(error))) from error
+        if isinstance(found, LocalEndpoint):
+            place = f"{LOCAL}{locate_local_model(found.model)}"
+            return msgspec.structs.replace(found, model=place)
         if role == "write" and found.logprobs is None:
             return msgspec.structs.replace(found, logprobs=True)
         return found
 
     @property
     def max_concurrent(self) -> int:
-        """Number of questions that may be answered at the same time."""
-        return 1 if isinstance(self.get_endpoint("write"), str) else MAX_CONCURRENT
+        """Number of questions that may be answered at the same time: what the server shows that it
+        works on at once, and 16 at most; 1 by a model on this machine. Raises Failed.
+        """
+        if not isinstance(self.get_endpoint("write"), ModelEndpoint):
+            return 1
+        model = None if self._offline else self.open_model("write")
+        slots = model.count_slots() if isinstance(model, RemoteModel) else MAX_CONCURRENT
+        return min(MAX_CONCURRENT, slots)
 
     def answer(
         self,
@@ -113,7 +142,7 @@ class ModelPool:
         what a model writes, as far as it has come. Offline, raises Failed (not_recorded) without a
         recording.
         """
-        key = [question.id, question.text, cache_key, self.settings.to_json()]
+        key = [question.id, question.text, cache_key, self.settings.to_cache_key()]
         name = digest_of("\n".join(key))
         with self._under_way.hold_name(name):
             if self._offline:
@@ -151,7 +180,7 @@ class ModelPool:
         named = self.get_endpoint("write")
         if isinstance(named, ModelEndpoint):
             return choose_constrainer(model, named)
-        if self._offline or named.startswith(SCRIPT):
+        if self._offline or isinstance(named, str):
             return ConstrainerChoice(leave_unconstrained(model))
         from rookery.cite.grammar import VerbatimGrammar
         from rookery.learn.local_model import LocalModel
@@ -160,17 +189,15 @@ class ModelPool:
         assert isinstance(local, LocalModel)
         with self._turn:
             self._grammar = self._grammar or VerbatimGrammar(local.vocabulary, LOCAL_QUOTE_SHAPE)
-        return ConstrainerChoice(constrain_by_tokens(model, self._grammar, MAX_CONSTRAINED_TOKENS))
+        budget = min(MAX_CONSTRAINED_TOKENS, named.max_tokens)
+        return ConstrainerChoice(constrain_by_tokens(model, self._grammar, budget))
 
     def _get_name(self, role: str) -> str:
         named = self.get_endpoint(role)
-        if isinstance(named, ModelEndpoint):
-            return named.model
-        return (
-            ScriptedPolicy.name
-            if named.startswith(SCRIPT)
-            else Path(named.removeprefix(LOCAL)).resolve().name
-        )
+        if isinstance(named, str):
+            return ScriptedPolicy.name
+        local = isinstance(named, LocalEndpoint)
+        return Path(named.model.removeprefix(LOCAL)).resolve().name if local else named.model
 
     def open_model(self, role: str) -> LanguageModel:
         """Return the role's model, opened at the first use; its replies are not recorded.
@@ -185,15 +212,38 @@ class ModelPool:
                 self._models.append((named, found))
         return found
 
-    def _open_model(self, named: ModelEndpoint | str) -> LanguageModel:
+    def _open_model(self, named: ModelEndpoint | LocalEndpoint | str) -> LanguageModel:
         if isinstance(named, ModelEndpoint):
             remote = RemoteModel(named, read_api_key(named), spending=self.spending)
             return self._open.enter_context(remote)
-        if named.startswith(SCRIPT):
+        if isinstance(named, str):
             return ScriptedPolicy(Path(named.removeprefix(SCRIPT)))
         from rookery.learn.local_model import LocalModel
 
-        return LocalModel(Path(named.removeprefix(LOCAL)))
+        return LocalModel(Path(named.model.removeprefix(LOCAL)), named, self.spending)
+
+
+def _override_sampling(
+    found: ModelEndpoint | LocalEndpoint, settings: ModelSettings
+) -> ModelEndpoint | LocalEndpoint:
+    """Return an endpoint with the sampling settings that are given in place of its own.
+
+    Raises ValueError, or msgspec.ValidationError, for a wrong one.
+    """
+    given: dict[str, Any] = {"temperature": settings.temperature, "max_tokens": settings.max_tokens}
+    given["stop"] = settings.stop or None
+    if isinstance(found, LocalEndpoint):
+        given |= {"top_p": settings.top_p, "chat": settings.chat, "threads": settings.threads}
+        given["dtype"] = settings.dtype or None
+    elif settings.threads is not None or settings.dtype:
+        raise ValueError("threads and dtype are set for models on this machine, not for servers")
+    else:
+        if settings.top_p is not None:
+            given["extra"] = {**found.extra, "top_p": settings.top_p}
+        if settings.chat is not None:
+            given["kind"] = "chat" if settings.chat else "completions"
+    given = {name: value for name, value in given.items() if value is not None}
+    return msgspec.convert({**msgspec.structs.asdict(found), **given}, type(found))
 
 
 class NameLocks:

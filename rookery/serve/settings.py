@@ -20,7 +20,8 @@ class ModelSettings(Record, frozen=True):
     """The language model, the number of samples to draw, and the limits on spending."""
 
     model: str = ""
-    """name on the server, or path:DIR, or script:FILE"""
+    """name on the server; or, without base_url and endpoints, the name of a model that
+    `rookery models add` added, path:DIR, or script:FILE"""
     base_url: str = ""
     """address of an OpenAI-compatible server, ending in /v1"""
     endpoints: str = ""
@@ -33,10 +34,38 @@ class ModelSettings(Record, frozen=True):
     """tokens that may be spent in all, prompts included; None: no limit"""
     money: float | None = None
     """money that may be spent in all, in the currency of the endpoints' prices; None: no limit"""
+    temperature: float | None = None
+    """of sampling; None: the endpoint's, which may be left to the server"""
+    top_p: float | None = None
+    """below 1, only the likeliest tokens are drawn, as few as have this probability"""
+    max_tokens: int | None = None
+    """tokens of one completion; None: the endpoint's"""
+    stop: tuple[str, ...] = ()
+    """strings before which a completion ends; none: the endpoint's"""
+    chat: bool | None = None
+    """the prompt is a user's message in the model's chat template, or is continued as it is; None:
+    as the endpoint says, on this machine the former where there is a template"""
+    threads: int | None = None
+    """threads of the processor for a model on this machine; None: as torch chooses"""
+    dtype: str = ""
+    """numbers that a model on this machine computes in: float32, bfloat16 or float16; empty: as its
+    weights are stored"""
+
+    def to_cache_key(self) -> str:
+        """Serialise the settings; those of sampling only where they are given, so that what was
+        recorded before there were any is found."""
+        fields, usual = msgspec.structs.asdict(self), msgspec.structs.asdict(ModelSettings())
+        for name in _SAMPLING_FIELDS:
+            if fields[name] == usual[name]:
+                del fields[name]
+        return msgspec.json.encode(fields).decode()
 
     def __bool__(self) -> bool:
         """Return True if any field differs from its default."""
         return self != ModelSettings()
+
+
+_SAMPLING_FIELDS = "temperature top_p max_tokens stop chat threads dtype".split()
 
 
 class Settings(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -94,3 +123,23 @@ def get_data_folder() -> Path:
 def get_cache_folder() -> Path:
     """Return the folder of indexes, which are rebuilt when they are deleted."""
     return Path(user_cache_path("rookery"))
+
+
+def is_local_model(settings: ModelSettings) -> bool:
+    """Return True if the settings name a model on this machine and not one of a server."""
+    if settings.model.startswith(LOCAL):
+        return True
+    is_name = bool(settings.model) and not settings.model.startswith(SCRIPT)
+    return is_name and not settings.base_url and not settings.endpoints
+
+
+def locate_local_model(model: str) -> Path:
+    """Return the folder of a model on this machine: path:DIR, or the name of one that was added.
+
+    The folder of path:DIR need not exist. Raises Failed (no_model).
+    """
+    if model.startswith(LOCAL):
+        return Path(model.removeprefix(LOCAL))
+    from rookery.draft.installed_models import find_model_folder
+
+    return find_model_folder(model, get_data_folder())

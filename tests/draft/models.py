@@ -6,7 +6,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
@@ -59,9 +59,12 @@ class Server(NamedTuple):
         ]
 
 
+NOTHING: Mapping[str, bytes] = {}
+
+
 @contextmanager
-def serving(*answers: Answer) -> Iterator[Server]:
-    """A server with these answers while the block runs."""
+def serving(*answers: Answer, shown: Mapping[str, bytes] = NOTHING) -> Iterator[Server]:
+    """A server with these answers while the block runs, and these pages at these paths."""
     turn = threading.Lock()
 
     class Handler(BaseHTTPRequestHandler):
@@ -79,6 +82,10 @@ def serving(*answers: Answer) -> Iterator[Server]:
                     asking.send(said)
                     return
             self.close_connection = True
+
+        def do_GET(self) -> None:
+            with contextlib.suppress(OSError):
+                self.connection.sendall(shown.get(self.path) or refused("404 Not Found"))
 
         def log_message(self, format: str, *args: object) -> None:
             pass

@@ -5,8 +5,10 @@ import math
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from rookery.draft.local_settings import LocalEndpoint
 from rookery.draft.openai_protocol import (
     ModelEndpoint,
     read_api_key,
@@ -57,11 +59,43 @@ def test_a_file_names_an_endpoint_for_each_role(tmp_path: Path) -> None:
     }
 
 
+LOCAL = """
+[write]
+model = "smollm2"
+temperature = 0.2
+top_p = 0.9
+max_tokens = 200
+stop = ["\\n\\n"]
+chat = false
+threads = 2
+dtype = "bfloat16"
+price_out = 0.5
+
+[default]
+model = "path:models/large"
+"""
+
+
+def test_a_table_without_an_address_is_about_a_model_on_this_machine(tmp_path: Path) -> None:
+    endpoints = read_endpoints(written(tmp_path, LOCAL))
+    sampling = {"temperature": 0.2, "top_p": 0.9, "max_tokens": 200, "stop": ("\n\n",)}
+    rest = {"chat": False, "threads": 2, "dtype": "bfloat16", "price_out": 0.5}
+    expected = msgspec.convert({"model": "smollm2", **sampling, **rest}, LocalEndpoint)
+    assert endpoints == {"write": expected, "default": LocalEndpoint(model="path:models/large")}
+    renamed = select_endpoint("write", endpoints, model="other")
+    assert renamed == msgspec.structs.replace(expected, model="other")
+    served = select_endpoint("write", endpoints, "m", "http://localhost:2")
+    assert served == ModelEndpoint("m", "http://localhost:2")
+
+
 def test_what_is_given_by_hand_goes_before_the_file_and_takes_no_other_server_s_key() -> None:
     endpoints = {"write": BIG}
     assert select_endpoint("write", endpoints, model="new").model == "new"
-    assert select_endpoint("write", endpoints, model="new").key_name == "EXAMPLE_KEY"
+    renamed = select_endpoint("write", endpoints, model="new")
     moved = select_endpoint("write", endpoints, base_url="http://localhost:2")
+    assert isinstance(renamed, ModelEndpoint)
+    assert isinstance(moved, ModelEndpoint)
+    assert renamed.key_name == "EXAMPLE_KEY"
     assert (moved.model, moved.key_name, moved.temperature) == ("big", "OPENAI_API_KEY", 0.7)
     by_hand = select_endpoint("judge", {}, "m", "http://localhost:2")
     assert by_hand == ModelEndpoint("m", "http://localhost:2")
@@ -82,7 +116,12 @@ def test_a_wrong_address_by_hand_is_a_failure() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[write]\nmodel = 'm'\n", "missing required field `base_url`"),
+        ("[write]\nmodel = 'm'\nkind = 'chat'\n", "missing required field `base_url`"),
+        ("[write]\nmodel = 'path:'\n", "[write]: model must not be empty"),
+        ("[write]\nmodel = 'path:m'\nthread = 2\n", "did you mean `threads`?"),
+        ("[write]\nmodel = 'm'\ndtype = 'int3'\n", "one of"),
+        ("[write]\nmodel = 'm'\ntop_p = 2.0\n", "top_p from 0 to 1"),
+        ("[write]\nmodel = 'm'\nprice_in = -1.0\n", "prices must be numbers from 0 on"),
         ("[write]\nmodel = 'm'\nbase_url = 'x'\n", "[write]: base_url must be"),
         ("[write]\nmodel = 'm'\nbase_url = 'http://a/v1'\nkind = 'talk'\n", "talk"),
         ("[write]\nkey = 'sk-secret'\n", "name the variable in key_name"),

@@ -16,6 +16,7 @@ from safetensors.torch import load_file
 from several import in_two_processes
 from transformers import AutoModelForCausalLM
 
+from rookery.draft.local_settings import LocalModelSettings
 from rookery.learn.imitation_learning import (
     ImitationResult,
     ImitationSettings,
@@ -25,7 +26,7 @@ from rookery.learn.imitation_learning import (
     measure_validation_loss,
     train_by_imitation,
 )
-from rookery.learn.local_model import LocalModel, LocalModelSettings
+from rookery.learn.local_model import LocalModel
 from rookery.learn.optimizer import OptimizerSettings
 from rookery.learn.pretrained_models import LoraSettings, TrainedModelSettings, load_model
 from rookery.learn.training_data import ImitationExample, build_imitation_examples

@@ -13,7 +13,8 @@ from safetensors.torch import load_file, save_file
 from small import TEXTS
 from transformers import OpenAIGPTConfig, OpenAIGPTLMHeadModel
 
-from rookery.learn.local_model import LocalModel, LocalModelSettings
+from rookery.draft.local_settings import LocalModelSettings
+from rookery.learn.local_model import LocalModel
 from rookery.learn.pretrained_models import load_model
 from rookery.learn.random_models import write_tiny_model
 from rookery.records import Failed, Failure

@@ -5,6 +5,7 @@ from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import torch
 from small import LONG, PAGES, TEXTS, logprobs
@@ -14,8 +15,10 @@ from rookery.cite.constraint import VerbatimConstraint
 from rookery.cite.grammar import VerbatimGrammar
 from rookery.cite.syntax import AnswerShape, parse_inline
 from rookery.cite.verification import verify_quotes
+from rookery.draft.local_settings import LocalModelSettings
+from rookery.draft.openai_protocol import SpendingBudget, SpendingCap, SpendingTotal
 from rookery.draft.remote_model import LanguageModel
-from rookery.learn.local_model import LocalModel, LocalModelSettings
+from rookery.learn.local_model import LocalModel
 from rookery.learn.random_models import write_tiny_model
 from rookery.records import Completion, Failed, Policy
 
@@ -203,6 +206,56 @@ def test_a_stream_may_be_closed_and_others_may_be_asked_meanwhile(model: LocalMo
     rest = "".join(stream)
     assert begun + rest == expected[0].text
     assert model.complete(PROMPT, n=2, seed=9) == expected
+
+
+def test_prompts_and_completions_are_counted_and_priced(folder: Path) -> None:
+    spending = SpendingBudget()
+    settings = LocalModelSettings(max_tokens=30, price_in=2.0, price_out=10.0)
+    model = LocalModel(folder, settings, spending)
+    prompt = len(model.prompt_tokens(PROMPT))
+    said = model.complete(PROMPT, n=3, seed=0)
+    written = sum(len(one.tokens) for one in said)
+    cost = (2.0 * prompt + 10.0 * written) / 1e6
+    assert spending.spent == SpendingTotal(1, prompt, written, cost)
+    stream = model.stream(PROMPT, seed=0)
+    next(stream)
+    stream.close()  # counts what was drawn, and reserves nothing any more
+    assert (spending.spent.requests, spending.spent.prompt) == (2, 2 * prompt)
+    assert 1 <= spending.spent.said - written < 30
+    assert spending.reserve_spending(SpendingTotal(1, 10**9, 10**9), "x")
+
+
+def test_a_cap_is_kept_before_anything_is_written(folder: Path) -> None:
+    prompt = len(LocalModel(folder).prompt_tokens(PROMPT))
+    settings = LocalModelSettings(max_tokens=30)
+    exact = SpendingBudget(SpendingCap(tokens=prompt + 2 * 30))
+    model = LocalModel(folder, settings, exact)
+    with pytest.raises(Failed, match=r"spending_cap: .*raise the cap"):
+        model.complete(PROMPT, n=3)
+    assert exact.spent == SpendingTotal()
+    short = LocalModel(folder, settings, SpendingBudget(SpendingCap(tokens=prompt + 29)))
+    with pytest.raises(Failed, match="spending_cap"):
+        next(short.stream(PROMPT))
+    written = sum(len(one.tokens) for one in model.complete(PROMPT, n=2, seed=0))
+    assert exact.spent.prompt + exact.spent.said == prompt + written <= prompt + 2 * 30
+    with pytest.raises(Failed, match=r"tiny: spending_cap: \d+ of \d+ tokens are spent"):
+        model.complete(PROMPT)
+    dear = msgspec.structs.replace(settings, price_out=1e6)
+    poor = LocalModel(folder, dear, SpendingBudget(SpendingCap(money=29.9)))
+    with pytest.raises(Failed, match="spending_cap"):
+        poor.complete("x")
+    assert LocalModel(folder, settings, SpendingBudget(SpendingCap(money=0))).complete("x")
+
+
+def test_threads_of_the_processor_are_set(folder: Path) -> None:
+    before = torch.get_num_threads()
+    try:
+        LocalModel(folder, LocalModelSettings(threads=3))
+        assert torch.get_num_threads() == 3
+        LocalModel(folder)
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_threads_may_share_it(model: LocalModel) -> None:

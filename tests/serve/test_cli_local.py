@@ -46,3 +46,96 @@ def test_a_folder_that_is_no_model_is_a_sentence(run: Run, tiny: Path, tmp_path:
     for folder, said in ((tmp_path / "no", "there is no such folder"), (tmp_path, "lacks")):
         result = run("ask", GIFTS, *CORVIDS, "--method", "webglm", "--model", f"path:{folder}")
         assert (result.code, said in result.err) == (2, True)
+
+
+@pytest.mark.slow
+def test_a_model_is_added_listed_tested_asked_by_name_and_removed(run: Run, tiny: Path) -> None:
+    assert run("models", "list").out == "no models: rookery models add smollm2\n"
+    added = run("models", "add", tiny, "--as", "small")
+    assert (added.code, "try it: rookery models test small" in added.out) == (0, True)
+    [listed] = json.loads(run("models", "list", "--json").out)["models"]
+    assert (listed["name"], listed["origin"]) == ("small", f"folder {tiny}")
+    shown = run("models", "list").out
+    assert all(listed[field] in shown for field in ("name", "origin", "licence", "digest"))
+    assert run("models", "add", tiny, "--as", "small").code == 2
+    by_name = ("--method", "gophercite", "--model", "small", "-n", "2")
+    live = run("ask", GIFTS, *CORVIDS, "--json", *by_name)
+    found = json.loads(live.out)
+    assert (live.code, found["counts"]["verified"]) == (0, 1)
+    settings = found["made_with"]["settings"]["models"]
+    assert (settings["model"], bool(found["made_with"]["model"])) == ("small", True)
+    assert run("ask", GIFTS, *CORVIDS, "--json", *by_name, "--offline").out == live.out
+    assert "small answers with log-probabilities" in run("doctor", "--model", "small").out
+    tested = run("models", "test", "small", "--json")
+    result = json.loads(tested.out)
+    assert (tested.code, result["verified"], len(result["quotes"])) == (0, 1, 1)
+    assert result["read"] > result["written"] > 0
+    assert result["peak_bytes"] > listed["bytes"]
+    assert "tokens a second" in run("models", "test", "small", "--max-tokens", "40").out
+    removed = run("models", "remove", "small")
+    assert (removed.code, removed.out.startswith("removed small\nfreed ")) == (0, True)
+    gone = run("ask", GIFTS, *CORVIDS, *by_name)
+    assert (gone.code, "rookery models list" in gone.err) == (2, True)
+    assert run("models", "remove", "small").code == 2
+    assert run("models", "test", "small").code == 2
+
+
+@pytest.mark.slow
+def test_weights_that_changed_since_they_were_added_are_noticed(
+    run: Run, home: Path, tiny: Path
+) -> None:
+    assert run("models", "add", tiny).code == 0
+    weights = home / "data" / "rookery" / "models" / tiny.name / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"!")
+    result = run("models", "test", tiny.name)
+    assert (result.code, "not those that were added" in result.err) == (2, True)
+    assert run("models", "remove", tiny.name).code == 0
+
+
+def prompted(run: Run, folder: Path, *more: str | Path) -> list[dict[str, object]]:
+    """The completions of an answer by webglm, which stand in the trace."""
+    trace = folder / "trace.jsonl"
+    trace.unlink(missing_ok=True)
+    result = run("ask", GIFTS, *CORVIDS, "--method", "webglm", "--trace", trace, *more)
+    assert "Traceback" not in result.err
+    return [step["said"] for step in json.loads(trace.read_text())["steps"]]
+
+
+@pytest.mark.slow
+def test_sampling_is_set_by_options_and_by_a_table(run: Run, tiny: Path, tmp_path: Path) -> None:
+    by_model = ("--model", f"path:{tiny}")
+    [short] = prompted(run, tmp_path, *by_model, "--max-tokens", "7", "--temperature", "0")
+    assert (len(short["tokens"]), short["stop"]) == (7, "length")  # type: ignore[arg-type]
+    again = prompted(run, tmp_path, *by_model, "--max-tokens", "7", "--temperature", "0")
+    assert [short] == again
+    raw = ("--max-tokens", "7", "--temperature", "0", "--no-chat")
+    assert prompted(run, tmp_path, *by_model, *raw)[0]["tokens"] != short["tokens"]
+    (tmp_path / "e.toml").write_text(
+        f'[write]\nmodel = "path:{tiny}"\nmax_tokens = 7\ntemperature = 0\ndtype = "float32"\n'
+    )
+    by_table = ("--endpoints", tmp_path / "e.toml")
+    assert prompted(run, tmp_path, *by_table) == [short]
+    assert len(prompted(run, tmp_path, *by_table, "--max-tokens", "3")[0]["tokens"]) == 3  # type: ignore[arg-type]
+    text = str(short["text"])
+    cut = prompted(run, tmp_path, *by_table, "--stop", text[2])[0]
+    assert cut["text"] == text[: text.find(text[2])]
+    for wrong, said in (
+        (("--dtype", "int3"), "dtype"),
+        (("--top-p", "0"), "top_p from 0 to 1"),
+    ):
+        result = run("ask", GIFTS, *CORVIDS, "--method", "webglm", *by_model, *wrong)
+        assert (result.code, said in result.err) == (2, True)
+
+
+@pytest.mark.slow
+def test_caps_hold_for_a_model_on_this_machine(run: Run, tiny: Path, tmp_path: Path) -> None:
+    code, found = asked(run, "webglm", tiny, "--cap-tokens", "900")
+    assert (code, found["stop"], found["counts"]["spending_cap"]) == (6, "policy_failed", 1)  # type: ignore[index]
+    (tmp_path / "e.toml").write_text(
+        f'[write]\nmodel = "path:{tiny}"\nmax_tokens = 50\nprice_out = 1000.0\n'
+    )
+    by_table = ("--json", "--method", "webglm", "--endpoints", tmp_path / "e.toml")
+    result = run("ask", GIFTS, *CORVIDS, *by_table, "--cap-money", "0.04")
+    assert (result.code, json.loads(result.out)["counts"]["spending_cap"]) == (6, 1)
+    enough = run("ask", GIFTS, *CORVIDS, *by_table, "--cap-money", "0.06")
+    assert "spending_cap" not in json.loads(enough.out)["counts"]

@@ -49,7 +49,14 @@ from rookery.serve.exit_codes import (
     EXIT_NO_EVIDENCE,
     EXIT_UNVERIFIED,
 )
-from rookery.serve.settings import LOCAL, SCRIPT, WORDS, Settings
+from rookery.serve.settings import (
+    LOCAL,
+    SCRIPT,
+    WORDS,
+    Settings,
+    is_local_model,
+    locate_local_model,
+)
 from rookery.serve.terminal_output import (
     NO_ANSWER_MESSAGES,
     StreamConsole,
@@ -525,6 +532,8 @@ def _find_provenance(settings: Settings) -> AnswerProvenance:
     elif model.startswith(LOCAL):
         folder = model.removeprefix(LOCAL)
         model = f"{LOCAL}{_make_absolute(folder)}"
+    elif is_local_model(models):
+        folder = str(locate_local_model(model))
     named = msgspec.structs.replace(
         models,
         model=model,

@@ -60,6 +60,7 @@ STORE_DESCRIPTIONS = {
     "demonstrations.jsonl": "demonstrations",
     "unfinished": "browser sessions that are not finished",
     "calibrations": "labels of models' answers",
+    "models": "language models, see rookery models list",
     "folders": "indexes of folders and files",
     "sites": "indexes of sites",
     "warcs": "indexes of web archives",

@@ -1,0 +1,106 @@
+"""Requests at once: as many as a server of llama.cpp shows slots, and the limit elsewhere."""
+
+import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from models import Asking, chat, reply, said, serving
+
+from rookery.draft.openai_protocol import ModelEndpoint, get_slots_address, read_slots
+from rookery.draft.remote_model import RemoteLimits, RemoteModel
+
+PATIENCE = 120.0
+
+
+def slots(number: object) -> dict[str, bytes]:
+    """What a server of llama.cpp shows that has so many."""
+    return {"/props": reply(json.dumps({"total_slots": number, "model_path": "m"}).encode())}
+
+
+def test_a_server_with_one_slot_is_asked_one_thing_at_a_time() -> None:
+    all_started, met = threading.Barrier(3, timeout=PATIENCE), threading.Event()
+    busy = threading.Lock()
+    asked = 0
+
+    def one_slot(asking: Asking) -> bytes:
+        nonlocal asked
+        if not busy.acquire(blocking=False):
+            met.set()
+            return said(chat("too many"))
+        asked += 1
+        if asked == 1:
+            all_started.wait()
+            met.wait(0.2)  # what came beside it would be here by now, and would set it
+        busy.release()
+        return said(chat("one"))
+
+    with (
+        serving(one_slot, shown=slots(1)) as server,
+        RemoteModel(ModelEndpoint("m", server.base_url)) as model,
+        ThreadPoolExecutor(3) as pool,
+    ):
+        first = pool.submit(model.complete, "0")
+        others = [pool.submit(lambda: (all_started.wait(), model.complete("1"))) for _ in "12"]
+        done = [first.result(PATIENCE), *(each.result(PATIENCE)[1] for each in others)]
+        assert model.count_slots() == 1
+    assert [said[0].text for said in done] == ["one"] * 3
+    assert not met.is_set()
+
+
+def test_several_samples_take_turns_too() -> None:
+    with (
+        serving(said(chat("one")), shown=slots(1)) as server,
+        RemoteModel(ModelEndpoint("m", server.base_url)) as model,
+    ):
+        assert [one.text for one in model.complete("x", n=4)] == ["one"] * 4
+        assert model.count_slots() == 1
+
+
+def test_two_slots_are_used_together() -> None:
+    both = threading.Barrier(2, timeout=PATIENCE)
+
+    def together(asking: Asking) -> bytes:
+        both.wait()
+        return said(chat("two"))
+
+    with (
+        serving(together, shown=slots(2)) as server,
+        RemoteModel(ModelEndpoint("m", server.base_url)) as model,
+        ThreadPoolExecutor(4) as pool,
+    ):
+        assert [one[0].text for one in pool.map(model.complete, "1234")] == ["two"] * 4
+        assert model.count_slots() == 2
+
+
+@pytest.mark.parametrize(
+    ("shown", "expected"),
+    [
+        ({}, 5),
+        (slots(3), 3),
+        (slots(64), 5),
+        (slots(0), 5),
+        (slots(-1), 5),
+        (slots(True), 5),
+        (slots("1"), 5),
+        ({"/props": reply(b'{"error": "no such route"}')}, 5),
+        ({"/props": reply(b"<p>hello</p>", kind="text/html")}, 5),
+        ({"/props": reply(b"[1]")}, 5),
+    ],
+)
+def test_what_a_server_shows_is_the_number(shown: dict[str, bytes], expected: int) -> None:
+    with serving(said(chat("x")), shown=shown) as server:
+        endpoint = ModelEndpoint("m", server.base_url)
+        with RemoteModel(endpoint, limits=RemoteLimits(at_once=5)) as model:
+            assert model.count_slots() == expected
+            assert model.complete("x")[0].text == "x"
+
+
+def test_only_servers_that_may_be_llama_cpp_s_are_asked() -> None:
+    local = ModelEndpoint("m", "http://localhost:8080")
+    assert get_slots_address(local) == "http://localhost:8080/props"
+    assert get_slots_address(ModelEndpoint("m", "https://api.example.com/v1")) == ""
+    assert get_slots_address(ModelEndpoint("m", "http://a/v1", grammars="vllm")) == ""
+    named = ModelEndpoint("m", "https://a.example/llm/v1/", grammars="llama.cpp")
+    assert get_slots_address(named) == "https://a.example/llm/props"
+    assert read_slots({"total_slots": 7}) == 7

@@ -1,0 +1,102 @@
+"""Settings of models: which endpoint they mean, and what is sent or set for it."""
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+from models import chat, reply, said, serving
+
+from rookery.draft.local_settings import LocalEndpoint
+from rookery.draft.openai_protocol import ModelEndpoint
+from rookery.records import Failed
+from rookery.serve.model_pool import ModelPool
+from rookery.serve.settings import ModelSettings
+
+URL = "http://localhost:8000/v1"
+SAMPLING = ModelSettings(temperature=0.3, top_p=0.9, max_tokens=50, stop=("x",), chat=False)
+
+
+def endpoint(folder: Path, settings: ModelSettings, role: str = "write") -> object:
+    with ModelPool(settings, folder / "a.sqlite") as pool:
+        return pool.get_endpoint(role)
+
+
+def test_sampling_is_set_alike_for_servers_and_for_this_machine(tmp_path: Path) -> None:
+    served = msgspec.structs.replace(SAMPLING, model="m", base_url=URL)
+    local = msgspec.structs.replace(SAMPLING, model="path:m", threads=2, dtype="bfloat16")
+    alike = {"temperature": 0.3, "max_tokens": 50, "stop": ("x",)}
+    assert endpoint(tmp_path, served) == msgspec.convert(
+        {
+            "model": "m",
+            "base_url": URL,
+            "kind": "completions",
+            "logprobs": True,
+            "extra": {"top_p": 0.9},
+            **alike,
+        },
+        ModelEndpoint,
+    )
+    rest = {"top_p": 0.9, "chat": False, "threads": 2, "dtype": "bfloat16"}
+    expected = msgspec.convert({"model": "path:m", **alike, **rest}, LocalEndpoint)
+    assert endpoint(tmp_path, local) == expected
+
+
+def test_what_is_given_replaces_what_a_file_says_and_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "e.toml").write_text(
+        f'[write]\nmodel = "m"\nbase_url = "{URL}"\ntemperature = 0.7\nmax_tokens = 9\n'
+        'extra = { top_k = 5 }\n[browse]\nmodel = "path:m"\nthreads = 3\n'
+    )
+    settings = ModelSettings(endpoints=str(tmp_path / "e.toml"), max_tokens=4, top_p=0.5)
+    written = endpoint(tmp_path, settings)
+    assert isinstance(written, ModelEndpoint)
+    assert (written.temperature, written.max_tokens, written.kind) == (0.7, 4, "chat")
+    assert written.extra == {"top_k": 5, "top_p": 0.5}
+    browsed = endpoint(tmp_path, settings, "browse")
+    assert browsed == LocalEndpoint(model="path:m", threads=3, max_tokens=4, top_p=0.5)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (ModelSettings("m", URL, threads=2), "not for servers"),
+        (ModelSettings("m", URL, dtype="bfloat16"), "not for servers"),
+        (ModelSettings("path:m", dtype="int3"), "dtype"),
+        (ModelSettings("path:m", temperature=-1.0), "temperature"),
+        (ModelSettings("path:m", stop=("",)), "empty string"),
+        (ModelSettings("m", URL, max_tokens=0), "max_tokens"),
+    ],
+)
+def test_a_wrong_setting_is_a_sentence(tmp_path: Path, settings: ModelSettings, said: str) -> None:
+    with pytest.raises(Failed, match="bad_endpoint") as failed:
+        endpoint(tmp_path, settings)
+    assert said in failed.value.failure.detail
+
+
+def test_recordings_made_before_there_were_sampling_settings_are_found() -> None:
+    before = (
+        '{"model":"m","base_url":"http://a/v1","endpoints":"","samples":4,"worth":0.0,'
+        '"tokens":null,"money":1.5}'
+    )
+    settings = ModelSettings("m", "http://a/v1", samples=4, money=1.5)
+    assert settings.to_cache_key() == before
+    keys = {
+        msgspec.structs.replace(settings, **{name: value}).to_cache_key()
+        for name, value in msgspec.structs.asdict(SAMPLING).items()
+        if value != getattr(ModelSettings(), name)
+    }
+    assert len(keys) == 5
+    assert before not in keys
+
+
+@pytest.mark.parametrize(("slots", "expected"), [(1, 1), (3, 3), (99, 16), (None, 16)])
+def test_a_batch_answers_as_many_questions_at_once_as_the_server_has_slots(
+    tmp_path: Path, slots: int | None, expected: int
+) -> None:
+    shown = {} if slots is None else {"/props": reply(json.dumps({"total_slots": slots}).encode())}
+    with serving(said(chat("x")), shown=shown) as server:
+        settings = ModelSettings("m", server.base_url)
+        with ModelPool(settings, tmp_path / "a.sqlite") as pool:
+            assert pool.max_concurrent == expected
+    with ModelPool(ModelSettings("path:m"), tmp_path / "b.sqlite") as pool:
+        assert pool.max_concurrent == 1  # and nothing is loaded for it
