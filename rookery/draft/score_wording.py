@@ -10,7 +10,7 @@ HIGH_SCORE = 0.8
 """score from which an answer is called high"""
 MIDDLE_SCORE = 0.5
 """score from which an answer is called middle, and below which it is called low"""
-MEASURED = {"high": (11, 12), "middle": (47, 59)}
+MEASURED = {"high": (25, 28), "middle": (46, 62)}
 """right first quotes, and answers, by grade, of the test questions of `python -m bench
 documentation` (bench/results/test/documentation.jsonl); answers with a low score are declined"""
 

@@ -38,7 +38,7 @@ def test_what_is_told_was_measured() -> None:
     for grade, counts in score_wording.MEASURED.items():
         given = [r for r in rows if r["answered"] and grade_score(r["score"]) == grade]
         assert counts == (sum(r["first"] for r in given), len(given))
-    assert "11 of 12 first quotes" in explain_score(make_episode(0.9))
+    assert "25 of 28 first quotes" in explain_score(make_episode(0.9))
     assert explain_score(make_episode(0.3)).endswith("not calibrated on these documents.")
 
 
