@@ -38,7 +38,7 @@ class BeadJudge:
         self.asked.append(question)
         judged = []
         for passage in passages:
-            odds = 4.0 if "bead" in passage.text else 0.3 if "button" in passage.text else -4.0
+            odds = 4.0 if "bead" in passage.text else 2.3 if "button" in passage.text else -4.0
             judged.append(EvidenceJudgement(odds, (0, 5), 0.0, 0.0, 0.0, 1.0))
         return judged
 
