@@ -1,8 +1,8 @@
 """Calibration of extractive answers on the library that they are drawn from, without labels.
 
 The library's own headings and sentences are asked as questions: with their section among the
-candidates, without it, and beside them questions of other fields. A logistic then turns the
-log-odds of the score into those of the first quote being right (Platt 1999).
+candidates, without it, and beside them questions of other fields. A logistic of the sections'
+log-odds then makes the score that of the first quote being right (Platt 1999).
 
 Headings are easier than people's questions, and a heading is printed above its section. The fit is
 therefore conservative in three ways: half of the weight lies on questions whose answer is not among

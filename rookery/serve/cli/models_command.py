@@ -3,7 +3,6 @@
 Heavy imports are made when a command runs.
 """
 
-import resource
 import sys
 import time
 from collections.abc import Iterator
@@ -216,6 +215,8 @@ def _test_model(session: "AnswerSession") -> ModelTest:
 
 def _measure_peak_memory() -> int:
     """Return the most bytes of memory that this process has had."""
+    import resource  # which Windows does not have: only this command needs it
+
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
 
