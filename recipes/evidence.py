@@ -4,6 +4,7 @@ It starts from a public cross-encoder, learns from public data and from installe
 and is written as the ONNX file that the package ships.
 """
 
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -23,22 +24,34 @@ from rookery.learn.evidence_training import (
 )
 
 
-class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Settings of the recipe."""
+class Stage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A training, which starts from the network that the one before it made."""
 
     data: EvidenceDataSettings = EvidenceDataSettings()
     training: EvidenceTrainingSettings = EvidenceTrainingSettings()
+    kept: float = 0.0
+    """share of the weights from before the training in the mean that the next stage begins with"""
+
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Settings of the recipe."""
+
+    stages: tuple[Stage, ...] = (Stage(kept=0.4),)
+    sites: dict[str, str] = {}
+    """folders of the sites that have files in recipes/questions; all must be installed"""
     measuring: MeasureSettings = MeasureSettings()
     calibration_sites: tuple[str, ...] = ()
     """sites of bench/questions whose questions for building the answers are calibrated on"""
     base: str = ""
     """folder of the network to start from; empty: the public cross-encoder"""
-    public_share: float = 0.4
-    """share of the public model's weights in the mean of the two networks"""
-    ranking_data: EvidenceDataSettings | None = None
-    """what this mean learns the order of passages from afterwards; None: it is exported"""
-    ranking: EvidenceTrainingSettings = EvidenceTrainingSettings(order_weight=1.0)
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        if len({(stage.data.articles, stage.data.seed) for stage in self.stages}) != 1:
+            raise ValueError(
+                "data.articles and data.seed must be the same in all stages, of which there is one "
+                "at least: articles that one stage leaves unseen must not be trained on in another"
+            )
 
 
 def train_and_measure(settings: Settings, data: Path, out: Path) -> RecipeOutput:
@@ -48,34 +61,29 @@ def train_and_measure(settings: Settings, data: Path, out: Path) -> RecipeOutput
         convert_cross_encoder(find_public_cross_encoder(), base)
     if not (out / "base-onnx" / MODEL_FILE).exists():
         export_evidence_model(base, out / "base-onnx")
-    examples = load_or_make(
-        out / "examples.json",
-        list[EvidenceExample],
-        lambda: make_examples(settings.data, data),
-    )
-    print_progress(f"{len(examples)} examples")
 
     def print_step(step: int, steps: int, measured: dict[str, float]) -> None:
         if step % 10 == 0 or step == steps:
             print_progress(f"step {step} of {steps}: loss {measured['loss']:.3f}")
 
-    trained = train_evidence_model(settings.training, base, examples, out / "run", print_step)
-    network, model = out / "mean", out / "model"
-    if not (network / "config.json").exists():
-        average_evidence_networks(base, Path(trained.model), settings.public_share, network)
-    notes = [f"{trained.examples} examples, {trained.steps} steps, last loss {trained.loss:.3f}"]
-    if ranking_data := settings.ranking_data:
-        examples = load_or_make(
-            out / "ranking-examples.json",
-            list[EvidenceExample],
-            lambda: make_examples(ranking_data, data),
+    network, model, notes = base, out / "model", []
+    for number, stage in enumerate(settings.stages, 1):
+        folder = out / f"stage-{number}"
+        folder.mkdir(exist_ok=True)
+        make = partial(make_examples, stage.data, data, settings.sites)
+        examples = load_or_make(folder / "examples.json", list[EvidenceExample], make)
+        print_progress(f"stage {number}: {len(examples)} examples")
+        trained = train_evidence_model(
+            stage.training, network, examples, folder / "run", print_step
         )
-        print_progress(f"{len(examples)} examples of the order of passages")
-        ranked = train_evidence_model(
-            settings.ranking, network, examples, out / "ranking-run", print_step
+        if not (folder / "mean" / "config.json").exists():
+            learnt = Path(trained.model)
+            average_evidence_networks(network, learnt, stage.kept, folder / "mean")
+        network = folder / "mean"
+        notes.append(
+            f"stage {number}: {trained.examples} examples, {trained.steps} steps, "
+            f"last loss {trained.loss:.3f}"
         )
-        network = Path(ranked.model)
-        notes.append(f"then {ranked.examples}, {ranked.steps} steps, last loss {ranked.loss:.3f}")
     if not (model / MODEL_FILE).exists():
         export_evidence_model(network, model)
 
@@ -85,12 +93,12 @@ def train_and_measure(settings: Settings, data: Path, out: Path) -> RecipeOutput
         )
         (model / CALIBRATION_FILE).write_text(calibration.to_json() + "\n")
 
-    def measure_folder(name: str, folder: Path) -> EvidenceMeasures:
+    def measure_folder(name: str, model_folder: Path) -> EvidenceMeasures:
         return load_or_make(
             out / f"{name}.json",
             EvidenceMeasures,
             lambda: measure_model(
-                load_evidence_model(folder), settings.measuring, settings.data, data
+                load_evidence_model(model_folder), settings.measuring, settings.stages[0].data, data
             ),
         )
 

@@ -9,7 +9,7 @@ were changed, and from those written.
 import json
 import lzma
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from random import Random
@@ -54,8 +54,8 @@ class EvidenceDataSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
     """share of SQuAD's articles that questions are taken from; the rest stays unseen"""
     questions: int = 5000
     """questions of SQuAD"""
-    written: dict[str, str] = {}
-    """folders of the sites whose files in recipes/questions are taken; all must be installed"""
+    written: tuple[str, ...] = ()
+    """sites whose files in recipes/questions are taken"""
     found: tuple[str, ...] = ()
     """those of these sites whose files in recipes/questions/found are taken too"""
     windows: Literal[1, 2] = 2
@@ -74,8 +74,13 @@ class EvidenceDataSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
     seed: int = 0
 
 
-def make_examples(settings: EvidenceDataSettings, data: Path) -> list[EvidenceExample]:
-    """Return the examples of all parts, the same for the same settings, data and packages."""
+def make_examples(
+    settings: EvidenceDataSettings, data: Path, sites: Mapping[str, str]
+) -> list[EvidenceExample]:
+    """Return the examples of all parts, the same for the same settings, data and packages.
+
+    `sites` has the folders of those that are named in `written`. Raises Failed (no_data).
+    """
     squad = read_squad(data / "squad" / "train.json.xz")
     seen = split_articles(squad, settings.articles, settings.seed)
     questions = [each for each in squad.questions if each.source in seen and each.gold]
@@ -86,14 +91,16 @@ def make_examples(settings: EvidenceDataSettings, data: Path) -> list[EvidenceEx
         _list_forum_examples(data / "stackexchange", settings.threads, settings.seed),
         _list_yes_no_examples(data / "boolq" / "boolq.jsonl.xz", settings.yes_no, settings.seed),
     ]
-    folders = {name: Path(folder) for name, folder in settings.written.items()}
+    if unknown := [name for name in settings.written if name not in sites]:
+        raise Failed(Failure(", ".join(unknown), "no_data", "[sites] has no folder of this name"))
+    folders = {name: Path(sites[name]) for name in settings.written}
     if missing := [str(folder) for folder in folders.values() if not folder.is_dir()]:
         detail = "not installed: recipes/questions/README.md names the packages"
         raise Failed(Failure(", ".join(missing), "no_data", detail))
-    sites = {name: read_site(folder.resolve()) for name, folder in folders.items()}
+    pages = {name: read_site(folder.resolve()) for name, folder in folders.items()}
     parts.append(
         list_written_examples(
-            sites, folders, settings.seed, settings.found, windows=settings.windows
+            pages, folders, settings.seed, settings.found, windows=settings.windows
         )
     )
     parts += [

@@ -89,8 +89,8 @@ def small(data: Path) -> EvidenceDataSettings:
 
 
 def test_examples_are_what_their_labels_say(data: Path) -> None:
-    examples = make_examples(small(data), data)
-    assert examples == make_examples(small(data), data)
+    examples = make_examples(small(data), data, {})
+    assert examples == make_examples(small(data), data, {})
     with_span = [each for each in examples if each.span]
     assert len(with_span) >= 15
     for each in with_span:
@@ -159,10 +159,10 @@ def test_the_recipe_runs_and_goes_on_where_it_was_stopped(data: Path, tmp_path: 
     EvidenceNetwork.load_folder(data / "made" / "encoder").save_folder(base)
     config = tmp_path / "evidence.toml"
     config.write_text(
-        f'base = "{base}"\n[data]\nquestions = 12\nthreads = 3\nyes_no = 2\nclaims = 4\n'
-        f"[data.pairs]\nconjnli = 8\n[training]\nbatch = 8\n"
-        "[ranking_data]\nquestions = 6\nthreads = 0\nyes_no = 0\nclaims = 0\npairs = {}\n"
-        "[ranking]\nbatch = 8\norder_weight = 1.0\n"
+        f'base = "{base}"\n[[stages]]\nkept = 0.4\n[stages.data]\nquestions = 12\nthreads = 3\n'
+        "yes_no = 2\nclaims = 4\npairs.conjnli = 8\n[stages.training]\nbatch = 8\n"
+        "[[stages]]\n[stages.data]\nquestions = 6\nthreads = 0\nyes_no = 0\nclaims = 0\n"
+        "pairs = {}\n[stages.training]\nbatch = 8\norder_weight = 1.0\n"
         "[measuring]\nquestions = 4\nclaims = 6\n"
     )
     out = tmp_path / "out"
@@ -170,7 +170,7 @@ def test_the_recipe_runs_and_goes_on_where_it_was_stopped(data: Path, tmp_path: 
     assert len(result.findings) == 5
     start, ranked = (
         EvidenceNetwork.load_folder(out / name).answers.weight
-        for name in ("mean", "ranking-run/model")
+        for name in ("stage-1/mean", "stage-2/mean")
     )
     assert not start.equal(ranked)
     model = load_evidence_model(out / "model")
