@@ -49,13 +49,15 @@ bench: .venv/bench
 	$(BIN)/python -m bench
 
 # The four papers at small scale, with the data sets in ../shared/data. `make -j2 reproduce` plays
-# two at once; what is stopped goes on where it was when the same is said again.
-reproduce: $(RECIPES:%=runs/%-small/result.json)
+# two at once; SEEDS="0 1 2" plays each three times, into a folder for each seed. What is stopped
+# goes on where it was when the same is said again.
+SEEDS := 0
+reproduce: $(foreach seed,$(SEEDS),$(RECIPES:%=runs/%-small-$(seed)/result.json))
 	$(BIN)/python -m recipes.results runs
 	$(BIN)/rookery measure report runs
 
-runs/%-small/result.json: .venv/dev
-	$(BIN)/python -m recipes.$* small
+runs/%/result.json: .venv/dev
+	$(BIN)/python -m recipes.$(word 1,$(subst -, ,$*)) small --seed $(word 3,$(subst -, ,$*))
 
 clean:
 	rm -rf .venv dist build site .mypy_cache .ruff_cache .pytest_cache .hypothesis

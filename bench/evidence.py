@@ -29,7 +29,7 @@ from recipes.evidence_data import (
     list_names,
     split_articles,
 )
-from recipes.stages import format_estimate
+from recipes.findings import format_estimate
 from rookery.ask.question_files import read_squad
 from rookery.browse.folder_library import FolderLibrary
 from rookery.browse.search_terms import get_question_terms, split_terms

@@ -12,7 +12,7 @@ import msgspec
 from recipes.evidence_base import convert_cross_encoder, find_public_cross_encoder
 from recipes.evidence_calibration import calibrate_model
 from recipes.evidence_data import EvidenceDataSettings, make_examples
-from recipes.evidence_found import EvidenceMeasures, MeasureSettings, list_findings, measure_model
+from recipes.evidence_found import EvidenceMeasures, MeasureSettings, list_measures, measure_model
 from recipes.stages import RecipeOutput, load_or_make, main, print_progress
 from rookery.cite.evidence_model import CALIBRATION_FILE, MODEL_FILE, load_evidence_model
 from rookery.learn.evidence_training import (
@@ -103,7 +103,7 @@ def train_and_measure(settings: Settings, data: Path, out: Path) -> RecipeOutput
         )
 
     before, after = measure_folder("base", out / "base-onnx"), measure_folder("trained", model)
-    return list_findings(before, after), [], notes
+    return RecipeOutput((), (), (), [*list_measures(before, after), *notes])
 
 
 if __name__ == "__main__":

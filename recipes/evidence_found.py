@@ -1,6 +1,6 @@
 """Measures of the evidence recipe, on questions and claims that it was not trained on."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from random import Random
 
@@ -13,7 +13,7 @@ from recipes.evidence_data import (
     read_json_lines_xz,
     split_articles,
 )
-from recipes.stages import Finding, format_estimate
+from recipes.findings import format_estimate
 from rookery.ask.question_files import SquadData, read_squad
 from rookery.cite.evidence_model import EvidenceModel, EvidencePassage
 from rookery.measure.intervals import Estimate, estimate_auroc, estimate_mean
@@ -108,34 +108,22 @@ def _judge_claims(
     return found["supports"], found["refutes"]
 
 
-def list_findings(base: EvidenceMeasures, trained: EvidenceMeasures) -> Iterable[Finding]:
-    """Compare the trained model with the public cross-encoder that it began as, and with chance."""
-    rows: list[tuple[str, str, Estimate, Estimate]] = [
+def list_measures(base: EvidenceMeasures, trained: EvidenceMeasures) -> Iterator[str]:
+    """Yield the measures of the trained model beside those of the public cross-encoder that it
+    began as, and beside chance. The benches judge the model; this run does not."""
+    for what, before, after in (
         (
-            "Exchanged details are told from the question itself",
-            "",
+            "AUROC of a question against one with a detail exchanged",
             base.answerable,
             trained.answerable,
         ),
-        ("The right paragraph comes first of its article", "", base.first, trained.first),
-    ]
-    for effect, paper, before, after in rows:
-        yield _compare(effect, paper, before, after)
-    ours = f"F1 {format_estimate(trained.short_answer)}; SQuAD's paper: .51 (logistic regression)"
-    yield Finding("The span is the short answer", "", ours, trained.short_answer.low > 0.51)
-    yield from _list_side_findings(trained)
-
-
-def _list_side_findings(trained: EvidenceMeasures) -> Iterator[Finding]:
+        ("the right paragraph comes first of its article", base.first, trained.first),
+    ):
+        yield f"{what}: {format_estimate(after)}; before training {format_estimate(before)}"
+    yield (
+        f"F1 of the span as the short answer: {format_estimate(trained.short_answer)}; SQuAD's "
+        "paper has .51 (logistic regression)"
+    )
     for name, found in trained.sides.items():
-        yield Finding(
-            f"Support is told from refutation on {name}",
-            "",
-            f"AUROC {format_estimate(found)}; chance .500",
-            found.low > 0.5,
-        )
-
-
-def _compare(effect: str, paper: str, before: Estimate, after: Estimate) -> Finding:
-    ours = f"{format_estimate(after)}; before training {format_estimate(before)}"
-    return Finding(effect, paper, ours, after.low > before.high)
+        what = f"AUROC of support against refutation on {name}"
+        yield f"{what}: {format_estimate(found)}; chance .500"

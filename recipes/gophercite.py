@@ -10,7 +10,16 @@ from functools import partial
 from pathlib import Path
 
 from recipes.gophercite_data import split_articles, write_tiny_data
-from recipes.gophercite_found import Samples, list_findings, list_notes, make_figures, score_samples
+from recipes.gophercite_floors import FloorScores, QuoteScores, score_floors, score_quotes
+from recipes.gophercite_found import (
+    Samples,
+    list_chosen_quotes,
+    list_effects,
+    list_notes,
+    make_figures,
+    make_tables,
+    score_samples,
+)
 from recipes.gophercite_stages import (
     Settings,
     sample_answers,
@@ -21,6 +30,7 @@ from recipes.gophercite_stages import (
 from recipes.stages import RecipeOutput, load_or_make, main, print_progress
 from rookery.ask.question_files import read_squad
 from rookery.learn.reinforcement_settings import A2C_DEFAULTS, convert_to_toml_keys
+from rookery.learn.single_step_environments import QuotedSample
 
 DEFAULTS = {"reinforce": convert_to_toml_keys(A2C_DEFAULTS)}
 """Settings used where the file of a size is silent."""
@@ -31,7 +41,7 @@ def reproduce_paper(settings: Settings, data: Path, out: Path) -> RecipeOutput:
     squad, climate = data / settings.squad, data / settings.climate
     if not settings.squad:
         squad, climate = write_tiny_data(out / "little")
-    world = split_articles(read_squad(squad), settings.articles, settings.questions, settings.seed)
+    world = split_articles(read_squad(squad), settings.articles, settings.questions, settings.split)
     sft = train_imitation(settings, world, out)
     reward = train_reward(settings, world, climate, out, sft)
     rl = train_reinforcement(settings, world, out, sft, reward)
@@ -48,8 +58,20 @@ def reproduce_paper(settings: Settings, data: Path, out: Path) -> RecipeOutput:
         found[name] = load_or_make(
             out / f"{name}-judged.json", Samples, partial(score_samples, *parts)
         )
-    shown = make_figures(found, world.asked, settings.seed)
-    return list_findings(found, there), shown, list_notes(found, there)
+    floors = load_or_make(
+        out / "floors.json", FloorScores, lambda: score_floors(world, settings.pages)
+    )
+    said = load_or_make(out / "SFT.json", list[list[QuotedSample]], list)
+    quotes = list_chosen_quotes(found["SFT"], said)
+    quoted = load_or_make(
+        out / "quoted.json", QuoteScores, lambda: score_quotes(everything, quotes)
+    )
+    return RecipeOutput(
+        list_effects(settings.samples),
+        make_tables(found, everything, there, floors, quoted),
+        make_figures(found, there, floors, settings.seed),
+        list_notes(found, there),
+    )
 
 
 if __name__ == "__main__":

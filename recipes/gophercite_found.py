@@ -1,28 +1,38 @@
-"""Findings of the GopherCite recipe: reranking, learning from preferences, declining. Counts are by
+"""Effects of the GopherCite recipe: reranking, learning from preferences, declining. Counts are by
 question."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 
+from recipes.findings import Effect, ScoreTable, format_estimate
 from recipes.gophercite_data import QuestionWithPage, holds_gold_answer
-from recipes.stages import Finding, format_estimate
+from recipes.gophercite_floors import (
+    BY_LOT,
+    EVIDENCE,
+    FIRST,
+    TF_IDF,
+    TOLD,
+    FloorScores,
+    QuoteScores,
+)
 from rookery.judge.judgement_conversion import GOOD_SCALE
 from rookery.learn.single_step_environments import QuotedSample, score_with_both_outputs
-from rookery.measure import ranking, reward_frontiers
-from rookery.measure.coverage import (
-    ScoredAnswers,
-    estimate_area_gain,
-    estimate_coverage_area,
-    estimate_selection_gain,
-    make_coverage_figure,
-)
+from rookery.measure import reward_frontiers
+from rookery.measure.coverage import ScoredAnswers, make_coverage_figure
 from rookery.measure.figures import Figure
-from rookery.measure.intervals import Estimate, estimate_difference, estimate_mean, estimate_share
+from rookery.measure.intervals import estimate_mean
 from rookery.measure.ratings import RatedShare, make_supported_figure
 from rookery.records import Quote, Record
 
-COVERAGES = (0.9, 0.7, 0.5, 0.3)
+ANY_GOOD = "one of the samples is good"
+LOT, WORDS, EVIDENCE_SCORE, TOLD_GOOD = (
+    "by lot",
+    "words shared with the question",
+    "evidence model",
+    "told which are good",
+)
 NO_ANSWER_SCORE = -999.0
 """Score of a sample that is no answer."""
 
@@ -77,74 +87,103 @@ def score_samples(
     return found
 
 
-def list_findings(found: Mapping[str, Samples], there: int) -> list[Finding]:
-    """Return the paper's effects, and whether they are seen here; `there` questions can be
-    answered."""
-    sft, rl = found["SFT"][:there], found["RL"][:there]
-    n = len(sft[0])
-    reranked = reward_frontiers.estimate_best_of_n_gain(
-        _tabulate_field(sft, "reward"), _tabulate_field(sft, "good"), [n]
-    )[n]
-    learnt = estimate_difference(_rate_average(rl), _rate_average(sft))
-    chosen = estimate_difference(_rate_chosen(rl), _rate_chosen(sft))
+def make_tables(
+    found: Mapping[str, Samples],
+    asked: Sequence[QuestionWithPage],
+    there: int,
+    floors: FloorScores,
+    quoted: QuoteScores,
+) -> Iterator[ScoreTable]:
+    """Yield the scores of every system: good quotes, and ways to decline what SFT gives."""
+    questions = tuple(question.id for question, _ in asked)
+    systems = {name: tuple(each) for name, each in floors.by.items()}
+    n = len(found["SFT"][0])
+    for name, samples in found.items():
+        systems[f"{name}, one sample"] = tuple(map(_rate_average, samples[:there]))
+        systems[f"{name}, best of {n}"] = tuple(
+            one.good for one in choose_by_reward(samples[:there])
+        )
+    systems[ANY_GOOD] = tuple(max(one.good for one in row) for row in found["SFT"][:there])
+    yield ScoreTable("good", "share of quotes that hold the answer", questions[:there], systems)
     lines = score_chosen_answers(found["SFT"])
-    reward = lines["reward"]
-    blind = estimate_area_gain(reward.scores, [0.0] * len(reward.good), reward.good)
-    gains = {at: estimate_selection_gain(reward, at) for at in COVERAGES}
-    over = {
-        name: estimate_area_gain(reward.scores, line.scores, reward.good)
-        for name, line in lines.items()
-        if name != "reward"
-    }
-    areas = ", ".join(
-        f"{name} {format_estimate(estimate_coverage_area(line))}" for name, line in lines.items()
+    good = tuple(lines["reward"].good)
+    yield ScoreTable(
+        "declining",
+        "mean quality over all shares answered, with questions that nothing answers",
+        questions,
+        {name: tuple(line.scores) for name, line in lines.items()}
+        | {
+            LOT: (0.0,) * len(good),
+            WORDS: tuple(quoted.words),
+            EVIDENCE_SCORE: tuple(quoted.evidence),
+            TOLD_GOOD: good,
+        },
+        good,
     )
-    less = "; ".join(f"less {name} {format_estimate(each)}" for name, each in over.items())
+
+
+def list_effects(n: int) -> list[Effect]:
+    """Return the paper's effects; `n` samples are chosen from."""
+    chosen = (
+        "settings on other draws of articles (docs/LOG.md); the reward model's step on a part of "
+        "its comparisons; nothing on these questions"
+    )
+    make_quote_effect = partial(
+        Effect,
+        table="good",
+        chance=BY_LOT,
+        script=(FIRST, TF_IDF),
+        best=(EVIDENCE, TOLD, ANY_GOOD),
+        chosen=chosen,
+    )
+    make_declining_effect = partial(
+        Effect,
+        table="declining",
+        learnt="reward",
+        chance=(LOT,),
+        script=(WORDS,),
+        best=(EVIDENCE_SCORE, TOLD_GOOD),
+        chosen=chosen,
+    )
     return [
-        _make_gain_finding(
-            f"of imitation, the best of {n} by reward beats one sample",
-            "50.4 % to 80.0 % with top@64 on NQ, 36.4 % to 57.9 % on ELI5 (table 1)",
-            reranked,
+        make_quote_effect(
+            effect=f"of imitation, the best of {n} by reward beats one sample",
+            paper="50.4 % to 80.0 % with top@64 on NQ, 36.4 % to 57.9 % on ELI5 (table 1)",
+            learnt=f"SFT, best of {n}",
+            reference="SFT, one sample",
         ),
-        _make_gain_finding(
-            "one sample of A2C beats one of imitation",
-            "50.4 % to 60.9 % on NQ, 36.4 % to 46.3 % on ELI5 (table 1)",
-            learnt,
-            "few episodes, and a value head that explains nothing of the returns: whether there is "
-            "a gain changes with the seed (docs/LOG.md)",
+        make_quote_effect(
+            effect="one sample of A2C beats one of imitation",
+            paper="50.4 % to 60.9 % on NQ, 36.4 % to 46.3 % on ELI5 (table 1)",
+            learnt="RL, one sample",
+            reference="SFT, one sample",
+            why="few episodes, and a value head that explains nothing of the returns: whether "
+            "there is a gain changes with the seed (docs/LOG.md)",
         ),
-        Finding(
-            f"chosen of {n}, imitation is as good as A2C or better",
-            "80.0 % and 74.8 % on NQ; on ELI5 A2C is better (table 1, section 3.5)",
-            f"A2C more by {format_estimate(chosen)}",
-            chosen.low <= 0,
+        make_quote_effect(
+            effect=f"A2C adds nothing to the best of {n}",
+            paper="74.8 % against 80.0 % on NQ; on ELI5 A2C is better (table 1, section 3.5)",
+            learnt=f"RL, best of {n}",
+            reference=f"SFT, best of {n}",
+            claim="same",
         ),
-        Finding(
-            "declining by reward raises quality at every coverage",
-            "figure 4",
-            "more by "
-            + "; ".join(f"{format_estimate(each)} at {at:.0%}" for at, each in gains.items()),
-            all(each.low > 0 for each in gains.values()),
+        make_declining_effect(
+            effect="declining by reward has more area than declining by lot",
+            paper="figure 4",
+            reference=LOT,
         ),
-        _make_gain_finding(
-            "declining by reward has more area than declining by lot", "figure 4", blind
+        make_declining_effect(
+            effect="the reward declines better than the likelihood",
+            paper="figure 4",
+            reference="likelihood",
         ),
-        _make_gain_finding(
-            "the reward declines better than the likelihood", "figure 4", over["likelihood"]
-        ),
-        Finding(
-            "no score is seen to decline better than the reward",
-            "figures 4 and 11",
-            f"areas: {areas}; the reward {less}",
-            all(each.high >= 0 for each in over.values()),
+        make_declining_effect(
+            effect="the reward declines as well as its head for supported and plausible",
+            paper="figures 4 and 11",
+            reference="supported and plausible",
+            claim="same",
         ),
     ]
-
-
-def _make_gain_finding(effect: str, paper: str, more: Estimate, why_not: str = "") -> Finding:
-    return Finding(
-        effect, paper, f"more by {format_estimate(more)}", more.low > 0, why_not * (more.low <= 0)
-    )
 
 
 def choose_by_reward(samples: Samples) -> list[Sample]:
@@ -152,12 +191,20 @@ def choose_by_reward(samples: Samples) -> list[Sample]:
     return [max(row, key=lambda one: one.reward) for row in samples]
 
 
-def _rate_chosen(samples: Samples) -> list[float]:
-    return [one.good for one in choose_by_reward(samples)]
+def _rate_average(row: Sequence[Sample]) -> float:
+    return fmean(one.good for one in row)
 
 
-def _rate_average(samples: Samples) -> list[float]:
-    return [fmean(one.good for one in row) for row in samples]
+def list_chosen_quotes(
+    samples: Samples, drawn: Sequence[Sequence[QuotedSample]]
+) -> list[Quote | None]:
+    """Return the quote of each question's sample with the highest reward; None: no answer."""
+    found: list[Quote | None] = []
+    for row, some in zip(samples, drawn, strict=True):
+        rewards = [one.reward for one in row]
+        answer = some[rewards.index(max(rewards))].answer if some else None
+        found.append(answer.quotes[0] if answer else None)
+    return found
 
 
 def score_chosen_answers(samples: Samples) -> dict[str, ScoredAnswers]:
@@ -172,16 +219,12 @@ def score_chosen_answers(samples: Samples) -> dict[str, ScoredAnswers]:
 
 
 def make_figures(
-    found: Mapping[str, Samples], asked: Sequence[QuestionWithPage], seed: int
+    found: Mapping[str, Samples], there: int, floors: FloorScores, seed: int
 ) -> list[Figure]:
-    """Return the figures: shares beside baselines, best of n, and declining."""
-    there = len(asked)
+    """Return the figures: shares beside floors, best of n, and declining."""
     says = f"{there} questions about articles that were not learnt from; a quote is good where it"
     says += f" holds an accepted answer. Seed {seed}; intervals are of 95 %, by question."
-    rows = {
-        f"Gold + {name} sentence": _estimate_baseline(asked, how)
-        for name, how in _list_baselines(seed)
-    }
+    rows = {name: estimate_mean(each) for name, each in floors.by.items()}
     curves = {}
     for name, samples in found.items():
         good = _tabulate_field(samples[:there], "good")
@@ -207,23 +250,6 @@ def make_figures(
     ]
 
 
-def _list_baselines(seed: int) -> list[tuple[str, Callable[[QuestionWithPage], Quote]]]:
-    return [
-        ("random", lambda one: ranking.quote_random_sentence(one[1], f"{seed} {one[0].id}")),
-        ("first", lambda one: ranking.quote_first_sentence(one[1])),
-        (
-            "TF-IDF",
-            lambda one: ranking.quote_closest_sentence(one[1], one[0].text, one[0].gold[0]),
-        ),
-    ]
-
-
-def _estimate_baseline(
-    asked: Sequence[QuestionWithPage], how: Callable[[QuestionWithPage], Quote]
-) -> Estimate:
-    return estimate_share(sum(holds_gold_answer(one[0], how(one)) for one in asked), len(asked))
-
-
 def list_notes(found: Mapping[str, Samples], there: int) -> list[str]:
     """Return notes on differences from the paper."""
     lengths = {
@@ -242,6 +268,9 @@ def list_notes(found: Mapping[str, Samples], there: int) -> list[str]:
         "own, so that it is plausible just where its quote supports.",
         "The first policy is tiny and knows no language, and in place of a prompted model, whose "
         "answers are rated, every sentence of a page is. Pages are paragraphs.",
+        "Floors quote from the page that the policies read. The evidence model that ships has "
+        "learnt from articles of SQuAD, perhaps from these; “told the answer” looks for the "
+        "accepted answer's words, as the rule for a good quote does.",
         "A quote of the small size has 40 characters at least, where the paper's has 5: a policy "
         "as small as this does not know when a sentence is over.",
         "Claims about the climate stand for FEVER, whose pages are not here.",

@@ -67,6 +67,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     shape: AnswerShape = AnswerShape()
     """Limits of a quote's length, and the text before it."""
     seed: int = 0
+    """Of every model's weights, order and samples."""
+    split: int = 0
+    """Number of the draw of articles and questions;
+    the same for all seeds, so that their rows can be paired."""
 
 
 def train_imitation(settings: Settings, world: Data, out: Path) -> Path:
@@ -83,6 +87,7 @@ def train_imitation(settings: Settings, world: Data, out: Path) -> Path:
         episodes=(_write_records(out / "episodes.jsonl", (each for each, _ in made)),),
         ratings=_write_records(out / "ratings.jsonl", (one for _, some in made for one in some)),
         chosen=EpisodeFilter(rated=(SUPPORTED_SCALE, PLAUSIBLE_SCALE)),
+        seed=settings.seed,
     )
     done = load_or_make(
         out / "imitated.json", ImitationResult, lambda: train_by_imitation(whole, out / "sft")
@@ -129,6 +134,7 @@ def train_reward(settings: Settings, world: Data, climate: Path, out: Path, sft:
         ratings=_write_records(
             out / "judged.jsonl", (one for each in made for one in each.ratings)
         ),
+        seed=settings.seed,
     )
     done = load_or_make(
         out / "preferred.json",
@@ -146,7 +152,7 @@ def train_reinforcement(
 ) -> Path:
     """Train the policy by A2C on pages that a search finds (section 2.8) and return its folder."""
     given = settings.reinforce
-    whole = replace(given, policy=replace(given.policy, model=str(sft)))
+    whole = replace(given, policy=replace(given.policy, model=str(sft)), seed=settings.seed)
 
     def learn() -> ReinforcementResult:
         speech = load_policy_tokenizer(sft, whole.sampling.tokens, chat=False)

@@ -1,20 +1,25 @@
 """`python -m recipes.results RUNS`: write docs/results.md and docs/results/ from the recipes' runs.
 
-Each figure of the papers stands beside ours, with the differences and their reasons. Nothing is
-measured here. The page has findings, pictures and short tables; the rows of every figure are in a
-CSV file beside it.
+Each effect of the papers stands beside chance, a script, the reference and the best known, judged
+over all seeds that were run. Nothing is measured here. The page has findings, pictures and short
+tables; the rows of every figure are in a CSV file beside it. A recipe that was not run since scores
+of questions are kept has the rows of its earlier run, which are not judged.
 """
 
+import ast
 import csv
-import importlib
 import re
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+import msgspec
+
+from recipes.findings import Finding, SystemEstimate, list_findings
 from recipes.stages import ROOT, Result
 from rookery.measure.figures import Figure
+from rookery.measure.intervals import Estimate
 
 RECIPES = ("ziegler", "webgpt", "gophercite", "webglm")
 PAGE, PICTURES = ROOT / "docs" / "results.md", ROOT / "docs" / "results"
@@ -22,56 +27,189 @@ LONG = 12
 """Rows of the longest table that the page shows; longer ones are in their CSV file only."""
 HEAD = """# Results
 
-The four papers, each played end to end by one recipe at a size that two cores finish within an hour
-(`make -j2 reproduce`, with the data sets in `../shared/data`). This page, its pictures and the rows
-of each figure (CSV) are written by `python -m recipes.results`; nobody edits them. Our models are
-thousands of times smaller than the papers', so that effects are compared and not their sizes.
-Intervals hold the true value 95 times in 100; an effect counts as seen where it lies beyond its
-interval. Minutes are of a machine that did other work beside.
+The four papers, each played end to end by one recipe at the size `small`, made for two cores and an
+hour (`make -j2 reproduce SEEDS="0 1 2"`, with the data sets in `../shared/data`). This page, its
+pictures and the rows of each figure (CSV) are written by `python -m recipes.results`; nobody edits
+them. Our models are thousands of times smaller than the papers', so that effects are compared and
+not their sizes. Minutes are of a machine that did other work beside.
+
+Each row shows what was learnt beside what it began from (the reference), what choosing by lot gives
+(chance), what the simplest script gives on the same questions, and the best possible or best known.
+Numbers in brackets are 95 % intervals. The verdict is computed (`recipes/findings.py`):
+
+- **yes**: the paired difference lies beyond its interval in the claimed direction, and what was
+  learnt lies above every script and every choice by lot, beyond the interval of that difference.
+- **no**: the difference lies beyond its interval in the other direction, or what was learnt lies
+  below a script or a choice by lot beyond the interval.
+- **undecided**: neither. That no difference is seen is no proof that there is none: a claim of "the
+  same" is seen only within a margin that was set before the run.
+- **not judged**: measured before scores of single questions were kept; not to be read as a result.
+
+Where several seeds were run, the value is the mean over seeds, and each sample of the bootstrap
+draws seeds and questions anew (crossed: Owen 2007, the pigeonhole bootstrap). The questions are the
+same for all seeds. Of one seed, intervals are over questions alone, and say nothing about what
+another seed would give; of three seeds they say little about it.
 """
+
+
+class EarlierFinding(msgspec.Struct, frozen=True):
+    """Effect of a run from before scores of questions were kept."""
+
+    effect: str
+    paper: str
+    ours: str
+    floor: str = ""
+    """What else is known about the same questions."""
+    struck: str = ""
+    """Why it is no finding, if it is none."""
+
+
+class EarlierResult(msgspec.Struct, frozen=True):
+    """Run from before scores of questions were kept, which cannot be judged."""
+
+    recipe: str
+    size: str
+    minutes: float
+    seeds: tuple[int, ...]
+    findings: tuple[EarlierFinding, ...]
+    notes: tuple[str, ...] = ()
 
 
 def main() -> None:
     """Write the page from the runs that exist, and name those that are missing."""
     runs = Path(sys.argv[1] if len(sys.argv) > 1 else "runs")
-    shutil.rmtree(PICTURES, ignore_errors=True)
     parts = [HEAD]
     for recipe in RECIPES:
-        folder = runs / f"{recipe}-small"
-        if (folder / "result.json").exists():
-            parts += _render_section(folder)
+        folders = [place.parent for place in sorted(runs.glob(f"{recipe}-small-*/result.json"))]
+        earlier = PICTURES / f"{recipe}-earlier.json"
+        if folders:
+            parts += _render_section(folders)
+        elif earlier.exists():
+            parts += _render_earlier(earlier)
         else:
             parts.append(f"## {recipe}\n\nNot run: `python -m recipes.{recipe} small`.\n")
     PAGE.write_text("\n".join(parts), encoding="utf-8")
 
 
-def _render_section(folder: Path) -> Iterator[str]:
-    result = Result.from_json((folder / "result.json").read_bytes())
-    about = importlib.import_module(f"recipes.{result.recipe}").__doc__ or ""
-    seeds = f"seed {', '.join(map(str, result.seeds))}"
-    yield f"## {result.recipe}\n\n{' '.join(about.split())}\n"
-    command = f"python -m recipes.{result.recipe} {result.size}"
-    yield f"`{command}` · {result.minutes:.0f} min · {seeds}\n"
-    yield "| | effect | in the paper | here | seen |\n|---|---|---|---|---|"
+def _render_section(folders: Sequence[Path]) -> Iterator[str]:
+    """Render a recipe's findings over all its runs, then the figures of the first."""
+    results = [Result.from_json((each / "result.json").read_bytes()) for each in folders]
+    first = results[0]
+    for other in results[1:]:
+        if other.effects != first.effects:
+            raise ValueError(
+                f"{first.recipe}: seeds {first.seeds[0]} and {other.seeds[0]} look for different "
+                "effects: run them with the same version and size"
+            )
+    yield _render_title(first.recipe)
+    seeds = ", ".join(str(seed) for each in results for seed in each.seeds)
+    minutes = sum(each.minutes for each in results)
+    count = f"{len(results)} {'seed' if len(results) == 1 else 'seeds'} ({seeds})"
+    yield f"`python -m recipes.{first.recipe} {first.size}` · {count} · {minutes:.0f} min in all\n"
+    findings = list(list_findings(first.effects, [each.tables for each in results]))
+    yield (
+        "| | effect | in the paper | chance | script | reference | learnt | best known | "
+        "learnt less reference | verdict |\n|---|---|---|---|---|---|---|---|---|---|"
+    )
+    for number, each in enumerate(findings, 1):
+        yield _render_row(number, each)
+    yield ""
+    tables = {table.name: table for table in first.tables}
+    for says, numbers in _group_numbers(tables[each.table].says for each in first.effects):
+        count = len({*tables[first.effects[numbers[0] - 1].table].questions})
+        yield f"- {_join_numbers(numbers)}: {says}; {count} questions"
+    for chosen, numbers in _group_numbers(each.chosen for each in findings):
+        yield f"- {_join_numbers(numbers)}, chosen: {chosen}"
+    for why, numbers in _group_numbers(each.why for each in findings):
+        yield f"- {_join_numbers(numbers)}, presumed reason: {why}"
+    for result in results:
+        of = f"seed {result.seeds[0]}: " if len(results) > 1 else ""
+        yield from (f"- {of}{note}" for note in result.notes)
+    yield ""
+    for old in PICTURES.glob(f"{first.recipe}-*"):
+        old.unlink()
+    if len(results) > 1:
+        yield f"The figures below are of seed {first.seeds[0]} alone.\n"
+    for place in sorted((folders[0] / "figures").glob("*.json")):
+        yield from _render_figure(first.recipe, place)
+
+
+def _render_title(recipe: str) -> str:
+    # Importing the recipe would load torch.
+    source = (ROOT / "recipes" / f"{recipe}.py").read_text(encoding="utf-8")
+    about = ast.get_docstring(ast.parse(source)) or ""
+    return f"## {recipe}\n\n{' '.join(about.split())}\n"
+
+
+def _render_row(number: int, finding: Finding) -> str:
+    floors = (
+        _format_systems(systems) or finding.absent[name]
+        for name, systems in (
+            ("chance", finding.chance),
+            ("script", finding.script),
+        )
+    )
+    verdict = finding.verdict if finding.verdict == "yes" else f"**{finding.verdict}**"
+    cells = (
+        str(number),
+        finding.effect,
+        finding.paper,
+        *floors,
+        _format_systems([finding.reference]),
+        _format_systems([finding.learnt]),
+        _format_systems(finding.best) or finding.absent["best"],
+        _format_interval(finding.more),
+        verdict,
+    )
+    return f"| {' | '.join(map(_escape_cell, cells))} |"
+
+
+def _format_systems(systems: Iterable[SystemEstimate]) -> str:
+    return "; ".join(f"{each.system} {_format_interval(each.score)}" for each in systems)
+
+
+def _format_interval(estimate: Estimate) -> str:
+    return f"{estimate.value:.3f} ({estimate.low:.3f} to {estimate.high:.3f})"
+
+
+def _group_numbers(texts: Iterable[str]) -> Iterator[tuple[str, list[int]]]:
+    """Yield each distinct text with the numbers of the findings that have it."""
+    found: dict[str, list[int]] = {}
+    for number, text in enumerate(texts, 1):
+        if text:
+            found.setdefault(text, []).append(number)
+    yield from found.items()
+
+
+def _join_numbers(numbers: Sequence[int]) -> str:
+    return ", ".join(map(str, numbers))
+
+
+def _render_earlier(place: Path) -> Iterator[str]:
+    result = msgspec.json.decode(place.read_bytes(), type=EarlierResult)
+    yield _render_title(result.recipe)
+    seeds = ", ".join(map(str, result.seeds))
+    yield (
+        f"**Run before floors were kept; not judged.** One run of {result.minutes:.0f} minutes, "
+        f"seed {seeds}, size `{result.size}`. Its scores of single questions are lost, so that no "
+        "verdict can be computed. Its figures have no floors either, unless the table says so.\n"
+    )
+    yield (
+        "| | effect | in the paper | here | beside it, on the same questions | verdict |\n"
+        "|---|---|---|---|---|---|"
+    )
     for number, each in enumerate(result.findings, 1):
-        seen = "yes" if each.holds else "**no**"
-        cells = (str(number), each.effect, each.paper, each.ours, seen)
+        verdict = f"struck out: {each.struck}" if each.struck else "not judged"
+        floor = each.floor or "not measured"
+        cells = (str(number), each.effect, each.paper, each.ours, floor, verdict)
         yield f"| {' | '.join(map(_escape_cell, cells))} |"
     yield ""
-    yield from (f"- {numbers}: {why}" for why, numbers in _group_reasons(result).items())
     yield from (f"- {note}" for note in result.notes)
-    yield ""
-    for place in sorted((folder / "figures").glob("*.json")):
-        yield from _render_figure(result.recipe, place)
-
-
-def _group_reasons(result: Result) -> dict[str, str]:
-    """Return each stated reason with the numbers of its findings."""
-    found: dict[str, list[str]] = {}
-    for number, each in enumerate(result.findings, 1):
-        if each.why:
-            found.setdefault(each.why, []).append(str(number))
-    return {why: ", ".join(numbers) for why, numbers in found.items()}
+    links = (
+        f"[{each.stem.removeprefix(f'{result.recipe}-')}]({PICTURES.name}/{each.name})"
+        for each in sorted(PICTURES.glob(f"{result.recipe}-*.csv"))
+    )
+    yield f"- Rows of its figures (CSV): {', '.join(links)}\n"
 
 
 def _render_figure(recipe: str, place: Path) -> Iterator[str]:

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
+from recipes.findings import Effect, Finding, ScoreTable, list_findings
 from rookery.draft.config import merge_tables, parse_settings, read_toml_table
 from rookery.measure.figures import Figure, write_figure
-from rookery.measure.intervals import Estimate
 from rookery.records import Failed, Record
 
 ROOT = Path(__file__).parent.parent
@@ -22,42 +22,30 @@ T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
 
 
-class Finding(Record, frozen=True):
-    """One effect that a paper shows, and whether it is seen here."""
+class RecipeOutput(NamedTuple):
+    """Everything that a recipe measures in one run."""
 
-    effect: str
-    """One sentence that is true or false, such as "best of 16 beats one sample"."""
-    paper: str
-    """The paper's figure, with section or table."""
-    ours: str
-    """Our figure, with interval and sample size."""
-    holds: bool
-    """True if the effect lies beyond the interval."""
-    why: str = ""
-    """Presumed reason where it does not hold or differs in kind."""
+    effects: Iterable[Effect]
+    tables: Iterable[ScoreTable]
+    figures: Iterable[Figure]
+    notes: Iterable[str]
+    """Failed attempts, and differences from the paper with their reasons."""
 
 
 class Result(Record, frozen=True):
-    """Findings of one run of a recipe."""
+    """Findings of one run of a recipe, with the scores that they are judged by."""
 
     recipe: str
     size: str
     minutes: float
     """Minutes on this machine, earlier interrupted runs included."""
     seeds: tuple[int, ...]
+    """One seed."""
     findings: tuple[Finding, ...]
+    """Of this seed alone; `recipes.results` judges the effects over all seeds."""
+    effects: tuple[Effect, ...]
+    tables: tuple[ScoreTable, ...]
     notes: tuple[str, ...] = ()
-    """Failed attempts, and differences from the paper with their reasons."""
-
-
-RecipeOutput = tuple[Iterable[Finding], Iterable[Figure], Iterable[str]]
-"""Findings, figures, notes."""
-
-
-def format_estimate(estimate: Estimate, form: str = ".3f") -> str:
-    """Format an estimate with its interval and sample size."""
-    low, high = (format(end, form) for end in (estimate.low, estimate.high))
-    return f"{estimate.value:{form}} ({low} to {high}, n={estimate.count})"
 
 
 def load_or_make(place: Path, kind: type[T], make: Callable[[], T]) -> T:
@@ -83,24 +71,26 @@ def main(
     play: Callable[[S, Path, Path], RecipeOutput],
     below: Mapping[str, Any] = {},
 ) -> None:
-    """Run `python -m recipes.NAME SIZE [--out DIR] [--data DIR]`; an interrupted run resumes when
-    it is started again.
+    """Run `python -m recipes.NAME SIZE [--seed N] [--out DIR] [--data DIR]`; an interrupted run
+    resumes when it is started again.
 
     `play` takes the settings, the data folder and the run's folder. `below` holds settings used
     where the file of a size is silent.
     """
     parser = argparse.ArgumentParser(prog=f"python -m recipes.{recipe}")
     parser.add_argument("size", help="tiny, small, paper, or a TOML file of your own")
-    parser.add_argument("--out", type=Path, help="folder of the run; runs/NAME-SIZE")
+    parser.add_argument("--seed", type=int, help="of weights, order and samples; the file's, or 0")
+    parser.add_argument("--out", type=Path, help="folder of the run; runs/NAME-SIZE-SEED")
     parser.add_argument("--data", type=Path, default=DATA, help="folder of the data sets")
     options = parser.parse_args()
     place = Path(options.size)
     if place.suffix != ".toml":
         place = Path(__file__).parent / "sizes" / f"{recipe}.{options.size}.toml"
-    out = options.out or Path("runs") / f"{recipe}-{place.stem.split('.')[-1]}"
+    named = f"{recipe}-{place.stem.split('.')[-1]}-{options.seed or 0}"
+    out = options.out or Path("runs") / named
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        result = run_recipe(recipe, settings, play, place, options.data, out, below)
+        result = run_recipe(recipe, settings, play, place, options.data, out, below, options.seed)
     except Failed as failed:
         sys.exit(f"{recipe}: {failed.failure.what}: {failed.failure.detail}")
     except FileNotFoundError as error:
@@ -110,7 +100,9 @@ def main(
     except KeyboardInterrupt:
         sys.exit(f"{recipe}: stopped; the same command goes on from there")
     for finding in result.findings:
-        print_progress(f"{'yes' if finding.holds else 'NO '}  {finding.effect}: {finding.ours}")
+        print_progress(f"{finding.verdict:9}  {finding.effect}: {finding.ours}")
+    for note in result.notes:
+        print_progress(note)
 
 
 def run_recipe(
@@ -121,18 +113,32 @@ def run_recipe(
     data: Path,
     out: Path,
     below: Mapping[str, Any] = {},
+    seed: int | None = None,
 ) -> Result:
-    """Run a recipe and store its findings in OUT/result.json and its figures in OUT/figures."""
+    """Run a recipe and store its findings in OUT/result.json and its figures in OUT/figures.
+
+    `seed` counts before the seed of the file.
+    """
     table = merge_tables(below, read_toml_table(config))
-    seeds = tuple(table.get("seeds", ()) or (table.get("seed", 0),))
+    if seed is not None:
+        table = {**table, "seed": seed}
     out.mkdir(parents=True, exist_ok=True)
     with _add_minutes(out / "minutes"):
-        findings, figures, notes = play(parse_settings(table, settings, config), data, out)
-        for figure in figures:
+        made = play(parse_settings(table, settings, config), data, out)
+        for figure in made.figures:
             write_figure(figure, out / "figures")
-    minutes = float((out / "minutes").read_text())
-    size = config.stem.split(".")[-1]
-    result = Result(recipe, size, round(minutes, 1), seeds, tuple(findings), tuple(notes))
+        effects, tables = tuple(made.effects), tuple(made.tables)
+        findings = tuple(list_findings(effects, [tables]))
+    result = Result(
+        recipe,
+        config.stem.split(".")[-1],
+        round(float((out / "minutes").read_text()), 1),
+        (table.get("seed", 0),),
+        findings,
+        effects,
+        tables,
+        tuple(made.notes),
+    )
     (out / "result.json").write_text(result.to_json() + "\n")
     return result
 

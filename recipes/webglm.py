@@ -12,9 +12,10 @@ from recipes.webglm_data import Bootstrapper
 from recipes.webglm_found import (
     MethodScores,
     RecipeData,
-    list_findings,
+    list_effects,
     list_notes,
     make_figures,
+    make_tables,
     score_references,
     score_threads,
 )
@@ -51,7 +52,12 @@ def reproduce_paper(settings: Settings, data: Path, out: Path) -> RecipeOutput:
         lambda: score_threads(RewardModel(Path(scorer.model)), world.held, settings.longest),
     )
     seen = RecipeData(world, policy, (taught, asked), weighed, ranked, given, settings)
-    return list_findings(seen), make_figures(seen), list_notes(retriever, scorer, bias)
+    return RecipeOutput(
+        list_effects(settings.n),
+        make_tables(seen),
+        make_figures(seen),
+        list_notes(retriever, scorer, bias),
+    )
 
 
 if __name__ == "__main__":

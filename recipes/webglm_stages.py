@@ -65,6 +65,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         "stackexchange/matheducators.jsonl.xz",
     )
     seed: int = 0
+    """Of every model's weights, order and samples."""
+    split: int = 0
+    """Number of the draw of articles, questions and threads;
+    the same for all seeds, so that their rows can be paired."""
 
 
 def read_data(settings: Settings, data: Path, little: Path) -> Data:
@@ -73,12 +77,12 @@ def read_data(settings: Settings, data: Path, little: Path) -> Data:
     squad, forums = data / settings.squad, [data / place for place in settings.forums]
     encoder = settings.retrieve.model
     if not settings.squad:
-        squad, *forums, made = write_tiny_data(little, settings.seed)
+        squad, *forums, made = write_tiny_data(little, settings.split)
         encoder = str(made)
     read = read_squad(squad)
-    taught, asked = split_questions(read, settings.articles, settings.questions, settings.seed)
+    taught, asked = split_questions(read, settings.articles, settings.questions, settings.split)
     threads = [thread for place in forums for thread in read_forum_threads(place)]
-    Random(f"{settings.seed} threads").shuffle(threads)
+    Random(f"{settings.split} threads").shuffle(threads)
     held = round(settings.held * len(threads))
     return Data(read, taught, asked, threads[held:], threads[:held], encoder)
 
@@ -114,7 +118,10 @@ def distill_retriever(
 ) -> RetrievalTrainingResult:
     """Train a retriever on the references that the surviving answers cite (section 3.1.2)."""
     whole = replace(
-        settings.retrieve, model=world.encoder, sources=RetrievalSources(episodes=(taught.place,))
+        settings.retrieve,
+        model=world.encoder,
+        sources=RetrievalSources(episodes=(taught.place,)),
+        seed=settings.seed,
     )
     done = load_or_make(
         out / "retrieved.json",
@@ -139,6 +146,7 @@ def train_scorer(
         trained=replace(settings.prefer.trained, model=str(start)),
         comparisons=_write_records(out / "pairs.jsonl", pairs),
         samples=_write_records(out / "samples.jsonl", pairs[:100]),
+        seed=settings.seed,
     )
     done = load_or_make(
         out / "preferred.json",

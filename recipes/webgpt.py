@@ -10,7 +10,14 @@ from pathlib import Path
 
 from recipes.stages import RecipeOutput, load_or_make, main, print_progress
 from recipes.webgpt_data import Settings, prepare_site
-from recipes.webgpt_found import find_compute_effect, list_findings, list_notes
+from recipes.webgpt_floors import answer_by_floors
+from recipes.webgpt_found import (
+    ComputeCosts,
+    list_effects,
+    list_notes,
+    make_tables,
+    rate_floors,
+)
 from recipes.webgpt_pools import (
     CLONED_POLICY,
     PPO_POLICY,
@@ -21,8 +28,10 @@ from recipes.webgpt_pools import (
 )
 from recipes.webgpt_rewards import train_ppo, train_reward
 from recipes.webgpt_stages import (
+    Samples,
     clone_behaviour,
-    count_layer_weights,
+    count_policy_operations,
+    count_reward_operations,
     load_demonstrations,
     sample_answers,
 )
@@ -50,40 +59,40 @@ def reproduce_paper(settings: Settings, data: Path, out: Path) -> RecipeOutput:
         ]
         rewards = [
             train_reward(settings, some, library, clones[0], out / name, seed)
-            for seed, (name, some) in enumerate((("reward", comparing), ("check", validating)), 1)
+            for seed, (name, some) in enumerate(
+                (("reward", comparing), ("check", validating)), 10 * settings.seed + 1
+            )
         ]
         learnt = train_ppo(settings, acting, library, clones[0], rewards[0], out)
         policies = {CLONED_POLICY: clones[0], PPO_POLICY: Path(learnt.model)}
         policies |= {f"smaller-{at}": each for at, each in enumerate(clones[1:], 1)}
         score, check = (cache_scores(make_log_odds_scorer(Path(each.model))) for each in rewards)
+        n = settings.samples
         known: dict[str, JudgedSamples] = {}
         fresh: dict[str, JudgedSamples] = {}
-        for seed, drawn in ((3, known), (4, fresh)):
+        for at, (pool, drawn) in enumerate((("known", known), ("fresh", fresh)), 3):
             for name, policy in policies.items():
                 if drawn is fresh and name not in (CLONED_POLICY, PPO_POLICY):
                     continue
-                file = f"{name}-{seed}.json"
-                print_progress(
-                    f"{name}: {settings.samples} samples to each of {len(asked)} questions"
-                )
-                samples = sample_answers(
-                    settings, asked, library, policy, settings.samples, seed, out / file
-                )
+                file, seed = f"{name}-{pool}.json", 10 * settings.seed + at
+                print_progress(f"{name}: {n} samples to each of {len(asked)} questions")
+                samples = sample_answers(settings, asked, library, policy, n, seed, out / file)
                 drawn[name] = load_or_make(
                     out / f"judged-{file}",
                     JudgedSamples,
                     partial(judge_samples, asked, samples, score, check),
                 )
-    costs = {
-        name: float(count_layer_weights(each))
-        for name, each in policies.items()
-        if name != PPO_POLICY
-    }
-    n = settings.samples
-    found = [*list_findings(known, fresh, n), find_compute_effect(known, costs, n)]
-    return (
-        found,
-        make_figures(known, fresh, costs, n),
+        floors = rate_floors(asked, answer_by_floors(settings, asked, library, out))
+    del policies[PPO_POLICY]
+    judged = load_or_make(out / f"{CLONED_POLICY}-known.json", Samples, list)
+    costs = ComputeCosts(
+        {name: count_policy_operations(each, made) for name, each in policies.items()},
+        count_reward_operations(Path(rewards[0].model), settings.prefer.context, asked, judged),
+    )
+    return RecipeOutput(
+        list_effects(n),
+        make_tables(asked, floors, known, fresh, costs, n),
+        make_figures(known, fresh, *costs, floors, n),
         list_notes(settings, len(made), rewards, learnt),
     )
 

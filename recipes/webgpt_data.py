@@ -60,6 +60,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     vocabulary: int = 3000
     context: int = 1024
     seed: int = 0
+    """Of every model's weights, order and samples."""
+    split: int = 0
+    """Number of the draw of the questions for each use;
+    the same for all seeds, so that their rows can be paired."""
 
 
 def prepare_site(settings: Settings, data: Path, out: Path) -> tuple[Path, list[list[Question]]]:
@@ -68,7 +72,7 @@ def prepare_site(settings: Settings, data: Path, out: Path) -> tuple[Path, list[
     squad = data / settings.squad if settings.squad else write_tiny_data(out / "little")[0]
     articles, found = build_small_web(read_squad(squad), is_year_question, *settings.words)
     write_site(articles, out / "site")
-    Random(f"{settings.seed} questions").shuffle(found)
+    Random(f"{settings.split} questions").shuffle(found)
     ends = [sum(settings.asked[:at]) for at in range(len(settings.asked) + 1)]
     if len(found) < ends[-1]:
         raise ValueError(f"there are {len(found)} questions: let `asked` sum to no more")

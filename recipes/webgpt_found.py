@@ -1,122 +1,195 @@
-"""Findings of the WebGPT recipe: best of n, its prediction, and PPO."""
+"""Effects of the WebGPT recipe: best of n, how far it is foretold, PPO, and compute."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from statistics import fmean
+from typing import NamedTuple
 
-from recipes.stages import Finding, format_estimate
-from recipes.webgpt_data import Settings
-from recipes.webgpt_pools import (
-    CLONED_POLICY,
-    PPO_POLICY,
-    JudgedSamples,
-    convert_to_preference,
-    rate_best_of_n,
-)
+from recipes.findings import Effect, ScoreTable
+from recipes.webgpt_data import Settings, is_correct_answer
+from recipes.webgpt_floors import EXTRACT, RANDOM, SCRIPT
+from recipes.webgpt_pools import CLONED_POLICY, PPO_POLICY, JudgedSamples, rate_best_of_n
+from recipes.webgpt_stages import Samples
 from rookery.learn.reinforcement_learning import ReinforcementResult
 from rookery.learn.reward_training import RewardTrainingResult
-from rookery.measure.intervals import estimate_difference, estimate_mean
 from rookery.measure.reward_frontiers import (
+    BudgetPoint,
     estimate_best_of_n,
     estimate_best_of_n_curve,
-    estimate_best_of_n_gain,
     find_compute_optimal,
 )
+from rookery.records import Question
 
+ANY_RIGHT, EVEN, FORETOLD, REALISED = "one of the samples is right", "even", "foretold", "realised"
+make_rated_effect = partial(
+    Effect, chance=(RANDOM,), script=(SCRIPT,), best=(EXTRACT, ANY_RIGHT), table="right"
+)
+"""Effect on the share of right answers, beside its floors."""
+SETTINGS_CHOICE = "settings on other draws of questions (docs/LOG.md); "
 SHARED_ERRORS_REASON = (
-    "Both reward models begin alike and share their errors, so that the check, too, is "
-    "over-optimised; and most pairs tie by the known answers, being right or wrong alike."
+    "both reward models begin alike and share their errors, so that the check, too, is "
+    "over-optimised; and most pairs tie by the known answers, being right or wrong alike"
 )
 """Reason given where the validation reward model predicts too much."""
 
 
-def list_findings(
-    pools: Mapping[str, JudgedSamples], fresh: Mapping[str, JudgedSamples], n: int
-) -> list[Finding]:
-    """Return the paper's findings on best of n and PPO; predictions come from `pools`, checks from
-    `fresh` samples."""
-    cloned, learnt = fresh[CLONED_POLICY], fresh[PPO_POLICY]
-    one, best = rate_best_of_n(cloned, 1), rate_best_of_n(cloned, n)
-    gained, by_ppo = (
-        estimate_difference(best, one),
-        estimate_difference(rate_best_of_n(learnt, 1), one),
-    )
-    both = estimate_difference(rate_best_of_n(learnt, n), best)
-    foretold = estimate_best_of_n_curve(
-        pools[CLONED_POLICY].reward, pools[CLONED_POLICY].right, (n,)
-    )[n]
-    missed = estimate_difference(_estimate_best_of_n(pools[CLONED_POLICY], n), best)
-    odds = convert_to_preference(
-        estimate_best_of_n_gain(pools[CLONED_POLICY].reward, pools[CLONED_POLICY].validation, (n,))[
-            n
+class ComputeCosts(NamedTuple):
+    """Floating point operations of one answer."""
+
+    policies: dict[str, float]
+    judging: float
+    """Of the reward model, for each answer that is chosen from."""
+
+
+def rate_floors(asked: Sequence[Question], floors: Mapping[str, Samples]) -> dict[str, list[float]]:
+    """Return for each floor the share of its answers to each question that are right."""
+    return {
+        name: [
+            fmean(is_correct_answer(question, answer) for answer in some)
+            for question, some in zip(asked, samples, strict=True)
         ]
-    )
-    won = estimate_mean([0.5 + (ours - theirs) / 2 for ours, theirs in zip(best, one, strict=True)])
-    return [
-        Finding(
-            f"the best of {n} by the learnt reward is right more often than one sample",
-            "best of 64 preferred 68 % to one sample (section 5.1, figure 5)",
-            f"{fmean(one):.3f} to {fmean(best):.3f}: {format_estimate(gained)} more; "
-            f"preferred {format_estimate(won)}",
-            gained.low > 0,
-        ),
-        Finding(
-            f"what the best of {n} reaches is foretold from other samples by the estimator",
-            "appendix I, figure 5",
-            f"foretold {format_estimate(foretold)}; fresh samples "
-            f"{format_estimate(estimate_mean(best))}; "
-            f"the difference {format_estimate(missed)}",
-            missed.low <= 0 <= missed.high,
-        ),
-        Finding(
-            "how often it is preferred is foretold by an independent reward model",
-            "within the band of figure 5, up to n = 64",
-            f"foretold {format_estimate(odds)}; fresh samples {format_estimate(won)}",
-            not odds.is_apart_from(won),
-            "" if not odds.is_apart_from(won) else SHARED_ERRORS_REASON,
-        ),
-        Finding(
-            "one sample after PPO is right more often than one of the cloned policy",
-            "preferred 58 % of the time (section 5.1, figure 4)",
-            f"{format_estimate(by_ppo)} more",
-            by_ppo.low > 0,
-        ),
-        Finding(
-            f"PPO adds nothing beyond the interval to the best of {n}",
-            "it fails to offer much benefit (section 5.1, figure 4)",
-            f"{format_estimate(both)} more",
-            both.low <= 0 <= both.high,
-        ),
-    ]
-
-
-def _estimate_best_of_n(pool: JudgedSamples, n: int) -> list[float]:
-    each = zip(pool.reward, pool.right, strict=True)
-    return [float(estimate_best_of_n(rewards, right)[n - 1]) for rewards, right in each]
-
-
-def find_compute_effect(
-    pools: Mapping[str, JudgedSamples], costs: Mapping[str, float], n: int
-) -> Finding:
-    """Return the finding on how many samples it pays to draw with the compute of 1, n/4 and n
-    samples of the cloned policy (section 5.2)."""
-    curves = {
-        name: estimate_best_of_n_curve(pools[name].reward, pools[name].right) for name in costs
+        for name, samples in floors.items()
     }
-    bought = [
-        find_compute_optimal(curves, costs, costs[CLONED_POLICY] * budget)
-        for budget in (1, n // 4, n)
-    ]
-    few, more, most = (each.worth for each in bought)
-    holds = few.value < more.value < most.value and few.value < most.low
-    return Finding(
-        "the more compute there is, the more samples it pays to draw",
-        "760M best of 4, 13B best of 16, 175B best of 64 (section 5.2, figure 8)",
-        "; ".join(
-            f"{each.model} best of {each.n}, {format_estimate(each.worth)}" for each in bought
-        ),
-        holds,
-        "" if holds else "they rise, and their intervals overlap",
+
+
+def make_tables(
+    asked: Sequence[Question],
+    floors: Mapping[str, Sequence[float]],
+    pools: Mapping[str, JudgedSamples],
+    fresh: Mapping[str, JudgedSamples],
+    costs: ComputeCosts,
+    n: int,
+) -> Iterator[ScoreTable]:
+    """Yield the scores of every system: right answers, preferences, and what a budget buys."""
+    questions = tuple(question.id for question in asked)
+    systems = {name: tuple(each) for name, each in floors.items()}
+    for name in (CLONED_POLICY, PPO_POLICY):
+        systems[f"{name}, one sample"] = tuple(rate_best_of_n(fresh[name], 1))
+        systems[f"{name}, best of {n}"] = tuple(rate_best_of_n(fresh[name], n))
+    systems[ANY_RIGHT] = tuple(max(row) for row in fresh[CLONED_POLICY].right)
+    yield ScoreTable("right", "share of answers that are right", questions, systems)
+    one, best = (systems[f"{CLONED_POLICY}, {how}"] for how in ("one sample", f"best of {n}"))
+    yield ScoreTable(
+        "preferred",
+        f"share of times that the best of {n} is preferred to one sample",
+        questions,
+        {
+            FORETOLD: tuple(map(_foretell_preference, *_get_rewards(pools[CLONED_POLICY]))),
+            REALISED: tuple(0.5 + (b - a) / 2 for a, b in zip(one, best, strict=True)),
+            EVEN: (0.5,) * len(questions),
+        },
     )
+    bought = {
+        _name_budget(k): _rate_point(pools, point)
+        for k, point in choose_by_compute(pools, costs, n).items()
+    }
+    measured = slice(1, None, 2)
+    yield ScoreTable(
+        "compute",
+        "share of answers that are right, on every second question",
+        questions[measured],
+        {name: each[measured] for name, each in {**systems, **bought}.items()},
+    )
+
+
+def _get_rewards(pool: JudgedSamples) -> tuple[list[list[float]], list[list[float]]]:
+    return pool.reward, pool.validation
+
+
+def _foretell_preference(rewards: Sequence[float], odds: Sequence[float]) -> float:
+    """Return how often the sample of the highest reward would be preferred to one sample, by the
+    log-odds of another reward model."""
+    best = [odds[at] for at, each in enumerate(rewards) if each == max(rewards)]
+    return fmean(1 / (1 + math.exp(other - one)) for one in best for other in odds)
+
+
+def choose_by_compute(
+    pools: Mapping[str, JudgedSamples], costs: ComputeCosts, n: int
+) -> dict[int, BudgetPoint]:
+    """Choose policy and number of samples, on every second question, for the compute of 1, n/4 and
+    n samples of the cloned policy (section 5.2)."""
+    curves = {
+        name: estimate_best_of_n_curve(pools[name].reward[::2], pools[name].right[::2])
+        for name in costs.policies
+    }
+    one = costs.policies[CLONED_POLICY]
+    return {
+        k: find_compute_optimal(
+            curves, costs.policies, k * (one + costs.judging * (k > 1)), costs.judging
+        )
+        for k in dict.fromkeys((1, max(1, n // 4), n))
+    }
+
+
+def _rate_point(pools: Mapping[str, JudgedSamples], point: BudgetPoint) -> tuple[float, ...]:
+    pool = pools[point.model]
+    each = zip(pool.reward, pool.right, strict=True)
+    return tuple(float(estimate_best_of_n(*row)[point.n - 1]) for row in each)
+
+
+def _name_budget(samples: int) -> str:
+    return f"compute of {samples} sample{'s' * (samples > 1)}"
+
+
+def list_effects(n: int) -> list[Effect]:
+    """Return the paper's effects.
+
+    That the best of n is foretold from the policy's own other samples is none: the estimator is
+    unbiased by construction.
+    """
+    one, best = f"{CLONED_POLICY}, one sample", f"{CLONED_POLICY}, best of {n}"
+    policy, reward = (
+        "the policy's step on a part of the demonstrations",
+        "the reward model's on a part of its comparisons",
+    )
+    both = f"{SETTINGS_CHOICE}{policy}, {reward}; nothing on these questions"
+    return [
+        make_rated_effect(
+            effect=f"the best of {n} by the learnt reward is right more often than one sample",
+            paper="best of 64 preferred 68 % to one sample (section 5.1, figure 5)",
+            learnt=best,
+            reference=one,
+            chosen=both,
+        ),
+        make_rated_effect(
+            effect="one sample after PPO is right more often than one of the cloned policy",
+            paper="preferred 58 % of the time (section 5.1, figure 4)",
+            learnt=f"{PPO_POLICY}, one sample",
+            reference=one,
+            chosen=both,
+        ),
+        make_rated_effect(
+            effect=f"PPO adds nothing to the best of {n}",
+            paper="it fails to offer much benefit (section 5.1, figure 4)",
+            learnt=f"{PPO_POLICY}, best of {n}",
+            reference=best,
+            claim="same",
+            chosen=both,
+        ),
+        Effect(
+            effect="a reward model that learnt from other questions foretells how often the best "
+            f"of {n} is preferred",
+            paper="within the band of figure 5, up to n = 64",
+            table="preferred",
+            learnt=FORETOLD,
+            reference=REALISED,
+            chance=(EVEN,),
+            absent={"script": "no script foretells it", "best": "what was realised, the reference"},
+            claim="same",
+            chosen=both,
+            why=SHARED_ERRORS_REASON,
+        ),
+        make_rated_effect(
+            effect=f"the compute of {n} samples, every model counted, buys more right answers than "
+            f"that of {max(1, n // 4)}",
+            paper="760M best of 4, 13B best of 16, 175B best of 64 (section 5.2, figure 8)",
+            learnt=_name_budget(n),
+            reference=_name_budget(max(1, n // 4)),
+            chosen=f"{both}; policy and number of samples on every other question",
+            table="compute",
+        ),
+    ]
 
 
 def list_notes(
@@ -131,10 +204,17 @@ def list_notes(
         f"Policies begin from nothing and learn from {shown} scripted demonstrations, which are "
         "told the answer; they choose among the commands and short answers that a state offers, "
         "since models of this size did not learn to copy a sentence in the time." * settings.held,
+        f"“{RANDOM}” chooses among the same offers, each as likely. The script, over the same "
+        "offers, searches for the question, opens the first result, quotes the sentence with a "
+        "year and the most words of the question, and answers with its first year. The extract "
+        "method answers in up to three whole sentences, which hold the year more easily than "
+        "an answer that names one; it was not made for these questions.",
         "Questions ask for a year, pages are a few sentences each, and the right answer is known; "
         "nobody was asked.",
         f"The reward models foretell {agreed[0]:.1%} and {agreed[1]:.1%} of held-out comparisons "
         "with ties as half (appendix C: two people agree on 73 %).",
+        "That the best of n is foretold by the estimator from other samples of the same policy "
+        "is no finding: it is unbiased by construction, and its tests are in tests/measure.",
         f"PPO ended {learnt.kl:.2f} nats from the cloned policy (table 8: 7 to 12). {learnt.ended} "
         + " ".join(learnt.faults),
     ]

@@ -7,10 +7,11 @@ from pathlib import Path
 from statistics import fmean
 
 from recipes.webgpt_data import is_correct_answer
+from recipes.webgpt_floors import SCRIPT
 from recipes.webgpt_stages import Samples
 from rookery.learn.browser_environment import BatchRewardFunction, compute_answer_rewards
 from rookery.learn.reward_model import RewardModel
-from rookery.measure.figures import Figure
+from rookery.measure.figures import Figure, make_bars_figure
 from rookery.measure.intervals import Estimate, estimate_mean
 from rookery.measure.pairwise import PairwiseMatch, make_win_rate_figure
 from rookery.measure.reward_frontiers import (
@@ -104,10 +105,15 @@ def make_figures(
     pools: Mapping[str, JudgedSamples],
     fresh: Mapping[str, JudgedSamples],
     costs: Mapping[str, float],
+    judging: float,
+    floors: Mapping[str, Sequence[float]],
     n: int,
 ) -> Iterator[Figure]:
-    """Yield the figures: best of n predicted and observed, as a preference rate, by compute, and
-    PPO."""
+    """Yield the figures: right answers of every system, best of n predicted and observed, as a
+    preference rate, by compute, and PPO.
+
+    `costs` are operations of a policy's sample, `judging` those of the reward model for it.
+    """
     ns = [2**power for power in range(n.bit_length()) if 2**power <= n]
     count = len(next(iter(pools.values())).right)
     says = f"{count} questions that nothing was learnt from, {n} samples each, and {n} fresh ones."
@@ -118,6 +124,11 @@ def make_figures(
         name: {k: estimate_mean(rate_best_of_n(each, k)) for k in ns}
         for name, each in fresh.items()
     }
+    systems = {name: {"right": estimate_mean(each)} for name, each in floors.items()}
+    for name, curve in seen.items():
+        systems[f"{name}, one sample"] = {"right": curve[1]}
+        systems[f"{name}, best of {ns[-1]}"] = {"right": curve[ns[-1]]}
+    yield make_bars_figure("right", "Right answers", says, systems, "share of right answers")
     yield make_best_of_n_figure(foretold, says, seen, worth="share of right answers")
     cloned, again = pools[CLONED_POLICY], fresh[CLONED_POLICY]
     odds = estimate_best_of_n_gain(cloned.reward, cloned.validation, ns)
@@ -137,7 +148,14 @@ def make_figures(
         "preferred",
     )
     priced = {name: foretold[name] for name in costs}
-    yield make_compute_figure(priced, costs, says, "weights of layers, times samples")
+    yield make_compute_figure(
+        priced,
+        costs,
+        f"{says} Operations of the policy for a demonstration's tokens and, where there is a "
+        f"choice, of the reward model, {judging:.2g} for each answer; the script, without a model, "
+        f"is right {fmean(floors[SCRIPT]):.3f} of the time.",
+        judging=judging,
+    )
     yield make_win_rate_figure(
         _list_matches(fresh, n), CLONED_POLICY, says, title="The cloned policy's one sample"
     )

@@ -82,7 +82,7 @@ def train_ppo(
 ) -> ReinforcementResult:
     """Train the policy by PPO, with extra answers after each browsing (section 3.2, appendix E)."""
     given = settings.reinforce
-    whole = replace(given, policy=replace(given.policy, model=str(policy)))
+    whole = replace(given, policy=replace(given.policy, model=str(policy)), seed=settings.seed)
 
     def learn() -> ReinforcementResult:
         speech = load_policy_tokenizer(policy, whole.sampling.tokens, chat=False)

@@ -2,15 +2,22 @@
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from statistics import fmean
 
 from msgspec.structs import replace
+from torch import nn
 
 from recipes.stages import load_or_make, print_progress
 from recipes.webgpt_data import Settings, make_demonstrations
 from rookery.draft.oracle_policies import list_candidate_actions
 from rookery.learn.candidate_actions import sample_browser_answers
 from rookery.learn.imitation_learning import ImitationResult, train_by_imitation
-from rookery.learn.pretrained_models import get_layers, load_model
+from rookery.learn.pretrained_models import (
+    get_layers,
+    load_model,
+    load_model_with_head,
+    load_tokenizer,
+)
 from rookery.learn.random_models import write_random_model
 from rookery.records import Answer, Episode, Library, Question, Record
 
@@ -39,6 +46,7 @@ def clone_behaviour(
         trained=replace(settings.imitate.trained, model=str(start)),
         episodes=(str(out / "demonstrations.jsonl"),),
         chat=False,
+        seed=settings.seed,
     )
 
     def learn() -> ImitationResult:
@@ -55,9 +63,34 @@ def clone_behaviour(
     return Path(done.model)
 
 
-def count_layer_weights(policy: Path) -> int:
-    """Count the weights of a policy's layers, the cost of one token."""
-    return sum(each.numel() for each in get_layers(load_model(policy).model).parameters())
+def count_policy_operations(policy: Path, made: Sequence[Episode]) -> float:
+    """Count the floating point operations of a policy in one episode: two for each weight of its
+    layers and each token that it reads or writes, with as many tokens as in a demonstration."""
+    loaded = load_model(policy)
+    texts = [f"{step.prompt}{step.said.text}" for each in made for step in each.steps]
+    tokens = sum(map(len, loaded.tokenizer(texts)["input_ids"])) / len(made)
+    return 2.0 * _count_layer_weights(loaded.model) * tokens
+
+
+def count_reward_operations(
+    reward: Path, context: int, asked: Sequence[Question], samples: Samples
+) -> float:
+    """Count the floating point operations of a reward model that judges one answer."""
+    tokenizer, _, _ = load_tokenizer(reward)
+    model, _ = load_model_with_head(reward, "row", "float32")
+    pairs = zip(asked, samples, strict=True)
+    texts = [
+        " ".join([question.text, answer.text, *(quote.text for quote in answer.quotes)])
+        for question, some in pairs
+        for answer in some
+        if answer is not None
+    ]
+    sizes = [min(len(each), context) for each in tokenizer(texts)["input_ids"]] if texts else [0]
+    return 2.0 * _count_layer_weights(model) * fmean(sizes)
+
+
+def _count_layer_weights(model: nn.Module) -> int:
+    return sum(each.numel() for each in get_layers(model).parameters())
 
 
 def sample_answers(

@@ -2,23 +2,31 @@
 novels that are kind or physically descriptive, and summaries of abstracts, with a mock labeller
 that compares."""
 
+from itertools import chain
 from pathlib import Path
 from statistics import fmean, pstdev
 
 from msgspec.structs import replace
 
 from recipes.stages import RecipeOutput, main
-from recipes.ziegler_data import Task, read_tasks, write_tiny_data
+from recipes.ziegler_data import (
+    Task,
+    choose_canned_sentence,
+    list_physical_words,
+    read_tasks,
+    write_tiny_data,
+)
 from recipes.ziegler_found import (
     ACCURACY_NOTE,
     NOTES,
     TaskReport,
-    find_win_over_reference,
+    report_descriptive,
     report_sentiment,
     report_summaries,
 )
 from recipes.ziegler_stages import RewardTarget, Settings, StagedRun
 from rookery.learn.online_labelling import OnlineLabellingSettings
+from rookery.records import Answer
 
 
 def reproduce_paper(settings: Settings, data: Path, out: Path) -> RecipeOutput:
@@ -33,23 +41,24 @@ def reproduce_paper(settings: Settings, data: Path, out: Path) -> RecipeOutput:
         settings.excerpt,
         settings.abstract,
         (settings.held, settings.held * settings.each),
-        settings.seed,
+        settings.split,
     )
     language = run.train_language_model(tasks.texts)
+    canned = choose_canned_sentence(tasks.sentiment, tasks.texts)
     parts = (
-        _run_sentiment(run, tasks.sentiment, language),
+        _run_sentiment(run, tasks.sentiment, language, canned),
         _run_descriptive(run, tasks.descriptive, language),
         _run_summaries(run, tasks.summary, language),
     )
-    findings = [finding for found, _ in parts for finding in found]
-    figures = [figure for _, drawn in parts for figure in drawn]
     learnt = ("offline", "online", "described", "summed-up")
     right = ", ".join(f"{name} {run.read_reward_accuracy(name):.0%}" for name in learnt)
     notes = [f"{NOTES[0]} {tasks.accuracy:.1%} of them.", *NOTES[1:], f"{ACCURACY_NOTE} {right}."]
-    return findings, figures, notes
+    notes.append(f"The canned sentence is “{canned}”.")
+    effects, tables, figures = (chain.from_iterable(each) for each in zip(*parts, strict=True))
+    return RecipeOutput(effects, tables, figures, notes)
 
 
-def _run_sentiment(run: StagedRun, task: Task, reference: str) -> TaskReport:
+def _run_sentiment(run: StagedRun, task: Task, reference: str, canned: str) -> TaskReport:
     """Run the sentiment task: policies that learn from labels, that imitate the chosen answers, and
     that know the hidden reward, at several KLs; compare them with the optimal policy."""
     made = run.settings
@@ -71,16 +80,17 @@ def _run_sentiment(run: StagedRun, task: Task, reference: str) -> TaskReport:
         for name, model in policies.items()
     }
     kls = {name: run.read_kls(name) for name in aims}
-    return report_sentiment(
-        seen, kls, {name: aim.kl for name, aim in aims.items()}, drawn, made.betas
-    )
+    [reward] = task.worth([(task.held[0], Answer(canned))])
+    targets = {name: aim.kl for name, aim in aims.items()}
+    return report_sentiment(seen, kls, targets, drawn, made.betas, reward)
 
 
 def _run_descriptive(run: StagedRun, task: Task, reference: str) -> TaskReport:
     """Run the descriptive task: words for what can be seen, heard, felt, smelt or tasted."""
     model = run.train_with_labels("described", task, reference, _label_offline(run.settings.labels))
     seen = run.compare_with_reference(task, "described", model, reference)
-    return [find_win_over_reference("Learning to describe", seen, "86 % (table 1)")], []
+    [listed] = task.worth([(task.held[0], Answer(list_physical_words()))])
+    return report_descriptive(seen, listed)
 
 
 def _run_summaries(run: StagedRun, task: Task, reference: str) -> TaskReport:

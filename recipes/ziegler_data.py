@@ -27,6 +27,10 @@ from rookery.records import Answer, Question
 
 PHYSICAL_WORDS = frozenset((Path(__file__).parent / "physical.txt").read_text("utf-8").split())
 """Words for what can be seen, heard, felt, smelt or tasted."""
+CANNED_WORDS = 12
+"""Words of a canned continuation, about as many as fit into 24 tokens."""
+CANNED_TEXTS = 5000
+"""Texts, of those that the language model learns from, among which a canned one is chosen."""
 Pairs = Sequence[tuple[Question, Answer]]
 
 
@@ -160,6 +164,19 @@ def train_sentiment_classifier(data: Path, seed: int) -> tuple[BatchRewardFuncti
 def count_physical_words(pairs: Pairs) -> list[float]:
     """Score each continuation by its number of different physical words."""
     return [float(len(PHYSICAL_WORDS & {*split_words(answer.text)})) for _, answer in pairs]
+
+
+def choose_canned_sentence(task: Task, texts: Sequence[str]) -> str:
+    """Return the CANNED_WORDS first words of a text that the task's labeller likes best."""
+    begun = [" ".join(text.split()[:CANNED_WORDS]) for text in texts[:CANNED_TEXTS]]
+    nothing = Question("", "")
+    scores = task.worth([(nothing, Answer(text)) for text in begun])
+    return begun[scores.index(max(scores))]
+
+
+def list_physical_words() -> str:
+    """Return CANNED_WORDS different physical words, the first of the alphabet."""
+    return " ".join(sorted(PHYSICAL_WORDS)[:CANNED_WORDS])
 
 
 def score_against_reference(pairs: Pairs) -> list[float]:

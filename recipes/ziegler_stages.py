@@ -30,7 +30,7 @@ from rookery.learn.prompt_encoding import load_policy_tokenizer
 from rookery.learn.random_models import write_random_model
 from rookery.learn.reinforcement_learning import train_by_reinforcement
 from rookery.learn.training_data import EpisodeFilter
-from rookery.measure.intervals import Estimate, estimate_mean
+from rookery.measure.intervals import estimate_mean
 from rookery.measure.pairwise import PairwiseMatch
 from rookery.measure.reward_frontiers import ReachedPoint
 from rookery.records import Comparison, Completion, Episode, Question, Step
@@ -59,12 +59,12 @@ class PolicyComparison(NamedTuple):
     """A policy compared with its reference on the held-out questions."""
 
     rewards: list[float]
+    reference: list[float]
+    """Rewards of the reference."""
     groups: list[str]
     """Question of each reward."""
     matches: list[PairwiseMatch]
     reached: ReachedPoint
-    gain: Estimate
-    """Difference in reward."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -103,6 +103,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     made_up: bool = False
     """True: data are made from the packaged pages."""
     seed: int = 0
+    """Of every model's weights, order and samples."""
+    split: int = 0
+    """Number of the draw of texts for each use;
+    the same for all seeds, so that their rows can be paired."""
 
 
 class StagedRun:
@@ -223,9 +227,8 @@ class StagedRun:
             PairwiseMatch(name, REFERENCE, (one > other) + (one == other) / 2, group)
             for one, other, group in zip(rewards, others, groups, strict=True)
         ]
-        gains = [one - other for one, other in zip(rewards, others, strict=True)]
         reached = ReachedPoint(fmean(one.kl for one in ours), estimate_mean(rewards, groups))
-        return PolicyComparison(rewards, groups, matches, reached, estimate_mean(gains, groups))
+        return PolicyComparison(rewards, others, groups, matches, reached)
 
     def score_hidden_reward(
         self, task: Task, said: Sequence[PolicyCompletion], times: int

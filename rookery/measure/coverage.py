@@ -101,6 +101,42 @@ def estimate_area_gain(
     )
 
 
+def estimate_area_over_runs(
+    ours: Sequence[ScoredAnswers],
+    theirs: Sequence[Sequence[float]] | None = None,
+    seed: int = 0,
+) -> Estimate:
+    """Return the mean area under the curve over several runs (seeds) of the same questions.
+
+    With `theirs`, other scores of each run's answers, it is the area less theirs. The answers of
+    every run stand in the same order of questions. Each sample of the bootstrap draws questions and
+    runs anew, as `intervals.estimate_mean_over_runs` does. Raises ValueError as
+    `compute_coverage_curve`, and if runs have different numbers of answers.
+    """
+    count = len(ours[0].good)
+    if any(len(each.good) != count for each in ours):
+        raise ValueError("every run has an answer to each question, in the same order")
+    mine = [_group_by_score(each) for each in ours]
+    others = [
+        _group_by_score(ScoredAnswers(scores, each.good))
+        for scores, each in zip(theirs or (), ours, strict=bool(theirs))
+    ]
+
+    def compute_area(run: int, at: AnswerIndices) -> float:
+        less = _compute_qualities(others[run], at).mean() if others else 0.0
+        return float(_compute_qualities(mine[run], at).mean() - less)
+
+    every, chance = range(len(ours)), np.random.default_rng(seed)
+    found = []
+    for _ in range(BOOTSTRAP_SAMPLES):
+        runs = chance.integers(len(ours), size=len(ours)).tolist()
+        at = chance.integers(count, size=count)
+        found.append(np.mean([compute_area(run, at) for run in runs]))
+    low, high = np.quantile(found, INTERVAL_ENDS)
+    seen = float(np.mean([compute_area(run, slice(None)) for run in every]))
+    return Estimate(seen, float(low), float(high), count * len(ours))
+
+
 def estimate_selection_gain(scored: ScoredAnswers, coverage: float, seed: int = 0) -> Estimate:
     """Return the quality of the answers at this coverage less that of all answers.
 

@@ -136,12 +136,13 @@ class RecipeFinding(msgspec.Struct, frozen=True):
     effect: str
     paper: str
     ours: str
-    holds: bool
+    verdict: str = "not judged"
+    """yes, no or undecided; results from before floors were kept have none"""
     why: str = ""
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """Cells of its row in the report, beside whether it holds."""
+        """Cells of its row in the report, beside the verdict."""
         return self.effect, self.paper, self.ours, self.why
 
 

@@ -67,6 +67,40 @@ def estimate_mean(
     return Estimate(seen, min(seen, float(low)), max(seen, float(high)), len(values))
 
 
+def estimate_mean_over_runs(
+    values: Sequence[Sequence[float]], groups: Sequence[Sequence[Hashable]], seed: int = 0
+) -> Estimate:
+    """Return the mean over several runs (seeds) of the same groups, with an interval over both.
+
+    Each sample of the bootstrap draws runs and groups anew, independently: a value counts as often
+    as its run and its group were drawn together (Owen 2007, the pigeonhole bootstrap). One run is
+    `estimate_mean`; of two or three runs the interval shows too little of what other runs would
+    give, since runs that were not made cannot be drawn. Raises ValueError as `estimate_mean`.
+    """
+    if len(values) == 1:
+        return estimate_mean(values[0], groups[0], seed)
+    numbers = {
+        group: at for at, group in enumerate(dict.fromkeys(each for row in groups for each in row))
+    }
+    if not numbers:
+        raise ValueError("there is no value to take the mean of")
+    sums_RG, counts_RG = (np.zeros((len(values), len(numbers))) for _ in range(2))
+    for run, (row, its) in enumerate(zip(values, groups, strict=True)):
+        places = [numbers[group] for group in its]
+        np.add.at(sums_RG[run], places, np.asarray(row, dtype=float))
+        np.add.at(counts_RG[run], places, 1.0)
+    chance, found = np.random.default_rng(seed), []
+    for _ in range(BOOTSTRAP_SAMPLES // 500):
+        runs_DR, groups_DG = (
+            chance.multinomial(size, np.full(size, 1 / size), 500) for size in sums_RG.shape
+        )
+        total_D, count_D = (((runs_DR @ each) * groups_DG).sum(1) for each in (sums_RG, counts_RG))
+        found.append(total_D[count_D > 0] / count_D[count_D > 0])
+    low, high = np.quantile(np.concatenate(found), INTERVAL_ENDS)
+    seen, count = float(sums_RG.sum() / counts_RG.sum()), sum(map(len, values))
+    return Estimate(seen, min(seen, float(low)), max(seen, float(high)), count)
+
+
 def estimate_difference(ours: Sequence[float], theirs: Sequence[float], seed: int = 0) -> Estimate:
     """Return the mean of the paired differences ours - theirs, with a bootstrap interval."""
     return estimate_mean([one - other for one, other in zip(ours, theirs, strict=True)], seed=seed)

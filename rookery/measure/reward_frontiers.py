@@ -99,26 +99,31 @@ def compute_best_of_n_kl(n: int) -> float:
 
 
 def find_compute_optimal(
-    curves: Mapping[str, BestOfNCurve], costs: Mapping[str, float], budget: float
+    curves: Mapping[str, BestOfNCurve],
+    costs: Mapping[str, float],
+    budget: float,
+    judging: float = 0.0,
 ) -> BudgetPoint:
     """Return the model and n of the highest validation reward within the budget (WebGPT, figure 8).
 
-    `costs` is the cost of one answer of each model, such as floating point operations including
-    those of the reward model. Of equal rewards, the cheapest. Raises ValueError if the budget buys
-    no answer.
+    `costs` is the cost of one answer of each model, such as floating point operations; `judging`
+    that of the reward model for an answer, which is paid where there are two or more to choose
+    from. Of equal rewards, the cheapest. Raises ValueError if the budget buys no answer.
     """
-    affordable = [each for each in _list_offers(curves, costs) if each.cost <= budget]
+    affordable = [each for each in _list_offers(curves, costs, judging) if each.cost <= budget]
     if not affordable:
         raise ValueError(f"a budget of {budget:g} buys no answer: the cheapest costs more")
     return max(affordable, key=lambda each: (each.worth.value, -each.cost))
 
 
 def find_compute_frontier(
-    curves: Mapping[str, BestOfNCurve], costs: Mapping[str, float]
+    curves: Mapping[str, BestOfNCurve], costs: Mapping[str, float], judging: float = 0.0
 ) -> list[BudgetPoint]:
-    """Return the choices of model and n that no cheaper choice equals in reward, cheapest first."""
+    """Return the choices of model and n that no cheaper choice equals in reward, cheapest first;
+    costs are those of `find_compute_optimal`."""
     found: list[BudgetPoint] = []
-    for each in sorted(_list_offers(curves, costs), key=lambda one: (one.cost, -one.worth.value)):
+    offers = _list_offers(curves, costs, judging)
+    for each in sorted(offers, key=lambda one: (one.cost, -one.worth.value)):
         if not found or each.worth.value > found[-1].worth.value:
             found.append(each)
     return found
@@ -169,15 +174,18 @@ def make_compute_figure(
     unit: str = "floating point operations",
     name: str = "compute",
     title: str = "What a budget buys",
+    judging: float = 0.0,
 ) -> Figure:
     """Make the figure of reward by cost for every model and n, with the frontier.
 
-    WebGPT has such a one as figure 8. `says` is the caption.
+    WebGPT has such a one as figure 8. `says` is the caption; costs are those of
+    `find_compute_optimal`.
     """
-    best = find_compute_frontier(curves, costs)
+    best = find_compute_frontier(curves, costs, judging)
+    offers = _list_offers(curves, costs, judging)
     lines = [
-        make_line(model, ((n * costs[model], each) for n, each in points.items()))
-        for model, points in curves.items()
+        make_line(model, ((each.cost, each.worth) for each in offers if each.model == model))
+        for model in curves
     ]
     lines.append(
         FigureLine(
@@ -192,7 +200,7 @@ def make_compute_figure(
             *msgspec.structs.astuple(each.worth),
             "yes" if each in best else "",
         )
-        for each in _list_offers(curves, costs)
+        for each in offers
     ]
     return Figure(
         name,
@@ -228,10 +236,10 @@ def _compute_order_weights(N: int) -> Array:
 
 
 def _list_offers(
-    curves: Mapping[str, BestOfNCurve], costs: Mapping[str, float]
+    curves: Mapping[str, BestOfNCurve], costs: Mapping[str, float], judging: float
 ) -> list[BudgetPoint]:
     return [
-        BudgetPoint(model, n, n * costs[model], worth)
+        BudgetPoint(model, n, n * (costs[model] + judging * (n > 1)), worth)
         for model, points in curves.items()
         for n, worth in points.items()
     ]

@@ -253,3 +253,13 @@ def test_the_figure_of_compute_marks_the_frontier() -> None:
     assert marked == [("small", 1), ("small", 4), ("small", 16), ("large", 4), ("large", 16)]
     assert figure.picture.lines[1].points == ((10, 0.2), (40, 0.6), (160, 0.9))
     assert figure.picture.lines[2].points == ((1, 0), (4, 0.3), (16, 0.4), (40, 0.6), (160, 0.9))
+
+
+def test_judging_is_paid_for_each_answer_where_there_is_a_choice() -> None:
+    curves = {"it": {1: Estimate(0.5, 0.4, 0.6, 9), 2: Estimate(0.6, 0.5, 0.7, 9)}}
+    # one answer costs 1; two cost 2 and are judged for 10 each
+    bought = [find_compute_optimal(curves, {"it": 1}, budget, 10) for budget in (1, 21, 22)]
+    assert [(each.n, each.cost) for each in bought] == [(1, 1), (1, 1), (2, 22)]
+    assert [each.cost for each in find_compute_frontier(curves, {"it": 1}, 10)] == [1, 22]
+    figure = make_compute_figure(curves, {"it": 1}, "", judging=10)
+    assert [row[2] for row in figure.rows] == [1, 22]

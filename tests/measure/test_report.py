@@ -42,9 +42,10 @@ HOSTILE = replace(
     rows=((EVIL, 1.0), ("| [x](javascript:alert(1))", None)),
     source=EVIL,
 )
+# The second was stored before verdicts were computed: whatever it said then does not count.
 FINDINGS = [
-    {"effect": "best of 16 beats one", "paper": "fig. 3", "ours": "0.6 (n=9)", "holds": True},
-    {"effect": EVIL, "paper": "table 1", "ours": "0.5", "holds": False, "why": "too small"},
+    {"effect": "best of 16 beats one", "paper": "fig. 3", "ours": "0.6 (n=9)", "verdict": "yes"},
+    {"effect": EVIL, "paper": "table 1", "ours": "0.5", "holds": True, "why": "too small"},
 ]
 RESULT = {"recipe": "webgpt", "size": "small", "minutes": 12.5, "seeds": [3], "findings": FINDINGS}
 
@@ -203,7 +204,8 @@ def test_findings_stand_first_and_figures_with_what_they_are_of(folder: Path) ->
     assert heads == wanted
     assert [mark.text() for mark in tree.css(".yes, .no")] == ["yes", "no"]
     assert (
-        "1 of 2 effects are seen beyond their intervals. 4 figures." in tree.css("header")[0].text()
+        "1 of 2 effects are seen beyond their intervals and floors. 4 figures."
+        in tree.css("header")[0].text()
     )
     for part in (EVIL, "12.5 minutes; seeds: 3", "too small", "One rater."):
         assert words(part) in words(tree.root.text() if tree.root else "")

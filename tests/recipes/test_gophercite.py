@@ -6,6 +6,7 @@ from random import Random
 import msgspec
 import pytest
 
+from recipes.findings import list_findings
 from recipes.gophercite import DEFAULTS, reproduce_paper
 from recipes.gophercite_data import (
     CLAIM_TEXT,
@@ -14,23 +15,35 @@ from recipes.gophercite_data import (
     list_sentence_quotes,
     split_articles,
 )
+from recipes.gophercite_floors import (
+    BY_LOT,
+    EVIDENCE,
+    FIRST,
+    TF_IDF,
+    TOLD,
+    FloorScores,
+    QuoteScores,
+    draw_windows,
+    find_page,
+)
 from recipes.gophercite_found import (
     Sample,
     Samples,
     choose_by_reward,
-    list_findings,
+    list_effects,
     list_notes,
+    make_tables,
     score_samples,
 )
 from recipes.gophercite_stages import Settings
-from recipes.stages import ROOT, Result, run_recipe
+from recipes.stages import ROOT, Result, load_or_make, run_recipe
 from rookery.ask.question_files import read_squad
 from rookery.draft.config import parse_settings, read_toml_table
 from rookery.judge.json_lines import read_json_lines
 from rookery.learn.imitation_learning import ImitationResult
 from rookery.learn.single_step_environments import QuotedSample
 from rookery.measure.figures import read_figures
-from rookery.records import Answer, Comparison, Episode, Failed, Rating
+from rookery.records import Answer, Comparison, Episode, Failed, Page, Question, Rating
 
 SIZES = ROOT / "recipes" / "sizes"
 NO_DATA = Path("no-such-folder")
@@ -162,22 +175,51 @@ def made_up(of: int, knows: bool, seed: int = 0) -> Samples:
     return found
 
 
+def judge(sft: Samples, rl: Samples, script: float = 0.0) -> list[str]:
+    """Verdicts on 100 questions that can be answered and as many that cannot, where the first
+    sentence is good so often."""
+    page = Page("u", "", "Nothing.")
+    asked = [(Question(f"{at}", "Why?"), page) for at in range(200)]
+    names = (*BY_LOT, FIRST, TF_IDF, EVIDENCE, TOLD)
+    floors = FloorScores({name: [script * (name == FIRST)] * 100 for name in names})
+    quoted = QuoteScores([0.0] * 200, [0.0] * 200)
+    tables = list(make_tables({"SFT": sft, "RL": rl}, asked, 100, floors, quoted))
+    return [each.verdict for each in list_findings(list_effects(4), [tables])]
+
+
 def test_a_reward_that_knows_what_is_good_shows_in_choosing_and_in_declining() -> None:
-    both = {"SFT": made_up(100, True), "RL": made_up(100, True, 1)}
-    said = {each.effect: each for each in list_findings(both, 100)}
-    assert said["of imitation, the best of 4 by reward beats one sample"].holds
-    assert said["declining by reward raises quality at every coverage"].holds
-    assert said["declining by reward has more area than declining by lot"].holds
-    assert said["the reward declines better than the likelihood"].holds
-    assert not said["one sample of A2C beats one of imitation"].holds
+    best, learnt, same, area, likelihood, head = judge(made_up(100, True), made_up(100, True, 1))
+    assert (best, area, likelihood) == ("yes", "yes", "yes")
+    assert learnt != "yes"
+    assert (same, head) == ("undecided", "undecided")
 
 
 def test_a_reward_that_knows_nothing_shows_nothing() -> None:
-    both = {"SFT": made_up(100, False), "RL": made_up(100, True)}
-    said = {each.effect: each for each in list_findings(both, 100)}
-    assert not said["of imitation, the best of 4 by reward beats one sample"].holds
-    assert not said["the reward declines better than the likelihood"].holds
-    assert not said["chosen of 4, imitation is as good as A2C or better"].holds
+    best, _, same, area, likelihood, _ = judge(made_up(100, False), made_up(100, True))
+    assert "yes" not in (best, area, likelihood)
+    assert same == "no"  # the other reward knows
+
+
+def test_a_first_sentence_that_does_better_leaves_nothing_to_be_seen() -> None:
+    best, *_ = judge(made_up(100, True), made_up(100, True, 1), script=1.0)
+    assert best == "no"
+
+
+def test_windows_by_lot_are_slices_of_their_length(world: Data) -> None:
+    _, page = world.asked[0]
+    for quote in draw_windows(page, 20, "a"):
+        assert len(quote.text) == 20
+        assert page.quote(quote.start, quote.end) == quote
+    assert {quote.text for quote in draw_windows(page, 10_000, "a")} == {page.text}
+
+
+def test_floors_are_measured_on_the_page_that_is_found(out: Path, world: Data) -> None:
+    found = load_or_make(out / "floors.json", FloorScores, lambda: FloorScores({})).by
+    assert all(len(each) == len(world.asked) for each in found.values())
+    # one of the four sentences of a town's page answers: which page is found decides the rest
+    right = [find_page(world, question, 1) == page for question, page in world.asked]
+    assert found[BY_LOT[-1]] == [0.25 * one for one in right]
+    assert sum(found[TOLD]) == sum(right)
 
 
 def test_the_chosen_sample_is_the_one_with_the_highest_reward() -> None:

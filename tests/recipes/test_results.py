@@ -1,31 +1,74 @@
 """The page of results says what the recipes found, failures too, and which were not run."""
 
 import csv
+import json
 import signal
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from recipes import results, stages
-from recipes.stages import Finding, Result, format_estimate
+from recipes.findings import Effect, ScoreTable, list_findings
+from recipes.stages import Result
 from recipes.ziegler import reproduce_paper
 from recipes.ziegler_stages import Settings
 from rookery.measure.figures import Figure, FigureLine, FigurePicture, write_figure
-from rookery.measure.intervals import estimate_share
 
-SEEN = format_estimate(estimate_share(3, 4))
+COUNT = 30
+QUESTIONS = tuple(map(str, range(COUNT)))
 
 
-def test_the_page_is_written_from_what_there_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    findings = (
-        Finding("best of 4 | beats one", "68 %", SEEN, True),
-        Finding("PPO beats cloning", "58 %", SEEN, False, "too few steps"),
-        Finding("PPO adds to the best of 4", "no", SEEN, False, "too few steps"),
+def make_result(seed: int, learnt: float) -> Result:
+    make_effect = partial(
+        Effect,
+        paper="68 %",
+        table="right",
+        reference="one",
+        chance=("lot",),
+        absent={"best": "nobody knows"},
+        chosen="n on other questions",
     )
-    result = Result("webgpt", "small", 12.4, (3,), findings, ("Smaller.",))
-    folder = tmp_path / "runs" / "webgpt-small"
+    effects = (
+        make_effect(effect="best of 4 | beats one", learnt="best", script=("first",)),
+        make_effect(effect="PPO beats one", learnt="PPO", script=("first",), why="too few steps"),
+        make_effect(effect="PPO is as good", learnt="PPO", script=("first",), claim="same"),
+    )
+    scores = {"best": learnt, "one": 0.25, "PPO": 0.25, "lot": 0.0, "first": 0.125}
+    table = ScoreTable(
+        "right",
+        "right answers",
+        QUESTIONS,
+        {name: (each,) * COUNT for name, each in scores.items()},
+    )
+    findings = tuple(list_findings(effects, [[table]]))
+    return Result("webgpt", "small", 12.4, (seed,), findings, effects, (table,), ("Smaller.",))
+
+
+@pytest.fixture
+def write_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], str]:
+    monkeypatch.setattr(results, "PAGE", tmp_path / "docs" / "results.md")
+    monkeypatch.setattr(results, "PICTURES", tmp_path / "docs" / "results")
+    monkeypatch.setattr("sys.argv", ["results", str(tmp_path / "runs")])
+    (tmp_path / "docs" / "results").mkdir(parents=True)
+
+    def write_and_read() -> str:
+        results.main()
+        return (tmp_path / "docs" / "results.md").read_text()
+
+    return write_and_read
+
+
+def test_the_page_judges_over_all_seeds_that_there_are(
+    tmp_path: Path, write_page: Callable[[], str]
+) -> None:
+    for seed, learnt in enumerate((0.75, 0.5)):
+        folder = tmp_path / "runs" / f"webgpt-small-{seed}"
+        folder.mkdir(parents=True)
+        (folder / "result.json").write_text(make_result(seed, learnt).to_json())
+    folder = tmp_path / "runs" / "webgpt-small-0"
     picture = FigurePicture("curves", (FigureLine("one", ((1.0, 0.5), (2.0, 0.75))),), "n", "worth")
     figure = Figure(
         "best", "Best of n", "As seen.", ("n",), ((1,), (2,)), picture, "WebGPT, fig. 8"
@@ -33,28 +76,75 @@ def test_the_page_is_written_from_what_there_is(
     write_figure(figure, folder / "figures")
     many = tuple((number, f"a, b | {number}") for number in range(results.LONG + 1))
     write_figure(Figure("long", "All", "Said.", ("n", "name"), many, picture), folder / "figures")
-    (folder / "result.json").write_text(result.to_json())
-    monkeypatch.setattr(results, "PAGE", tmp_path / "docs" / "results.md")
-    monkeypatch.setattr(results, "PICTURES", tmp_path / "docs" / "results")
-    monkeypatch.setattr("sys.argv", ["results", str(tmp_path / "runs")])
-    (tmp_path / "docs").mkdir()
-    results.main()
-    page = (tmp_path / "docs" / "results.md").read_text()
-    assert "| 1 | best of 4 \\| beats one | 68 % | 0.750 (0.301 to 0.954, n=4) | yes |" in page
-    assert "| 2 | PPO beats cloning | 58 % | 0.750 (0.301 to 0.954, n=4) | **no** |" in page
-    assert "- 2, 3: too few steps\n- Smaller.\n" in page
-    assert "12 min · seed 3" in page
+    (tmp_path / "docs" / "results" / "webgpt-of-old.svg").write_text("old")
+    page = write_page()
+    rows = [line.split(" | ") for line in page.splitlines() if line.startswith("| 1 | ")]
+    assert rows[0] == [
+        "| 1",
+        "best of 4 \\| beats one",
+        "68 %",
+        "lot 0.000 (0.000 to 0.000)",
+        "first 0.125 (0.125 to 0.125)",
+        "one 0.250 (0.250 to 0.250)",
+        "best 0.625 (0.500 to 0.750)",
+        "nobody knows",
+        "0.375 (0.250 to 0.500)",
+        "yes |",
+    ]
+    assert "| 0.000 (0.000 to 0.000) | **undecided** |" in page
+    assert page.count("**undecided** |") == 2
+    assert "- 2, presumed reason: too few steps\n" in page
+    assert "- 1, 2, 3: right answers; 30 questions\n" in page
+    assert "- 1, 2, 3, chosen: n on other questions\n" in page
+    assert "2 seeds (0, 1) · 25 min in all" in page
+    assert "The figures below are of seed 0 alone." in page
     assert "### Best of n (WebGPT, fig. 8)" in page
     assert "![Best of n](results/webgpt-best.svg)\n\n| n |" in page
-    assert "](best.svg)" not in page  # the table alone, of the figure's own file
     assert (tmp_path / "docs" / "results" / "webgpt-best.svg").read_text().startswith("<?xml")
-    assert "[Its 2 rows](results/webgpt-best.csv)" in page
+    assert not (tmp_path / "docs" / "results" / "webgpt-of-old.svg").exists()
     assert "a, b" not in page
     assert "![All](results/webgpt-long.svg)\n\n[Its 13 rows](results/webgpt-long.csv)" in page
-    with (tmp_path / "docs" / "results" / "webgpt-long.csv").open(encoding="utf-8") as rows:
-        assert list(csv.reader(rows))[:2] == [["n", "name"], ["0", "a, b | 0"]]
+    with (tmp_path / "docs" / "results" / "webgpt-long.csv").open(encoding="utf-8") as rows_file:
+        assert list(csv.reader(rows_file))[:2] == [["n", "name"], ["0", "a, b | 0"]]
     for name in ("ziegler", "gophercite", "webglm"):
         assert f"Not run: `python -m recipes.{name} small`." in page
+
+
+def test_what_was_run_before_scores_were_kept_is_not_judged(
+    tmp_path: Path, write_page: Callable[[], str]
+) -> None:
+    stored = {
+        "recipe": "webglm",
+        "size": "small",
+        "minutes": 15,
+        "seeds": [2],
+        "findings": [
+            {"effect": "it ranks better", "paper": "table 7", "ours": "0.1 more", "holds": True},
+            {"effect": "filters help", "paper": "table 5", "ours": "more", "struck": "planted"},
+        ],
+    }
+    place = tmp_path / "docs" / "results" / "webglm-earlier.json"
+    place.write_text(json.dumps(stored))
+    place.with_name("webglm-ranking.csv").write_text("a\n")
+    page = write_page()
+    assert "Run before floors were kept; not judged" in page
+    assert "| 1 | it ranks better | table 7 | 0.1 more | not measured | not judged |" in page
+    assert "| struck out: planted |" in page
+    assert "yes |" not in page
+    assert "[ranking](results/webglm-ranking.csv)" in page
+
+
+def test_seeds_that_look_for_different_effects_are_refused(
+    tmp_path: Path, write_page: Callable[[], str]
+) -> None:
+    for seed in (0, 1):
+        folder = tmp_path / "runs" / f"webgpt-small-{seed}"
+        folder.mkdir(parents=True)
+        made = make_result(seed, 0.5)
+        made = replace(made, effects=made.effects[seed:], findings=made.findings[seed:])
+        (folder / "result.json").write_text(made.to_json())
+    with pytest.raises(ValueError, match="run them with the same version"):
+        write_page()
 
 
 def test_where_the_data_are_not_it_is_said_what_to_do(

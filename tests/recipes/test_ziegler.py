@@ -1,28 +1,31 @@
 """Ziegler's recipe at its smallest: all stages on made-up data, stopped and gone on with."""
 
 import lzma
-import math
 from pathlib import Path
 from random import Random
-from statistics import fmean
 
 import msgspec
 import pytest
 
+from recipes.findings import list_findings
 from recipes.stages import ROOT, Result, run_recipe
 from recipes.ziegler import reproduce_paper
 from recipes.ziegler_data import (
+    CANNED_WORDS,
+    Task,
     Tasks,
+    choose_canned_sentence,
     count_physical_words,
+    list_physical_words,
     read_tasks,
     read_texts,
     score_against_reference,
 )
 from recipes.ziegler_found import (
-    estimate_reward_gap,
+    TaskReport,
     find_kl_control,
-    find_optimum_gap,
-    find_win_over_reference,
+    make_kl_table,
+    report_descriptive,
 )
 from recipes.ziegler_stages import REFERENCE, PolicyComparison, RewardTarget, Settings
 from rookery.draft.config import parse_settings, read_toml_table
@@ -31,7 +34,7 @@ from rookery.learn.online_labelling import PolicyCompletion, RequestRound
 from rookery.measure.figures import read_figures
 from rookery.measure.intervals import estimate_mean
 from rookery.measure.pairwise import PairwiseMatch
-from rookery.measure.reward_frontiers import ReachedPoint, find_optimal_policies, tilt_policy
+from rookery.measure.reward_frontiers import ReachedPoint, tilt_policy
 from rookery.records import Answer, Comparison, Episode, Failed, Question
 
 SIZES = ROOT / "recipes" / "sizes"
@@ -170,41 +173,45 @@ def seen_of(rewards: list[float], others: list[float], kl: float = 1.0) -> Polic
         PairwiseMatch("ours", REFERENCE, (one > other) + (one == other) / 2, group)
         for one, other, group in zip(rewards, others, groups, strict=True)
     ]
-    gains = [one - other for one, other in zip(rewards, others, strict=True)]
     return PolicyComparison(
-        rewards, groups, matches, ReachedPoint(kl, estimate_mean(rewards)), estimate_mean(gains)
+        rewards, others, groups, matches, ReachedPoint(kl, estimate_mean(rewards))
     )
 
 
-def test_a_policy_beats_the_reference_only_beyond_the_interval() -> None:
+def judge(report: TaskReport) -> list[str]:
+    return [each.verdict for each in list_findings(report.effects, [report.tables])]
+
+
+def test_a_policy_beats_the_reference_only_beyond_the_interval_and_above_a_list_of_words() -> None:
     chance = Random(0)
     others = [chance.gauss(0, 1) for _ in range(200)]
     as_good = [chance.gauss(0, 1) for _ in range(200)]
     good = seen_of([one + 1 for one in others], others)
-    assert find_win_over_reference("It", good, "").holds
-    assert not find_win_over_reference("It", seen_of(as_good, others), "").holds
-    assert estimate_reward_gap(good, seen_of(others, others)).value == pytest.approx(1.0)
+    assert judge(report_descriptive(good, -5.0)) == ["yes"]
+    assert judge(report_descriptive(good, 5.0)) == ["no"]
+    assert judge(report_descriptive(seen_of(as_good, others), -5.0)) == ["undecided"]
 
 
-def test_a_target_is_held_by_the_last_third_alone() -> None:
-    assert find_kl_control(2.0, [0.0] * 6 + [1.7, 2.0, 2.3]).holds
-    assert not find_kl_control(2.0, [2.0] * 6 + [1.5, 1.5, 1.5]).holds
+@pytest.mark.parametrize(
+    ("kls", "verdict"),
+    [
+        ([0.0] * 40 + [1.9, 2.1] * 10, "yes"),
+        ([2.0] * 40 + [1.5] * 20, "no"),
+        ([2.0] * 40 + [0.5, 3.5] * 10, "undecided"),
+        ([2.0] * 57, "undecided"),
+    ],
+)
+def test_a_target_is_held_by_the_last_third_alone(kls: list[float], verdict: str) -> None:
+    report = TaskReport([find_kl_control("it", 2.0)], [make_kl_table("it", 2.0, kls)], [])
+    assert judge(report) == [verdict]
 
 
-def test_near_the_optimum_is_between_half_of_its_gain_and_all_of_it() -> None:
-    chance = Random(0)
-    drawn = [[chance.gauss(0, 1) for _ in range(2000)] for _ in range(4)]
-    best = find_optimal_policies(drawn, [2.0, 1.5, 1.0, 0.8, 0.7, 0.6])
-    most = math.sqrt(2 * 0.5)  # of a normal reward at half a nat
-    start = fmean(map(fmean, drawn))
-    shares = {
-        share: find_optimum_gap({"it": seen_of([share * most] * 3, [0.0] * 3, 0.5)}, best, start)
-        for share in (0.3, 0.8, 1.3)
-    }
-    assert [found.holds for found in shares.values()] == [False, True, False]
-    far = find_optimum_gap({"it": seen_of([1.0] * 3, [0.0] * 3, 50.0)}, best, start)
-    assert not far.holds
-    assert "not known" in far.ours
+def test_the_canned_sentence_is_the_beginning_that_the_labeller_likes_best() -> None:
+    texts = ["an idea of nothing", "the red sky and the red light", "a word " * 12 + "red sky"]
+    nothing = Task("", [], [], lambda question: "", count_physical_words, False)
+    assert choose_canned_sentence(nothing, texts) == texts[1]
+    listed = list_physical_words()
+    assert count_physical_words([(Question("1", ""), Answer(listed))]) == [float(CANNED_WORDS)]
 
 
 @pytest.mark.parametrize("size", ["tiny", "small", "paper"])
