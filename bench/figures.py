@@ -111,11 +111,14 @@ def render_reading(found: Found) -> Iterator[str]:
     results = [*found["hostile"].values(), *found["mutated"].values()]
     slowest = max(row.get("seconds", row.get("slowest_s", 0.0)) for row in results)
     most = max(row["megabytes"] for row in results)
+    mutated = found["mutated"].values()
+    fewest = min(row["files"] for row in mutated)
+    crashed = sum(len(row["crashes"]) for row in mutated)
     yield (
         f"{found['pages']} real pages read in this process and by a reader process, in turn; "
         f"{cost['opened']:,} pages one by one here, and by reader processes for four threads. "
         f"Hostile and mutated files have {limits['seconds']:g} s and {limits['megabytes']:,} MB "
-        "each.\n"
+        f"each; the mutated ones were read on {found['mutated_date']}.\n"
     )
     yield from format_targets(
         [
@@ -128,6 +131,8 @@ def render_reading(found: Found) -> Iterator[str]:
             ),
             make_maximum_row("longest time of a file", limits["seconds"] + 2, slowest, "s"),
             make_maximum_row("most memory of a reader", limits["megabytes"], most, "MB", ".0f"),
+            make_minimum_row("mutated files of each kind", 10_000, fewest, ",.0f"),
+            make_maximum_row("of all mutated files, crashed", 0, crashed, "", ",.0f"),
         ]
     )
     yield from format_table(
