@@ -39,6 +39,7 @@ _FURNITURE_CLASS = re.compile(
     r"colophon|copyright|foot|footer|ftr|menu|nav|navbar|navigation|share|sharing|sharedaddy|"
     r"social|related|recommend\w*|bylines?)(?:$|[ _-])"
 )
+_NEVER_COMMENT = frozenset("body html main a".split()) | HEADING_TAGS
 _NEVER_TRIMMED = frozenset("body html article main a".split()) | HEADING_TAGS
 _TRIMMED_CLASS = re.compile(
     r"(?:^|[ _-])(?:authors?|bio|biography|bylines?|vcard|contributors?|newsletters?|subscri\w*|"
@@ -48,6 +49,12 @@ _TRIMMED_CLASS = re.compile(
     r"btn|ads?|advert\w*|sr-only|screen-reader-text|visually-hidden)(?:$|[ _-])"
     r"|(?:^| )sidebar(?:$| )"
 )
+_COMMENT_CLASS = re.compile(
+    r"(?:^|(?<!\bhas)(?<!\bno)(?<!\bwith)[ _-])(?:comments?(?:lists?|box|area|wrap|items?|section)?"
+    r"(?![_-](?:open|closed|enabled|disabled|count|link))|repl(?:y|ies)|respond|disqus\w*|pinglun|"
+    r"liuyan|huifu)(?:$|[ _-])"
+)
+"""of readers' comments, on Chinese pages also in Pinyin"""
 _CODE = frozenset(("pre", "code"))
 _BOXES = frozenset("div section article main".split())
 _TRAILER = re.compile(
@@ -63,8 +70,8 @@ _LABEL = re.compile(
     re.IGNORECASE,
 )
 _PROSE_END = re.compile(r"[.!?…:;\"”»)](?:\s|$)|[。！？]")
-_PROSE_SIZE, _DENSE_PROSE_SIZE = 60, 20
-"""fewest characters of a block of prose, and of one in a script that writes words in few"""
+_DENSE_PROSE_SIZE = 20
+"""fewest characters of a block of prose in a script that writes words in few"""
 _DENSE = re.compile(r"[。！？]")
 
 
@@ -90,15 +97,35 @@ def choose_article(tree: HtmlTree, rules: ArticleRules = ArticleRules()) -> byte
     """Return a flag for each piece of the tree's text: 1 where it belongs to the article.
 
     Readability's choice is compared with wider ones: the longest `article`, the longest `main` and
-    the whole page, all without furniture. The narrowest that has `rules.enough_prose` of the whole
-    page's prose is taken.
+    the whole page, all without furniture and comments. The narrowest that has `rules.enough_prose`
+    of the whole page's prose is taken. A page with text always keeps some.
     """
-    blocks = measure_blocks(tree)
-    chosen = trim_article(tree, choose_by_readability(tree, rules))
-    whole = trim_article(tree, _choose_without_furniture(tree))
-    kept = _choose_narrowest(tree, rules, blocks, chosen, whole)
+    rules = rules.fit_script(tree.text)
+    blocks = measure_blocks(tree, rules)
+    chosen = choose_by_readability(tree, rules)
+    whole = _choose_without_furniture(tree, blocks)
+    if not count_prose(blocks, chosen) and not count_prose(blocks, whole):
+        whole = _choose_without_furniture(tree, blocks, most=0.5)
+    chosen, whole = (
+        trim_article(tree, drop_comments(tree, rules, blocks, kept)) for kept in (chosen, whole)
+    )
+    article = _choose_narrowest(tree, rules, blocks, chosen, whole)
+    kept = article.copy()
     drop_trailers(blocks, kept)
-    return kept if any(kept) else bytearray(b"\1") * len(tree.pieces)
+    every = bytearray(b"\1") * len(tree.pieces)
+    wider = (kept, article, whole, trim_article(tree, every))
+    return next((found for found in wider if _holds_enough(tree, rules, blocks, found)), every)
+
+
+def _holds_enough(
+    tree: HtmlTree, rules: ArticleRules, blocks: list[TextBlock], kept: bytearray
+) -> bool:
+    """Tell whether an article is more than what is left where all prose was taken for furniture."""
+    if count_prose(blocks, kept):
+        return True
+    prose = sum(block.size for block in blocks if block.prose)
+    size = count_kept_characters(tree, kept)
+    return size > 0 and (prose < rules.enough or size >= rules.enough_text * len(tree.text))
 
 
 def _choose_narrowest(
@@ -109,8 +136,11 @@ def _choose_narrowest(
     whole: bytearray,
 ) -> bytearray:
     wanted = rules.enough_prose * count_prose(blocks, whole)
-    if wanted == 0 and count_kept_characters(tree, chosen) < rules.least:
-        return whole
+    if wanted == 0:
+        size = count_kept_characters(tree, chosen)
+        share = 0.0 if count_prose(blocks, chosen) else rules.enough_text
+        least = max(rules.least, share * count_kept_characters(tree, whole))
+        return chosen if size >= least else whole
     if count_prose(blocks, chosen) >= wanted:
         return chosen
     for is_container in (_is_article_element, _is_main_element):
@@ -118,6 +148,34 @@ def _choose_narrowest(
         if count_prose(blocks, kept) >= wanted:
             return kept
     return whole
+
+
+def drop_comments(
+    tree: HtmlTree, rules: ArticleRules, blocks: list[TextBlock], kept: bytearray
+) -> bytearray:
+    """Take out of an article the comments of its readers, unless they are what the page is for.
+
+    They are where little prose is left without them, as in a forum, the posts of which often have
+    the classes of comments.
+    """
+    dropped = bytearray(len(tree.tags))
+    known: dict[str, bool] = {"": False}
+    number, size = 0, len(tree.tags)
+    while number < size:
+        classes, tag, end = tree.classes[number], tree.tags[number], tree.ends[number]
+        named = known.get(classes)
+        if named is None:
+            named = known[classes] = _COMMENT_CLASS.search(classes) is not None
+        if named and tag not in _NEVER_COMMENT:
+            dropped[number:end] = b"\1" * (end - number)
+        # Inside code a class such as "comment" is the name of a colour.
+        number = end if named or tag in _CODE else number + 1
+    if not any(dropped):
+        return kept
+    rest = bytearray(map(gt, kept, map(dropped.__getitem__, tree.owners)))
+    prose, all_prose = count_prose(blocks, rest), count_prose(blocks, kept)
+    enough = prose >= rules.enough or (prose >= rules.least and prose > 0.3 * all_prose)
+    return rest if enough else kept
 
 
 def trim_article(tree: HtmlTree, kept: bytearray) -> bytearray:
@@ -164,7 +222,7 @@ def _is_named_trimming(classes: str) -> int:
     return _TRIMMED_CLASS.search(classes) is not None and not EMBEDDED_CLASS.search(classes)
 
 
-def measure_blocks(tree: HtmlTree) -> list[TextBlock]:
+def measure_blocks(tree: HtmlTree, rules: ArticleRules = ArticleRules()) -> list[TextBlock]:
     """Return the blocks of the page's text."""
     blocks: list[TextBlock] = []
     seen: set[str] = set()
@@ -179,7 +237,7 @@ def measure_blocks(tree: HtmlTree) -> list[TextBlock]:
             chars = sum(own[owner] for owner in inside)
             links = sum(linked[owner] for owner in inside)
         body = text[start:end] if size >= _DENSE_PROSE_SIZE else ""
-        long = size >= _PROSE_SIZE or _DENSE.search(body) is not None
+        long = size >= rules.shortest_prose or _DENSE.search(body) is not None
         prose = long and links < 0.4 * chars and _PROSE_END.search(body) is not None
         trailer = (links > 0.3 * chars and _TRAILER.match(text, start, end) is not None) or (
             size < 80 and _LABEL.match(text, start, end) is not None
@@ -248,15 +306,7 @@ def find_furniture(tree: HtmlTree, kept: bytearray) -> bytearray:
     known: dict[str, int] = {}
     number, size = 0, len(tree.tags)
     while number < size:
-        classes, written = tree.classes[number], tree.attributes[number]
-        likely = known.get(classes)
-        if likely is None:
-            likely = known[classes] = _is_named_furniture(classes)
-        if not likely and (
-            tree.tags[number] in _NEVER_PROSE
-            or (' role="' in written and _FURNITURE_ROLE.search(written))
-        ):
-            likely = 1
+        likely = _name_furniture(tree, number, known)
         start, stop, end = tree.starts[number], tree.stops[number], tree.ends[number]
         within = likely and bisect_left(article, stop) - bisect_left(article, start)
         if likely and (not within or (likely == 2 and 2 * within < len(article))):
@@ -265,6 +315,21 @@ def find_furniture(tree: HtmlTree, kept: bytearray) -> bytearray:
         else:
             number += 1
     return furniture
+
+
+def _name_furniture(tree: HtmlTree, number: int, known: dict[str, int]) -> int:
+    """0 no furniture, 1 furniture by tag, role or class, 2 an advert or a cookie banner; `known`
+    keeps what classes say."""
+    classes, written = tree.classes[number], tree.attributes[number]
+    likely = known.get(classes)
+    if likely is None:
+        likely = known[classes] = _is_named_furniture(classes)
+    if not likely and (
+        tree.tags[number] in _NEVER_PROSE
+        or (' role="' in written and _FURNITURE_ROLE.search(written))
+    ):
+        return 1
+    return likely
 
 
 def _is_named_furniture(classes: str) -> int:
@@ -276,10 +341,23 @@ def _is_named_furniture(classes: str) -> int:
     return 1 + bool(_NOTICE_CLASS.search(classes))
 
 
-def _choose_without_furniture(tree: HtmlTree) -> bytearray:
+def _choose_without_furniture(
+    tree: HtmlTree, blocks: list[TextBlock], most: float = 1.0
+) -> bytearray:
+    """Flag all but the furniture; what holds more than this share of the page's prose is none, such
+    as a form around the whole page."""
     keep = bytearray(b"\1") * len(tree.tags)
-    furniture = find_furniture(tree, bytearray(len(tree.pieces)))
-    for number, tag in enumerate(tree.tags):
-        if furniture[number] or tag in NEVER_KEPT:
-            clear_range(keep, number, tree.ends[number])
+    prose = [block for block in blocks if block.prose]
+    starts = [tree.pieces[block.first] for block in prose]
+    sums = [0, *accumulate(block.size for block in prose)]
+    known: dict[str, int] = {}
+    number, size = 0, len(tree.tags)
+    while number < size:
+        if _name_furniture(tree, number, known) or tree.tags[number] in NEVER_KEPT:
+            first, stop = (bisect_left(starts, at[number]) for at in (tree.starts, tree.stops))
+            if sums[stop] - sums[first] <= most * sums[-1]:
+                clear_range(keep, number, tree.ends[number])
+                number = tree.ends[number]
+                continue
+        number += 1
     return bytearray(map(keep.__getitem__, tree.owners))

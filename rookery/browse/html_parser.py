@@ -15,6 +15,7 @@ import msgspec
 from rookery.browse.html_tree import (
     HTML_SPACE,
     HTML_SPACES,
+    UNSEEN_SPACE,
     BlockRun,
     HtmlTree,
     collapse_spaces,
@@ -441,8 +442,11 @@ class HtmlWalk:
     def add_text(self, text: str, body: str) -> None:
         """Add shown text, each run of white space as one space.
 
-        `body` is the text without white space around it.
+        `body` is the text without white space around it. No-break spaces and the like begin no
+        block and no line: pages are filled with them where nothing is to be seen.
         """
+        if (self.gap or self.newlines) and body[0] in UNSEEN_SPACE and not body.strip(UNSEEN_SPACE):
+            return
         if "\n" in body or "  " in body or "\t" in body or "\r" in body or "\f" in body:
             body = HTML_SPACES.sub(" ", body)
         if self.newlines and not self.gap:
