@@ -5,7 +5,7 @@ Readability's choice is compared with wider ones; captions, bios, teasers and tr
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Container, Iterator
 from itertools import accumulate, pairwise
 from operator import gt, mul, sub
 
@@ -106,15 +106,20 @@ def choose_article(tree: HtmlTree, rules: ArticleRules = ArticleRules()) -> byte
     whole = _choose_without_furniture(tree, blocks)
     if not count_prose(blocks, chosen) and not count_prose(blocks, whole):
         whole = _choose_without_furniture(tree, blocks, most=0.5)
+    comments, trimmings = find_comments(tree), name_trimmings(tree)
     chosen, whole = (
-        trim_article(tree, drop_comments(tree, rules, blocks, kept)) for kept in (chosen, whole)
+        trim_article(tree, drop_comments(tree, rules, blocks, comments, kept), trimmings)
+        for kept in (chosen, whole)
     )
     article = _choose_narrowest(tree, rules, blocks, chosen, whole)
     kept = article.copy()
     drop_trailers(blocks, kept)
+    for found in (kept, article, whole):
+        if _holds_enough(tree, rules, blocks, found):
+            return found
     every = bytearray(b"\1") * len(tree.pieces)
-    wider = (kept, article, whole, trim_article(tree, every))
-    return next((found for found in wider if _holds_enough(tree, rules, blocks, found)), every)
+    found = trim_article(tree, every, trimmings)
+    return found if _holds_enough(tree, rules, blocks, found) else every
 
 
 def _holds_enough(
@@ -150,67 +155,96 @@ def _choose_narrowest(
     return whole
 
 
+def find_comments(tree: HtmlTree) -> bytearray:
+    """Return a flag for each piece of the tree's text: 1 where a class says that it is a comment of
+    a reader."""
+    named = set(filter(_COMMENT_CLASS.search, set(tree.classes)))
+    inside = bytearray(len(tree.tags))
+    for number in _find_elements(tree, named, _CODE):
+        # Inside code a class such as "comment" is the name of a colour.
+        if tree.tags[number] not in _CODE and tree.tags[number] not in _NEVER_COMMENT:
+            size = tree.ends[number] - number
+            inside[number : number + size] = b"\1" * size
+    return bytearray(map(inside.__getitem__, tree.owners))
+
+
+def _find_elements(tree: HtmlTree, named: Container[str], tags: frozenset[str]) -> Iterator[int]:
+    """Yield the elements of these classes or tags, in order, but none inside a `pre` or `code`."""
+    # Most elements are neither, and this passes over them ten times as fast as a loop would.
+    found = [
+        number
+        for number, (classes, tag) in enumerate(zip(tree.classes, tree.tags, strict=True))
+        if classes in named or tag in tags
+    ]
+    end = 0
+    for number in found:
+        if number >= end:
+            yield number
+            end = tree.ends[number] if tree.tags[number] in _CODE else end
+
+
 def drop_comments(
-    tree: HtmlTree, rules: ArticleRules, blocks: list[TextBlock], kept: bytearray
+    tree: HtmlTree,
+    rules: ArticleRules,
+    blocks: list[TextBlock],
+    comments: bytearray,
+    kept: bytearray,
 ) -> bytearray:
     """Take out of an article the comments of its readers, unless they are what the page is for.
 
     They are where little prose is left without them, as in a forum, the posts of which often have
     the classes of comments.
     """
-    dropped = bytearray(len(tree.tags))
-    known: dict[str, bool] = {"": False}
-    number, size = 0, len(tree.tags)
-    while number < size:
-        classes, tag, end = tree.classes[number], tree.tags[number], tree.ends[number]
-        named = known.get(classes)
-        if named is None:
-            named = known[classes] = _COMMENT_CLASS.search(classes) is not None
-        if named and tag not in _NEVER_COMMENT:
-            dropped[number:end] = b"\1" * (end - number)
-        # Inside code a class such as "comment" is the name of a colour.
-        number = end if named or tag in _CODE else number + 1
-    if not any(dropped):
+    if not any(comments):
         return kept
-    rest = bytearray(map(gt, kept, map(dropped.__getitem__, tree.owners)))
+    rest = bytearray(map(gt, kept, comments))
     prose, all_prose = count_prose(blocks, rest), count_prose(blocks, kept)
     enough = prose >= rules.enough or (prose >= rules.least and prose > 0.3 * all_prose)
     return rest if enough else kept
 
 
-def trim_article(tree: HtmlTree, kept: bytearray) -> bytearray:
+def name_trimmings(tree: HtmlTree) -> list[tuple[int, int]]:
+    """Return the elements that their tag or class names as no part of an article; beside each 1, or
+    2 for an advert or a cookie banner."""
+    named = {
+        classes: kind for classes in set(tree.classes) if (kind := _is_named_trimming(classes))
+    }
+    return [
+        (number, named.get(tree.classes[number], 1))
+        for number in _find_elements(tree, named, _CODE | {"figcaption"})
+        if (tree.tags[number] == "figcaption" or tree.classes[number] in named)
+        and tree.tags[number] not in _NEVER_TRIMMED
+    ]
+
+
+def trim_article(tree: HtmlTree, kept: bytearray, trimmings: list[tuple[int, int]]) -> bytearray:
     """Take out of an article what its markup names as no part of it, such as captions and bios.
 
     An element that holds a fifth of the article's characters stays, and a cookie banner or advert
     that holds nine tenths of the page's. Where more than half of the article would go, its markup
     means something else by these names, and all but notices stays.
     """
+    if not trimmings:
+        return kept
     stops = [*tree.pieces[1:], len(tree.text)]
     sums = [0, *accumulate(map(mul, kept, map(sub, stops, tree.pieces)))]
     dropped = bytearray(len(tree.tags))
-    known: dict[str, int] = {"": 0}
-    number, size = 0, len(tree.tags)
-    while number < size:
-        classes, tag = tree.classes[number], tree.tags[number]
-        named = known.get(classes)
-        if named is None:
-            named = known[classes] = _is_named_trimming(classes)
-        if tag == "figcaption" or (named and tag not in _NEVER_TRIMMED):
-            start, stop, end = tree.starts[number], tree.stops[number], tree.ends[number]
-            first, last = bisect_left(tree.pieces, start), bisect_left(tree.pieces, stop)
-            if (
-                10 * (stop - start) < 9 * len(tree.text)
-                if named == 2
-                else 5 * (sums[last] - sums[first]) < sums[-1]
-            ):
-                dropped[number:end] = bytes((named or 1,)) * (end - number)
-                number = end
-                continue
-        # Inside code a class such as "comment" is the name of a colour.
-        number = tree.ends[number] if tag in _CODE else number + 1
-    outside = [dropped[owner] for owner in tree.owners]
-    rest = bytearray(is_kept and named != 2 for is_kept, named in zip(kept, outside, strict=True))
+    done = 0
+    for number, named in trimmings:
+        if number < done:
+            continue
+        start, stop, end = tree.starts[number], tree.stops[number], tree.ends[number]
+        first, last = bisect_left(tree.pieces, start), bisect_left(tree.pieces, stop)
+        if (
+            10 * (stop - start) < 9 * len(tree.text)
+            if named == 2
+            else 5 * (sums[last] - sums[first]) < sums[-1]
+        ):
+            dropped[number:end] = bytes((named,)) * (end - number)
+            done = end
+    outside = bytes(map(dropped.__getitem__, tree.owners))
     trimmed = bytearray(map(gt, kept, outside))
+    rest = bytearray(is_kept and named != 2 for is_kept, named in zip(kept, outside, strict=True))
     enough = 2 * count_kept_characters(tree, trimmed) >= count_kept_characters(tree, rest)
     return trimmed if enough else rest
 
@@ -303,33 +337,30 @@ def find_furniture(tree: HtmlTree, kept: bytearray) -> bytearray:
     """
     furniture = bytearray(len(tree.tags))
     article = [start for start, is_kept in zip(tree.pieces, kept, strict=True) if is_kept]
-    known: dict[str, int] = {}
-    number, size = 0, len(tree.tags)
-    while number < size:
-        likely = _name_furniture(tree, number, known)
+    done = 0
+    for number, likely in _name_furniture(tree, _NEVER_PROSE):
         start, stop, end = tree.starts[number], tree.stops[number], tree.ends[number]
-        within = likely and bisect_left(article, stop) - bisect_left(article, start)
-        if likely and (not within or (likely == 2 and 2 * within < len(article))):
+        within = bisect_left(article, stop) - bisect_left(article, start)
+        if number >= done and (not within or (likely == 2 and 2 * within < len(article))):
             furniture[number:end] = b"\1" * (end - number)
-            number = end
-        else:
-            number += 1
+            done = end
     return furniture
 
 
-def _name_furniture(tree: HtmlTree, number: int, known: dict[str, int]) -> int:
-    """0 no furniture, 1 furniture by tag, role or class, 2 an advert or a cookie banner; `known`
-    keeps what classes say."""
-    classes, written = tree.classes[number], tree.attributes[number]
-    likely = known.get(classes)
-    if likely is None:
-        likely = known[classes] = _is_named_furniture(classes)
-    if not likely and (
-        tree.tags[number] in _NEVER_PROSE
+def _name_furniture(tree: HtmlTree, tags: frozenset[str]) -> list[tuple[int, int]]:
+    """Return the elements that their tag, role or class names as furniture; beside each 1, or 2 for
+    an advert or a cookie banner."""
+    named = {
+        classes: kind for classes in set(tree.classes) if (kind := _is_named_furniture(classes))
+    }
+    columns = zip(tree.classes, tree.tags, tree.attributes, strict=True)
+    return [
+        (number, named.get(classes, 1))
+        for number, (classes, tag, written) in enumerate(columns)
+        if classes in named
+        or tag in tags
         or (' role="' in written and _FURNITURE_ROLE.search(written))
-    ):
-        return 1
-    return likely
+    ]
 
 
 def _is_named_furniture(classes: str) -> int:
@@ -350,14 +381,8 @@ def _choose_without_furniture(
     prose = [block for block in blocks if block.prose]
     starts = [tree.pieces[block.first] for block in prose]
     sums = [0, *accumulate(block.size for block in prose)]
-    known: dict[str, int] = {}
-    number, size = 0, len(tree.tags)
-    while number < size:
-        if _name_furniture(tree, number, known) or tree.tags[number] in NEVER_KEPT:
-            first, stop = (bisect_left(starts, at[number]) for at in (tree.starts, tree.stops))
-            if sums[stop] - sums[first] <= most * sums[-1]:
-                clear_range(keep, number, tree.ends[number])
-                number = tree.ends[number]
-                continue
-        number += 1
+    for number, _ in _name_furniture(tree, _NEVER_PROSE | NEVER_KEPT):
+        first, stop = (bisect_left(starts, at[number]) for at in (tree.starts, tree.stops))
+        if sums[stop] - sums[first] <= most * sums[-1]:
+            clear_range(keep, number, tree.ends[number])
     return bytearray(map(keep.__getitem__, tree.owners))

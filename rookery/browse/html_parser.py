@@ -74,7 +74,12 @@ def drop_excess_attributes(html: str) -> str:
     )
     if not crowded and len(_SIGN_IN_VALUE.findall(html)) <= _MAX_SIGNS_IN_VALUES:
         return html
-    return _COMMENT_RAW_OR_TAG.sub(lambda tag: _CROWDED_TAG.sub(r"\1>", tag[0]), html)
+    return _COMMENT_RAW_OR_TAG.sub(
+        lambda tag: (
+            _CROWDED_TAG.sub(r"\1>", tag[0]) if len(tag[0]) > 2 * _MAX_ATTRIBUTES else tag[0]
+        ),
+        html,
+    )
 
 
 def count_tags(html: str) -> int:
