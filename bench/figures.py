@@ -109,16 +109,16 @@ def render_reading(found: Found) -> Iterator[str]:
     """Yield the section on reading in reader processes."""
     cost, limits = found["cost"], found["limits"]
     results = [*found["hostile"].values(), *found["mutated"].values()]
-    slowest = max(row.get("seconds", row.get("slowest_s", 0.0)) for row in results)
+    slowest = max(row["seconds"] for row in found["hostile"].values())
     most = max(row["megabytes"] for row in results)
     mutated = found["mutated"].values()
     fewest = min(row["files"] for row in mutated)
-    crashed = sum(len(row["crashes"]) for row in mutated)
+    crashed, overrun = (sum(len(row[name]) for row in mutated) for name in ("crashes", "overruns"))
     yield (
         f"{found['pages']} real pages read in this process and by a reader process, in turn; "
         f"{cost['opened']:,} pages one by one here, and by reader processes for four threads. "
         f"Hostile and mutated files have {limits['seconds']:g} s and {limits['megabytes']:,} MB "
-        f"each; the mutated ones were read on {found['mutated_date']}.\n"
+        f"each. The mutated ones were read on {found['mutated_date']}; their time is CPU time.\n"
     )
     yield from format_targets(
         [
@@ -129,10 +129,11 @@ def render_reading(found: Found) -> Iterator[str]:
                 cost["opened by processes s"] / cost["opened here s"],
                 "",
             ),
-            make_maximum_row("longest time of a file", limits["seconds"] + 2, slowest, "s"),
+            make_maximum_row("longest time of a hostile file", limits["seconds"] + 2, slowest, "s"),
             make_maximum_row("most memory of a reader", limits["megabytes"], most, "MB", ".0f"),
             make_minimum_row("mutated files of each kind", 10_000, fewest, ",.0f"),
             make_maximum_row("of all mutated files, crashed", 0, crashed, "", ",.0f"),
+            make_maximum_row("or over their limits", 0, overrun, "", ",.0f"),
         ]
     )
     yield from format_table(
@@ -149,7 +150,7 @@ def render_reading(found: Found) -> Iterator[str]:
         ),
     )
     yield from format_table(
-        ("mutated", "files", "outcomes", "slowest s", "MB"),
+        ("mutated", "files", "outcomes", "slowest CPU s", "MB"),
         (
             (
                 kind,

@@ -97,7 +97,7 @@ def make_docx(body: str) -> bytes:
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in parts.items():
-            archive.writestr(name, content)
+            archive.writestr(zipfile.ZipInfo(name), content)  # which has no time of its own
     return packed.getvalue()
 
 
@@ -239,5 +239,7 @@ def mutate_archive(data: bytes, chance: random.Random) -> bytes:
         chosen = chance.choice(whole.namelist())
         for name in whole.namelist():
             part = whole.read(name)
-            archive.writestr(name, mutate_file(part, chance) if name == chosen else part)
+            archive.writestr(
+                zipfile.ZipInfo(name), mutate_file(part, chance) if name == chosen else part
+            )
     return packed.getvalue()
