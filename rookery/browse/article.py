@@ -50,7 +50,8 @@ _TRIMMED_CLASS = re.compile(
     r"|(?:^| )sidebar(?:$| )"
 )
 _COMMENT_CLASS = re.compile(
-    r"(?:^|(?<!\bhas)(?<!\bno)(?<!\bwith)[ _-])(?:comments?(?:lists?|box|area|wrap|items?|section)?"
+    r"(?:^|(?=[ _-])(?<!\bhas)(?<!\bno)(?<!\bwith)[ _-])(?:"
+    r"comments?(?:lists?|box|area|wrap|items?|section)?"
     r"(?![_-](?:open|closed|enabled|disabled|count|link))|repl(?:y|ies)|respond|disqus\w*|pinglun|"
     r"liuyan|huifu)(?:$|[ _-])"
 )
@@ -102,24 +103,37 @@ def choose_article(tree: HtmlTree, rules: ArticleRules = ArticleRules()) -> byte
     """
     rules = rules.fit_script(tree.text)
     blocks = measure_blocks(tree, rules)
+    for article in _iter_articles(tree, rules, blocks):
+        kept = article.copy()
+        drop_trailers(blocks, kept)
+        for found in (kept, article):
+            if _holds_enough(tree, rules, blocks, found):
+                return found
+    return bytearray(b"\1") * len(tree.pieces)
+
+
+def _iter_articles(
+    tree: HtmlTree, rules: ArticleRules, blocks: list[TextBlock]
+) -> Iterator[bytearray]:
+    """Yield the article, then wider choices for where it turns out to hold next to nothing."""
+    comments, trimmings = find_comments(tree), name_trimmings(tree)
+
+    def clean(kept: bytearray) -> bytearray:
+        return trim_article(tree, drop_comments(tree, rules, blocks, comments, kept), trimmings)
+
     chosen = choose_by_readability(tree, rules)
+    article = clean(chosen)
+    wanted = rules.enough_prose * sum(block.size for block in blocks if block.prose)
+    long = count_kept_characters(tree, article) >= rules.least
+    if long and count_prose(blocks, article) >= wanted > 0:
+        yield article  # no wider choice can have so much more prose that it would be taken
     whole = _choose_without_furniture(tree, blocks)
     if not count_prose(blocks, chosen) and not count_prose(blocks, whole):
         whole = _choose_without_furniture(tree, blocks, most=0.5)
-    comments, trimmings = find_comments(tree), name_trimmings(tree)
-    chosen, whole = (
-        trim_article(tree, drop_comments(tree, rules, blocks, comments, kept), trimmings)
-        for kept in (chosen, whole)
-    )
-    article = _choose_narrowest(tree, rules, blocks, chosen, whole)
-    kept = article.copy()
-    drop_trailers(blocks, kept)
-    for found in (kept, article, whole):
-        if _holds_enough(tree, rules, blocks, found):
-            return found
-    every = bytearray(b"\1") * len(tree.pieces)
-    found = trim_article(tree, every, trimmings)
-    return found if _holds_enough(tree, rules, blocks, found) else every
+    whole = clean(whole)
+    yield _choose_narrowest(tree, rules, blocks, article, whole)
+    yield whole
+    yield trim_article(tree, bytearray(b"\1") * len(tree.pieces), trimmings)
 
 
 def _holds_enough(

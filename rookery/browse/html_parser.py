@@ -68,9 +68,9 @@ def drop_excess_attributes(html: str) -> str:
     # What cannot have such a tag is seen in a twentieth of the time of a walk over the tags. The
     # second condition is for `>` in the values of attributes, which hide the length of a tag.
     crowded = any(
-        len(_ATTRIBUTE_GAPS.findall(piece, tag.start())) > _MAX_ATTRIBUTES
-        for piece in html.split(">")
-        if len(piece) > 2 * _MAX_ATTRIBUTES and (tag := _LONG_TAG.search(piece))
+        len(_ATTRIBUTE_GAPS.findall(html, tag.start(), html.find(">", tag.end()) % (len(html) + 1)))
+        > _MAX_ATTRIBUTES
+        for tag in _LONG_TAG.finditer(html)
     )
     if not crowded and len(_SIGN_IN_VALUE.findall(html)) <= _MAX_SIGNS_IN_VALUES:
         return html
