@@ -128,7 +128,9 @@ def _build_blocks(tree: HtmlTree, kept: bytearray) -> list[Block]:
                 continue
             if text[end - 1] in HTML_SPACE:
                 end = start + len(text[start:end].rstrip(HTML_SPACE))
-            if text[start:end].strip(UNSEEN_SPACE):
+            if end > start and (
+                text[start] not in UNSEEN_SPACE or text[start:end].strip(UNSEEN_SPACE)
+            ):
                 blocks.append(Block(start, end, kind, level, article, False, furnished))
     return blocks
 

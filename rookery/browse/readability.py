@@ -278,8 +278,9 @@ class ArticleRules(msgspec.Struct, frozen=True):
         two characters say what five say in an alphabet."""
         if text.isascii():
             return self
-        dense = sum(map(len, _DENSE_SCRIPT.findall(text)))
-        if dense < _DENSE_SHARE * len(text):
+        sample = text[::8]  # an eighth tells the share, and takes an eighth of the time
+        dense = sum(map(len, _DENSE_SCRIPT.findall(sample)))
+        if dense < _DENSE_SHARE * len(sample):
             return self
         names = "shortest_paragraph shortest_prose sure_paragraph point least".split()
         return msgspec.structs.replace(
