@@ -12,7 +12,7 @@ from rich.text import Text
 
 from rookery.browse.file_selection import SKIP_REASONS, SkippedGroup
 from rookery.browse.page_text import join_separator
-from rookery.browse.search_terms import get_question_terms, split_terms
+from rookery.browse.search_terms import find_language, get_question_terms, split_terms
 from rookery.cite.claim_support import ClaimVerdict
 from rookery.cite.quote_links import describe_location, make_deep_link
 from rookery.cite.verification import ClaimedVerdict, TextVerdict, Verdict
@@ -101,13 +101,14 @@ def show_answer(
     print_indented(console, Text(), _format_cited_text(answer, views))
     if answer.declined and answer.quotes:
         console.print("\nRejected as too weak an answer, the nearest that was found:", style="red")
-    wanted = set(get_question_terms(episode.question.text))
     for number, (quote, page, verdict) in enumerate(
         zip(answer.quotes, pages, verdicts, strict=True), 1
     ):
         console.print()
         mark = ("  ✗ ", "red") if answer.declined else (f"[{number}] ", "bold cyan")
-        print_indented(console, Text.assemble(mark), _highlight_terms(views[number - 1], wanted))
+        language = find_language(page.text if page else quote.text)
+        shown = _highlight_terms(views[number - 1], episode.question.text, language)
+        print_indented(console, Text.assemble(mark), shown)
         _show_source(console, quote, page, verdict)
 
 
@@ -304,11 +305,12 @@ def _format_claim(answer: Answer, said: str, numbers: Sequence[int], views: Sequ
     return sanitize_text(said)
 
 
-def _highlight_terms(text: str, wanted: set[str]) -> Text:
+def _highlight_terms(text: str, question: str, language: str) -> Text:
     """Return the quote in quotation marks, the question's words in bold."""
+    wanted = set(get_question_terms(question, language))
     shown, last = Text("“"), 0
     for word in _WORD.finditer(text):
-        if wanted.intersection(split_terms(word.group())):
+        if wanted.intersection(split_terms(word.group(), language)):
             shown.append(text[last : word.start()])
             shown.append(word.group(), "bold yellow")
             last = word.end()
