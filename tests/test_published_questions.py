@@ -317,9 +317,7 @@ def test_a_published_file_is_read_as_it_is(tmp_path: Path, content: bytes, found
 def test_a_question_over_many_lines_is_refused_with_advice(tmp_path: Path) -> None:
     place = tmp_path / "own.jsonl"
     place.write_text('{\n  "id": "a",\n  "text": "Why?"\n}\n')
-    with pytest.raises(
-        ValueError, match=r"\(it has no list `Data`.*write lines like"
-    ):
+    with pytest.raises(ValueError, match=r"\(it has no list `Data`.*write lines like"):
         list(read_questions(place))
 
 

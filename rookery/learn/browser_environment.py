@@ -260,12 +260,14 @@ def evaluate_policy(
     episodes: int,
     sampling: SamplingSettings,
     no_answer: float,
+    bad_syntax: float | None = None,
     seed: int = 0,
 ) -> dict[str, float]:
     """Play episodes with a saved policy; return the mean `reward` and the share `answered`.
 
-    An episode without a reward counts as `no_answer`; extra answers do not count. Raises Failed:
-    no_model, bad_model, not_a_number.
+    An episode without a reward counts as `no_answer`, one of bad syntax as `bad_syntax` says (both
+    as in `ReinforcementSettings`); extra answers do not count. Raises Failed: no_model, bad_model,
+    not_a_number.
     """
     loaded = load_model(folder)
 
@@ -280,6 +282,6 @@ def evaluate_policy(
         one for one in world.play_episodes(sample_policy, range(episodes), seed) if not one.extra
     ]
     return {
-        "reward": fmean(no_answer if one.reward is None else one.reward for one in played),
-        "answered": fmean(one.reward is not None for one in played),
+        "reward": fmean(one.compute_score(no_answer, bad_syntax) for one in played),
+        "answered": fmean(one.is_answered for one in played),
     }

@@ -240,6 +240,7 @@ def train_by_imitation(
             data.steps,
             accelerator,
             run.find_stop_reason,
+            dropout_seed=settings.seed if settings.trained.dropout else None,
         )
         speech = make_generation_settings(loaded, settings.packing)
         _require_packing(learner, settings)
