@@ -17,6 +17,7 @@ import msgspec
 import torch
 from torch import Tensor, nn
 from transformers import AutoConfig, PreTrainedModel
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from recipes import gophercite, webglm_stages, webgpt, webgpt_data, ziegler_stages
 from recipes.gophercite_stages import Settings as GopherCiteSizes
@@ -51,7 +52,7 @@ class TrainingStage(NamedTuple):
     optimising: OptimizerSettings
     rows: int
     tokens: int
-    """Of each row at most: as many as the model reads."""
+    """Of each row at most: as many as the paper says, or as the model reads."""
     said: int
     """Tokens of a row that are predicted; 0: the model gives a reward for each row."""
     reinforce: ReinforcementSettings | None = None
@@ -85,9 +86,15 @@ class StageMemory(NamedTuple):
         split = self.weights + self.gradients + self.optimizer
         return split + self.copies + self.average + self.reference + self.activations
 
-    def split(self, processes: int) -> int:
+    def split(self, processes: int) -> int | None:
         """Return the bytes of each of several processes under FSDP, which splits weights, gradients
-        and the optimizer's state; each process keeps a whole copy of the weights beside."""
+        and the optimizer's state; each process keeps a whole copy of the weights beside.
+
+        None where training refuses to be split: with Adafactor, or layers that networks share.
+        """
+        stage = self.stage
+        if stage.optimising.method == "adafactor" or (stage.reinforce and stage.trained.frozen):
+            return None
         parts = (self.weights + self.gradients + self.optimizer + self.copies) / processes
         return math.ceil(parts) + self.weights + self.average + self.reference + self.activations
 
@@ -114,13 +121,21 @@ RECIPES = ("ziegler", "webgpt", "gophercite", "webglm")
 def _list_ziegler_stages(place: Path) -> list[TrainingStage]:
     made = parse_settings(read_toml_table(place), ziegler_stages.Settings, place)
     model = Path(made.model).name
-    return [
-        _imitation("tuned", made.tuned, model),
-        _preference("labels", made.labels.prefer, model, made.labels.answers),
-        _reinforcement("labels", made.labels.reinforce, model),
-        _preference("summaries", made.summaries.prefer, model, made.summaries.answers),
-        _reinforcement("summaries", made.summaries.reinforce, model),
-    ]
+    found = [_imitation("tuned", made.tuned, model)]
+    for name, how, shown in (
+        ("labels", made.labels, _EXCERPT_TOKENS),
+        ("summaries", made.summaries, _ARTICLE_TOKENS),
+    ):
+        tokens = shown + how.reinforce.sampling.tokens
+        found += [
+            _preference(name, how.prefer, model, how.answers)._replace(tokens=tokens),
+            _reinforcement(name, how.reinforce, model)._replace(tokens=tokens),
+        ]
+    return found
+
+
+_EXCERPT_TOKENS, _ARTICLE_TOKENS = 64, 500
+"""Of an excerpt to continue and an article to sum up, at most (Ziegler, sections 3.1 and 3.2)."""
 
 
 def _list_webgpt_stages(place: Path) -> list[TrainingStage]:
@@ -186,6 +201,29 @@ def _count_context(model: str) -> int:
     return int(config.get("n_positions") or config["max_position_embeddings"])
 
 
+class _FusedAttention(torch.autograd.Function):
+    """Keeps what a fused kernel of attention keeps: queries, keys, values, its output, and a sum
+    for each query. Without a kernel for it, the meta device would keep all pairs of positions."""
+
+    @staticmethod
+    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor) -> Tensor:  # type: ignore[override]
+        output = torch.empty_like(query)
+        sums = query.new_empty(query.shape[:-1], dtype=torch.float32)
+        ctx.save_for_backward(query, key, value, output, sums)
+        return output
+
+
+def _attend(
+    _: nn.Module, query: Tensor, key: Tensor, value: Tensor, *__: Any, **___: Any
+) -> tuple[Tensor, None]:
+    output: Any = _FusedAttention.apply(query, key, value)  # type: ignore[no-untyped-call]
+    return output.transpose(1, 2).contiguous(), None
+
+
+_FUSED = "fused_on_meta"
+ALL_ATTENTION_FUNCTIONS.register(_FUSED, _attend)
+
+
 def build_meta_model(
     model: str, trained: TrainedModelSettings, head: ModelHead, layers: int | None = None
 ) -> PreTrainedModel:
@@ -200,7 +238,7 @@ def build_meta_model(
         config.num_labels, config.pad_token_id = 1, 0
     with torch.device("meta"):
         made: PreTrainedModel = HEAD_CLASSES[head].from_config(
-            config, dtype=getattr(torch, trained.dtype), attn_implementation="sdpa"
+            config, dtype=getattr(torch, trained.dtype), attn_implementation=_FUSED
         )
     return prepare_trainable_model(made, trained)
 
@@ -382,7 +420,8 @@ def format_table(found: Sequence[StageMemory], processes: int) -> Iterator[str]:
     heads = "".join(f"{name:>12}" for name in columns)
     yield f"{'GB a process':28}{'parameters':>16}{'learning':>16}{heads}"
     for one in found:
-        cells = "".join(f"{value(one) / GB:12,.1f}" for value in columns.values())
+        sizes = (value(one) for value in columns.values())
+        cells = "".join(f"{'none' if size is None else f'{size / GB:,.1f}':>12}" for size in sizes)
         yield f"{one.stage.name:28}{one.parameters:16,}{one.learning:16,}{cells}"
     yield ""
     for one in found:

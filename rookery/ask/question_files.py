@@ -17,7 +17,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, cast
 from urllib.parse import unquote
 
 import msgspec
@@ -87,7 +87,7 @@ def _open_unpacked(path: Path) -> Iterator[IO[bytes]]:
 
 def _open_file(path: Path) -> IO[bytes]:
     if path.suffix == ".gz":
-        return gzip.open(path)
+        return cast(IO[bytes], gzip.open(path))
     return lzma.open(path) if path.suffix == ".xz" else path.open("rb")
 
 

@@ -40,7 +40,7 @@ class Trajectory(NamedTuple):
 
     @property
     def is_answered(self) -> bool:
-        """Whether it ended with an answer that can be read."""
+        """True if it ended with an answer that can be read."""
         return self.reward is not None and not self.malformed
 
     def compute_score(self, no_answer: float, bad_syntax: float | None) -> float:

@@ -24,9 +24,9 @@ class PaperAdafactor:
 
     def __init__(self, weight: Values) -> None:
         self.weight = weight.copy()
-        self.rows: Values | float = 0.0
-        self.columns: Values | float = 0.0
-        self.second: Values | float = 0.0
+        self.rows: Values = np.zeros(())
+        self.columns: Values = np.zeros(())
+        self.second: Values = np.zeros(())
 
     def step(self, gradient: Values, rate: float, number: int) -> None:
         kept = 1 - number**-0.8
