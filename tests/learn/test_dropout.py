@@ -83,8 +83,9 @@ def test_the_random_numbers_of_others_are_left_alone() -> None:
 
 
 def test_a_share_of_ones_is_dropped_and_the_rest_made_larger() -> None:
-    model = nn.Sequential(nn.Dropout(0.25), nn.Linear(10_000, 1, bias=False))
-    nn.init.ones_(model[1].weight)
+    ones = nn.Linear(10_000, 1, bias=False)
+    nn.init.ones_(ones.weight)
+    model = nn.Sequential(nn.Dropout(0.25), ones)
     learner = ModelOptimizer(model, OptimizerSettings(), 1, Accelerator(cpu=True), dropout_seed=0)
     seen: list[float] = []
 

@@ -52,9 +52,11 @@ def test_gpt2_large_is_as_a_hand_computes() -> None:
     assert found.outputs == (("logits", (4, 1023, 50257)),)
     positions = 4 * 1024 * width * 4  # bytes of a state
     logits = 4 * 1023 * 50257 * 4
-    # A layer keeps inputs of its two norms, its four products and two activations of four widths,
-    # and as many masks of dropout: 15 to 30 states. The logits stay as they are and as softmax.
-    assert layers * 15 * positions < found.activations - logits < layers * 30 * positions
+    # In states, a layer keeps the inputs and outputs of its norms (4), queries, keys and values (3),
+    # what attention gives, twice (2), the product of four widths with three steps of its activation
+    # and the outcome (20), and two masks of a quarter (0.5). Beside the layers: logits and little.
+    states = (found.activations - logits) / (layers * positions)
+    assert states == pytest.approx(29.5, abs=0.6)
     assert found.whole == 16 * parameters + found.activations
     assert found.split(8) == 2 * parameters + 4 * parameters + found.activations
 
