@@ -206,7 +206,7 @@ class _FusedAttention(torch.autograd.Function):
     for each query. Without a kernel for it, the meta device would keep all pairs of positions."""
 
     @staticmethod
-    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor) -> Tensor:  # type: ignore[override]
+    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         output = torch.empty_like(query)
         sums = query.new_empty(query.shape[:-1], dtype=torch.float32)
         ctx.save_for_backward(query, key, value, output, sums)
@@ -303,7 +303,7 @@ def _has_separate_critic(stage: TrainingStage) -> bool:
     return stage.reinforce is not None and stage.reinforce.value == "separate"
 
 
-def _count_shared_values(model: PreTrainedModel) -> int:
+def _count_shared_values(model: nn.Module) -> int:
     """Count the weights of frozen layers and embeddings, which the networks have in common."""
     return sum(each.numel() for each in model.parameters() if not each.requires_grad)
 
@@ -318,13 +318,13 @@ def _estimate_activations(stage: TrainingStage) -> int:
     small = stage._replace(trained=plain)
     one, two = (_measure_activations(small, layers) for layers in (1, 2))
     layer, rest = two - one, 2 * one - two
-    config = AutoConfig.for_model(**load_architectures()[stage.model]).get_text_config()
-    frozen = round(stage.trained.frozen * config.num_hidden_layers)
-    layers = config.num_hidden_layers - frozen
+    config: Any = AutoConfig.for_model(**load_architectures()[stage.model])
+    count, size = int(config.num_hidden_layers), int(config.hidden_size)
+    layers = count - round(stage.trained.frozen * count)
     if not stage.trained.recompute:
         return rest + layers * layer
     width = 4 if stage.trained.dtype == "float32" else 2
-    return rest + layer + layers * stage.rows * stage.tokens * config.hidden_size * width
+    return rest + layer + layers * stage.rows * stage.tokens * size * width
 
 
 def _measure_activations(stage: TrainingStage, layers: int) -> int:

@@ -161,6 +161,11 @@ def _format_summary(summary: TrainingSummary, reached: dict[str, Any]) -> Iterat
         yield from _format_labelled(labelled)
     if learnt.get("ended"):
         yield f"ended early: {learnt['ended']}"
+    if learnt.get("validated") is not None:
+        yield (
+            f"kept: the policy after batch {learnt['best_step']}, with the highest reward on the "
+            f"questions for validation: {learnt['validated']:.4g}"
+        )
     yield from (f"look at this: {fault}" for fault in learnt.get("faults", ()))
 
 
