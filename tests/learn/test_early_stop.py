@@ -2,21 +2,26 @@
 
 import json
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from comparing import WORDS, write_small
 from enumerable import Browsing, Rule, write_listed
 from safetensors.torch import load_file
 from torch import Tensor
 
 from rookery.learn.decoding import SamplingSettings
 from rookery.learn.episodes import PolicySampler, PromptEnvironment, Trajectory
+from rookery.learn.imitation_learning import ImitationSettings, train_by_imitation
 from rookery.learn.optimizer import OptimizerSettings
 from rookery.learn.pretrained_models import TrainedModelSettings
 from rookery.learn.reinforcement_learning import ReinforcementResult, train_by_reinforcement
 from rookery.learn.reinforcement_settings import ReinforcementSettings, make_ppo_settings
+from rookery.learn.training_data import EpisodeFilter
+from rookery.records import Completion, Episode, Failed, Question, Step
 
 
 @pytest.fixture(scope="module")
@@ -134,6 +139,62 @@ def test_between_validations_nothing_is_chosen(model: str, tmp_path: Path) -> No
         False, False, True, False, True
     ]  # fmt: skip
     assert reached.best_step == 5
+
+
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A model that reads words, as imitation needs one."""
+    return str(write_small(tmp_path_factory.mktemp("reader") / "model"))
+
+
+def imitation(model: str, folder: Path, **changes: Any) -> ImitationSettings:
+    """Prompts of one word, each to be followed by the next."""
+    place = folder / "episodes.jsonl"
+    said = [(word, Completion(after)) for word, after in pairwise(WORDS)]
+    place.write_text(
+        "".join(
+            Episode(Question(text, text), "ada", (Step(text, words),)).to_json() + "\n"
+            for text, words in said
+        )
+    )
+    usual: dict[str, Any] = {
+        "chosen": EpisodeFilter(answered=False),
+        "optimising": OptimizerSettings(rate=3e-3),
+        "epochs": 4,
+        "validation": 0.2,
+        "best": "reward",
+        "asked": 0,
+        "validation_episodes": 8,
+        "sampling": SamplingSettings(tokens=4),
+    }
+    return ImitationSettings(TrainedModelSettings(model), (str(place),), **usual | changes)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("rewards", "best"), [((9, 1, 5, 2, 5), 2), ((0, 1, 2, 3, 4), 4)])
+def test_imitation_writes_the_model_with_the_best_reward(
+    reader: str, tmp_path: Path, rewards: tuple[float, ...], best: int
+) -> None:
+    """WebGPT's cloning: stopped by the reward, which goes on rising where the loss does not. Before
+    the first step it is measured too, and never chosen."""
+    found = train_by_imitation(
+        imitation(reader, tmp_path), tmp_path / "run", environment=Told(*rewards)
+    )
+    assert (found.best_step, found.measured["reward"]) == (best, rewards[best])
+    assert found.before["reward"] == rewards[0]
+    epochs = train_by_imitation(
+        imitation(reader, tmp_path, best="loss", validation=0.2), tmp_path / "loss"
+    )
+    assert epochs.steps == found.steps == 4
+
+
+def test_imitation_by_reward_needs_an_environment(reader: str, tmp_path: Path) -> None:
+    with pytest.raises(Failed, match="no_environment"):
+        train_by_imitation(imitation(reader, tmp_path), tmp_path / "run")
+    with pytest.raises(Failed, match="no_environment"):
+        train_by_imitation(imitation(reader, tmp_path, best="loss"), tmp_path / "a", None, Told())
+    with pytest.raises(ValueError, match="is measured at validations"):
+        imitation(reader, tmp_path, validation=0.0)
 
 
 class Breaks(Exception):

@@ -202,6 +202,25 @@ def test_a_policy_is_chosen_by_questions_that_are_neither_learnt_from_nor_tried(
 
 
 @pytest.mark.slow
+def test_imitation_is_validated_by_the_reward_of_a_world(
+    run: Run, shelf: Path, tmp_path: Path
+) -> None:
+    world = FILES["reinforce"].partition("[world]")[2].partition("[settings]")[0]
+    changes = [
+        ("validation = 0.3\n", 'validation = 0.3\nbest = "reward"\nvalidation_episodes = 2\n'),
+        ("[trained]\n", f"[world]{world}[sampling]\ntokens = 24\n[trained]\n"),
+    ]
+    file = lesson(shelf, "imitate", changes, tmp_path)
+    code, _, err = run("learn", "imitate", "--config", file, "--out", tmp_path / "run")
+    assert (code, err) == (0, "")
+    measured = [line for line in lines(tmp_path / "run" / "metrics.jsonl") if "reward" in line]
+    assert len(measured) > 1
+    file = lesson(shelf, "imitate", changes[:1], tmp_path)
+    code, _, err = run("learn", "imitate", "--config", file, "--out", tmp_path / "other")
+    assert (code, "[world] of a file, go together" in err) == (2, True)
+
+
+@pytest.mark.slow
 def test_the_example_says_what_to_type_and_each_file_is_right(run: Run, tmp_path: Path) -> None:
     """Whatever its folder is called, and from wherever the lessons are begun."""
     folder = tmp_path / 'a "first" \\ run'

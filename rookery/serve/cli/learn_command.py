@@ -267,10 +267,16 @@ def _run_imitate(
     table: dict[str, Any], config: Path, out: Path, told: StepObserver, *_: object
 ) -> msgspec.Struct:
     from rookery.learn.imitation_learning import ImitationSettings, train_by_imitation
+    from rookery.serve.cli.reinforce_command import open_reward_environment
 
-    return train_by_imitation(
-        parse_settings(table, ImitationSettings, config, also=("out",)), out, told
-    )
+    world = table.get("world")
+    table = {name: value for name, value in table.items() if name != "world"}
+    settings = parse_settings(table, ImitationSettings, config, also=("out", "world"))
+    if world is None:
+        return train_by_imitation(settings, out, told)
+    model, tokens = settings.trained.model, settings.sampling.tokens
+    with open_reward_environment(world, config, model, tokens) as environment:
+        return train_by_imitation(settings, out, told, environment)
 
 
 def _run_prefer(

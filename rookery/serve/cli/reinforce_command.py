@@ -184,6 +184,30 @@ def run_reinforcement(
         return _train_by_reward(config, worlds, out, tell, there.find_stop_reason if there else str)
 
 
+@contextmanager
+def open_reward_environment(
+    table: Any, path: Path, model: str, tokens: int
+) -> Iterator[RolloutEnvironment]:
+    """Open the environment of a table [world], in which imitation is validated by its reward.
+
+    All questions are for that, whatever the table holds out. `path` names the file in messages;
+    `model` is the policy's folder, which says at most so many tokens at once. Raises Failed:
+    bad_config, and as its parts do.
+    """
+    named = parse_settings(table, EnvironmentSettings, path, ("world",))
+    if not named.reward:
+        detail = (
+            "name the folder of a reward model in world.reward: it says which policy is the best"
+        )
+        raise Failed(Failure(str(path), "bad_config", detail))
+    with EvidenceSources(Settings(named.places, named.engine)) as sources:
+        scores = RewardModel(Path(named.reward)).score_answers
+        speech = load_policy_tokenizer(Path(model), tokens)
+        asked = list(read_questions(Path(named.questions)))
+        library = sources.open_library()
+        yield _build_environment(named, asked, library, scores, named.group, speech)
+
+
 def _train_by_reward(
     config: ReinforceFile, worlds: _Environments, out: Path, told: StepCallback, cord: StopCheck
 ) -> ReinforceReport:
