@@ -326,7 +326,6 @@ def test_a_question_over_many_lines_is_refused_with_advice(tmp_path: Path) -> No
     [
         (lines([{"id": "tc_1", "input": "", "output": []}]), "KILT's files of TriviaQA"),
         (lines([{"id": "a", "input": 1}]), r"line 1: not a question of KILT "),
-        (lines([*KILT, KILT[0]]), "line 3: the id '1kiwfx' was used in line 1"),
         (
             lines([{**NATURAL, "document_text": "<P> too short </P>"}]),
             "not a question of Natural Questions .*tokens 9 to 11, and the document has 4",
@@ -345,6 +344,12 @@ def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, content: bytes, sa
     place.write_bytes(content)
     with pytest.raises(ValueError, match=said):
         list(read_questions(place))
+
+
+def test_an_id_that_a_publisher_uses_again_is_given_a_number(tmp_path: Path) -> None:
+    place = tmp_path / "kilt.jsonl"
+    place.write_bytes(lines([*KILT, KILT[1], KILT[1]]))
+    assert [each[0] for each in read(place)] == ["1kiwfx", "test-1", "test-1-2", "test-1-3"]
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".xz"])

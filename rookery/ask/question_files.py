@@ -64,9 +64,10 @@ def read_questions(path: Path) -> Iterator[Question]:
 
     It has a Question in each line, with `id`, `text` and any other field of a Question; or it is a
     file of ELI5, Natural Questions, NQ-open, TriviaQA, KILT or SQuAD as their publishers give it
-    (`convert_published_question` says what becomes of it). A file whose name ends in `.gz` or
-    `.xz` is unpacked, and the path `-` is standard input. Raises ValueError naming the line that is
-    not a question, or whose id was used before.
+    (`convert_published_question` says what becomes of it), in which an id that was used before is
+    given a number, as in `56be-2`. A file whose name ends in `.gz` or `.xz` is unpacked, and the
+    path `-` is standard input. Raises ValueError naming the line that is not a question, or whose
+    own id was used before.
     """
     if str(path) == "-":
         yield from _read_each(sys.stdin.buffer, "standard input")
@@ -93,11 +94,15 @@ def _open_file(path: Path) -> IO[bytes]:
 
 def _read_each(file: IO[bytes], name: str) -> Iterator[Question]:
     seen: dict[str, str] = {}
+    times: Counter[str] = Counter()
     for where, number, data in _split_file(file, name):
-        question = _parse_question_object(data, number, where)
+        question, is_published = _parse_question_object(data, number, where)
         if question is None:
             continue
-        if question.id in seen:
+        if is_published:
+            identity = _find_unused(question.id, times, lambda id: id in seen)
+            question = msgspec.structs.replace(question, id=identity)
+        elif question.id in seen:
             raise ValueError(
                 f"{where}: the id {question.id!r} was used in "
                 f"{seen[question.id].removeprefix(f'{name}, ')}: give each question its own"
@@ -141,12 +146,13 @@ _QUESTION_ADVICE = (
 )
 
 
-def _parse_question_object(data: bytes, number: int, where: str) -> Question | None:
-    """Return the question of a JSON object; None where its author deleted it."""
+def _parse_question_object(data: bytes, number: int, where: str) -> tuple[Question | None, bool]:
+    """Return the question of a JSON object, None where its author deleted it, and whether it is in
+    a published form."""
     try:
         question = Question.from_json(data)
         parse_question(question.text)
-        return question
+        return question, False
     except (msgspec.MsgspecError, ValueError) as error:
         ours = error
     try:
@@ -157,9 +163,9 @@ def _parse_question_object(data: bytes, number: int, where: str) -> Question | N
         raise ValueError(f"{where}: not a question ({ours}); {_QUESTION_ADVICE}") from ours
     form, found = published
     if found is None:
-        return None
+        return None, True
     try:
-        return msgspec.structs.replace(found, text=parse_question(found.text).text)
+        return msgspec.structs.replace(found, text=parse_question(found.text).text), True
     except ValueError as error:
         raise ValueError(f"{where}: not a question of {form} ({error})") from error
 
