@@ -404,7 +404,7 @@ class _LabelledEnvironment:
         found = [
             (one.episode, self._drawn_answers[int(one.reward)])
             for one in played
-            if one.reward is not None and not one.extra
+            if one.reward is not None and one.is_answered and not one.extra
         ]
         return sorted(gather_object(found), key=lambda pair: pair[0])
 

@@ -137,7 +137,7 @@ def _list_end_tokens(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase)
 ModelHead = Literal["language", "row", "token"]
 """what a model gives: logits of the next token; numbers for a row, read at its last token; a number
 for each token"""
-_HEAD_CLASSES: dict[ModelHead, Any] = {
+HEAD_CLASSES: dict[ModelHead, Any] = {
     "language": AutoModelForCausalLM,
     "row": AutoModelForSequenceClassification,
     "token": AutoModelForTokenClassification,
@@ -174,10 +174,16 @@ class TrainedModelSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
     """what is computed in; the weights are kept as float32, or small steps would be lost"""
     recompute: bool = False
     """gradient checkpointing: less memory, more time"""
+    dropout: float = 0.0
+    """probability of dropout, in every place that the model has for it, while it learns by
+    imitation or from preferences (Ziegler, section 2.2: 0.1 for supervised baselines; WebGLM,
+    section 3.3); whatever samples, validates or scores drops nothing"""
 
     def __post_init__(self) -> None:
         if not 0 <= self.frozen <= 1:
             raise ValueError("frozen must be a share from 0 to 1")
+        if not 0 <= self.dropout < 1:
+            raise ValueError("dropout must be a share from 0 to below 1")
 
 
 def load_tokenizer(folder: Path) -> tuple[PreTrainedTokenizerBase, frozenset[int], int]:
@@ -202,19 +208,31 @@ def load_tokenizer(folder: Path) -> tuple[PreTrainedTokenizerBase, frozenset[int
 def load_trainable_model(
     trained: TrainedModelSettings, head: ModelHead = "language", outputs: int = 1
 ) -> PreTrainedModel:
-    """Load a model with this head to be trained: without dropout, with frozen layers and LoRA.
+    """Load a model with this head to be trained, with its dropout, frozen layers and LoRA.
 
-    `trained` says which layers are frozen and whether there is LoRA. A head that the folder does
+    `trained` says how much is dropped out in training mode, which layers are frozen and whether
+    there is LoRA. A head that the folder does
     not have is new: its weights are drawn from N(0, 1/(d+1)), where d is the width of the model
     (Ziegler, section 2.1), after torch's seed, and a "token" head's are 0. The folder may hold a
-    model with any head. Raises Failed: no_model, bad_model, no_peft, no_targets.
+    model with any head. Raises Failed: no_model, bad_model, no_peft, no_targets, no_dropout (it has
+    no place for dropout).
     """
     folder = Path(trained.model)
     model, missing = load_model_with_head(folder, head, "float32", outputs)
     if missing:
         with convert_load_errors(folder):
             _initialize_head(find_head(model), head)
-    _disable_dropout(model)
+    return prepare_trainable_model(model, trained)
+
+
+def prepare_trainable_model(
+    model: PreTrainedModel, trained: TrainedModelSettings
+) -> PreTrainedModel:
+    """Set the dropout of a model, freeze layers, turn on recomputation and add LoRA, as
+    `load_trainable_model` says. Raises Failed: no_peft, no_targets, no_dropout."""
+    if not _set_dropout(model, trained.dropout) and trained.dropout:
+        detail = "this kind of model has no place for dropout: let dropout be 0"
+        raise Failed(Failure(trained.model, "no_dropout", detail))
     freeze_lower_layers(model, trained.frozen)
     if trained.frozen:
         for each in get_embeddings(model).values():
@@ -237,7 +255,7 @@ def load_model_with_head(
     if head != "language" and outputs is not None:
         more["num_labels"] = outputs
     with convert_load_errors(folder), silence_transformers():
-        found: Any = _HEAD_CLASSES[head].from_pretrained(
+        found: Any = HEAD_CLASSES[head].from_pretrained(
             folder,
             dtype=dtype if dtype == "auto" else getattr(torch, dtype),
             use_safetensors=True,
@@ -297,14 +315,21 @@ def _initialize_head(made: nn.Linear, head: ModelHead) -> None:
         nn.init.zeros_(made.bias)
 
 
-def _disable_dropout(model: PreTrainedModel) -> None:
-    """Layers of dropout, and the shares that attention passes to a function."""
+def _set_dropout(model: PreTrainedModel, share: float) -> int:
+    """Set what layers of dropout and attention drop; return in how many places.
+
+    Whole layers are never dropped (`layerdrop`), and of anything else but dropout nothing.
+    """
+    places = 0
     for module in model.modules():
         if isinstance(module, nn.Dropout):
-            module.p = 0.0
+            module.p = share
+            places += 1
         for name, value in vars(module).items():
-            if "drop" in name and isinstance(value, float):
-                setattr(module, name, 0.0)
+            if "drop" in name and isinstance(value, float):  # what attention passes to a function
+                setattr(module, name, share if "dropout" in name else 0.0)
+                places += "dropout" in name
+    return places
 
 
 def freeze_lower_layers(model: PreTrainedModel, share: float) -> None:

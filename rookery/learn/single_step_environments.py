@@ -43,6 +43,12 @@ class EnvironmentPrompt(NamedTuple):
     """title and text of the document that all quotes are kept to; None: nothing is kept to"""
 
 
+class _ParsedAnswer(NamedTuple):
+    answer: Answer | None
+    malformed: bool
+    """whether it is the text as it stands, since that cannot be read"""
+
+
 PromptFunction = Callable[[Question], Sequence[EnvironmentPrompt]]
 """from a question to its prompts, in the order in which they take turns; none: there is nothing to
 answer from"""
@@ -52,8 +58,9 @@ class SingleStepEnvironment:
     """Environment in which each question is answered to one prompt; prompts are built once in a
     run.
 
-    A question with several prompts is asked by each in turn. An answer that cannot be read, or not
-    be scored, has no reward; a question without a prompt has no action either. With a `grammar`,
+    A question with several prompts is asked by each in turn. An answer that cannot be read is
+    malformed, and its reward that of its text without any quote; one that is empty, or cannot be
+    scored, has none, and a question without a prompt has no action either. With a `grammar`,
     what is said is held to the prompt's document, and the rows know it. Raises ValueError without a
     question.
     """
@@ -94,14 +101,23 @@ class SingleStepEnvironment:
             for number, turn in turns
         ]
         rows = self._sample_actions(sample, episodes, shown, seed)
-        answers = [
-            (self._questions[number], self._parse_answer(one, row))
-            for (number, _), one, row in zip(turns, shown, rows, strict=True)
-        ]
-        rewards = compute_answer_rewards(self._scores, answers)
+        said = [self._parse_answer(one, row) for one, row in zip(shown, rows, strict=True)]
+        rewards = compute_answer_rewards(
+            self._scores,
+            [
+                (self._questions[number], one.answer)
+                for (number, _), one in zip(turns, said, strict=True)
+            ],
+        )
         return [
-            Trajectory(episode, [] if row is None else [row], reward, episode // self._group)
-            for episode, row, reward in zip(episodes, rows, rewards, strict=True)
+            Trajectory(
+                episode,
+                [] if row is None else [row],
+                reward,
+                episode // self._group,
+                malformed=one.malformed,
+            )
+            for episode, row, reward, one in zip(episodes, rows, rewards, said, strict=True)
         ]
 
     def _find_prompts(self, numbers: set[int]) -> None:
@@ -144,10 +160,15 @@ class SingleStepEnvironment:
 
     def _parse_answer(
         self, shown: EnvironmentPrompt | None, row: SampledAction | None
-    ) -> Answer | None:
+    ) -> _ParsedAnswer:
         if shown is None or row is None:
-            return None
-        return parse_draft(self._speech.decode_action(row.row.action), shown.read)[0]
+            return _ParsedAnswer(None, False)
+        text = self._speech.decode_action(row.row.action)
+        answer, _ = parse_draft(text, shown.read)
+        shortest = self._grammar.shape.shortest if self._grammar else 0
+        if answer and all(len(quote.text) >= shortest for quote in answer.quotes):
+            return _ParsedAnswer(answer, False)
+        return _ParsedAnswer(Answer(text.strip()) if text.strip() else None, True)
 
 
 def make_quote_environment(
@@ -163,7 +184,7 @@ def make_quote_environment(
     """Return an environment with one page a prompt and quotes constrained to that page's words.
 
     The pages of a question take turns (GopherCite, section 2.8). Quotes are read as `gophercite`
-    reads them; what it would not take for an answer has no reward (appendix F.1).
+    reads them; what it would not take for an answer is malformed (appendix F.1).
     """
 
     def list_page_prompts(question: Question) -> list[EnvironmentPrompt]:
@@ -286,7 +307,8 @@ def sample_quoted_answers(
     ):
         for row in one.rows:
             answer = None if one.reward is None else next(each)
-            found[number].append(QuotedSample(answer, math.fsum(row.logprobs)))
+            kept = None if one.malformed else answer
+            found[number].append(QuotedSample(kept, math.fsum(row.logprobs)))
     return found
 
 

@@ -207,8 +207,8 @@ BatchOption = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help='Answer a file of questions, one a line as {"id": "1", "text": "Why ...?"}; '
-        "- is standard input.",
+        help='Answer a file of questions, one a line as {"id": "1", "text": "Why ...?"}, or a file '
+        "of ELI5, Natural Questions, TriviaQA, KILT or SQuAD; - is standard input.",
     ),
 ]
 OutOption = Annotated[

@@ -314,6 +314,27 @@ def test_no_answer_has_the_reward_of_the_settings(model: str, tmp_path: Path) ->
     assert line["reward"] == pytest.approx(5 * line["answered"] - 3)
 
 
+def test_bad_syntax_is_worth_its_reward_less_the_penalty(model: str, tmp_path: Path) -> None:
+    class Malformed:
+        """Every text is worth 3; those without an end are malformed."""
+
+        def play_episodes(
+            self, sample: PolicySampler, episodes: Sequence[int], seed: int
+        ) -> list[Trajectory]:
+            def score(_: Sequence[int], said: Sequence[Sequence[int]]) -> list[float | None]:
+                return [3.0] * len(said)
+
+            played = PromptEnvironment(Rule(0).prompts, score).play_episodes(sample, episodes, seed)
+            return [one._replace(malformed=one.rows[0].row.action[-1] != 0) for one in played]
+
+    train_by_reinforcement(
+        settings(model, make_a2c_settings, no_answer=-9.0), Malformed(), tmp_path
+    )
+    line = metrics(tmp_path)[0]
+    assert 0 < line["answered"] < 1
+    assert line["reward"] == pytest.approx(1 + 2 * line["answered"])
+
+
 class WithExtras:
     """Each episode twice more, as WebGPT's answers from the same quotes."""
 
@@ -513,6 +534,7 @@ OTHER = {
     "target": 3.0,
     "chunk": 9,
     "no_answer": -5.0,
+    "bad_syntax": 3.0,
     "advantage": "rloo",
 }
 """of each setting that a paper has, a value that no paper has, or not all of them"""
@@ -528,7 +550,7 @@ OTHER = {
         ),
         (
             make_a2c_settings,
-            {"clip": None, "value": "shared", "trace": 1.0, "kl": "loss", "no_answer": -2.0},
+            {"clip": None, "value": "shared", "trace": 1.0, "kl": "loss", "bad_syntax": 2.0},
         ),
         (
             make_rloo_settings,
