@@ -1,0 +1,154 @@
+"""Sentences that a model wrote: cleaned, cited by the quotes that support them, or taken out.
+
+A small model writes no citation numbers, and larger ones write wrong ones, so that the numbers are
+not looked at. WebGLM (section 3.2.2) cites by the words that a sentence shares with a reference;
+words do not tell a claim from its denial, so the evidence model is asked as well whether the quote
+supports the sentence (GopherCite, section 2.1), and numbers and names must stand in the quote.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from rookery.browse.passages import find_sentences
+from rookery.cite.claim_support import SUPPORT_THRESHOLD, judge_claim_support
+from rookery.cite.evidence_model import EvidenceJudge, EvidencePassage
+from rookery.cite.repair import CorrectionSettings, list_guarded_words, measure_shared_words
+from rookery.cite.syntax import NUMBERED
+from rookery.records import Answer, Claim, Page, Quote
+
+_LIST_MARK = re.compile(r"^[ \t]*(?:[-*•–]|\(?[0-9]{1,2}[.)]|#+)[ \t]+", re.M)
+_LEAD = re.compile(
+    r"(?:answer|(?:the|my) answer(?: to (?:this|the|your) question)?(?: is)?)\s*[:,]\s*"
+    r"|(?:according to|based on|as stated in|as mentioned in) (?:the|this) "
+    r"(?:text|passage|information|references?)(?: (?:above|provided|given))*\s*,?\s+"
+    r"|(?:the|this) (?:text|passage)(?: above)? (?:states?|says?|mentions?|explains?) that\s+",
+    re.I,
+)
+"""what models say before an answer, and what adds nothing to it"""
+_ENDS_SENTENCE = re.compile(r"[.!…。！][\"'”’»)\]」』]*\Z")
+_QUOTATION_MARKS = '"“”'
+_REPEATED = 0.8
+"""share of a sentence's words in an earlier one from which it repeats that"""
+
+
+class SupportSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Settings of citing sentences by what supports them."""
+
+    support: float = SUPPORT_THRESHOLD
+    """least probability that a quote supports a sentence, by the evidence model"""
+    words: CorrectionSettings = CorrectionSettings()
+    """least share of shared words, where there is no evidence model"""
+
+
+class SupportedText(NamedTuple):
+    """An answer whose every sentence rests on quotes, and the sentences that rested on none."""
+
+    answer: Answer
+    removed: tuple[str, ...]
+
+
+def cite_sentences(
+    text: str,
+    quotes: Sequence[Quote],
+    question: str,
+    judge: EvidenceJudge | None = None,
+    finished: bool = True,
+    settings: SupportSettings = SupportSettings(),
+) -> SupportedText:
+    """Cite each sentence of a model's text by the quotes that support it; take out the others.
+
+    `finished` is False where the text was cut off at a limit of tokens: its last sentence is then
+    dropped. Without a judge, shared words decide. The answer keeps all quotes, and has no text
+    where no sentence is supported.
+    """
+    said, claims, removed = "", list[Claim](), list[str]()
+    for sentence in list_written_sentences(text, finished):
+        numbers = find_supporting_quotes(sentence, quotes, question, judge, settings)
+        if not numbers:
+            removed.append(sentence)
+            continue
+        start = len(said) + bool(said)
+        said += f"{' ' * bool(said)}{sentence}"
+        claims.append(Claim(start, len(said), numbers))
+    return SupportedText(Answer(said, tuple(quotes), tuple(claims)), tuple(removed))
+
+
+def find_supporting_quotes(
+    sentence: str,
+    quotes: Sequence[Quote],
+    question: str,
+    judge: EvidenceJudge | None = None,
+    settings: SupportSettings = SupportSettings(),
+) -> tuple[int, ...]:
+    """Return the numbers, from 0, of the quotes that support a sentence of an answer.
+
+    A quote supports it if the evidence model says so, or without one if enough of the sentence's
+    words stand in the quote; and if the quote, its title or the question has each of the sentence's
+    numbers, names and negations.
+    """
+    numbers = []
+    for number, quote in enumerate(quotes):
+        if not _holds_details(sentence, quote, question):
+            continue
+        if judge is None:
+            supported = measure_shared_words(sentence, quote.text) >= settings.words.threshold
+        else:
+            passage = EvidencePassage(quote.text, quote.title)
+            supports = judge_claim_support(sentence, [passage], judge).supports
+            supported = supports >= settings.support
+        if supported:
+            numbers.append(number)
+    return tuple(numbers)
+
+
+def _holds_details(sentence: str, quote: Quote, question: str) -> bool:
+    known = f"{quote.title} {quote.text} {question}".casefold()
+    return all(
+        re.search(rf"(?<!\w){re.escape(word.casefold())}(?!\w)", known)
+        for word in list_guarded_words(sentence)
+    )
+
+
+def list_written_sentences(text: str, finished: bool = True) -> list[str]:
+    """Return the sentences of a model's text that can be shown.
+
+    Citation numbers, marks of lists and phrases such as "According to the text," are stripped.
+    Questions, sentences that repeat an earlier one, lines that announce a list and, unless the text
+    is `finished`, its last sentence are left out.
+    """
+    plain = _LIST_MARK.sub("", NUMBERED.sub("", text)).strip()
+    kept: list[str] = []
+    lines = [line for line in plain.splitlines() if line.strip()]
+    for at, line in enumerate(lines):
+        for sentence in _split_line(line, finished or at + 1 < len(lines)):
+            if not any(_repeats_sentence(sentence, other) for other in kept):
+                kept.append(sentence)
+    return kept
+
+
+def _split_line(line: str, finished: bool) -> Iterator[str]:
+    stripped = _strip_lead(line.strip())
+    spans = find_sentences(Page("", "", stripped), 0, len(stripped))
+    for at, (start, end) in enumerate(spans):
+        sentence = _strip_lead(stripped[start:end])
+        last = at + 1 == len(spans)
+        if _ENDS_SENTENCE.search(sentence):
+            yield sentence
+        elif last and finished and sentence and sentence[-1] not in ":;,?":
+            yield f"{sentence}."
+
+
+def _strip_lead(sentence: str) -> str:
+    while lead := _LEAD.match(sentence):
+        sentence = sentence[lead.end() :]
+    if len(sentence) > 1 and sentence[0] in _QUOTATION_MARKS and sentence[-1] in _QUOTATION_MARKS:
+        sentence = sentence[1:-1].strip()
+    return sentence[:1].upper() + sentence[1:]
+
+
+def _repeats_sentence(sentence: str, other: str) -> bool:
+    ours, theirs = set(sentence.casefold().split()), set(other.casefold().split())
+    return len(ours & theirs) >= _REPEATED * len(ours)
