@@ -13,10 +13,13 @@ from typing import NamedTuple
 import msgspec
 
 from rookery.browse.passages import find_sentences
+from rookery.browse.search_terms import QUESTION_WORDS
+from rookery.browse.text_folding import fold_text
 from rookery.cite.claim_support import SUPPORT_THRESHOLD, judge_claim_support
 from rookery.cite.evidence_model import EvidenceJudge, EvidencePassage
 from rookery.cite.repair import CorrectionSettings, list_guarded_words, measure_shared_words
 from rookery.cite.syntax import NUMBERED
+from rookery.cite.word_overlap import split_words
 from rookery.records import Answer, Claim, Page, Quote
 
 _LIST_MARK = re.compile(r"^[ \t]*(?:[-*•–]|\(?[0-9]{1,2}[.)]|#+)[ \t]+", re.M)
@@ -43,6 +46,16 @@ class SupportSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """least share of shared words, where there is no evidence model"""
 
 
+class AnswerSource(NamedTuple):
+    """A quote, and where in it the evidence model finds the answer."""
+
+    quote: Quote
+    text: str
+    """the sentences in which the answer stands"""
+    answer: str
+    """the words that answer best"""
+
+
 class SupportedText(NamedTuple):
     """An answer whose every sentence rests on quotes, and the sentences that rested on none."""
 
@@ -50,9 +63,43 @@ class SupportedText(NamedTuple):
     removed: tuple[str, ...]
 
 
+def locate_answers(
+    question: str, quotes: Sequence[Quote], judge: EvidenceJudge | None = None
+) -> list[AnswerSource]:
+    """Locate the answer in each quote: its sentences, and its words.
+
+    Of a span of several sentences, the words are the sentence that answers best. Without a judge
+    both are the whole quote.
+    """
+    if judge is None:
+        return [AnswerSource(quote, quote.text, quote.text) for quote in quotes]
+    judged = judge(question, [EvidencePassage(quote.text, quote.title) for quote in quotes])
+    return [
+        _cut_source(question, quote, *each.span, judge)
+        for quote, each in zip(quotes, judged, strict=True)
+    ]
+
+
+def _cut_source(
+    question: str, quote: Quote, first: int, last: int, judge: EvidenceJudge
+) -> AnswerSource:
+    text = quote.text
+    sentences = find_sentences(Page("", "", text), 0, len(text))
+    around = [span for span in sentences if span[0] < last and first < span[1]]
+    if not around:
+        return AnswerSource(quote, text, text)
+    shown = text[around[0][0] : around[-1][1]]
+    if len(around) == 1:
+        return AnswerSource(quote, shown, text[first:last])
+    each = [text[low:high] for low, high in around]
+    judged = judge(question, [EvidencePassage(sentence, quote.title) for sentence in each])
+    best = max(range(len(each)), key=lambda number: judged[number].answers)
+    return AnswerSource(quote, shown, each[best])
+
+
 def cite_sentences(
     text: str,
-    quotes: Sequence[Quote],
+    sources: Sequence[AnswerSource],
     question: str,
     judge: EvidenceJudge | None = None,
     finished: bool = True,
@@ -66,42 +113,64 @@ def cite_sentences(
     """
     said, claims, removed = "", list[Claim](), list[str]()
     for sentence in list_written_sentences(text, finished):
-        numbers = find_supporting_quotes(sentence, quotes, question, judge, settings)
+        numbers = tuple(
+            number
+            for number, source in enumerate(sources)
+            if is_supported(sentence, source, question, judge, settings)
+        )
         if not numbers:
             removed.append(sentence)
             continue
         start = len(said) + bool(said)
         said += f"{' ' * bool(said)}{sentence}"
         claims.append(Claim(start, len(said), numbers))
-    return SupportedText(Answer(said, tuple(quotes), tuple(claims)), tuple(removed))
+    quotes = tuple(source.quote for source in sources)
+    return SupportedText(Answer(said, quotes, tuple(claims)), tuple(removed))
 
 
-def find_supporting_quotes(
+def is_supported(
     sentence: str,
-    quotes: Sequence[Quote],
+    source: AnswerSource,
     question: str,
     judge: EvidenceJudge | None = None,
     settings: SupportSettings = SupportSettings(),
-) -> tuple[int, ...]:
-    """Return the numbers, from 0, of the quotes that support a sentence of an answer.
+) -> bool:
+    """Return True if a source supports a sentence of an answer.
 
-    A quote supports it if the evidence model says so, or without one if enough of the sentence's
-    words stand in the quote; and if the quote, its title or the question has each of the sentence's
-    numbers, names and negations.
+    It does where the quote holds the sentence word for word. Otherwise the quote, its title or the
+    question must have each of the sentence's numbers, names and negations; and the sentence must
+    say the answer that was found with words of the question and no others, or the evidence model
+    must say that the quote, or its sentences with the answer, support it. Without a judge, enough
+    of the sentence's words must stand in the quote.
     """
-    numbers = []
-    for number, quote in enumerate(quotes):
-        if not _holds_details(sentence, quote, question):
-            continue
-        if judge is None:
-            supported = measure_shared_words(sentence, quote.text) >= settings.words.threshold
-        else:
-            passage = EvidencePassage(quote.text, quote.title)
-            supports = judge_claim_support(sentence, [passage], judge).supports
-            supported = supports >= settings.support
-        if supported:
-            numbers.append(number)
-    return tuple(numbers)
+    quote = source.quote
+    if _stands_in(sentence, quote.text):
+        return True
+    if not _holds_details(sentence, quote, question):
+        return False
+    if judge is None:
+        return measure_shared_words(sentence, quote.text) >= settings.words.threshold
+    if _stands_in(source.answer, sentence) and not has_new_words(
+        sentence, f"{question} {source.answer}"
+    ):
+        return True
+    return any(
+        judge_claim_support(sentence, [EvidencePassage(text, quote.title)], judge).supports
+        >= settings.support
+        for text in dict.fromkeys((quote.text, source.text))
+    )
+
+
+def _stands_in(sentence: str, text: str) -> bool:
+    """Return True if a text holds the words of a sentence in their order, whole."""
+    words = [" ".join(re.findall(r"\w+", fold_text(each).text)) for each in (sentence, text)]
+    return bool(words[0]) and f" {words[0]} " in f" {words[1]} "
+
+
+def has_new_words(sentence: str, known: str) -> bool:
+    """Return True if a content word of a sentence stands in no form in the known text."""
+    words = {word for word in split_words(sentence, stem=True) if word not in QUESTION_WORDS}
+    return not words <= set(split_words(known, stem=True))
 
 
 def _holds_details(sentence: str, quote: Quote, question: str) -> bool:
@@ -150,5 +219,5 @@ def _strip_lead(sentence: str) -> str:
 
 
 def _repeats_sentence(sentence: str, other: str) -> bool:
-    ours, theirs = set(sentence.casefold().split()), set(other.casefold().split())
+    ours, theirs = set(split_words(sentence)), set(split_words(other))
     return len(ours & theirs) >= _REPEATED * len(ours)

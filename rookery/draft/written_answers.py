@@ -8,14 +8,20 @@ taken out.
 
 from collections.abc import Sequence
 from functools import cache
-from typing import NamedTuple
 
 import msgspec
 
 from rookery.browse.page_text import neutralize_text
-from rookery.browse.passages import find_sentences
-from rookery.cite.evidence_model import EvidenceJudge, EvidencePassage
-from rookery.cite.sentence_support import SupportedText, SupportSettings, cite_sentences
+from rookery.cite.answer_types import is_yes_no_question
+from rookery.cite.evidence_model import EvidenceJudge, EvidencePassage, convert_to_probability
+from rookery.cite.sentence_support import (
+    AnswerSource,
+    SupportedText,
+    SupportSettings,
+    cite_sentences,
+    has_new_words,
+    locate_answers,
+)
 from rookery.cite.syntax import CitationSyntaxError, order_quotes_by_use
 from rookery.draft.best_of_n import (
     AnswerDraft,
@@ -25,76 +31,37 @@ from rookery.draft.best_of_n import (
     render_prompt,
 )
 from rookery.draft.webglm import WEBGLM_METHOD
-from rookery.records import Answer, Episode, Failure, Page, Policy, Quote, Step
+from rookery.records import Answer, Episode, Failure, Policy, Step
 
 UNSUPPORTED = "unsupported"
 """outcome of a sentence that was taken out, among an episode's failures"""
 NOT_WRITTEN = "not_written"
-"""outcome where nothing of what the model wrote is supported, and the quotes are given instead"""
+"""outcome where nothing that the model wrote is a supported answer, and quotes are given instead"""
 
 
 class WritingSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Settings of answers in a small model's words."""
 
-    references: int = 3
-    """maximum number of quotes in the prompt"""
+    references: int = 1
+    """maximum number of quotes in the prompt; a sentence may be cited by the others too. With more
+    than one, SmolLM2 mixes their facts (docs/LOG.md)"""
     support: SupportSettings = SupportSettings()
     """what a sentence needs in order to stay"""
+    answers: float = 0.3
+    """least probability that what is left answers the question, by the evidence model; `extract`
+    asks as much of its further quotes"""
 
 
-class WritingReference(NamedTuple):
-    """The part of a quote that a small model is shown."""
-
-    text: str
-    """the sentences in which the answer stands"""
-    answer: str
-    """the words that answer best"""
-
-
-def find_references(
-    question: str, quotes: Sequence[Quote], judge: EvidenceJudge | None = None
-) -> list[WritingReference]:
-    """Return the sentences of each quote in which the evidence model finds the answer.
-
-    Of a span of several sentences, the answer is the one that answers best. Without a judge both
-    are the whole quote.
-    """
-    if judge is None:
-        return [WritingReference(quote.text, quote.text) for quote in quotes]
-    judged = judge(question, [EvidencePassage(quote.text, quote.title) for quote in quotes])
-    return [
-        _cut_reference(question, quote, *each.span, judge)
-        for quote, each in zip(quotes, judged, strict=True)
-    ]
-
-
-def _cut_reference(
-    question: str, quote: Quote, first: int, last: int, judge: EvidenceJudge
-) -> WritingReference:
-    text = quote.text
-    sentences = find_sentences(Page("", "", text), 0, len(text))
-    around = [span for span in sentences if span[0] < last and first < span[1]]
-    if not around:
-        return WritingReference(text, text)
-    shown = text[around[0][0] : around[-1][1]]
-    if len(around) == 1:
-        return WritingReference(shown, text[first:last])
-    each = [text[low:high] for low, high in around]
-    judged = judge(question, [EvidencePassage(sentence, quote.title) for sentence in each])
-    best = max(range(len(each)), key=lambda number: judged[number].answers)
-    return WritingReference(shown, each[best])
-
-
-def render_writing_prompt(question: str, references: Sequence[WritingReference]) -> str:
-    """Render the prompt that shows references, best first, and asks for the answer in words.
+def render_writing_prompt(question: str, sources: Sequence[AnswerSource]) -> str:
+    """Render the prompt that shows sources, best first, and asks for the answer in words.
 
     The model continues it as it is, to the end of the line (WRITING_SETTINGS).
     """
     return render_prompt(
         "webglm_short",
-        references=" ".join(_to_one_line(each.text) for each in references),
+        references=" ".join(_to_one_line(each.text) for each in sources),
         question=_to_one_line(question),
-        answer=_to_one_line(references[0].answer),
+        answer=_to_one_line(sources[0].answer),
     )
 
 
@@ -112,22 +79,32 @@ def put_into_words(
     """Have a model put an extractive answer into words, each sentence resting on its quotes.
 
     `found` is an episode of `answer_by_evidence` or `answer_by_extraction`. One that declines or
-    has no answer is returned as it is, and the model is not asked. The model is shown the quotes,
-    best first; a sentence that none of them supports is taken out, and the failures say which
-    (unsupported). Where no sentence is left, `found` is returned with the steps and the failure
-    not_written: it is still by "extract". The score is that of `found`. Where the model cannot be
-    asked the stop is policy_failed.
+    has no answer is returned as it is, and the model is not asked. A sentence that no quote
+    supports is taken out, and the failures say which (unsupported). Where no sentence is left, or
+    what is left does not answer by the evidence model or only repeats the question, `found` is
+    returned with the failure not_written: it is still by "extract". The score is that of `found`.
+    Where the model cannot be asked the stop is policy_failed.
     """
     if found.answer is None or found.answer.declined or not found.answer.quotes:
         return found
-    quotes = found.answer.quotes[: settings.references]
-    references = find_references(found.question.text, quotes, judge)
-    asked = render_writing_prompt(found.question.text, references)
+    quotes = found.answer.quotes
+    sources = locate_answers(found.question.text, quotes, judge)
+    asked = render_writing_prompt(found.question.text, sources[: settings.references])
 
     @cache
     def cite(text: str, finished: bool) -> SupportedText:
         question = found.question.text
-        return cite_sentences(text, quotes, question, judge, finished, settings.support)
+        return cite_sentences(text, sources, question, judge, finished, settings.support)
+
+    @cache
+    def answers_question(text: str) -> bool:
+        question = found.question.text
+        if not has_new_words(text, question):
+            return is_yes_no_question(question)
+        if judge is None:
+            return True
+        [judged] = judge(question, [EvidencePassage(text, quotes[0].title)])
+        return convert_to_probability(judged.answers) >= settings.answers
 
     def sample(n: int) -> list[AnswerDraft]:
         drafts = []
@@ -137,6 +114,8 @@ def put_into_words(
                 answer = cite(text, finished).answer
                 if not answer.text:
                     raise CitationSyntaxError("no sentence of it is supported by what was quoted")
+                if not answers_question(answer.text):
+                    raise CitationSyntaxError("what it says does not answer the question")
                 return order_quotes_by_use(answer)
 
             drafts.append(AnswerDraft(Step(asked, said), *parse_draft(said.text, read)))
@@ -153,7 +132,7 @@ def put_into_words(
     taken_out = cite(said.text.strip(), said.stop != "length").removed
     removed = tuple(Failure(WEBGLM_METHOD, UNSUPPORTED, sentence) for sentence in taken_out)
     if written.answer is None:
-        detail = "no sentence that the model wrote is supported: the quotes stand as they are"
+        detail = "nothing that the model wrote is a supported answer: the quotes stand as they are"
         failures = (*found.failures, *removed, Failure(WEBGLM_METHOD, NOT_WRITTEN, detail))
         return msgspec.structs.replace(found, steps=written.steps, failures=failures)
     answer = msgspec.structs.replace(

@@ -170,8 +170,9 @@ def _run_gophercite(resources: MethodResources, question: Question) -> Episode:
         return make_failed_episode(question, "gophercite", error)
     options = GopherCiteSettings(quotes=resources.settings.quotes or 0)
     observe, library = resources.observe_ranking, resources.library
+    judge = resources.open_evidence_judge()
     episode = answer_with_gophercite(
-        question, library, model, rank, sampling, options, hold, observe
+        question, library, model, rank, sampling, options, hold, observe, judge
     )
     return msgspec.structs.replace(episode, failures=(*episode.failures, *filter(None, [failure])))
 
@@ -190,15 +191,13 @@ def _run_webglm(resources: MethodResources, question: Question) -> Episode:
 
 def _write_by_small_model(resources: MethodResources, question: Question) -> Episode:
     """Have a model on this machine put into words what `extract` answers."""
-    from rookery.draft.written_answers import WritingSettings, put_into_words
+    from rookery.draft.written_answers import put_into_words
 
     found = _run_extract(resources, question)
     if found.stop != "end":
         return found  # and the model need not be loaded
-    quotes, judge = resources.settings.quotes, resources.open_evidence_judge()
-    options = WritingSettings() if quotes is None else WritingSettings(references=quotes)
     model, sampling = _open_role(resources, "write"), resources.configure_sampling()
-    return put_into_words(found, model, judge, sampling, options)
+    return put_into_words(found, model, resources.open_evidence_judge(), sampling)
 
 
 METHODS = {

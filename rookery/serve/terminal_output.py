@@ -225,8 +225,7 @@ OUTCOME_WORDS = {
         "sentence taken out, which no quote supports",
         "sentences taken out, which no quote supports",
     ),
-    NOT_WRITTEN: ("answer in the documents' own words, as nothing that was written is supported",)
-    * 2,
+    NOT_WRITTEN: ("answer quoted, as the model wrote none that is supported",) * 2,
 }
 """words for outcomes that are no codes to the reader: for one, and for several"""
 
