@@ -36,6 +36,9 @@ _QUOTATION_MARKS = '"“”'
 _REPEATED = 0.8
 """share of a sentence's words in an earlier one from which it repeats that"""
 
+_ASKED = 0.75
+"""share of the question's words from which a sentence with the answer says what was asked"""
+
 
 class SupportSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Settings of citing sentences by what supports them."""
@@ -139,9 +142,9 @@ def is_supported(
 
     It does where the quote holds the sentence word for word. Otherwise the quote, its title or the
     question must have each of the sentence's numbers, names and negations; and the sentence must
-    say the answer that was found with words of the question and no others, or the evidence model
-    must say that the quote, or its sentences with the answer, support it. Without a judge, enough
-    of the sentence's words must stand in the quote.
+    say the answer that was found with nearly all words of the question and no others, or the
+    evidence model must say that the quote, or its sentences with the answer, support it. Without a
+    judge, enough of the sentence's words must stand in the quote.
     """
     quote = source.quote
     if _stands_in(sentence, quote.text):
@@ -150,9 +153,7 @@ def is_supported(
         return False
     if judge is None:
         return measure_shared_words(sentence, quote.text) >= settings.words.threshold
-    if _stands_in(source.answer, sentence) and not has_new_words(
-        sentence, f"{question} {source.answer}"
-    ):
+    if _says_answer(sentence, source.answer, question):
         return True
     return any(
         judge_claim_support(sentence, [EvidencePassage(text, quote.title)], judge).supports
@@ -165,6 +166,17 @@ def _stands_in(sentence: str, text: str) -> bool:
     """Return True if a text holds the words of a sentence in their order, whole."""
     words = [" ".join(re.findall(r"\w+", fold_text(each).text)) for each in (sentence, text)]
     return bool(words[0]) and f" {words[0]} " in f" {words[1]} "
+
+
+def _says_answer(sentence: str, answer: str, question: str) -> bool:
+    """Return True if a sentence says the answer with words of the question and no others.
+
+    A sentence that leaves out words of the question may be about something else: that Unicode began
+    in 1991 does not say when its surrogates did.
+    """
+    if not _stands_in(answer, sentence) or has_new_words(sentence, f"{question} {answer}"):
+        return False
+    return measure_shared_words(question, sentence) >= _ASKED
 
 
 def has_new_words(sentence: str, known: str) -> bool:

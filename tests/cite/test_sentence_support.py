@@ -80,6 +80,7 @@ def test_a_sentence_that_a_limit_cut_off_is_dropped_and_one_that_ended_gets_its_
         # The answer that was found in words of the question.
         ("John B. Gordon commanded the attack on Fort Stedman.", True),
         ("General John B. Gordon commanded the desperate attack on Fort Stedman.", False),
+        ("John B. Gordon commanded.", False),
         ("General Lee commanded the attack on Fort Stedman.", False),
     ],
 )
