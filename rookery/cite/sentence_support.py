@@ -71,8 +71,8 @@ def locate_answers(
 ) -> list[AnswerSource]:
     """Locate the answer in each quote: its sentences, and its words.
 
-    Of a span of several sentences, the words are the sentence that answers best. Without a judge
-    both are the whole quote.
+    Of a span of several sentences, the words are the sentence that answers best; a span that only
+    repeats the question becomes its sentence. Without a judge both are the whole quote.
     """
     if judge is None:
         return [AnswerSource(quote, quote.text, quote.text) for quote in quotes]
@@ -93,7 +93,8 @@ def _cut_source(
         return AnswerSource(quote, text, text)
     shown = text[around[0][0] : around[-1][1]]
     if len(around) == 1:
-        return AnswerSource(quote, shown, text[first:last])
+        answer = text[first:last]
+        return AnswerSource(quote, shown, answer if has_new_words(answer, question) else shown)
     each = [text[low:high] for low, high in around]
     judged = judge(question, [EvidencePassage(sentence, quote.title) for sentence in each])
     best = max(range(len(each)), key=lambda number: judged[number].answers)
