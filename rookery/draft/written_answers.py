@@ -15,6 +15,7 @@ from rookery.browse.page_text import neutralize_text
 from rookery.cite.answer_types import is_yes_no_question
 from rookery.cite.evidence_model import EvidenceJudge, EvidencePassage, convert_to_probability
 from rookery.cite.sentence_support import (
+    UNSUPPORTED,
     AnswerSource,
     SupportedText,
     SupportSettings,
@@ -33,8 +34,6 @@ from rookery.draft.best_of_n import (
 from rookery.draft.webglm import WEBGLM_METHOD
 from rookery.records import Answer, Episode, Failure, Policy, Step
 
-UNSUPPORTED = "unsupported"
-"""outcome of a sentence that was taken out, among an episode's failures"""
 NOT_WRITTEN = "not_written"
 """outcome where nothing that the model wrote is a supported answer, and quotes are given instead"""
 

@@ -186,7 +186,8 @@ def _run_webglm(resources: MethodResources, question: Question) -> Episode:
     options = WebglmSettings() if quotes is None else WebglmSettings(references=quotes)
     rank, sampling = _choose_ranker(resources), resources.configure_sampling()
     observe, library = resources.observe_ranking, resources.library
-    return answer_with_webglm(question, library, model, rank, sampling, options, observe)
+    judge = resources.open_evidence_judge()
+    return answer_with_webglm(question, library, model, rank, sampling, options, observe, judge)
 
 
 def _write_by_small_model(resources: MethodResources, question: Question) -> Episode:

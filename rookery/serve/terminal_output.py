@@ -15,9 +15,10 @@ from rookery.browse.page_text import join_separator
 from rookery.browse.search_terms import get_question_terms, split_terms
 from rookery.cite.claim_support import ClaimVerdict
 from rookery.cite.quote_links import describe_location, make_deep_link
+from rookery.cite.sentence_support import UNSUPPORTED
 from rookery.cite.verification import ClaimedVerdict, TextVerdict, Verdict
 from rookery.draft.score_wording import word_score
-from rookery.draft.written_answers import NOT_WRITTEN, UNSUPPORTED
+from rookery.draft.written_answers import NOT_WRITTEN
 from rookery.records import Answer, Episode, Failure, Mark, Page, Quote, Record
 from rookery.serve.command_line import UNWRAPPED_COLUMNS
 from rookery.serve.methods import MODEL_METHODS
