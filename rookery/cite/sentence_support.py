@@ -38,6 +38,8 @@ _QUOTATION_MARKS = '"“”'
 _REPEATED = 0.8
 """share of a sentence's words in an earlier one from which it repeats that"""
 
+_RUN = 4
+"""words in a row that no sentence of an answer says twice"""
 _ASKED = 0.75
 """share of the question's words from which a sentence with the answer says what was asked"""
 
@@ -200,15 +202,16 @@ def list_written_sentences(text: str, finished: bool = True) -> list[str]:
     """Return the sentences of a model's text that can be shown.
 
     Citation numbers, marks of lists and phrases such as "According to the text," are stripped.
-    Questions, sentences that repeat an earlier one, lines that announce a list and, unless the text
-    is `finished`, its last sentence are left out.
+    Questions, sentences that repeat an earlier one or themselves, lines that announce a list and,
+    unless the text is `finished`, its last sentence are left out.
     """
     plain = _LIST_MARK.sub("", NUMBERED.sub("", text)).strip()
     kept: list[str] = []
     lines = [line for line in plain.splitlines() if line.strip()]
     for at, line in enumerate(lines):
         for sentence in _split_line(line, finished or at + 1 < len(lines)):
-            if not any(_repeats_sentence(sentence, other) for other in kept):
+            repeats = any(_repeats_sentence(sentence, other) for other in kept)
+            if not repeats and not _repeats_itself(sentence):
                 kept.append(sentence)
     return kept
 
@@ -231,6 +234,13 @@ def _strip_lead(sentence: str) -> str:
     if len(sentence) > 1 and sentence[0] in _QUOTATION_MARKS and sentence[-1] in _QUOTATION_MARKS:
         sentence = sentence[1:-1].strip()
     return sentence[:1].upper() + sentence[1:]
+
+
+def _repeats_itself(sentence: str) -> bool:
+    """Return True if a run of _RUN words comes twice, as when a model goes round in circles."""
+    words = split_words(sentence)
+    runs = [tuple(words[at : at + _RUN]) for at in range(len(words) - _RUN + 1)]
+    return len(set(runs)) < len(runs)
 
 
 def _repeats_sentence(sentence: str, other: str) -> bool:

@@ -18,6 +18,7 @@ FORT = (
     "On March 25, Confederate General John B. Gordon's desperate attack on Fort Stedman failed. "
     "The city was not taken. It fell in April."
 )
+LAST = "It is a nod to some birds, and a nod for others."
 GENERAL = "What general commanded the attack on Fort Stedman?"
 
 
@@ -56,6 +57,8 @@ def judge_by(supported: str = "", answer: str = "") -> object:
         ("The answer to this question is:", []),
         ("Why do crows? Crows do.", ["Crows do."]),
         ("Crows do things. Crows do things. Crows do.", ["Crows do things."]),
+        ("It is a nod to birds, and it is a nod to cats.", []),
+        ("It is a nod to some birds, and a nod for others.", [LAST]),
         ("", []),
     ],
 )
