@@ -249,7 +249,7 @@ def run_calibrate(
     from rookery.browse.file_selection import FileSelection
     from rookery.serve.cli.calibrate_command import calibrate_answers, calibrate_documents
     from rookery.serve.methods import MODEL_METHODS
-    from rookery.serve.settings import ModelSettings, Settings
+    from rookery.serve.settings import ModelSettings, Settings, is_local_model
 
     if (answers is None) == (not places):
         _raise_usage_error(
@@ -262,6 +262,11 @@ def run_calibrate(
     if method not in MODEL_METHODS:
         _raise_usage_error(f"name the answers' --method: one of {', '.join(MODEL_METHODS)}")
     models = ModelSettings(model, base_url, endpoints, samples, worth)
+    if method == "webglm" and is_local_model(models):
+        _raise_usage_error(
+            "webglm with a model on this machine declines as extract does, and has its scores: "
+            "calibrate them on the documents, with --in PATH_OR_URL"
+        )
     settings = Settings(decline=decline, method=method, models=models, ranker=ranker)
     raise typer.Exit(calibrate_answers(settings, answers, ratings, as_json))
 

@@ -66,6 +66,9 @@ def test_write_asks_a_model_that_was_added_and_declines_as_extract_does(
     ways = [run("ask", foreign, *CORVIDS, *how) for how in ((), ("--write",))]
     assert [each.code for each in ways] == [3, 3]
     assert ways[0].out == ways[1].out
+    by_model = ("--method", "webglm", "--model", "other")
+    refused = run("calibrate", "answers.jsonl", *by_model)
+    assert (refused.code, "with --in PATH_OR_URL" in refused.err) == (2, True)
     strict = run("ask", GIFTS, *CORVIDS, "--write", "--decline", "0.999")
     assert (strict.code, "No passage reached 0.999" in strict.out) == (3, True)
     for wrong in (("--method", "gophercite"), ("--base-url", "http://a/v1"), ("--both-sides",)):
