@@ -124,7 +124,7 @@ def _to_columns(name: str, estimate: Estimate) -> dict[str, float]:
 
 def list_rows(outcomes: Sequence[WrittenOutcome]) -> dict[str, dict[str, float]]:
     """Return the table of answers: all that were answered, and those in the model's words."""
-    rows = {}
+    rows: dict[str, dict[str, float]] = {}
     for part, some in (
         ("all", outcomes),
         ("in words", [each for each in outcomes if each.is_written]),

@@ -91,7 +91,7 @@ def put_into_words(
     asked = render_writing_prompt(found.question.text, sources[: settings.references])
 
     @cache
-    def cite(text: str, finished: bool) -> SupportedText:
+    def cite_text(text: str, finished: bool) -> SupportedText:
         question = found.question.text
         return cite_sentences(text, sources, question, judge, finished, settings.support)
 
@@ -110,7 +110,7 @@ def put_into_words(
         for said in policy.complete(asked, n):
 
             def read(text: str, finished: bool = said.stop != "length") -> Answer:
-                answer = cite(text, finished).answer
+                answer = cite_text(text, finished).answer
                 if not answer.text:
                     raise CitationSyntaxError("no sentence of it is supported by what was quoted")
                 if not answers_question(answer.text):
@@ -128,7 +128,7 @@ def put_into_words(
     if written.stop == "policy_failed":
         return written
     said = written.steps[-1].said
-    taken_out = cite(said.text.strip(), said.stop != "length").removed
+    taken_out = cite_text(said.text.strip(), said.stop != "length").removed
     removed = tuple(Failure(WEBGLM_METHOD, UNSUPPORTED, sentence) for sentence in taken_out)
     if written.answer is None:
         detail = "nothing that the model wrote is a supported answer: the quotes stand as they are"

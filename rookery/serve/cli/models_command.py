@@ -178,7 +178,7 @@ def run_model_test(
 
 
 class _WritingSpeed(NamedTuple):
-    """What a model wrote about a page, and the tokens a second that it read and wrote."""
+    """Text that a model wrote about a page, and the tokens a second that it read and wrote."""
 
     text: str
     read: float
