@@ -707,6 +707,30 @@ def render_local(found: Found) -> Iterator[str]:
     yield from format_systems(found["samples"], ".4g")
 
 
+def render_written(found: Found) -> Iterator[str]:
+    """Yield the section on answers in a small model's words."""
+    answered = found["rows"]["all: written"]["questions"]
+    yield (
+        f"{found['asked']} questions of SQuAD, of articles that neither the evidence model was "
+        f"trained on nor the prompt was built on, asked of all articles; `extract` answers "
+        f"{answered:.0f}, and {found['model']} puts these into words (`--write`). `all` has the "
+        "quoted answers in it that stand where nothing the model wrote was supported; `in words` "
+        "are the others. `the sentence shown` is the simplest script: the sentences that the "
+        "prompt shows, as they stand. Intervals are of 95 %.\n"
+    )
+    yield from format_systems(found["rows"], ".3g")
+    yield (
+        "\nSentences that the model wrote. That the evidence model supports what is kept says "
+        "little, since it chose; shared words did not.\n"
+    )
+    yield from format_systems(found["sentences"], ".3g")
+    yield (
+        "\nSeconds of one core an answer: "
+        + ", ".join(f"{name} {value:.1f}" for name, value in found["seconds"].items())
+        + "."
+    )
+
+
 def render_retrieve(found: Found) -> Iterator[str]:
     """Yield the section on the trained ranker."""
     yield (
@@ -804,6 +828,7 @@ SECTIONS: tuple[tuple[str, str, Callable[[Found], Iterator[str]]], ...] = (
     ("sides", "Both sides", render_sides),
     ("support", "Support of claims", render_support),
     ("constraint", "The verbatim constraint", render_constraint),
+    ("written", "Answers in a small model's words", render_written),
     ("local", "A model on this machine", render_local),
     ("search", "Search", render_search),
     ("answers", "The extractive answer, and declining", render_answers),

@@ -70,6 +70,7 @@ from rookery.serve.command_options import (
     TopPOption,
     TraceOption,
     WorthOption,
+    WriteOption,
 )
 from rookery.serve.exit_codes import (
     EXIT_ANSWERED,
@@ -103,6 +104,7 @@ def run_ask(
     globs: GlobsOption = None,
     excludes: ExcludesOption = None,
     method: MethodOption = "extract",
+    write: WriteOption = False,
     model: ModelOption = "",
     base_url: BaseUrlOption = "",
     endpoints: EndpointsOption = "",
@@ -140,12 +142,20 @@ def run_ask(
     verification. 6: a model gave no answer. 2: wrong use.
     """
     from rookery.browse.file_selection import FileSelection
+    from rookery.draft.installed_models import choose_writing_model
     from rookery.serve.cli import ask_command
     from rookery.serve.methods import NAMED_METHODS
-    from rookery.serve.settings import ModelSettings, Settings
+    from rookery.serve.settings import ModelSettings, Settings, get_data_folder
 
     if method not in NAMED_METHODS:
         _raise_usage_error(f"there is no method {method!r}: use one of {', '.join(NAMED_METHODS)}")
+    if write:
+        if method not in ("extract", "webglm") or both_sides or base_url or endpoints:
+            _raise_usage_error(
+                "--write is --method webglm with a model on this machine: leave out --method, "
+                "--both-sides, --base-url and --endpoints"
+            )
+        method, model = "webglm", model or choose_writing_model(get_data_folder())
     models = ModelSettings(
         model,
         base_url,
@@ -166,7 +176,8 @@ def run_ask(
         _raise_usage_error("--both-sides is a method of its own: leave out --method and --decline")
     if (method == "extract") == bool(models) and not both_sides:
         _raise_usage_error(
-            "--method webgpt, gophercite or webglm goes with --model and --base-url, or --endpoints"
+            "--method webgpt, gophercite or webglm goes with --model and --base-url, or "
+            "--endpoints; for a model on this machine there is --write"
         )
     if bool(question) == bool(batch) or bool(batch) != bool(out):
         _raise_usage_error(
@@ -238,7 +249,7 @@ def run_calibrate(
     from rookery.browse.file_selection import FileSelection
     from rookery.serve.cli.calibrate_command import calibrate_answers, calibrate_documents
     from rookery.serve.methods import MODEL_METHODS
-    from rookery.serve.settings import ModelSettings, Settings
+    from rookery.serve.settings import ModelSettings, Settings, is_local_model
 
     if (answers is None) == (not places):
         _raise_usage_error(
@@ -251,6 +262,11 @@ def run_calibrate(
     if method not in MODEL_METHODS:
         _raise_usage_error(f"name the answers' --method: one of {', '.join(MODEL_METHODS)}")
     models = ModelSettings(model, base_url, endpoints, samples, worth)
+    if method == "webglm" and is_local_model(models):
+        _raise_usage_error(
+            "webglm with a model on this machine declines as extract does, and has its scores: "
+            "calibrate them on the documents, with --in PATH_OR_URL"
+        )
     settings = Settings(decline=decline, method=method, models=models, ranker=ranker)
     raise typer.Exit(calibrate_answers(settings, answers, ratings, as_json))
 

@@ -20,6 +20,8 @@ MODELS_FOLDER = "models"
 """name of the folder of all models in the user's data folder"""
 RECORD_FILE = "rookery-model.json"
 """file in a model's folder that holds its record; only a folder with one is changed or removed"""
+WRITING_MODEL = "smollm2"
+"""name of the model that writes answers, where it was added"""
 UNKNOWN_LICENCE = "not stated"
 """licence of a model whose files name none"""
 _NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
@@ -108,6 +110,21 @@ def list_installed_models(home: Path) -> list[InstalledModel]:
     """Return the records of all added models, by name. Raises Failed (bad_model)."""
     files = sorted((home / MODELS_FOLDER).glob(f"[!.]*/{RECORD_FILE}"))
     return [read_installed_model(file.parent.name, home) for file in files]
+
+
+def choose_writing_model(home: Path) -> str:
+    """Return the name of the model that writes where none is named: WRITING_MODEL, or the first.
+
+    Raises Failed: no_model where none was added, bad_model.
+    """
+    names = [model.name for model in list_installed_models(home)]
+    if not names:
+        detail = (
+            "no language model was added to this machine: pip install torch 'rookery[write]', then "
+            f"rookery models add {WRITING_MODEL}"
+        )
+        raise Failed(Failure("--write", "no_model", detail))
+    return WRITING_MODEL if WRITING_MODEL in names else names[0]
 
 
 def remove_installed_model(name: str, home: Path) -> int:

@@ -46,6 +46,11 @@ class LocalModelSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True
             raise ValueError("LocalModelSettings: prices must be numbers from 0 on")
 
 
+WRITING_SETTINGS = LocalModelSettings(temperature=0, max_tokens=120, stop=("\n",), chat=False)
+"""settings of a model that puts an answer into words (`draft.written_answers`): the likeliest words
+of one line. In its chat template SmolLM2 begins with "The answer to this question is:" and ends"""
+
+
 class LocalEndpoint(LocalModelSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A model on this machine in the place of a server's."""
 

@@ -10,6 +10,7 @@ import msgspec
 
 from rookery.browse.page_text import neutralize_text
 from rookery.browse.search_terms import QUESTION_WORDS
+from rookery.cite.evidence_model import EvidenceJudge
 from rookery.cite.passage_ranking import PassageRanker, RankingObserver, rank_passages
 from rookery.cite.repair import (
     NUMBER_OR_ESCAPED_MARK,
@@ -17,7 +18,8 @@ from rookery.cite.repair import (
     correct_citations,
     parse_and_correct,
 )
-from rookery.cite.syntax import order_quotes_by_use, parse_numbered, render_numbered
+from rookery.cite.sentence_support import UNSUPPORTED, AnswerSource, cite_sentences
+from rookery.cite.syntax import NUMBERED, order_quotes_by_use, parse_numbered, render_numbered
 from rookery.cite.word_overlap import compute_rouge_n, split_words
 from rookery.draft.batch import JsonLineAnswerer, answer_all
 from rookery.draft.best_of_n import (
@@ -66,12 +68,15 @@ def answer_with_webglm(
     choosing: BestOfNSettings = BestOfNSettings(),
     settings: WebglmSettings = WebglmSettings(),
     observe: RankingObserver = lambda ranked: None,
+    judge: EvidenceJudge | None = None,
 ) -> Episode:
     """Answer a question from the best passages as numbered references, with corrected citations.
 
     Without a passage the policy is not called. Citations are corrected as in WebGLM, section 3.2.2;
-    those that no reference matches are removed, and an answer without any is bad syntax. `rank`
-    orders the passages that were found, and `observe` gets them.
+    those that no reference matches are removed, and an answer without any is bad syntax. With a
+    `judge`, each sentence of an answer without numbers is cited by the references that support it
+    or, where none does, taken out and told among the failures (unsupported). `rank` orders the
+    passages that were found, and `observe` gets them.
     """
     gathered = gather_passages(question.text, library, settings.limits)
     ranked = rank(question.text, gathered.found)
@@ -83,15 +88,25 @@ def answer_with_webglm(
     if not quotes:
         return Episode(question, WEBGLM_METHOD, stop="no_evidence", failures=gathered.failures)
 
+    removed: dict[str, tuple[str, ...]] = {}
+
     def read(text: str) -> Answer:
-        return order_quotes_by_use(parse_and_correct(text, quotes, settings.correct))
+        if judge is None or NUMBERED.search(text):
+            return order_quotes_by_use(parse_and_correct(text, quotes, settings.correct))
+        sources = [AnswerSource(quote, quote.text, quote.text) for quote in quotes]
+        cited = cite_sentences(text, sources, question.text, judge)
+        removed[text] = cited.removed
+        return order_quotes_by_use(cited.answer)
 
     asked = render_prompt("webglm", references=render_references(quotes), question=question.text)
 
     def sample(n: int) -> list[AnswerDraft]:
         return sample_drafts(policy, asked, n, read)
 
-    return answer_with_best_draft(question, WEBGLM_METHOD, sample, choosing, gathered.failures)
+    episode = answer_with_best_draft(question, WEBGLM_METHOD, sample, choosing, gathered.failures)
+    said = episode.steps[-1].said.text.strip() if episode.steps else ""
+    taken_out = [Failure(WEBGLM_METHOD, UNSUPPORTED, each) for each in removed.get(said, ())]
+    return msgspec.structs.replace(episode, failures=(*episode.failures, *taken_out))
 
 
 def render_references(quotes: tuple[Quote, ...]) -> str:

@@ -369,7 +369,7 @@ def _add_lora(model: PreTrainedModel, lora: LoraSettings, frozen: float) -> PreT
     try:
         from peft import LoraConfig, get_peft_model
     except ImportError as error:
-        detail = "peft is not installed: pip install 'rookery[learn]'"
+        detail = "peft is not installed: pip install 'rookery[write]'"
         raise Failed(Failure("lora", "no_peft", detail)) from error
     still = {each for layer in _get_lower_layers(model, frozen) for each in layer.modules()}
     config = LoraConfig(

@@ -66,6 +66,14 @@ MethodOption = Annotated[
         "and webgpt have a model write the answer.",
     ),
 ]
+WriteOption = Annotated[
+    bool,
+    typer.Option(
+        "--write",
+        help="Have a model on this machine put the answer into words: --method webglm with --model "
+        "or, without it, a model that rookery models add added, smollm2 before others.",
+    ),
+]
 ModelOption = Annotated[
     str,
     typer.Option(
@@ -175,9 +183,9 @@ DeclineOption = Annotated[
         metavar="NUMBER",
         min=0,
         max=1,
-        help="Decline rather than answer badly. With extract: decline answers that are less likely "
-        "than this to be right; 0.2 without it. With a model: the share of the given answers that "
-        "must be good, which needs rookery calibrate first.",
+        help="Decline rather than answer badly. With extract and --write: decline answers that are "
+        "less likely than this to be right; 0.5 without it. With another model: the share of the "
+        "given answers that must be good, which needs rookery calibrate first.",
     ),
 ]
 EngineOption = Annotated[

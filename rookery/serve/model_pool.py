@@ -21,7 +21,7 @@ from rookery.draft.constrained_decoding import (
     constrain_by_tokens,
     leave_unconstrained,
 )
-from rookery.draft.local_settings import LocalEndpoint
+from rookery.draft.local_settings import LocalEndpoint, LocalModelSettings
 from rookery.draft.openai_protocol import (
     ModelEndpoint,
     SpendingBudget,
@@ -65,11 +65,19 @@ class ModelPool:
     The replies of models and libraries to one question are recorded in `store`; they replace the
     recording of the same question with the same settings. With `offline` the recording is
     replayed and no server is asked. Raises Failed where a model is misnamed. Threads may share one
-    pool; the same question is answered by one of them at a time.
+    pool; the same question is answered by one of them at a time. `local` are the settings of a
+    model on this machine that are not given.
     """
 
-    def __init__(self, settings: ModelSettings, store: Path, offline: bool = False) -> None:
+    def __init__(
+        self,
+        settings: ModelSettings,
+        store: Path,
+        offline: bool = False,
+        local: LocalModelSettings = LocalModelSettings(),
+    ) -> None:
         self.settings = settings
+        self._local = local
         self.spending = SpendingBudget(SpendingCap(settings.tokens, settings.money))
         self._offline = offline
         self._under_way = NameLocks()
@@ -102,7 +110,7 @@ class ModelPool:
             return settings.model
         found: ModelEndpoint | LocalEndpoint
         if is_local_model(settings):
-            found = LocalEndpoint(model=settings.model)
+            found = LocalEndpoint(**msgspec.structs.asdict(self._local), model=settings.model)
         else:
             found = select_endpoint(role, self._endpoints, settings.model, settings.base_url)
         try:
@@ -115,6 +123,10 @@ class ModelPool:
         if role == "write" and found.logprobs is None:
             return msgspec.structs.replace(found, logprobs=True)
         return found
+
+    def is_local(self, role: str) -> bool:
+        """Return True if the model of a role is on this machine. Raises Failed."""
+        return isinstance(self.get_endpoint(role), LocalEndpoint)
 
     @property
     def max_concurrent(self) -> int:

@@ -154,4 +154,4 @@ except Failed as failed:
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.startswith(f"no_torch {missing}")
-    assert "pip install 'rookery[learn]'" in done.stdout
+    assert "pip install torch 'rookery[write]'" in done.stdout

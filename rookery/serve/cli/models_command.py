@@ -6,7 +6,8 @@ Heavy imports are made when a command runs.
 import sys
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -24,6 +25,7 @@ from rookery.serve.exit_codes import EXIT_ANSWERED, EXIT_NO_ANSWER, EXIT_UNVERIF
 if TYPE_CHECKING:
     from rookery.draft.installed_models import InstalledModel
     from rookery.serve.answer_session import AnswerSession
+    from rookery.serve.settings import ModelSettings
 
 models_commands = CommandGroup(help="Language models on this machine, for --model NAME.")
 
@@ -69,7 +71,7 @@ class ModelTest(Record, frozen=True):
     verified: int
     """quotes that stand on their pages"""
     problem: str
-    """why there is no answer"""
+    """why there is no answer, or none in its words; empty where there is"""
     read: float
     """prompt tokens a second, of the sentences"""
     written: float
@@ -165,49 +167,71 @@ def run_model_test(
         threads=threads,
         dtype=dtype,
     )
-    settings = Settings((TEST_PLACE,), method="gophercite", models=models)
-    with AnswerSession(settings) as session:
-        result = _test_model(session)
+    speed = _measure_writing(models)
+    by_name = ModelSettings(name, threads=threads, dtype=dtype)
+    with AnswerSession(Settings((TEST_PLACE,), method="webglm", models=by_name)) as session:
+        result = _test_model(session, speed)
     print_result(result, _format_test(result), as_json)
     if not result.answer:
         raise typer.Exit(EXIT_NO_ANSWER)
     raise typer.Exit(EXIT_ANSWERED if result.verified == len(result.quotes) else EXIT_UNVERIFIED)
 
 
-def _test_model(session: "AnswerSession") -> ModelTest:
+class _WritingSpeed(NamedTuple):
+    """Text that a model wrote about a page, and the tokens a second that it read and wrote."""
+
+    text: str
+    read: float
+    written: float
+
+
+def _measure_writing(models: "ModelSettings") -> _WritingSpeed:
+    """Have a model write three sentences. It is closed before it answers a question."""
+    from tempfile import TemporaryDirectory
+
     from rookery.browse.libraries import get_bundled_folder
     from rookery.browse.passages import find_sentences
-    from rookery.cite.verification import verify_quotes
-    from rookery.records import Page, Question
+    from rookery.records import Page
     from rookery.serve.file_reading import read_document_file
+    from rookery.serve.model_pool import ModelPool
 
     page = read_document_file(get_bundled_folder() / TEST_PAGE)
     prompt = f"{page.text[:TEST_CHARACTERS]}\n\nWrite three sentences about this text."
-    pool = session.open_models()
-    pieces = pool.open_model("write").stream(prompt, seed=0)
-    began, text = time.perf_counter(), next(pieces, "")
-    first, before = time.perf_counter(), pool.spending.spent
-    for piece in pieces:
-        text += piece
-        spans = find_sentences(Page("", "", text), 0, len(text))
-        if len(spans) > TEST_SENTENCES:
-            text = text[: spans[TEST_SENTENCES - 1][1]]
-            break
-    pieces.close()
-    ended, spent = time.perf_counter(), pool.spending.spent
+    with TemporaryDirectory() as place, ModelPool(models, Path(place) / "a.sqlite") as pool:
+        pieces = pool.open_model("write").stream(prompt, seed=0)
+        began, text = time.perf_counter(), next(pieces, "")
+        first, before = time.perf_counter(), pool.spending.spent
+        for piece in pieces:
+            text += piece
+            spans = find_sentences(Page("", "", text), 0, len(text))
+            if len(spans) > TEST_SENTENCES:
+                text = text[: spans[TEST_SENTENCES - 1][1]]
+                break
+        pieces.close()
+        ended, spent = time.perf_counter(), pool.spending.spent
+    read = (spent.prompt - before.prompt) / (first - began)
+    written = max(0, spent.said - before.said - 1) / max(ended - first, 1e-9)
+    return _WritingSpeed(text.strip(), read, written)
+
+
+def _test_model(session: "AnswerSession", speed: _WritingSpeed) -> ModelTest:
+    from rookery.cite.verification import verify_quotes
+    from rookery.records import Question
+
+    began = time.perf_counter()
     episode = session.answer(Question("1", TEST_QUESTION))
-    answer, seconds = episode.answer, time.perf_counter() - ended
+    answer, seconds = episode.answer, time.perf_counter() - began
     verdicts = verify_quotes(answer, session.sources.archive.find_quoted) if answer else []
     problems = [f"{each.outcome}: {each.detail}" for each in episode.failures]
     return ModelTest(
         session.settings.models.model,
-        text.strip(),
+        speed.text,
         answer.text if answer else "",
         tuple(quote.text for quote in answer.quotes) if answer else (),
         sum(verdict.verified for verdict in verdicts),
-        "" if answer else "; ".join([episode.stop, *problems]),
-        (spent.prompt - before.prompt) / (first - began),
-        max(0, spent.said - before.said - 1) / max(ended - first, 1e-9),
+        "; ".join([*([] if answer else [episode.stop]), *problems]),
+        speed.read,
+        speed.written,
         seconds,
         _measure_peak_memory(),
     )
@@ -235,7 +259,9 @@ def _format_test(result: ModelTest) -> Iterator[str]:
     yield result.sentences
     yield ""
     yield TEST_QUESTION
-    yield result.answer or f"no answer: {result.problem}"
+    yield result.answer or "no answer"
+    if result.problem:
+        yield f"    {result.problem}"
     for quote in result.quotes:
         yield f"    “{quote}”"
     count = f"{result.verified} of {len(result.quotes)} quote{'s' * (len(result.quotes) != 1)}"
