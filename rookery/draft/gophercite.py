@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from rookery.browse.page_text import neutralize_text
+from rookery.browse.page_text import neutralize_line
 from rookery.browse.passages import find_sentences
 from rookery.browse.text_folding import locate_quote
 from rookery.cite.evidence_model import EvidenceJudge, EvidencePassage, convert_to_probability
@@ -26,6 +26,7 @@ from rookery.draft.best_of_n import (
 )
 from rookery.draft.constrained_decoding import PolicyConstrainer
 from rookery.draft.retrieval import RetrievalLimits, RetrievedPassages, gather_passages
+from rookery.draft.support_filter import require_supported_claims
 from rookery.records import (
     Answer,
     Episode,
@@ -77,8 +78,9 @@ def answer_with_gophercite(
     syntax is bad, its title is another page's, or a quote is too short or not on the page
     (GopherCite, appendix F.1); a nearly verbatim quote is replaced by the page's own words where
     nothing that matters differs. A quote becomes the whole sentences that it stands in, and with a
-    `judge` a sample is no answer unless a quote of it answers the question. `rank` orders the
-    passages that were found, and `observe` gets them.
+    `judge` a sample is no answer unless a quote of it answers the question and its quotes support
+    each claim; text that cites nothing is then left out. `rank` orders the passages that were
+    found, and `observe` gets them.
     """
     gathered = gather_passages(question.text, library, settings.limits)
     places = choose_best_pages(question, gathered, rank, settings.pages, observe)
@@ -93,9 +95,15 @@ def answer_with_gophercite(
         [judged] = judge(question.text, [EvidencePassage(quote.text, quote.title)])
         return convert_to_probability(judged.answers) >= settings.answers
 
+    def check_claims(answer: Answer) -> Answer:
+        return require_supported_claims(answer, question, judge) if judge else answer
+
     shown = [
         _check_quotes(
-            build_page_prompt(question, page, found, settings, repairs), page, answers_question
+            build_page_prompt(question, page, found, settings, repairs),
+            page,
+            answers_question,
+            check_claims,
         )
         for page, found in places
     ]
@@ -122,10 +130,13 @@ def answer_with_gophercite(
 
 
 def _check_quotes(
-    shown: "PagePrompt", page: Page, answers_question: Callable[[Quote], bool]
+    shown: "PagePrompt",
+    page: Page,
+    answers_question: Callable[[Quote], bool],
+    check_claims: Callable[[Answer], Answer],
 ) -> "PagePrompt":
-    """Return the prompt with a parser that widens quotes to sentences and rejects those that do
-    not answer."""
+    """Return the prompt with a parser that widens quotes to sentences, and rejects those that do
+    not answer and claims that are not supported."""
 
     def read(text: str) -> Answer:
         answer = shown.read(text)
@@ -136,7 +147,7 @@ def _check_quotes(
         if quotes and not any(map(answers_question, quotes)):
             words = quotes[0].text
             raise CitationSyntaxError(f"its quote “{words}” does not answer the question")
-        return msgspec.structs.replace(answer, quotes=quotes)
+        return check_claims(msgspec.structs.replace(answer, quotes=quotes))
 
     return shown._replace(read=read)
 
@@ -209,6 +220,7 @@ def build_page_prompt(
 
     def read(text: str) -> Answer:
         answer = parse_inline(text, [page], find)
+        refuse_hidden_quotes(answer, page)
         if settings.quotes and len(answer.quotes) > settings.quotes:
             raise CitationSyntaxError(
                 f"it has {len(answer.quotes)} quotes, more than {settings.quotes}"
@@ -216,10 +228,25 @@ def build_page_prompt(
         return answer
 
     start, end = truncate_page(page, found, settings)
-    title = " ".join(neutralize_text(page.title).split())
-    source = f"Page: {title}\n{neutralize_text(page.text[start:end])}\n"
+    shown = page.text[start:end]
+    source = f"Page: {neutralize_line(page.title)}\n{neutralize_line(shown)}\n"
     asked = render_prompt("gophercite", pages=source, question=question.text)
-    return PagePrompt(asked, read, (page.title, page.text[start:end]))
+    return PagePrompt(asked, read, (page.title, shown))
+
+
+def measure_shown_text(page: Page) -> int:
+    """Return the length of a page's text without hidden text, which stands behind all other."""
+    return max(
+        (block.end for block in page.iter_shown()), default=0 if page.blocks else len(page.text)
+    )
+
+
+def refuse_hidden_quotes(answer: Answer, page: Page) -> None:
+    """Raise CitationSyntaxError if a quote of this page holds text that the page hides."""
+    shown = measure_shown_text(page)
+    for quote in answer.quotes:
+        if quote.end > shown:
+            raise CitationSyntaxError(f"its quote “{quote.text}” is text that the page hides")
 
 
 def truncate_page(page: Page, found: int, settings: GopherCiteSettings) -> tuple[int, int]:
@@ -228,7 +255,7 @@ def truncate_page(page: Page, found: int, settings: GopherCiteSettings) -> tuple
     It goes from a sentence's start shortly before the position `found` to a sentence's end
     (GopherCite, appendices A and D). A page within the budget is shown whole.
     """
-    text = page.text[: max((block.end for block in page.iter_shown()), default=len(page.text))]
+    text = page.text[: measure_shown_text(page)]
     if len(text) <= settings.budget:
         return 0, len(text)
     low = max(0, found - settings.before)
