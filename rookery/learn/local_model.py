@@ -16,7 +16,7 @@ from transformers import LogitsProcessor
 
 from rookery.cite.constraint import VerbatimConstraint
 from rookery.cite.vocabulary import Vocabulary
-from rookery.draft.local_settings import LocalModelSettings
+from rookery.draft.completion_settings import LocalModelSettings
 from rookery.draft.openai_protocol import (
     SpendingBudget,
     TokenUsage,
@@ -190,7 +190,7 @@ class LocalModel:
         return tokens
 
     def _start_completions(self, size: int, n: int, seed: Seed) -> list[_CompletionStream]:
-        limit = min(self._settings.max_tokens, self._context - size)
+        limit = min(self._settings.token_limit, self._context - size)
         chances = [Random(None if seed is None else str(seed + number)) for number in range(n)]
         stops = self._settings.stop
         return [
@@ -203,7 +203,7 @@ class LocalModel:
     ) -> Generator[None, None, None]:
         """Complete within the budget of tokens and money; come up after each token."""
         every = [one.saying for one in speakers]
-        limit = min(self._settings.max_tokens, self._context - len(tokens))
+        limit = min(self._settings.token_limit, self._context - len(tokens))
         most = compute_cost(TokenUsage(len(tokens), limit * len(every)), self._settings)
         while not self._spending.reserve_spending(most, self.name):
             time.sleep(0.02)  # requests to other models are under way
@@ -242,7 +242,9 @@ class LocalModel:
     ) -> None:
         """Draw one token for each branch, of those that the vocabulary knows and `allow` allows."""
         chances = [one.chance.random() for one in speakers]
-        temperature, top_p = self._settings.temperature, self._settings.top_p
+        settings = self._settings
+        temperature = 1.0 if settings.temperature is None else settings.temperature
+        top_p = 1.0 if settings.top_p is None else settings.top_p
         try:
             if allow is None:
                 known = logits[:, : len(self.vocabulary.tokens)]

@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 import torch
+from safetensors import SafetensorError
 from torch import nn
 from transformers import (
     AutoConfig,
@@ -29,6 +30,7 @@ from transformers import (
 from transformers.utils import logging
 
 from rookery.cite.vocabulary import Vocabulary, read_vocabulary
+from rookery.draft.installed_models import make_unwritable_error
 from rookery.records import Failed, Failure
 
 REQUIRED_FILES = {
@@ -379,13 +381,17 @@ def save_pretrained_model(
     """Write a model as `from_pretrained` reads it, in place of what is there.
 
     What LoRA changed is put into the weights first. The old model is deleted once the new one is
-    in its place: a kill between the two leaves it beside, as `.NAME.old`.
+    in its place: a kill between the two leaves it beside, as `.NAME.old`. Raises Failed
+    (unwritable), or OSError for other files than the weights.
     """
     new, old = (folder.with_name(f".{folder.name}.{age}") for age in ("new", "old"))
     shutil.rmtree(new, ignore_errors=True)
     whole: Any = merge_lora(model)
     with silence_transformers():
-        whole.save_pretrained(new)
+        try:
+            whole.save_pretrained(new)
+        except SafetensorError as error:  # is no OSError, as it is where others write
+            raise make_unwritable_error(folder, str(error)) from error
         tokenizer.save_pretrained(new)
     if folder.exists():
         shutil.rmtree(old, ignore_errors=True)

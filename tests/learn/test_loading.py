@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from small import TEXTS
 from transformers import OpenAIGPTConfig, OpenAIGPTLMHeadModel
 
-from rookery.draft.local_settings import LocalModelSettings
+from rookery.draft.completion_settings import LocalModelSettings
 from rookery.learn.local_model import LocalModel
 from rookery.learn.pretrained_models import load_model
 from rookery.learn.random_models import write_tiny_model
