@@ -85,7 +85,7 @@ def train_ppo(
     whole = replace(given, policy=replace(given.policy, model=str(policy)))
 
     def learn() -> ReinforcementResult:
-        speech = load_policy_tokenizer(policy, whole.sampling.tokens, chat=False)
+        speech = load_policy_tokenizer(policy, whole.sampling.max_tokens, chat=False)
         scores = cache_scores(RewardModel(Path(reward.model)).score_answers)
         world: RolloutEnvironment = BrowserEnvironment(
             asked, library, scores, speech, settings.browsing

@@ -31,8 +31,9 @@ from rookery.learn.decoding import (
     enable_prefix_sharing,
     get_reusable_prefix,
     prefill_prompt,
+    set_threads,
 )
-from rookery.learn.pretrained_models import load_model
+from rookery.learn.pretrained_models import choose_precision, load_model
 from rookery.learn.prompt_encoding import tokenize_prompt
 from rookery.records import Completion, Failed, Failure
 
@@ -115,9 +116,9 @@ class LocalModel:
         self._folder = folder
         self._settings = settings
         self._spending = spending or SpendingBudget()
-        if settings.threads:
-            torch.set_num_threads(settings.threads)
-        loaded = load_model(folder, settings.device, settings.dtype)
+        set_threads(settings)
+        dtype = settings.dtype or choose_precision(settings.device)
+        loaded = load_model(folder, settings.device, dtype)
         self._model, self._tokenizer, self.vocabulary, self._ends, self._context = loaded
         if settings.chat and self._tokenizer.chat_template is None:
             raise self._make_error("bad_model", "it has no chat template: leave chat unset")

@@ -104,6 +104,10 @@ class ReinforcementSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_un
             )
         if self.sampling.temperature <= 0:
             yield "sampling.temperature must be more than 0, or nothing is tried out"
+        if self.sampling.dtype:
+            yield "what is trained is what samples: set policy.dtype and not sampling.dtype"
+        if self.server and self.sampling.top_p is not None:
+            yield "a server does not say which tokens top_p left: leave it or server out"
         numbers = (self.value_weight, self.beta, self.gain, self.no_answer)
         if not all(map(math.isfinite, numbers)) or min(numbers[:3]) < 0:
             yield "value_weight, beta and gain must be numbers from 0 on, no_answer a number"

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from commands import NOWHERE, Run
 from models import Asking, chat, reply, said, serving
 
 from rookery.draft.completion_settings import (
@@ -16,6 +17,7 @@ from rookery.draft.completion_settings import (
     CompletionSettings,
     LocalEndpoint,
     LocalModelSettings,
+    override_settings,
 )
 from rookery.draft.openai_protocol import ModelEndpoint
 from rookery.records import Failed
@@ -145,3 +147,57 @@ def test_two_roles_on_one_server_share_its_slots(tmp_path: Path) -> None:
             asked = [threads.submit(lambda m: (both.wait(), m.complete("x")), m) for m in models]
             assert [each.result(120)[1][0].text for each in asked] == ["one", "one"]
     assert not met.is_set()
+
+
+OPTIONS = (
+    "--temperature 0.2 --top-p 0.9 --max-tokens 7 --stop a --stop b --no-chat --threads 2 "
+    "--dtype bfloat16"
+).split()
+GIVEN = CompletionSettings(
+    temperature=0.2,
+    top_p=0.9,
+    max_tokens=7,
+    stop=("a", "b"),
+    chat=False,
+    threads=2,
+    dtype="bfloat16",
+)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")  # of the package multipart
+def test_servers_take_the_options_of_completions(
+    run: Run, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[ModelSettings] = []
+    monkeypatch.setattr(
+        "rookery.serve.mcp.stdio.serve_stdio",
+        lambda settings, *_: opened.append(settings.models),
+    )
+    monkeypatch.setattr(
+        "rookery.serve.web.app.run_server",
+        lambda place, settings, *_: opened.append(settings.models),
+    )
+    by_model = ("--model", "path:m", *OPTIONS)
+    assert run("serve", "mcp", "--method", "webglm", *by_model).code == 0
+    assert run("serve", "--port", "0", "--store", home / "desk.sqlite", *by_model).code == 0
+    assert opened == [override_settings(ModelSettings("path:m"), GIVEN)] * 2
+    assert opened[0].threads == 2
+    wrong = run("serve", "mcp", "--method", "webglm", "--model", "path:m", "--top-p", "0")
+    assert (wrong.code, "top_p must be a number above 0" in wrong.err) == (2, True)
+
+
+@pytest.mark.slow
+def test_a_server_is_sent_the_options_of_completions(run: Run) -> None:
+    sent = OPTIONS[: OPTIONS.index("--threads")]
+    with serving(said(chat("ready"))) as server:
+        run("doctor", "--model", "m", "--base-url", server.base_url, "--engine", NOWHERE, *sent)
+    fields = server.asked[-1].fields
+    assert {name: fields[name] for name in ("temperature", "top_p", "max_tokens", "stop")} == {
+        "temperature": 0.2,
+        "top_p": 0.9,
+        "max_tokens": 7,
+        "stop": ["a", "b"],
+    }
+    assert "prompt" in fields
+    assert "messages" not in fields
