@@ -743,6 +743,17 @@ def render_local(found: Found) -> Iterator[str]:
         ]
     )
     yield from format_systems(found["samples"], ".4g")
+    if speeds := found.get("model_speeds"):
+        yield (
+            f"\nSmolLM2-135M on {speeds['processor']} ({speeds['date']}; bfloat16 by AMX: "
+            f"{'yes' if speeds['amx'] else 'no'}), {speeds['turns']} turns: tokens for each "
+            f"second of CPU time and thread, reading {speeds['prompt']} tokens, writing alone and "
+            "16 together, and how many times float32 in the same turn. llama.cpp has the stored "
+            "weights and a package for any x86-64 processor.\n"
+        )
+        yield from format_systems(speeds["speeds"], ".3g")
+        yield f"\nPerplexity of {speeds['tokens']} tokens of a packaged page.\n"
+        yield from format_systems(speeds["perplexity"], ".5g")
 
 
 def render_written(found: Found) -> Iterator[str]:

@@ -51,13 +51,13 @@ from rookery.cite.evidence_model import (
     load_evidence_model,
 )
 from rookery.draft.best_of_n import BestOfNSettings, render_prompt
+from rookery.draft.completion_settings import LocalModelSettings
 from rookery.draft.constrained_decoding import (
     LOCAL_QUOTE_SHAPE,
     ConstrainerChoice,
     constrain_by_tokens,
     leave_unconstrained,
 )
-from rookery.draft.local_settings import LocalModelSettings
 from rookery.draft.remote_model import LanguageModel
 from rookery.measure.intervals import estimate_share
 from rookery.records import Completion, Failed, Failure, Library, Page, Question

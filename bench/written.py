@@ -46,10 +46,10 @@ from rookery.cite.evidence_model import (
 )
 from rookery.cite.repair import CorrectionSettings, measure_shared_words
 from rookery.cite.sentence_support import UNSUPPORTED, locate_answers
+from rookery.draft.completion_settings import WRITING_SETTINGS
 from rookery.draft.evidence_answers import answer_by_evidence
 from rookery.draft.gold_answers import contains_gold_answer
 from rookery.draft.installed_models import WRITING_MODEL, find_model_folder
-from rookery.draft.local_settings import WRITING_SETTINGS
 from rookery.draft.webglm import WEBGLM_METHOD
 from rookery.draft.written_answers import put_into_words
 from rookery.measure.intervals import Estimate, estimate_share

@@ -92,7 +92,7 @@ def train_ppo(
     whole = replace(given, policy=replace(given.policy, model=str(policy)))
 
     def learn() -> ReinforcementResult:
-        speech = load_policy_tokenizer(policy, whole.sampling.tokens, chat=False)
+        speech = load_policy_tokenizer(policy, whole.sampling.max_tokens, chat=False)
         scores = cache_scores(RewardModel(Path(reward.model)).score_answers)
 
         def make_environment(some: Sequence[Question]) -> RolloutEnvironment:

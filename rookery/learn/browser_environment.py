@@ -30,9 +30,13 @@ from rookery.browse.browser_commands import (
 from rookery.browse.page_view import PageViewCache
 from rookery.draft.remote_model import AllowedTokens
 from rookery.draft.rollout import build_episode
-from rookery.learn.decoding import SampledAction, SamplingSettings, sample_actions
+from rookery.learn.decoding import (
+    SampledAction,
+    SamplingSettings,
+    load_sampled_model,
+    sample_actions,
+)
 from rookery.learn.episodes import PolicySampler, RolloutEnvironment, Trajectory
-from rookery.learn.pretrained_models import load_model
 from rookery.learn.prompt_encoding import PolicyTokenizer
 from rookery.records import Answer, Failed, Library, Question, Reward
 
@@ -270,7 +274,7 @@ def evaluate_policy(
     as in `ReinforcementSettings`); extra answers do not count. Raises Failed: no_model, bad_model,
     not_a_number.
     """
-    loaded = load_model(folder)
+    loaded = load_sampled_model(folder, sampling)
     return measure_policy_reward(
         loaded.model, loaded.ends, world, episodes, sampling, no_answer, bad_syntax, seed
     )

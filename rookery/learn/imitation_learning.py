@@ -111,7 +111,7 @@ def generate_answers(
     """
     contexts = [example.row.context for example in asked]
     room = speech.context - max(map(len, contexts), default=0)
-    sampling = SamplingSettings(tokens=min(tokens, room), temperature=0)
+    sampling = SamplingSettings(max_tokens=min(tokens, room), temperature=0)
     found = sample_actions(model, contexts, range(len(asked)), speech.ends, sampling)
     return [
         {

@@ -10,7 +10,7 @@ from transformers import AutoConfig, PreTrainedTokenizerBase
 
 from rookery.cite.vocabulary import Vocabulary, read_vocabulary
 from rookery.draft.rollout import replace_surrogates
-from rookery.learn.pretrained_models import load_tokenizer
+from rookery.learn.pretrained_models import load_tokenizer, locate_model
 from rookery.records import Failed, Failure
 
 _PLACEHOLDER = "\ue000"
@@ -129,6 +129,7 @@ def load_policy_tokenizer(folder: Path, tokens: int, chat: bool | None = None) -
 
     Raises Failed: no_model, bad_model, and prompt_too_long where there is no room for a prompt.
     """
+    folder = locate_model(folder)
     tokenizer, ends, _ = load_tokenizer(folder)
     end = tokenizer.eos_token_id
     usual = int(end) if end in ends else min(ends)

@@ -13,7 +13,7 @@ import msgspec
 import torch
 from accelerate import Accelerator
 
-from rookery.learn.decoding import SampledAction, sample_actions
+from rookery.learn.decoding import SampledAction, sample_actions, set_threads
 from rookery.learn.episodes import PolicySampler, RolloutEnvironment, Trajectory, split_long_actions
 from rookery.learn.optimizer import ModelOptimizer, is_sharded, make_accelerator
 from rookery.learn.policy_gradient import (
@@ -106,6 +106,7 @@ def train_by_reinforcement(
     """
     if bool(settings.check) != (validation is not None):
         raise ValueError("settings.check and an environment for validation go together")
+    set_threads(settings.sampling)
     accelerator = make_accelerator(settings.policy.dtype)
     tokenizer, ends, pad = load_tokenizer(Path(settings.policy.model))
     server: VllmSampler | None = None

@@ -119,6 +119,10 @@ class ReinforcementSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_un
             )
         if self.sampling.temperature <= 0:
             yield "sampling.temperature must be more than 0, or nothing is tried out"
+        if self.sampling.dtype:
+            yield "what is trained is what samples: set policy.dtype and not sampling.dtype"
+        if self.server and self.sampling.top_p is not None:
+            yield "a server does not say which tokens top_p left: leave it or server out"
         penalty = 0.0 if self.bad_syntax is None else self.bad_syntax
         numbers = (self.value_weight, self.beta, self.gain, penalty, self.no_answer)
         if not all(map(math.isfinite, numbers)) or min(numbers[:4]) < 0:

@@ -32,9 +32,14 @@ from rookery.learn.browser_environment import (
     assign_questions,
     compute_answer_rewards,
 )
-from rookery.learn.decoding import SampledAction, SamplingSettings, sample_actions
+from rookery.learn.decoding import (
+    SampledAction,
+    SamplingSettings,
+    load_sampled_model,
+    sample_actions,
+)
 from rookery.learn.episodes import PolicySampler, Trajectory
-from rookery.learn.pretrained_models import load_model, load_model_with_head, load_tokenizer
+from rookery.learn.pretrained_models import load_model_with_head, load_tokenizer
 from rookery.learn.prompt_encoding import PolicyTokenizer
 from rookery.learn.reward_model import make_input_encoder, score_rows
 from rookery.records import Answer, Library, Page, Question, Record
@@ -293,10 +298,10 @@ def sample_quoted_answers(
     The pages of a question take turns; a question without a page has no answers. Raises Failed:
     no_model, bad_model, prompt_too_long, not_a_number.
     """
-    loaded = load_model(policy)
-    room = loaded.context - sampling.tokens
+    loaded = load_sampled_model(policy, sampling)
+    room = loaded.context - sampling.max_tokens
     speech = PolicyTokenizer(
-        loaded.tokenizer, loaded.vocabulary, loaded.ends, sampling.tokens, room, chat=False
+        loaded.tokenizer, loaded.vocabulary, loaded.ends, sampling.max_tokens, room, chat=False
     )
     answers: list[Answer] = []
 

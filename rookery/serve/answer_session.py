@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from rookery.draft.best_of_n import BestOfNSettings
     from rookery.draft.calibration import Calibration, ScoreSource
     from rookery.draft.library_calibration import LibraryCalibration
-    from rookery.draft.remote_model import LanguageModel
+    from rookery.draft.remote_model import LanguageModel, SlotTable
     from rookery.serve.model_pool import ModelPool
 
 
@@ -317,7 +317,7 @@ class AnswerSession:
     """Answers questions with one set of settings; threads may share one session.
 
     Give `sources` to share a library and an archive with other sessions: they are then left open
-    when this session is closed.
+    when this session is closed. Sessions with one table of `slots` share those of model servers.
     """
 
     def __init__(
@@ -325,9 +325,11 @@ class AnswerSession:
         settings: Settings,
         progress: ProgressCallback | None = None,
         sources: EvidenceSources | None = None,
+        slots: "SlotTable | None" = None,
     ) -> None:
         self.settings = settings
         self.method = get_method(settings.method)
+        self._slots = slots
         self._open = ExitStack()
         self._lock = threading.RLock()
         if sources is None:
@@ -468,7 +470,9 @@ class AnswerSession:
                 from rookery.serve.model_pool import ModelPool
 
                 store, offline = get_data_folder() / ARCHIVE, self.settings.offline
-                pool = ModelPool(self.settings.models, store, offline, self.method.local)
+                pool = ModelPool(
+                    self.settings.models, store, offline, self.method.local, self._slots
+                )
                 self._models = self._open.enter_context(pool)
             return self._models
 

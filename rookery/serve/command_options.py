@@ -1,7 +1,10 @@
 """The options of the command line: their names, types and help texts."""
 
+from collections.abc import Callable, Mapping
+from functools import wraps
+from inspect import Parameter, signature
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -174,9 +177,48 @@ DtypeOption = Annotated[
     typer.Option(
         metavar="TYPE",
         help="What a model on this machine computes in: float32, bfloat16 or float16; without it, "
-        "as its weights are stored.",
+        "what is fastest on its device.",
     ),
 ]
+COMPLETION_OPTIONS: Mapping[str, tuple[object, object]] = {
+    "temperature": (TemperatureOption, None),
+    "top_p": (TopPOption, None),
+    "max_tokens": (MaxTokensOption, None),
+    "stop": (StopOption, None),
+    "chat": (ChatOption, None),
+    "threads": (ThreadsOption, None),
+    "dtype": (DtypeOption, ""),
+}
+"""type and default of the option of each field of `CompletionSettings`"""
+
+
+def add_completion_options(**usual: object) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return a decorator that gives a command the options of `CompletionSettings`.
+
+    The command takes them as `**completion`, which are arguments of `CompletionSettings`. `usual`
+    are defaults of this command.
+    """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        shape = signature(command)
+        own = [each for each in shape.parameters.values() if each.kind != Parameter.VAR_KEYWORD]
+        options = [
+            Parameter(name, Parameter.KEYWORD_ONLY, default=usual.get(name, none), annotation=kind)
+            for name, (kind, none) in COMPLETION_OPTIONS.items()
+        ]
+
+        @wraps(command)
+        def run_with_options(*values: Any, stop: list[str] | None, **named: Any) -> None:
+            command(*values, stop=tuple(stop or ()), **named)
+
+        run_with_options.__signature__ = shape.replace(  # type: ignore[attr-defined]
+            parameters=[*own, *options]
+        )
+        return run_with_options
+
+    return decorate
+
+
 DeclineOption = Annotated[
     float | None,
     typer.Option(

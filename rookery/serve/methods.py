@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
-from rookery.draft.local_settings import WRITING_SETTINGS, LocalModelSettings
+from rookery.draft.completion_settings import WRITING_SETTINGS, LocalModelSettings
 from rookery.records import Episode, Failed, Failure, Library, Question
 from rookery.serve.settings import WORDS, Settings
 

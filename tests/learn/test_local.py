@@ -17,7 +17,7 @@ from rookery.cite.constraint import VerbatimConstraint
 from rookery.cite.grammar import VerbatimGrammar
 from rookery.cite.syntax import AnswerShape, parse_inline
 from rookery.cite.verification import verify_quotes
-from rookery.draft.local_settings import LocalModelSettings
+from rookery.draft.completion_settings import LocalModelSettings
 from rookery.draft.openai_protocol import SpendingBudget, SpendingCap, SpendingTotal
 from rookery.draft.remote_model import LanguageModel
 from rookery.learn.local_model import LocalModel
@@ -336,14 +336,6 @@ def test_a_prompt_is_as_the_chat_template_has_it_or_as_it_is(
     assert spelt(raw.prompt_tokens("Crows <|end|>")) == b"Crows <|end|>"
     assert raw.prompt_tokens("")[:1] == [0]
     assert spelt(raw.prompt_tokens("a\ud800b")) == "a\ufffdb".encode()
-
-
-@pytest.mark.parametrize(
-    "settings", [{"max_tokens": 0}, {"temperature": -1.0}, {"top_p": 0.0}, {"stop": ("",)}]
-)
-def test_settings_that_mean_nothing_are_refused(settings: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match="LocalModelSettings"):
-        LocalModelSettings(**settings)  # type: ignore[arg-type]
 
 
 def test_a_grammar_and_no_samples_are_refused(model: LocalModel) -> None:

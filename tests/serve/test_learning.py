@@ -83,7 +83,7 @@ model = "HERE/tiny"
 [settings.optimising]
 rate = 1e-2
 [settings.sampling]
-tokens = 24
+max_tokens = 24
 """,
     "retrieve": """
 model = "HERE/bert"

@@ -7,19 +7,13 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from rookery.records import Failed, Failure, Record
-from rookery.serve.command_line import CommandGroup, print_result
-from rookery.serve.command_options import (
-    DtypeOption,
-    JsonOption,
-    MaxTokensOption,
-    TemperatureOption,
-    ThreadsOption,
-)
+from rookery.serve.command_line import CommandError, CommandGroup, StopSignal, print_result
+from rookery.serve.command_options import JsonOption, add_completion_options
 from rookery.serve.exit_codes import EXIT_ANSWERED, EXIT_NO_ANSWER, EXIT_UNVERIFIED
 
 if TYPE_CHECKING:
@@ -48,6 +42,8 @@ class ModelList(Record, frozen=True):
     """The output of `rookery models list --json`."""
 
     models: "tuple[InstalledModel, ...]"
+    unfinished: tuple[str, ...]
+    """names of models that are being added or removed, or were when that was killed"""
 
 
 class ModelRemoval(Record, frozen=True):
@@ -85,14 +81,24 @@ class ModelTest(Record, frozen=True):
 @models_commands.command("list")
 def list_models(as_json: JsonOption = False) -> None:
     """List the models that were added, with their licence, origin and digest."""
-    from rookery.draft.installed_models import MODELS_FOLDER, list_installed_models
+    from rookery.draft.installed_models import (
+        MODELS_FOLDER,
+        list_installed_models,
+        list_unfinished_models,
+    )
     from rookery.serve.settings import get_data_folder
 
-    models = list_installed_models(get_data_folder())
+    home = get_data_folder()
+    models, unfinished = list_installed_models(home), list_unfinished_models(home)
     lines = [line for each in models for line in _format_model(each)]
-    lines += [f"in {get_data_folder() / MODELS_FOLDER}"] if models else []
+    lines += [f"in {home / MODELS_FOLDER}"] if models else []
     lines = lines or ["no models: rookery models add smollm2"]
-    print_result(ModelList(tuple(models)), lines, as_json)
+    lines += [
+        f"{name} is being added or removed, or was when that was killed: rookery models add it "
+        f"again, or rookery models remove {name}"
+        for name in unfinished
+    ]
+    print_result(ModelList(tuple(models), tuple(unfinished)), lines, as_json)
 
 
 @models_commands.command("add")
@@ -116,7 +122,11 @@ def add_model(
     from rookery.serve.settings import get_data_folder
 
     usual, write = choose_model_writer(source)
-    added = install_model(name or usual, get_data_folder(), write)
+    try:
+        added = install_model(name or usual, get_data_folder(), write)
+    except StopSignal as stopped:
+        sentence = "stopped; nothing was added, and the same command begins anew"
+        raise CommandError(sentence, 128 + stopped.number) from stopped
     lines = [f"added {added.name}", *_format_model(added)[1:]]
     lines.append(f"try it: rookery models test {added.name}")
     print_result(added, lines, as_json)
@@ -134,14 +144,8 @@ def remove_model(name: ModelName, as_json: JsonOption = False) -> None:
 
 
 @models_commands.command("test")
-def run_model_test(
-    name: ModelName,
-    temperature: TemperatureOption = TEST_TEMPERATURE,
-    max_tokens: MaxTokensOption = TEST_TOKENS,
-    threads: ThreadsOption = None,
-    dtype: DtypeOption = "",
-    as_json: JsonOption = False,
-) -> None:
+@add_completion_options(temperature=TEST_TEMPERATURE, max_tokens=TEST_TOKENS)
+def run_model_test(name: ModelName, as_json: JsonOption = False, **completion: Any) -> None:
     """Have a model write three sentences and one cited answer, and show its speed and memory.
 
     Exit code 0: it works. 6: it gave no answer. 5: a quote of its answer failed verification.
@@ -159,16 +163,9 @@ def run_model_test(
     if digest_weights(find_model_folder(name, home)) != record.digest:
         detail = "its weights are not those that were added: remove it and add it again"
         raise Failed(Failure(name, "bad_model", detail))
-    models = ModelSettings(
-        name,
-        samples=1,
-        temperature=temperature,
-        max_tokens=max_tokens,
-        threads=threads,
-        dtype=dtype,
-    )
-    speed = _measure_writing(models)
-    by_name = ModelSettings(name, threads=threads, dtype=dtype)
+    speed = _measure_writing(ModelSettings(name, samples=1, **completion))
+    named = {key: completion[key] for key in ("threads", "dtype")}
+    by_name = ModelSettings(name, **named)
     with AnswerSession(Settings((TEST_PLACE,), method="webglm", models=by_name)) as session:
         result = _test_model(session, speed)
     print_result(result, _format_test(result), as_json)

@@ -305,7 +305,9 @@ def _open_labeller(
 
 def _build_environments(config: ReinforceFile, library: Library) -> _Environments:
     named, settings = config.world, config.settings
-    speech = load_policy_tokenizer(Path(settings.policy.model), settings.sampling.tokens)
+    speech = load_policy_tokenizer(
+        Path(settings.policy.model), settings.sampling.max_tokens, settings.sampling.chat
+    )
     asked = list(read_questions(Path(named.questions)))
     kept, held = _split_questions(asked, named.held_out, settings.seed)
     validation: list[Question] = []
