@@ -85,7 +85,7 @@ class OptimizerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     method: Literal["adam", "adafactor"] = "adam"
     """adafactor keeps sums of squared gradients over rows and columns, and not each of them, and
     multiplies the rate by the root mean square of each matrix of weights (Shazeer and Stern 2018;
-    GopherCite, appendices D.1 and F.1); `adam`, `betas` and `epsilon` are nothing to it"""
+    GopherCite, appendices D.1 and F.1); it does not use `adam`, `betas` and `epsilon`"""
 
     def __post_init__(self) -> None:
         if not 0 < self.rate < math.inf or not 0 <= self.warmup <= 1 or not 0 <= self.average < 1:

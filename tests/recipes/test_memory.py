@@ -115,6 +115,14 @@ def test_a_meta_model_has_no_weights_and_the_layers_that_learn() -> None:
     assert learning == {"2", "3"}
 
 
+def test_gophercite_imitates_with_frozen_embeddings_and_no_frozen_layer() -> None:
+    stage = list_stages("gophercite")[0]
+    model = build_meta_model(stage.model, stage.trained, "language", layers=2)
+    frozen = [name for name, each in model.named_parameters() if not each.requires_grad]
+    assert frozen == ["gpt_neox.embed_in.weight"]
+
+
+@pytest.mark.slow
 def test_the_table_has_a_line_for_each_training_and_one_for_its_shapes() -> None:
     stage = list_stages("webglm")[0]
     found = measure_stage(stage)
