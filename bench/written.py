@@ -56,8 +56,8 @@ from rookery.measure.intervals import Estimate, estimate_share
 from rookery.records import Episode, Failed, Library, Policy, Question
 from rookery.serve.settings import get_data_folder
 
-SEED = 1
-"""of the questions; a first run, on those of seed 0, was read before the cleaning was finished"""
+SEED = 2
+"""of the questions; answers to those of seeds 0 and 1 were read while the method was made"""
 TRAINED = EvidenceDataSettings()
 """of which the share and the seed of the articles that the recipe trains on are taken"""
 
@@ -224,7 +224,7 @@ def main() -> None:
     require_peers("torch", "transformers")
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", default=WRITING_MODEL, help="of rookery models list")
-    parser.add_argument("--questions", type=int, default=choose_size(60, 4))
+    parser.add_argument("--questions", type=int, default=choose_size(44, 4))
     options = parser.parse_args()
     model = open_writer(options.model)
     squad = Squad()
