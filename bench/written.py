@@ -10,13 +10,15 @@ sentences; shared words (at least .57 of the sentence's, as in WebGLM) are anoth
 one core. Prints tables and writes bench/results/written.json; the answers are in
 bench/scratch/written.jsonl, to be read.
 
-    python -m bench.written [--model NAME] [--questions N]
+    python -m bench.written [--model NAME] [--questions N] [--processes N]
 """
 
 import argparse
 import json
 import time
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import cache, partial
 from pathlib import Path
 from random import Random
 from statistics import fmean
@@ -28,6 +30,7 @@ from bench.report import (
     SCRATCH,
     SMALL,
     choose_size,
+    fresh_processes,
     print_table,
     require_data,
     require_peers,
@@ -47,19 +50,22 @@ from rookery.cite.evidence_model import (
 from rookery.cite.repair import CorrectionSettings, measure_shared_words
 from rookery.cite.sentence_support import UNSUPPORTED, locate_answers
 from rookery.draft.completion_settings import WRITING_SETTINGS
-from rookery.draft.evidence_answers import answer_by_evidence
+from rookery.draft.evidence_answers import EvidenceSettings, answer_by_evidence
 from rookery.draft.gold_answers import contains_gold_answer
 from rookery.draft.installed_models import WRITING_MODEL, find_model_folder
 from rookery.draft.webglm import WEBGLM_METHOD
 from rookery.draft.written_answers import put_into_words
 from rookery.measure.intervals import Estimate, estimate_share
-from rookery.records import Episode, Failed, Library, Policy, Question
+from rookery.records import Episode, Failed, Policy, Question
 from rookery.serve.settings import get_data_folder
 
-SEED = 1
-"""of the questions; a first run, on those of seed 0, was read before the cleaning was finished"""
+SEED = 2
+"""of the questions; answers to those of seeds 0 and 1 were read while the method was made"""
 TRAINED = EvidenceDataSettings()
 """of which the share and the seed of the articles that the recipe trains on are taken"""
+
+
+SETTINGS = EvidenceSettings(decline=choose_size(EvidenceSettings().decline, 0.0))
 
 
 class WrittenOutcome(NamedTuple):
@@ -87,13 +93,25 @@ def choose_questions(squad: Squad, count: int) -> list[SquadQuestion]:
     return Random(f"{SEED} written").sample(own, min(count, len(own)))
 
 
-def write_one(
-    asked: SquadQuestion, library: Library, judge: EvidenceJudge, model: Policy
-) -> WrittenOutcome | None:
+class _WorkerState:
+    """Library and models that a worker process keeps open."""
+
+    def __init__(self, model: str) -> None:
+        self.library = Squad().open_library(ARCHIVE, CACHE)
+        self.judge = load_evidence_model(BUNDLED_MODEL).judge_passages
+        self.model = open_writer(model)
+
+
+_load_worker_state = cache(_WorkerState)
+
+
+def write_one(name: str, asked: SquadQuestion) -> WrittenOutcome | None:
     """Answer one question by `extract` and in words; None where `extract` declines."""
+    state = _load_worker_state(name)
+    library, judge, model = state.library, state.judge, state.model
     question = Question(asked.text, asked.text, gold=asked.answers)
     begun = time.process_time()
-    found = answer_by_evidence(question, library, judge)
+    found = answer_by_evidence(question, library, judge, SETTINGS)
     between = time.process_time()
     if found.answer is None or found.answer.declined:
         return None
@@ -224,20 +242,20 @@ def main() -> None:
     require_peers("torch", "transformers")
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", default=WRITING_MODEL, help="of rookery models list")
-    parser.add_argument("--questions", type=int, default=choose_size(60, 4))
+    parser.add_argument("--questions", type=int, default=choose_size(40, 4))
+    parser.add_argument("--processes", type=int, default=choose_size(2, 1))
     options = parser.parse_args()
-    model = open_writer(options.model)
-    squad = Squad()
-    library = squad.open_library(ARCHIVE, CACHE)
-    judge = load_evidence_model(BUNDLED_MODEL).judge_passages
-    questions = choose_questions(squad, options.questions)
+    state = _load_worker_state(options.model)  # which makes model and index, or skips
+    questions = choose_questions(Squad(), options.questions)
     outcomes: list[WrittenOutcome] = []
-    for number, asked in enumerate(questions, 1):
-        if (outcome := write_one(asked, library, judge, model)) is not None:
-            outcomes.append(outcome)
-            save_answers(outcomes, SCRATCH / "written.jsonl")
-        print(f"{number} of {len(questions)}, {len(outcomes)} answered", flush=True)
-    library.close()
+    with ProcessPoolExecutor(options.processes, fresh_processes("torch")) as pool:
+        for number, outcome in enumerate(pool.map(partial(write_one, options.model), questions), 1):
+            if outcome is not None:
+                outcomes.append(outcome)
+                save_answers(outcomes, SCRATCH / "written.jsonl")
+            print(f"{number} of {len(questions)}, {len(outcomes)} answered", flush=True)
+    state.library.close()
+    judge = state.judge
     if not outcomes:
         skip_bench("extract answers none of these questions")
     rows, sentences = list_rows(outcomes), count_sentences(outcomes, judge)

@@ -14,6 +14,7 @@ import msgspec
 from rookery.browse.page_text import neutralize_text
 from rookery.cite.answer_types import is_yes_no_question
 from rookery.cite.evidence_model import EvidenceJudge, EvidencePassage, convert_to_probability
+from rookery.cite.repair import measure_shared_words
 from rookery.cite.sentence_support import (
     UNSUPPORTED,
     AnswerSource,
@@ -80,9 +81,10 @@ def put_into_words(
     `found` is an episode of `answer_by_evidence` or `answer_by_extraction`. One that declines or
     has no answer is returned as it is, and the model is not asked. A sentence that no quote
     supports is taken out, and the failures say which (unsupported). Where no sentence is left, or
-    what is left does not answer by the evidence model or only repeats the question, `found` is
-    returned with the failure not_written: it is still by "extract". The score is that of `found`.
-    Where the model cannot be asked the stop is policy_failed.
+    what is left does not answer by the evidence model, lacks the words of the answer that was found
+    or only repeats the question, `found` is returned with the failure not_written: it is still by
+    "extract". The score is that of `found`. Where the model cannot be asked the stop is
+    policy_failed.
     """
     if found.answer is None or found.answer.declined or not found.answer.quotes:
         return found
@@ -102,6 +104,9 @@ def put_into_words(
             return is_yes_no_question(question)
         if judge is None:
             return True
+        said = (measure_shared_words(each.answer, text) for each in sources[: settings.references])
+        if max(said) < settings.support.words.threshold:
+            return False
         [judged] = judge(question, [EvidencePassage(text, quotes[0].title)])
         return convert_to_probability(judged.answers) >= settings.answers
 

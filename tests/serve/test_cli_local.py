@@ -74,6 +74,7 @@ def test_write_asks_a_model_that_was_added_and_declines_as_extract_does(
     for wrong in (("--method", "gophercite"), ("--base-url", "http://a/v1"), ("--both-sides",)):
         result = run("ask", GIFTS, *CORVIDS, "--write", *wrong)
         assert (result.code, "leave out --method" in result.err) == (2, True)
+    assert [run("models", "remove", name).code for name in ("other", "smollm2")] == [0, 0]
 
 
 @pytest.mark.slow
