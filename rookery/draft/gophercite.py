@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from rookery.browse.page_text import neutralize_text
+from rookery.browse.page_text import neutralize_line
 from rookery.browse.passages import find_sentences
 from rookery.browse.text_folding import locate_quote
 from rookery.cite.evidence_model import EvidenceJudge, EvidencePassage, convert_to_probability
@@ -209,6 +209,7 @@ def build_page_prompt(
 
     def read(text: str) -> Answer:
         answer = parse_inline(text, [page], find)
+        refuse_hidden_quotes(answer, page)
         if settings.quotes and len(answer.quotes) > settings.quotes:
             raise CitationSyntaxError(
                 f"it has {len(answer.quotes)} quotes, more than {settings.quotes}"
@@ -216,10 +217,25 @@ def build_page_prompt(
         return answer
 
     start, end = truncate_page(page, found, settings)
-    title = " ".join(neutralize_text(page.title).split())
-    source = f"Page: {title}\n{neutralize_text(page.text[start:end])}\n"
+    shown = page.text[start:end]
+    source = f"Page: {neutralize_line(page.title)}\n{neutralize_line(shown)}\n"
     asked = render_prompt("gophercite", pages=source, question=question.text)
-    return PagePrompt(asked, read, (page.title, page.text[start:end]))
+    return PagePrompt(asked, read, (page.title, shown))
+
+
+def measure_shown_text(page: Page) -> int:
+    """Return the length of a page's text without hidden text, which stands behind all other."""
+    return max(
+        (block.end for block in page.iter_shown()), default=0 if page.blocks else len(page.text)
+    )
+
+
+def refuse_hidden_quotes(answer: Answer, page: Page) -> None:
+    """Raise CitationSyntaxError if a quote of this page holds text that the page hides."""
+    shown = measure_shown_text(page)
+    for quote in answer.quotes:
+        if quote.end > shown:
+            raise CitationSyntaxError(f"its quote “{quote.text}” is text that the page hides")
 
 
 def truncate_page(page: Page, found: int, settings: GopherCiteSettings) -> tuple[int, int]:
@@ -228,7 +244,7 @@ def truncate_page(page: Page, found: int, settings: GopherCiteSettings) -> tuple
     It goes from a sentence's start shortly before the position `found` to a sentence's end
     (GopherCite, appendices A and D). A page within the budget is shown whole.
     """
-    text = page.text[: max((block.end for block in page.iter_shown()), default=len(page.text))]
+    text = page.text[: measure_shown_text(page)]
     if len(text) <= settings.budget:
         return 0, len(text)
     low = max(0, found - settings.before)

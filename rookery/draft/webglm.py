@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from rookery.browse.page_text import neutralize_text
+from rookery.browse.page_text import neutralize_line
 from rookery.browse.search_terms import QUESTION_WORDS
 from rookery.cite.evidence_model import EvidenceJudge
 from rookery.cite.passage_ranking import PassageRanker, RankingObserver, rank_passages
@@ -111,7 +111,7 @@ def answer_with_webglm(
 
 def render_references(quotes: tuple[Quote, ...]) -> str:
     """Render quotes as the numbered references of a prompt, one line each (WebGLM, figure 5)."""
-    lines = (" ".join(neutralize_text(quote.text).split()) for quote in quotes)
+    lines = (neutralize_line(quote.text) for quote in quotes)
     return "\n".join(f"Reference [{number}]: {line}" for number, line in enumerate(lines, 1))
 
 
@@ -277,7 +277,7 @@ def _content_words(text: str) -> list[str]:
 
 def _render_prompt_numbers(answer: Answer, shown: Sequence[str]) -> str:
     """Render an answer with each citation as the number that its reference has in the prompt."""
-    own = [" ".join(neutralize_text(quote.text).split()) for quote in answer.quotes]
+    own = [neutralize_line(quote.text) for quote in answer.quotes]
     numbers = [shown.index(line) for line in own]
     claims = tuple(
         msgspec.structs.replace(claim, quotes=tuple(numbers[number] for number in claim.quotes))

@@ -9,14 +9,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rookery.browse.page_text import neutralize_text
+from rookery.browse.page_text import neutralize_line
 from rookery.cite.constraint import VerbatimConstraint
 from rookery.cite.grammar import VerbatimGrammar
 from rookery.cite.passage_ranking import PassageRanker, rank_passages
 from rookery.cite.repair import parse_and_correct
 from rookery.cite.syntax import AnswerShape, order_quotes_by_use, parse_inline
 from rookery.draft.best_of_n import AnswerParser, parse_draft, render_prompt
-from rookery.draft.gophercite import GopherCiteSettings, build_page_prompt, choose_best_pages
+from rookery.draft.gophercite import (
+    GopherCiteSettings,
+    build_page_prompt,
+    choose_best_pages,
+    measure_shown_text,
+    refuse_hidden_quotes,
+)
 from rookery.draft.remote_model import AllowedTokens
 from rookery.draft.retrieval import gather_passages
 from rookery.draft.webglm import WebglmSettings, quote_passage, render_references
@@ -226,11 +232,16 @@ def build_quote_prompt(question: Question, page: Page) -> EnvironmentPrompt:
 
     It is GopherCite's (table 12); quotes are of that page.
     """
-    title = " ".join(neutralize_text(page.title).split())
-    asked = f"Page: {title}\n{neutralize_text(page.text)}\nQuestion: {question.text}\nAnswer: "
-    return EnvironmentPrompt(
-        asked, lambda text: parse_inline(text, [page]), (page.title, page.text)
-    )
+    title, text = page.title, page.text[: measure_shown_text(page)]
+
+    def parse_answer(said: str) -> Answer:
+        answer = parse_inline(said, [page])
+        refuse_hidden_quotes(answer, page)
+        return answer
+
+    source = f"Page: {neutralize_line(title)}\n{neutralize_line(text)}"
+    asked = f"{source}\nQuestion: {question.text}\nAnswer: "
+    return EnvironmentPrompt(asked, parse_answer, (title, text))
 
 
 def make_search_prompts(library: Library, pages: int) -> PromptFunction:
