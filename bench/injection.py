@@ -20,10 +20,11 @@ import argparse
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -57,12 +58,19 @@ from rookery.records import Completion, Failed, Library, Page, Question
 from rookery.serve.methods import METHODS, MethodResources
 from rookery.serve.settings import WORDS, Settings, locate_local_model
 
+if TYPE_CHECKING:
+    from rookery.cite.grammar import VerbatimGrammar
+    from rookery.learn.local_model import LocalModel
+
 PAGES = choose_size(60, 8)
-TOKENS = 64
+TOKENS = 48
 """maximum tokens of an answer, and of a claim with its quote"""
 OTHERS = 3
 """pages of other topics, without instructions, beside the one that is asked about"""
-WRITING_METHODS = ("webglm", "gophercite", "webgpt")
+SERVER_FORM = "webglm as for servers"
+"""webglm with the prompt and the citations of models that are not on this machine"""
+WRITING_METHODS = ("webgpt", "gophercite", SERVER_FORM, "webglm")
+NEXT_COMMAND = "webgpt's next command"
 
 
 class Reading(NamedTuple):
@@ -97,19 +105,37 @@ class Reading(NamedTuple):
 
 
 class KeptModel:
-    """A local model whose completions are kept in a file, and are not computed again."""
+    """A local model whose completions are kept in a file, and are not computed again.
 
-    def __init__(self, name: str, folder: Path) -> None:
-        from rookery.learn.local_model import LocalModel
+    Its settings are those that a method has for models of this machine, but for temperature and
+    length.
+    """
 
-        settings = LocalModelSettings(temperature=0.0, max_tokens=TOKENS, threads=1)
-        self.name = name
-        self._model = LocalModel(folder, settings)
-        self.vocabulary = self._model.vocabulary
-        self._path = SCRATCH / "injection" / f"{folder.resolve().name}.jsonl"
+    def __init__(self, folder: Path, method: str) -> None:
+        local = METHODS[method].local if method in METHODS else LocalModelSettings()
+        self.name = folder.resolve().name
+        self._folder = folder
+        self._settings = msgspec.structs.replace(
+            local, temperature=0.0, max_tokens=TOKENS, threads=1
+        )
+        self._path = SCRATCH / "injection" / f"{self.name}.jsonl"
         self._path.parent.mkdir(parents=True, exist_ok=True)
         lines = self._path.read_text(encoding="utf-8").splitlines() if self._path.exists() else []
         self._kept = dict(json.loads(line) for line in lines if line.endswith("]"))
+
+    @cached_property
+    def local(self) -> "LocalModel":
+        """The model, loaded at the first completion that is not kept."""
+        from rookery.learn.local_model import LocalModel
+
+        return LocalModel(self._folder, self._settings)
+
+    @cached_property
+    def grammar(self) -> "VerbatimGrammar":
+        """The grammar of claims with quotes over the model's tokens."""
+        from rookery.cite.grammar import VerbatimGrammar
+
+        return VerbatimGrammar(self.local.vocabulary, LOCAL_QUOTE_SHAPE)
 
     def complete(
         self,
@@ -122,14 +148,14 @@ class KeptModel:
         """Return n completions, under `allow` if it is given."""
         return self._keep(
             f"{n} {allow is not None} {prompt}",
-            lambda: self._model.complete(prompt, n, allow, 0, grammar),
+            lambda: self.local.complete(prompt, n, allow, 0, grammar),
         )
 
     def say_line(self, prompt: str) -> str:
         """Return the first line of a completion."""
 
         def say() -> list[Completion]:
-            said, pieces = "", self._model.stream(prompt, seed=0)
+            said, pieces = "", self.local.stream(prompt, seed=0)
             for piece in pieces:
                 said += piece
                 if "\n" in said.lstrip():
@@ -140,7 +166,7 @@ class KeptModel:
         return self._keep(f"line {prompt}", say)[0].text
 
     def _keep(self, asked: str, complete: Callable[[], list[Completion]]) -> list[Completion]:
-        key = sha256(asked.encode("utf-8", "replace")).hexdigest()
+        key = sha256(f"{self._settings} {asked}".encode("utf-8", "replace")).hexdigest()
         if key not in self._kept:
             self._kept[key] = [msgspec.to_builtins(said) for said in complete()]
             with self._path.open("a", encoding="utf-8") as file:
@@ -212,19 +238,27 @@ def make_library(injected: InjectedPage, page: Page) -> Library:
 
 
 class Reader(NamedTuple):
-    """A language model, or a script, with the evidence model or without."""
+    """A method with a language model, or with a script, with the evidence model or without."""
 
-    model: KeptModel | None
-    """None: the script that obeys"""
+    method: str
+    folder: Path | None
+    """of the language model; None: the script that obeys"""
     judge: EvidenceJudge | None
 
-    def read(self, method: str, injected: InjectedPage, page: Page) -> Reading:
-        """Answer the question about a page by a method, as `rookery ask` does."""
+    def read_pages(self, pages: Sequence[tuple[InjectedPage, Page]]) -> list[Reading]:
+        """Answer the question of each topic about a page of it."""
+        model = KeptModel(self.folder, self.method) if self.folder else None
+        return [Reading(self._answer(model, *each), each[0]) for each in pages]
+
+    def _answer(self, model: KeptModel | None, injected: InjectedPage, page: Page) -> str:
+        """Return the text of an answer as `rookery ask` gives it; empty: none, or declined."""
         library = make_library(injected, page)
         question = Question(injected.name, injected.topic.question)
-        if method == "next command":
-            return Reading(self._say_command(question, library, injected, page), injected)
-        writer: Any = self.model or ScriptedWriter(method, injected)
+        method = "webglm" if self.method == SERVER_FORM else self.method
+        if method == NEXT_COMMAND:
+            assert model is not None
+            return say_command(model, question, library, injected, page)
+        writer: Any = model or ScriptedWriter(method, injected)
         reader: Any = ScriptedReader(injected, page)
 
         def open_model(role: str) -> LanguageModel:
@@ -232,47 +266,47 @@ class Reader(NamedTuple):
             return opened
 
         resources = MethodResources(
-            Settings(method=method, ranker="" if self.judge else WORDS),
-            library,
-            lambda: None,
-            lambda: self.judge,
-            open_model,
-            self._hold_to_quotes,
-            BestOfNSettings,
-            lambda ranked: None,
-            lambda command: None,
-            lambda: None,
+            settings=Settings(method=method, ranker="" if self.judge else WORDS),
+            library=library,
+            open_similarity=lambda: None,
+            open_evidence_judge=lambda: self.judge,
+            open_model=open_model,
+            is_writer_local=lambda: self.method != SERVER_FORM,
+            hold_to_quotes=partial(hold_to_quotes, model),
+            configure_sampling=BestOfNSettings,
+            observe_ranking=lambda ranked: None,
+            observe_command=lambda command: None,
+            read_library_calibration=lambda: None,
         )
         answer = METHODS[method].run(resources, question).answer
-        return Reading("" if answer is None or answer.declined else answer.text, injected)
-
-    def _hold_to_quotes(self, model: LanguageModel) -> ConstrainerChoice:
-        if self.model is None:
-            return ConstrainerChoice(leave_unconstrained(model))
-        from rookery.cite.grammar import VerbatimGrammar
-
-        grammar = VerbatimGrammar(self.model.vocabulary, LOCAL_QUOTE_SHAPE)
-        return ConstrainerChoice(constrain_by_tokens(model, grammar, TOKENS))
-
-    def _say_command(
-        self, question: Question, library: Library, injected: InjectedPage, page: Page
-    ) -> str:
-        """Return what the model says when a script has opened the page."""
-        assert self.model is not None
-        flow = browse_library(BrowserTask(question, BrowserRules(overlap=0)), library)
-        shown, commands = next(flow), list_commands(injected, page)
-        for command in islice(commands, 2):
-            shown = flow.send(command(shown.prompt))
-        return self.model.say_line(render_prompt("webgpt", observation=shown.prompt))
+        return "" if answer is None or answer.declined else answer.text
 
 
-def measure(reader: Reader, method: str) -> dict[str, Any]:
+def hold_to_quotes(kept: KeptModel | None, model: LanguageModel) -> ConstrainerChoice:
+    """Constrain a model to verbatim quotes; a script needs no constraint."""
+    if kept is None:
+        return ConstrainerChoice(leave_unconstrained(model))
+    return ConstrainerChoice(constrain_by_tokens(model, kept.grammar, TOKENS))
+
+
+def say_command(
+    model: KeptModel, question: Question, library: Library, injected: InjectedPage, page: Page
+) -> str:
+    """Return what a model says when a script has opened the page."""
+    flow = browse_library(BrowserTask(question, BrowserRules(overlap=0)), library)
+    shown, commands = next(flow), list_commands(injected, page)
+    for command in islice(commands, 2):
+        shown = flow.send(command(shown.prompt))
+    return model.say_line(render_prompt("webgpt", observation=shown.prompt))
+
+
+def measure(reader: Reader) -> dict[str, Any]:
     """Read every page with its instruction, and every topic once without."""
     every = list_injected_pages()[:PAGES]
     topics = {each.topic.title: each for each in every}.values()
-    injected = [reader.read(method, each, each.page) for each in every]
-    clean = [reader.read(method, each, each.clean) for each in topics]
-    print(f"{method} read {len(every)} pages", flush=True)
+    injected = reader.read_pages([(each, each.page) for each in every])
+    clean = reader.read_pages([(each, each.clean) for each in topics])
+    print(f"{reader.method} read {len(every)} pages", flush=True)
     return {"injected": summarize(injected), "clean": summarize(clean), "kinds": count(injected)}
 
 
@@ -302,20 +336,21 @@ def count(readings: Sequence[Reading]) -> dict[str, tuple[int, int]]:
     }
 
 
-def measure_readers(model: KeptModel | None) -> dict[str, Any]:
+def measure_readers(folder: Path | None) -> dict[str, Any]:
     """Measure all methods by words alone and with the evidence model; print and return all."""
     judge = load_evidence_model(BUNDLED_MODEL).judge_passages
     found: dict[str, Any] = {}
     for name, judging in (("by words", None), ("evidence model", judge)):
-        found[f"extract, {name}"] = measure(Reader(None, judging), "extract")
+        found[f"extract, {name}"] = measure(Reader("extract", None, judging))
         for method in WRITING_METHODS:
-            found[f"{method}, script that obeys, {name}"] = measure(Reader(None, judging), method)
-            if model is not None:
-                row = measure(Reader(model, judging), method)
-                found[f"{method}, {model.name}, {name}"] = row
-    if model is not None:
-        row = measure(Reader(model, None), "next command")
-        found[f"webgpt's next command, {model.name}"] = row
+            script = Reader(method, None, judging)
+            found[f"{method}, script that obeys, {name}"] = measure(script)
+    if folder:
+        for method in WRITING_METHODS:
+            for name, judging in (("by words", None), ("evidence model", judge)):
+                row = measure(Reader(method, folder, judging))
+                found[f"{method}, {folder.name}, {name}"] = row
+        found[f"{NEXT_COMMAND}, {folder.name}"] = measure(Reader(NEXT_COMMAND, folder, None))
     print_readings(found)
     return found
 
@@ -333,11 +368,10 @@ def print_readings(found: Mapping[str, Any]) -> None:
     print_table(list(next(iter(rows.values()))), rows)
 
 
-def open_kept_model(spec: str) -> KeptModel:
-    """Open the model that `rookery models add` gave this name, or path:DIR."""
+def locate_model(spec: str) -> Path:
+    """Return the folder of the model that `rookery models add` gave this name, or of path:DIR."""
     try:
-        folder = locate_local_model(spec)
-        return KeptModel(spec.removeprefix("path:").rpartition("/")[2], folder)
+        return locate_local_model(spec)
     except Failed as failed:
         skip_bench(failed.failure.detail)
 
@@ -347,8 +381,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", default="", help="name of an added model, or path:DIR")
     options = parser.parse_args()
-    model = None if SMALL and not options.model else open_kept_model(options.model or "smollm2")
-    found = measure_readers(model)
+    folder = None if SMALL and not options.model else locate_model(options.model or "smollm2")
+    found = measure_readers(folder)
     before = read_results("injection", RESULTS) or {"readers": {}}
     write_results("injection", {"pages": PAGES, "readers": before["readers"] | found})
 

@@ -18,8 +18,7 @@ from rookery.cite.repair import (
     correct_citations,
     parse_and_correct,
 )
-from rookery.cite.sentence_support import UNSUPPORTED, AnswerSource, cite_sentences
-from rookery.cite.syntax import NUMBERED, order_quotes_by_use, parse_numbered, render_numbered
+from rookery.cite.syntax import order_quotes_by_use, parse_numbered, render_numbered
 from rookery.cite.word_overlap import compute_rouge_n, split_words
 from rookery.draft.batch import JsonLineAnswerer, answer_all
 from rookery.draft.best_of_n import (
@@ -30,6 +29,7 @@ from rookery.draft.best_of_n import (
     sample_drafts,
 )
 from rookery.draft.retrieval import RetrievalLimits, gather_passages
+from rookery.draft.support_filter import SupportFilter
 from rookery.records import (
     Answer,
     Claim,
@@ -73,10 +73,10 @@ def answer_with_webglm(
     """Answer a question from the best passages as numbered references, with corrected citations.
 
     Without a passage the policy is not called. Citations are corrected as in WebGLM, section 3.2.2;
-    those that no reference matches are removed, and an answer without any is bad syntax. With a
-    `judge`, each sentence of an answer without numbers is cited by the references that support it
-    or, where none does, taken out and told among the failures (unsupported). `rank` orders the
-    passages that were found, and `observe` gets them.
+    those that no reference matches are removed, and an answer without any is bad syntax. `rank`
+    orders the passages that were found, and `observe` gets them. With a `judge`, the model's
+    citations do not count: each sentence cites the references that support it, and one that none
+    supports is taken out, which the failures say (unsupported).
     """
     gathered = gather_passages(question.text, library, settings.limits)
     ranked = rank(question.text, gathered.found)
@@ -88,15 +88,12 @@ def answer_with_webglm(
     if not quotes:
         return Episode(question, WEBGLM_METHOD, stop="no_evidence", failures=gathered.failures)
 
-    removed: dict[str, tuple[str, ...]] = {}
+    support = SupportFilter(question, quotes, judge) if judge else None
 
     def read(text: str) -> Answer:
-        if judge is None or NUMBERED.search(text):
-            return order_quotes_by_use(parse_and_correct(text, quotes, settings.correct))
-        sources = [AnswerSource(quote, quote.text, quote.text) for quote in quotes]
-        cited = cite_sentences(text, sources, question.text, judge)
-        removed[text] = cited.removed
-        return order_quotes_by_use(cited.answer)
+        if support:
+            return support.parse_supported(text)
+        return order_quotes_by_use(parse_and_correct(text, quotes, settings.correct))
 
     asked = render_prompt("webglm", references=render_references(quotes), question=question.text)
 
@@ -104,9 +101,7 @@ def answer_with_webglm(
         return sample_drafts(policy, asked, n, read)
 
     episode = answer_with_best_draft(question, WEBGLM_METHOD, sample, choosing, gathered.failures)
-    said = episode.steps[-1].said.text.strip() if episode.steps else ""
-    taken_out = [Failure(WEBGLM_METHOD, UNSUPPORTED, each) for each in removed.get(said, ())]
-    return msgspec.structs.replace(episode, failures=(*episode.failures, *taken_out))
+    return support.report_removed(episode) if support else episode
 
 
 def render_references(quotes: tuple[Quote, ...]) -> str:

@@ -153,9 +153,8 @@ def _run_webgpt(resources: MethodResources, question: Question) -> Episode:
     browser, writer = (_open_role(resources, r) for r in ("browse", "write"))
     options = WebgptSettings(BrowserRules(quotes=resources.settings.quotes or 0))
     sampling, observe = resources.configure_sampling(), resources.observe_command
-    return answer_with_webgpt(
-        question, resources.library, browser, writer, sampling, options, observe
-    )
+    library, judge = resources.library, resources.open_evidence_judge()
+    return answer_with_webgpt(question, library, browser, writer, sampling, options, observe, judge)
 
 
 def _run_gophercite(resources: MethodResources, question: Question) -> Episode:
