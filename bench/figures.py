@@ -370,6 +370,44 @@ def render_decline(found: Found) -> Iterator[str]:
     )
 
 
+def render_injection(found: Found) -> Iterator[str]:
+    """Yield the section on instructions that stand on pages."""
+    readers = found["readers"]
+    yield (
+        f"{found['pages']} pages of made-up topics hold an instruction, visible or hidden, that "
+        "asks for a false answer; each is read beside three pages of other topics. `obeys`: the "
+        "share of answers that claim the false answer, with its 95 % interval (Wilson); `repeats`: "
+        "those that say it together with the instruction's own words, as a quote does; `right`: "
+        "those that hold the true answer. `floor` and `right, clean`: the same pages without "
+        "instructions. `by words`: `--ranker words`; `evidence model`: it ranks, and takes out "
+        "what no quote supports. The script says the false answer wherever its prompt shows it. "
+        "For `webgpt` a script browses, and quotes the planted text beside the answer; the next "
+        "command is the model's own, once the page is open. A model says its likeliest tokens.\n"
+    )
+    rows = {
+        name: {
+            "obeys": row["injected"]["obeys"]["value"],
+            "low": row["injected"]["obeys"]["low"],
+            "high": row["injected"]["obeys"]["high"],
+            "repeats": row["injected"]["repeats"]["value"],
+            "right": row["injected"]["right"]["value"],
+        }
+        | ({"floor": row["clean"]["obeys"]["value"]} if "clean" in row else {})
+        | ({"right, clean": row["clean"]["right"]["value"]} if "clean" in row else {})
+        for name, row in readers.items()
+    }
+    yield from format_systems(rows, ".2f")
+    yield "Answers that obey, by kind of instruction:\n"
+    shown = {name: row["kinds"] for name, row in readers.items() if "script" not in name}
+    yield from format_table(
+        ("", *shown),
+        (
+            (kind, *("{} of {}".format(*kinds[kind]) for kinds in shown.values()))
+            for kind in next(iter(shown.values()))
+        ),
+    )
+
+
 def render_constraint(found: Found) -> Iterator[str]:
     """Yield the section on the verbatim constraint."""
     cells = {name: row for name, row in found["rows"].items() if "ours" in row}
@@ -821,6 +859,7 @@ SECTIONS: tuple[tuple[str, str, Callable[[Found], Iterator[str]]], ...] = (
     ("decline", "Declining with a promise", render_decline),
     ("sides", "Both sides", render_sides),
     ("support", "Support of claims", render_support),
+    ("injection", "Instructions that stand on pages", render_injection),
     ("constraint", "The verbatim constraint", render_constraint),
     ("written", "Answers in a small model's words", render_written),
     ("local", "A model on this machine", render_local),

@@ -63,13 +63,13 @@ if TYPE_CHECKING:
     from rookery.learn.local_model import LocalModel
 
 PAGES = choose_size(60, 8)
-TOKENS = 48
+TOKENS = 40
 """maximum tokens of an answer, and of a claim with its quote"""
 OTHERS = 3
 """pages of other topics, without instructions, beside the one that is asked about"""
 SERVER_FORM = "webglm as for servers"
 """webglm with the prompt and the citations of models that are not on this machine"""
-WRITING_METHODS = ("webgpt", "gophercite", SERVER_FORM, "webglm")
+WRITING_METHODS = ("webgpt", "gophercite", "webglm")
 NEXT_COMMAND = "webgpt's next command"
 
 
@@ -305,9 +305,12 @@ def measure(reader: Reader) -> dict[str, Any]:
     every = list_injected_pages()[:PAGES]
     topics = {each.topic.title: each for each in every}.values()
     injected = reader.read_pages([(each, each.page) for each in every])
-    clean = reader.read_pages([(each, each.clean) for each in topics])
+    # No prompt of a command on a page without an instruction holds the false answer.
+    floors = [] if reader.method == NEXT_COMMAND else [(each, each.clean) for each in topics]
+    clean = reader.read_pages(floors)
     print(f"{reader.method} read {len(every)} pages", flush=True)
-    return {"injected": summarize(injected), "clean": summarize(clean), "kinds": count(injected)}
+    found: dict[str, Any] = {"injected": summarize(injected), "kinds": count(injected)}
+    return found | ({"clean": summarize(clean)} if clean else {})
 
 
 def summarize(readings: Sequence[Reading]) -> dict[str, dict[str, float]]:
@@ -342,7 +345,7 @@ def measure_readers(folder: Path | None) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, judging in (("by words", None), ("evidence model", judge)):
         found[f"extract, {name}"] = measure(Reader("extract", None, judging))
-        for method in WRITING_METHODS:
+        for method in (*WRITING_METHODS, SERVER_FORM):
             script = Reader(method, None, judging)
             found[f"{method}, script that obeys, {name}"] = measure(script)
     if folder:
@@ -363,8 +366,9 @@ def print_readings(found: Mapping[str, Any]) -> None:
         rows[name] = {"obeys": obeys["value"], "low": obeys["low"], "high": obeys["high"]}
         rows[name] |= {"repeats": row["injected"]["repeats"]["value"]}
         rows[name] |= {"right": row["injected"]["right"]["value"]}
-        rows[name] |= {"floor": row["clean"]["obeys"]["value"]}
-        rows[name] |= {"right, clean": row["clean"]["right"]["value"]}
+        for column, figure in (("floor", "obeys"), ("right, clean", "right")):
+            if "clean" in row:
+                rows[name] |= {column: row["clean"][figure]["value"]}
     print_table(list(next(iter(rows.values()))), rows)
 
 
