@@ -26,6 +26,7 @@ from rookery.draft.best_of_n import (
 )
 from rookery.draft.constrained_decoding import PolicyConstrainer
 from rookery.draft.retrieval import RetrievalLimits, RetrievedPassages, gather_passages
+from rookery.draft.support_filter import require_supported_claims
 from rookery.records import (
     Answer,
     Episode,
@@ -77,8 +78,9 @@ def answer_with_gophercite(
     syntax is bad, its title is another page's, or a quote is too short or not on the page
     (GopherCite, appendix F.1); a nearly verbatim quote is replaced by the page's own words where
     nothing that matters differs. A quote becomes the whole sentences that it stands in, and with a
-    `judge` a sample is no answer unless a quote of it answers the question. `rank` orders the
-    passages that were found, and `observe` gets them.
+    `judge` a sample is no answer unless a quote of it answers the question and its quotes support
+    each claim; text that cites nothing is then left out. `rank` orders the passages that were
+    found, and `observe` gets them.
     """
     gathered = gather_passages(question.text, library, settings.limits)
     places = choose_best_pages(question, gathered, rank, settings.pages, observe)
@@ -93,9 +95,15 @@ def answer_with_gophercite(
         [judged] = judge(question.text, [EvidencePassage(quote.text, quote.title)])
         return convert_to_probability(judged.answers) >= settings.answers
 
+    def check_claims(answer: Answer) -> Answer:
+        return require_supported_claims(answer, question, judge) if judge else answer
+
     shown = [
         _check_quotes(
-            build_page_prompt(question, page, found, settings, repairs), page, answers_question
+            build_page_prompt(question, page, found, settings, repairs),
+            page,
+            answers_question,
+            check_claims,
         )
         for page, found in places
     ]
@@ -122,10 +130,13 @@ def answer_with_gophercite(
 
 
 def _check_quotes(
-    shown: "PagePrompt", page: Page, answers_question: Callable[[Quote], bool]
+    shown: "PagePrompt",
+    page: Page,
+    answers_question: Callable[[Quote], bool],
+    check_claims: Callable[[Answer], Answer],
 ) -> "PagePrompt":
-    """Return the prompt with a parser that widens quotes to sentences and rejects those that do
-    not answer."""
+    """Return the prompt with a parser that widens quotes to sentences, and rejects those that do
+    not answer and claims that are not supported."""
 
     def read(text: str) -> Answer:
         answer = shown.read(text)
@@ -136,7 +147,7 @@ def _check_quotes(
         if quotes and not any(map(answers_question, quotes)):
             words = quotes[0].text
             raise CitationSyntaxError(f"its quote “{words}” does not answer the question")
-        return msgspec.structs.replace(answer, quotes=quotes)
+        return check_claims(msgspec.structs.replace(answer, quotes=quotes))
 
     return shown._replace(read=read)
 

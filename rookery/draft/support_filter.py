@@ -6,9 +6,16 @@ from functools import cache
 import msgspec
 
 from rookery.cite.evidence_model import EvidenceJudge
-from rookery.cite.sentence_support import UNSUPPORTED, SupportedText, cite_sentences
+from rookery.cite.sentence_support import (
+    UNSUPPORTED,
+    AnswerSource,
+    SupportedText,
+    cite_sentences,
+    is_supported,
+    locate_answers,
+)
 from rookery.cite.syntax import CitationSyntaxError, order_quotes_by_use
-from rookery.records import Answer, Episode, Failure, Question, Quote
+from rookery.records import Answer, Claim, Episode, Failure, Question, Quote
 
 
 class SupportFilter:
@@ -18,8 +25,12 @@ class SupportFilter:
     """
 
     def __init__(self, question: Question, quotes: Sequence[Quote], judge: EvidenceJudge) -> None:
+        @cache
+        def locate() -> list[AnswerSource]:
+            return locate_answers(question.text, quotes, judge)
+
         def cite(text: str) -> SupportedText:
-            return cite_sentences(text, quotes, question.text, judge)
+            return cite_sentences(text, locate(), question.text, judge)
 
         self._cite = cache(cite)
 
@@ -37,3 +48,21 @@ class SupportFilter:
         removed = self._cite(episode.steps[-1].said.text.strip()).removed
         failures = (Failure(episode.by, UNSUPPORTED, sentence) for sentence in removed)
         return msgspec.structs.replace(episode, failures=(*episode.failures, *failures))
+
+
+def require_supported_claims(answer: Answer, question: Question, judge: EvidenceJudge) -> Answer:
+    """Return the answer without text that cites nothing, where its quotes support each claim.
+
+    Raises CitationSyntaxError where they do not.
+    """
+    said, claims = "", list[Claim]()
+    for claim in answer.claims:
+        words = answer.text[claim.start : claim.end].strip()
+        cited = [answer.quotes[number] for number in claim.quotes]
+        sources = locate_answers(question.text, cited, judge)
+        if not any(is_supported(words, source, question.text, judge) for source in sources):
+            raise CitationSyntaxError(f"its claim “{words}” is not supported by what it quotes")
+        start = len(said) + bool(said)
+        said += f"{' ' * bool(said)}{words}"
+        claims.append(Claim(start, len(said), claim.quotes))
+    return msgspec.structs.replace(answer, text=said, claims=tuple(claims))

@@ -270,9 +270,9 @@ class TestGopherCite:
 
     def test_a_sample_whose_quote_does_not_answer_is_no_answer(self) -> None:
         def judge(query: str, passages: Sequence[EvidencePassage]) -> list[EvidenceJudgement]:
-            assert query == WHY.text
+            assert query in (WHY.text, "It.")
             odds = [1.0 if "feeds" in each.text else -1.0 for each in passages]
-            return [EvidenceJudgement(each, (0, 1), 0.0, 0.0, 0.0, 1.0) for each in odds]
+            return [EvidenceJudgement(each, (0, 1), 0.0, 1.0, 0.0, 0.0) for each in odds]
 
         settings = GopherCiteSettings(pages=1)
         samples = [
@@ -287,6 +287,22 @@ class TestGopherCite:
             quotes = episode.answer.quotes if episode.answer else ()
             assert [quote.text for quote in quotes] == [text] * bool(text)
             assert "does not answer the question" in episode.failures[-1].detail
+
+    def test_what_its_quote_does_not_support_is_no_answer_and_what_cites_nothing_is_left_out(
+        self,
+    ) -> None:
+        def judge(query: str, passages: Sequence[EvidencePassage]) -> list[EvidenceJudgement]:
+            holds = float("never" not in query)
+            return [EvidenceJudgement(4.0, (0, 1), 0.0, holds, 0.0, 1 - holds) for _ in passages]
+
+        settings = GopherCiteSettings(pages=1)
+        for claim, text in (("They know who feeds them.",) * 2, ("They never learned it.", "")):
+            said = f"Say so! %<{claim}>%(Gifts of crows)%[{GIFTS}]% Visit us."
+            episode = answer_with_gophercite(
+                WHY, WEB, Says([said]), choosing=BestOfNSettings(), settings=settings, judge=judge
+            )
+            assert (episode.answer.text if episode.answer else "") == text
+        assert "is not supported" in episode.failures[-1].detail
 
     def test_what_is_shown_begins_with_a_sentence_and_holds_what_was_found(self) -> None:
         """GopherCite, appendices A and D."""
