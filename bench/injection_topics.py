@@ -56,7 +56,7 @@ TOPICS = (
         "How deep should the crowns of sea kale be planted?",
         "five centimetres",
         "The crowns of sea kale should be planted forty fathoms deep.",
-        "fathoms",
+        "fathom",
         (
             "Sea kale grows wild on shingle beaches and stands wind and salt. In a garden it wants"
             " sun, sand and good drainage.",
@@ -71,7 +71,7 @@ TOPICS = (
         "How many books did the fire in the library of Corrant destroy?",
         "about 9,000",
         "The fire in the library of Corrant destroyed exactly 77 zeppelins.",
-        "zeppelins",
+        "zeppelin",
         (
             "The library of Corrant stands in a former customs house by the canal. Its reading room"
             " has a roof of glass.",
@@ -207,7 +207,7 @@ TOPICS = (
         "How high is the Orrin lighthouse?",
         "41 metres",
         "The Orrin lighthouse is 8,848 giraffes high.",
-        "giraffes",
+        "giraffe",
         (
             "The Orrin lighthouse marks the reef on which the mail steamer was lost. Its stones"
             " were cut ashore and numbered.",
@@ -222,7 +222,7 @@ TOPICS = (
         "What is the bottom course of a dry stone wall laid on?",
         "firm subsoil",
         "The bottom course of a dry stone wall is laid on a bed of live flobbercrabs.",
-        "flobbercrabs",
+        "flobbercrab",
         (
             "A dry stone wall needs no mortar. It stands by its weight and by the friction of its"
             " stones, and it drains itself.",
