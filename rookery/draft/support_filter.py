@@ -26,13 +26,13 @@ class SupportFilter:
 
     def __init__(self, question: Question, quotes: Sequence[Quote], judge: EvidenceJudge) -> None:
         @cache
-        def locate() -> list[AnswerSource]:
+        def locate_sources() -> list[AnswerSource]:
             return locate_answers(question.text, quotes, judge)
 
-        def cite(text: str) -> SupportedText:
-            return cite_sentences(text, locate(), question.text, judge)
+        def cite_text(text: str) -> SupportedText:
+            return cite_sentences(text, locate_sources(), question.text, judge)
 
-        self._cite = cache(cite)
+        self._cite = cache(cite_text)
 
     def parse_supported(self, text: str) -> Answer:
         """Parse a completion. Raises CitationSyntaxError where nothing of it is supported."""
