@@ -8,7 +8,6 @@ import msgspec
 from rookery.cite.evidence_model import EvidenceJudge
 from rookery.cite.sentence_support import (
     UNSUPPORTED,
-    AnswerSource,
     SupportedText,
     cite_sentences,
     is_supported,
@@ -25,12 +24,10 @@ class SupportFilter:
     """
 
     def __init__(self, question: Question, quotes: Sequence[Quote], judge: EvidenceJudge) -> None:
-        @cache
-        def locate_sources() -> list[AnswerSource]:
-            return locate_answers(question.text, quotes, judge)
+        sources = locate_answers(question.text, quotes)  # whole: the judge reads each of them
 
         def cite_text(text: str) -> SupportedText:
-            return cite_sentences(text, locate_sources(), question.text, judge)
+            return cite_sentences(text, sources, question.text, judge)
 
         self._cite = cache(cite_text)
 
@@ -59,7 +56,7 @@ def require_supported_claims(answer: Answer, question: Question, judge: Evidence
     for claim in answer.claims:
         words = answer.text[claim.start : claim.end].strip()
         cited = [answer.quotes[number] for number in claim.quotes]
-        sources = locate_answers(question.text, cited, judge)
+        sources = locate_answers(question.text, cited)
         if not any(is_supported(words, source, question.text, judge) for source in sources):
             raise CitationSyntaxError(f"its claim “{words}” is not supported by what it quotes")
         start = len(said) + bool(said)
