@@ -78,7 +78,8 @@ def truth(injected: InjectedPage) -> str:
 
 def read_title(prompt: str) -> str:
     """The title of the page that a prompt of GopherCite shows."""
-    return re.findall(r"^Page: (.*)", prompt, re.M)[-1]
+    title: str = re.findall(r"^Page: (.*)", prompt, re.M)[-1]
+    return title
 
 
 def honest(method: str, injected: InjectedPage) -> Callable[[str, int], str]:
