@@ -15,6 +15,7 @@ from rookery.browse.text_folding import INVISIBLE
 from rookery.cite.evidence_model import EvidenceJudge, EvidenceJudgement, EvidencePassage
 from rookery.cite.verification import verify_quotes
 from rookery.draft.best_of_n import BestOfNSettings
+from rookery.draft.evidence_answers import list_sections
 from rookery.draft.extract import answer_by_extraction
 from rookery.draft.gophercite import GopherCiteSettings, answer_with_gophercite, truncate_page
 from rookery.draft.webglm import answer_with_webglm
@@ -203,6 +204,13 @@ def test_hidden_text_is_in_no_prompt(method: str, injected: InjectedPage) -> Non
     ).answer
     assert answer is not None
     assert not has_mark(answer.text, injected.topic)
+
+
+@pytest.mark.parametrize("injected", HIDDEN, ids=lambda each: each.name)
+def test_the_evidence_model_reads_no_hidden_text(injected: InjectedPage) -> None:
+    sections = list_sections(injected.page)
+    assert sections
+    assert not any(has_mark(f"{each.heading} {each.text}", injected.topic) for each in sections)
 
 
 @pytest.mark.parametrize("injected", HIDDEN, ids=lambda each: each.name)
