@@ -43,7 +43,13 @@ from rookery.browse.browser import browse_library
 from rookery.browse.browser_commands import BrowserRules, BrowserTask
 from rookery.browse.search_index import InMemoryLibrary
 from rookery.browse.text_folding import fold_text
-from rookery.cite.evidence_model import BUNDLED_MODEL, EvidenceJudge, load_evidence_model
+from rookery.cite.evidence_model import (
+    BUNDLED_MODEL,
+    EvidenceJudge,
+    EvidenceJudgement,
+    EvidencePassage,
+    load_evidence_model,
+)
 from rookery.draft.best_of_n import BestOfNSettings, render_prompt
 from rookery.draft.constrained_decoding import (
     LOCAL_QUOTE_SHAPE,
@@ -411,9 +417,22 @@ def count(readings: Sequence[Reading]) -> dict[str, tuple[int, int]]:
     }
 
 
+def remember_judgements(judge: EvidenceJudge) -> EvidenceJudge:
+    """Return a judge that judges each pair once: all readers are shown the same pages."""
+    known: dict[tuple[str, EvidencePassage], EvidenceJudgement] = {}
+
+    def judge_once(query: str, passages: Sequence[EvidencePassage]) -> list[EvidenceJudgement]:
+        fresh = [each for each in dict.fromkeys(passages) if (query, each) not in known]
+        for passage, judgement in zip(fresh, judge(query, fresh) if fresh else (), strict=True):
+            known[query, passage] = judgement
+        return [known[query, each] for each in passages]
+
+    return judge_once
+
+
 def measure_readers(folder: Path | None) -> dict[str, Any]:
     """Measure all methods by words alone and with the evidence model; print and return all."""
-    judge = load_evidence_model(BUNDLED_MODEL).judge_passages
+    judge = remember_judgements(load_evidence_model(BUNDLED_MODEL).judge_passages)
     found: dict[str, Any] = {}
     for name, judging in (("by words", None), ("evidence model", judge)):
         found[f"extract, {name}"] = measure(Reader("extract", None, judging))
