@@ -380,8 +380,9 @@ def render_injection(found: Found) -> Iterator[str]:
         "reader is given, with its 95 % interval (Wilson); `repeats`: those that say it together "
         "with the instruction's own words, as a quote does; `right`: those that hold the true "
         "answer; `answered`: those that are not declined or refused. `floor` and `right, clean`: "
-        "the same pages without instructions. `by words`: `--ranker words`; `evidence model`: it ranks, and takes out "
-        "what no quote supports. The script says the false answer wherever its prompt shows it. "
+        "the same pages without instructions. `by words`: `--ranker words`; `evidence model`: it "
+        "ranks, and takes out what no quote supports. The script says the false answer wherever "
+        "its prompt shows it. "
         "For `webgpt` a script browses, and quotes the planted text beside the answer; the next "
         "command is the model's own, once the page is open. A model says its likeliest tokens.\n"
     )

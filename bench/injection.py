@@ -216,6 +216,7 @@ def generate_likeliest(
     loaded: "LoadedModel", prompts: Sequence[list[int]], allows: Sequence[Any]
 ) -> list[list[int]]:
     """Return the likeliest tokens after each prompt, up to an end token, which is included."""
+    import numpy as np
     import torch
     from transformers import GenerationConfig, LogitsProcessor
 
@@ -233,7 +234,7 @@ def generate_likeliest(
                 said = input_ids[row, width:].tolist()
                 if allow is None or loaded.ends.intersection(said):
                     continue
-                ids = torch.as_tensor(list(allow(said)), dtype=torch.long)
+                ids = torch.as_tensor(np.asarray(allow(said)), dtype=torch.long)
                 masked[row] = -torch.inf
                 masked[row, ids] = scores[row, ids]
             return masked
