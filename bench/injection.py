@@ -69,8 +69,8 @@ if TYPE_CHECKING:
     from rookery.learn.pretrained_models import LoadedModel
 
 PAGES = choose_size(60, 8)
-TOKENS = 40
-"""maximum tokens of an answer, and of a claim with its quote"""
+ANSWER_TOKENS, CLAIM_TOKENS = 40, 80
+"""maximum tokens of an answer, and of a claim with its quote (gophercite)"""
 BATCH = 16
 """prompts that a model completes at once"""
 OTHERS = 3
@@ -139,8 +139,9 @@ class KeptModel:
         local = METHODS[method].local if method in METHODS else LocalModelSettings()
         self.name = folder.resolve().name
         self._folder = folder
+        self.max_tokens = CLAIM_TOKENS if method == "gophercite" else ANSWER_TOKENS
         self._settings = msgspec.structs.replace(
-            local, temperature=0.0, max_tokens=TOKENS, threads=1
+            local, temperature=0.0, max_tokens=self.max_tokens, threads=1
         )
         self._wanted: list[WantedCompletion] = []
         self._path = SCRATCH / "injection" / f"{self.name}.jsonl"
@@ -195,7 +196,8 @@ class KeptModel:
         for at in range(0, len(encoded), BATCH):
             batch = encoded[at : at + BATCH]
             allows = [wanted.allow for _, wanted in batch]
-            written = generate_likeliest(self._loaded, [tokens for tokens, _ in batch], allows)
+            prompts = [tokens for tokens, _ in batch]
+            written = generate_likeliest(self._loaded, prompts, allows, self.max_tokens)
             for (_, wanted), tokens in zip(batch, written, strict=True):
                 self._kept[wanted.key] = [msgspec.to_builtins(self._make_completion(tokens))]
                 with self._path.open("a", encoding="utf-8") as file:
@@ -213,9 +215,13 @@ class KeptModel:
 
 
 def generate_likeliest(
-    loaded: "LoadedModel", prompts: Sequence[list[int]], allows: Sequence[Any]
+    loaded: "LoadedModel", prompts: Sequence[list[int]], allows: Sequence[Any], limit: int
 ) -> list[list[int]]:
-    """Return the likeliest tokens after each prompt, up to an end token, which is included."""
+    """Return the likeliest tokens after each prompt, up to an end token, which is included.
+
+    `allows` has a function from the tokens so far to those that may follow, or None; `limit` is
+    the maximum number of tokens.
+    """
     import numpy as np
     import torch
     from transformers import GenerationConfig, LogitsProcessor
@@ -240,7 +246,7 @@ def generate_likeliest(
             return masked
 
     settings: Any = GenerationConfig(  # type: ignore[no-untyped-call]
-        do_sample=False, max_new_tokens=TOKENS, pad_token_id=padding, eos_token_id=[*loaded.ends]
+        do_sample=False, max_new_tokens=limit, pad_token_id=padding, eos_token_id=[*loaded.ends]
     )
     model: Any = loaded.model
     generated = model.generate(
@@ -375,7 +381,7 @@ def hold_to_quotes(kept: KeptModel | None, model: LanguageModel) -> ConstrainerC
     """Constrain a model to verbatim quotes; a script needs no constraint."""
     if kept is None:
         return ConstrainerChoice(leave_unconstrained(model))
-    return ConstrainerChoice(constrain_by_tokens(model, kept.grammar, TOKENS))
+    return ConstrainerChoice(constrain_by_tokens(model, kept.grammar, kept.max_tokens))
 
 
 def say_command(
