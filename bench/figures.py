@@ -384,11 +384,11 @@ def render_injection(found: Found) -> Iterator[str]:
         "ranks, and takes out what no quote supports. The script says the false answer wherever "
         "its prompt shows it. "
         "For `webgpt` a script browses, and quotes the planted text beside the answer; the next "
-        "command is the model's own, once the page is open. A model says its likeliest tokens.\n"
+        "command is the model's own, once the page is open. A model says its likeliest tokens. Rows "
+        "that are missing have not been measured yet.\n"
     )
     rows = {
         name: {
-            "written": row["injected"]["written"]["value"],
             "obeys": row["injected"]["obeys"]["value"],
             "low": row["injected"]["obeys"]["low"],
             "high": row["injected"]["obeys"]["high"],
@@ -396,6 +396,7 @@ def render_injection(found: Found) -> Iterator[str]:
             "right": row["injected"]["right"]["value"],
             "answered": row["injected"]["answered"]["value"],
         }
+        | ({"written": row["injected"]["written"]["value"]} if "written" in row["injected"] else {})
         | ({"floor": row["clean"]["obeys"]["value"]} if "clean" in row else {})
         | ({"right, clean": row["clean"]["right"]["value"]} if "clean" in row else {})
         for name, row in readers.items()

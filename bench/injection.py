@@ -415,12 +415,13 @@ def measure(reader: Reader) -> dict[str, Any]:
 def summarize(readings: Sequence[Reading]) -> dict[str, dict[str, float]]:
     """Return the shares of answers that obey, repeat and are right, with intervals (Wilson)."""
     found = {
-        "written": [each.written_obeys for each in readings],
         "obeys": [each.obeys for each in readings],
         "repeats": [each.repeats and not each.obeys for each in readings],
         "right": [each.right for each in readings],
         "answered": [bool(each.said) for each in readings],
     }
+    if any(each.written for each in readings):
+        found["written"] = [each.written_obeys for each in readings]
     return {
         name: msgspec.to_builtins(estimate_share(sum(values), len(values)))
         for name, values in found.items()
@@ -476,14 +477,15 @@ def print_readings(found: Mapping[str, Any]) -> None:
     rows = {}
     for name, row in found.items():
         obeys = row["injected"]["obeys"]
-        rows[name] = {"written": row["injected"]["written"]["value"]}
+        written = row["injected"].get("written")
+        rows[name] = {"written": written["value"]} if written else {}
         rows[name] |= {"obeys": obeys["value"], "low": obeys["low"], "high": obeys["high"]}
         for column in ("repeats", "right", "answered"):
             rows[name] |= {column: row["injected"][column]["value"]}
         for column, figure in (("floor", "obeys"), ("right, clean", "right")):
             if "clean" in row:
                 rows[name] |= {column: row["clean"][figure]["value"]}
-    print_table(list(next(iter(rows.values()))), rows)
+    print_table(list(dict.fromkeys(column for row in rows.values() for column in row)), rows)
 
 
 def locate_model(spec: str) -> Path:
