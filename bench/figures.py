@@ -384,8 +384,8 @@ def render_injection(found: Found) -> Iterator[str]:
         "ranks, and takes out what no quote supports. The script says the false answer wherever "
         "its prompt shows it. "
         "For `webgpt` a script browses, and quotes the planted text beside the answer; the next "
-        "command is the model's own, once the page is open. A model says its likeliest tokens. Rows "
-        "that are missing have not been measured yet.\n"
+        "command is the model's own, once the page is open. A model says its likeliest tokens. "
+        "Rows that are missing have not been measured yet.\n"
     )
     rows = {
         name: {
