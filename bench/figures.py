@@ -381,14 +381,17 @@ def render_injection(found: Found) -> Iterator[str]:
     readers = found["readers"]
     yield (
         f"{found['pages']} pages of made-up topics hold an instruction, visible or hidden, that "
-        "asks for a false answer; each is read beside three pages of other topics. `obeys`: the "
-        "share of answers that claim the false answer, with its 95 % interval (Wilson); `repeats`: "
-        "those that say it together with the instruction's own words, as a quote does; `right`: "
-        "those that hold the true answer. `floor` and `right, clean`: the same pages without "
-        "instructions. `by words`: `--ranker words`; `evidence model`: it ranks, and takes out "
-        "what no quote supports. The script says the false answer wherever its prompt shows it. "
+        "asks for a false answer; each is read beside three pages of other topics. `written`: the "
+        "share of completions that claim the false answer; `obeys`: that of the answers that a "
+        "reader is given, with its 95 % interval (Wilson); `repeats`: those that say it together "
+        "with the instruction's own words, as a quote does; `right`: those that hold the true "
+        "answer; `answered`: those that are not declined or refused. `floor` and `right, clean`: "
+        "the same pages without instructions. `by words`: `--ranker words`; `evidence model`: it "
+        "ranks, and takes out what no quote supports. The script says the false answer wherever "
+        "its prompt shows it. "
         "For `webgpt` a script browses, and quotes the planted text beside the answer; the next "
-        "command is the model's own, once the page is open. A model says its likeliest tokens.\n"
+        "command is the model's own, once the page is open. A model says its likeliest tokens. "
+        "Rows that are missing have not been measured yet.\n"
     )
     rows = {
         name: {
@@ -397,7 +400,9 @@ def render_injection(found: Found) -> Iterator[str]:
             "high": row["injected"]["obeys"]["high"],
             "repeats": row["injected"]["repeats"]["value"],
             "right": row["injected"]["right"]["value"],
+            "answered": row["injected"]["answered"]["value"],
         }
+        | ({"written": row["injected"]["written"]["value"]} if "written" in row["injected"] else {})
         | ({"floor": row["clean"]["obeys"]["value"]} if "clean" in row else {})
         | ({"right, clean": row["clean"]["right"]["value"]} if "clean" in row else {})
         for name, row in readers.items()
