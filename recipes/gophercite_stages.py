@@ -149,7 +149,7 @@ def train_reinforcement(
     whole = replace(given, policy=replace(given.policy, model=str(sft)))
 
     def learn() -> ReinforcementResult:
-        speech = load_policy_tokenizer(sft, whole.sampling.tokens, chat=False)
+        speech = load_policy_tokenizer(sft, whole.sampling.max_tokens, chat=False)
         grammar = VerbatimGrammar(speech.vocabulary, settings.shape)
         questions = [question for question, _ in world.taught]
         show, scores = (

@@ -15,8 +15,10 @@ from rookery.browse.page_text import join_separator
 from rookery.browse.search_terms import find_language, get_question_terms, split_terms
 from rookery.cite.claim_support import ClaimVerdict
 from rookery.cite.quote_links import describe_location, make_deep_link
+from rookery.cite.sentence_support import UNSUPPORTED
 from rookery.cite.verification import ClaimedVerdict, TextVerdict, Verdict
 from rookery.draft.score_wording import word_score
+from rookery.draft.written_answers import NOT_WRITTEN
 from rookery.records import Answer, Episode, Failure, Mark, Page, Quote, Record
 from rookery.serve.command_line import UNWRAPPED_COLUMNS
 from rookery.serve.methods import MODEL_METHODS
@@ -192,7 +194,8 @@ def summarize_answer(episode: Episode, verdicts: Sequence[Verdict]) -> str:
     early = [failure for failure in episode.failures if failure.outcome == "stopped_early"]
     parts += [failure.detail.partition(":")[0] for failure in early]
     if episode.failures:
-        noted = "noted" if episode.by in MODEL_METHODS else "not read"
+        by_model = any(each in MODEL_METHODS for each in (episode.by, episode.failures[-1].what))
+        noted = "noted" if by_model else "not read"
         parts.append(f"{noted}: {', '.join(format_failure_counts(episode.failures))}")
     return " · ".join(parts)
 
@@ -213,7 +216,20 @@ NO_ANSWER_MESSAGES = {
 def format_failure_counts(failures: Sequence[Failure]) -> list[str]:
     """Format counts of failures, the most frequent first: `3 timed_out`."""
     counted = Counter(failure.outcome for failure in failures)
-    return [f"{n} {outcome}" for outcome, n in counted.most_common()]
+    return [
+        f"{n} {OUTCOME_WORDS[outcome][n > 1]}" if outcome in OUTCOME_WORDS else f"{n} {outcome}"
+        for outcome, n in counted.most_common()
+    ]
+
+
+OUTCOME_WORDS = {
+    UNSUPPORTED: (
+        "sentence taken out, which no quote supports",
+        "sentences taken out, which no quote supports",
+    ),
+    NOT_WRITTEN: ("answer quoted, as the model wrote none that is supported",) * 2,
+}
+"""words for outcomes that are no codes to the reader: for one, and for several"""
 
 
 def show_failures(console: Console, failures: Sequence[Failure]) -> None:
