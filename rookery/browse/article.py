@@ -118,11 +118,11 @@ def _iter_articles(
     """Yield the article, then wider choices for where it turns out to hold next to nothing."""
     comments, trimmings = find_comments(tree), name_trimmings(tree)
 
-    def clean(kept: bytearray) -> bytearray:
+    def clean_choice(kept: bytearray) -> bytearray:
         return trim_article(tree, drop_comments(tree, rules, blocks, comments, kept), trimmings)
 
     chosen = choose_by_readability(tree, rules)
-    article = clean(chosen)
+    article = clean_choice(chosen)
     wanted = rules.enough_prose * sum(block.size for block in blocks if block.prose)
     long = count_kept_characters(tree, article) >= rules.least
     if long and count_prose(blocks, article) >= wanted > 0:
@@ -130,7 +130,7 @@ def _iter_articles(
     whole = _choose_without_furniture(tree, blocks)
     if not count_prose(blocks, chosen) and not count_prose(blocks, whole):
         whole = _choose_without_furniture(tree, blocks, most=0.5)
-    whole = clean(whole)
+    whole = clean_choice(whole)
     yield _choose_narrowest(tree, rules, blocks, article, whole)
     yield whole
     yield trim_article(tree, bytearray(b"\1") * len(tree.pieces), trimmings)

@@ -153,12 +153,12 @@ def _read_by_kind(
 
 
 def _read_pdf_and_scans(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Page:
-    def recognize(numbers: Iterable[int]) -> Iterator[tuple[int, list[str]]]:
+    def recognize_text(numbers: Iterable[int]) -> Iterator[tuple[int, list[str]]]:
         from rookery.browse.external_programs import recognize_pages
 
         return recognize_pages(data, numbers, url, limits)
 
-    return read_pdf(data, url, fetched, limits, recognize)
+    return read_pdf(data, url, fetched, limits, recognize_text)
 
 
 def detect_type(data: bytes, url: str, content_type: str = "") -> str:

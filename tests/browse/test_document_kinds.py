@@ -622,3 +622,14 @@ def test_damaged_files_end_in_a_worded_failure(name: str) -> None:
             page = read_page(broken, f"file:///x/{name}")
             page.to_json()
             assert all(page.text[one.start : one.end].strip() for one in page.blocks)
+
+
+@pytest.mark.parametrize(
+    "mail",
+    [
+        b"Subject: =?a\0b?q?News?=\n\nHello there.\n",
+        b'Subject: News\nContent-Type: text/plain; charset="a\0b"\n\nHello there.\n',
+    ],
+)
+def test_a_mail_whose_encoding_has_a_damaged_name_is_read(mail: bytes) -> None:
+    assert read_page(mail, "https://a.example/a.eml").text == "News\n\nHello there."

@@ -259,7 +259,7 @@ def test_a_threshold_of_one_declines_and_of_zero_answers() -> None:
     )
 
 
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 @given(st.text(min_size=1, max_size=60), st.lists(st.text(min_size=1, max_size=200), max_size=5))
 def test_whatever_the_pages_say_quotes_are_slices(question: str, texts: list[str]) -> None:
     shelf = Shelf(*(page(str(n), text) for n, text in enumerate(texts)))
