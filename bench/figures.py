@@ -751,7 +751,7 @@ def render_local(found: Found) -> Iterator[str]:
     if speeds := found.get("model_speeds"):
         yield (
             f"\nSmolLM2-135M on {speeds['processor']} ({speeds['date']}; bfloat16 by AMX: "
-            f"{'yes' if speeds['amx'] else 'no'}), {speeds['turns']} turns: tokens for each "
+            f"{'yes' if speeds['amx'] else 'no'}), turns: {speeds['turns']}. Tokens for each "
             f"second of CPU time and thread, reading {speeds['prompt']} tokens, writing alone and "
             "16 together, and how many times float32 in the same turn. llama.cpp has the stored "
             "weights and a package for any x86-64 processor.\n"

@@ -102,7 +102,9 @@ def read_installed_model(name: str, home: Path) -> InstalledModel:
     try:
         return InstalledModel.from_json((folder / RECORD_FILE).read_bytes())
     except (OSError, msgspec.MsgspecError, ValueError) as error:
-        detail = f"its record cannot be read ({error}): delete the folder and add the model again"
+        detail = (
+            f"its record cannot be read ({error}): rookery models remove {name}, and add it again"
+        )
         raise Failed(Failure(str(folder), "bad_model", detail)) from error
 
 

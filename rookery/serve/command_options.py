@@ -199,7 +199,7 @@ def add_completion_options(**usual: object) -> Callable[[Callable[..., None]], C
     are defaults of this command.
     """
 
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+    def decorate_command(command: Callable[..., None]) -> Callable[..., None]:
         shape = signature(command)
         own = [each for each in shape.parameters.values() if each.kind != Parameter.VAR_KEYWORD]
         options = [
@@ -216,7 +216,7 @@ def add_completion_options(**usual: object) -> Callable[[Callable[..., None]], C
         )
         return run_with_options
 
-    return decorate
+    return decorate_command
 
 
 DeclineOption = Annotated[

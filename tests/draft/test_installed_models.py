@@ -177,7 +177,7 @@ def test_a_damaged_record_is_a_sentence(tmp_path: Path) -> None:
     record = find_model_folder("small", tmp_path) / RECORD_FILE
     for text in ("{", "{}", json.dumps({"name": 1})):
         record.write_text(text)
-        with pytest.raises(Failed, match=r"bad_model: .*add the model again"):
+        with pytest.raises(Failed, match=r"bad_model: .*remove small, and add it again"):
             read_installed_model("small", tmp_path)
     assert remove_installed_model("small", tmp_path) > 0
 

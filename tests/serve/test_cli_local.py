@@ -126,6 +126,10 @@ def test_weights_that_changed_since_they_were_added_are_noticed(
     weights.write_bytes(weights.read_bytes()[:-1] + b"!")
     result = run("models", "test", tiny.name)
     assert (result.code, "not those that were added" in result.err) == (2, True)
+    weights.write_bytes((tiny / "model.safetensors").read_bytes())
+    (weights.parent / "config.json").write_text("{")
+    result = run("models", "test", tiny.name)
+    assert (result.code, f"models remove {tiny.name}, and add it again" in result.err) == (2, True)
     assert run("models", "remove", tiny.name).code == 0
 
 

@@ -159,15 +159,20 @@ def run_model_test(name: ModelName, as_json: JsonOption = False, **completion: A
     from rookery.serve.settings import ModelSettings, Settings, get_data_folder
 
     home = get_data_folder()
-    record = read_installed_model(name, home)
-    if digest_weights(find_model_folder(name, home)) != record.digest:
+    record, folder = read_installed_model(name, home), find_model_folder(name, home)
+    if digest_weights(folder) != record.digest:
         detail = "its weights are not those that were added: remove it and add it again"
         raise Failed(Failure(name, "bad_model", detail))
-    speed = _measure_writing(ModelSettings(name, samples=1, **completion))
-    named = {key: completion[key] for key in ("threads", "dtype")}
-    by_name = ModelSettings(name, **named)
-    with AnswerSession(Settings((TEST_PLACE,), method="webglm", models=by_name)) as session:
-        result = _test_model(session, speed)
+    by_name = ModelSettings(name, threads=completion["threads"], dtype=completion["dtype"])
+    try:
+        speed = _measure_writing(ModelSettings(name, samples=1, **completion))
+        with AnswerSession(Settings((TEST_PLACE,), method="webglm", models=by_name)) as session:
+            result = _test_model(session, speed)
+    except Failed as failed:
+        if failed.failure.what != str(folder):
+            raise
+        detail = f"{failed.failure.detail}; rookery models remove {name}, and add it again"
+        raise Failed(Failure(name, "bad_model", detail)) from failed
     print_result(result, _format_test(result), as_json)
     if not result.answer:
         raise typer.Exit(EXIT_NO_ANSWER)
