@@ -82,4 +82,4 @@ def merge_adapter(model: nn.Module, folder: Path) -> None:
         detail = f"it is no adapter for this model ({type(error).__name__}: {words}): name another"
         raise Failed(Failure(str(folder), "bad_adapter", detail)) from error
     for weight_OI, change_OI in changes:
-        weight_OI += change_OI.to(weight_OI.device, weight_OI.dtype)
+        weight_OI.add_(change_OI.to(weight_OI.device, weight_OI.dtype))
