@@ -262,18 +262,17 @@ def write_answers(
         for prompt in (shown if trained else usual)
     ]
     lines = {n for n, token in enumerate(loaded.vocabulary.tokens) if token and b"\n" in token}
-    sampling = SamplingSettings(tokens=settings.tokens, temperature=0, rows=16)
+    sampling = SamplingSettings(tokens=settings.tokens, temperature=0, rows=40)
     said = sample_actions(
         loaded.model, contexts, range(len(contexts)), loaded.ends | lines, sampling
     )
+    texts = [
+        str(loaded.tokenizer.decode(list(each.row.action), skip_special_tokens=True))
+        for each in said
+    ]
     completions = {
-        prompt: Completion(
-            str(loaded.tokenizer.decode(list(each.row.action), skip_special_tokens=True)).partition(
-                "\n"
-            )[0],
-            stop="end" if each.ended else "length",
-        )
-        for prompt, each in zip(usual, said, strict=True)
+        prompt: Completion(text.partition("\n")[0], stop="end" if each.ended else "length")
+        for prompt, text, each in zip(usual, texts, said, strict=True)
     }
     policy = _StoredPolicy(completions)
     return [put_into_words(each, policy, judge) for each in answered]
