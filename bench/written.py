@@ -132,7 +132,7 @@ def describe_texts(texts: Sequence[tuple[str, Question]]) -> dict[str, float]:
     return {
         "questions": len(texts),
         **_to_columns("holds the answer", estimate_share(sum(held), len(held))),
-        "words": fmean(len(text.split()) for text, _ in texts) if texts else 0.0,
+        "words": fmean(len(text.split()) for text, _ in texts),
     }
 
 
@@ -162,7 +162,7 @@ def list_rows(outcomes: Sequence[WrittenOutcome]) -> dict[str, dict[str, float]]
             texts["extract, first quote"].append((found.quotes[0].text, asked))
             texts["extract, all quotes"].append((found.text, asked))
             texts["the sentence shown"].append((each.shown, asked))
-        rows |= {f"{part}: {name}": describe_texts(those) for name, those in texts.items()}
+        rows |= {f"{part}: {name}": describe_texts(those) for name, those in texts.items() if those}
     return rows
 
 
