@@ -20,6 +20,7 @@ from rookery.learn.action_batches import ActionRow
 from rookery.learn.browser_environment import measure_policy_reward
 from rookery.learn.decoding import SamplingSettings, sample_actions
 from rookery.learn.episodes import RolloutEnvironment
+from rookery.learn.lora_adapters import is_lora_model, save_adapter
 from rookery.learn.minibatches import (
     can_pack,
     compute_padding_share,
@@ -238,14 +239,15 @@ def train_by_imitation(
 ) -> ImitationResult:
     """Train a model on episodes and write it to `out`/model; continue a run that was broken off.
 
-    Writes the model that was best at validation, or the last without a validation. Where
-    `settings.best` says so it is the best by its reward in the `environment`, whose questions
-    should be none of those that are imitated. The loss is that of the targets alone, a mean over
-    the tokens of a whole step. What the model answers at validations is kept in
-    `out`/samples.jsonl. Raises Failed: no_model, bad_model, not_found, bad_line, no_prompts
-    (neither stored nor recorded), nothing_chosen (no step is left to learn from), one_question
-    (validation needs two), no_commands (none to choose the best by), no_environment (to measure
-    rewards in), cannot_pack, run_in_use, other_run, stopped, not_a_number.
+    Writes the model that was best at validation, or the last without a validation; with LoRA its
+    changes to the weights are also written alone, to `out`/adapter. Where `settings.best` says so
+    it is the best by its reward in the `environment`, whose questions should be none of those that
+    are imitated. The loss is that of the targets alone, a mean over the tokens of a whole step.
+    What the model answers at validations is kept in `out`/samples.jsonl. Raises Failed: no_model,
+    bad_model, not_found, bad_line, no_prompts (neither stored nor recorded), nothing_chosen (no
+    step is left to learn from), one_question (validation needs two), no_commands (none to choose
+    the best by), no_environment (to measure rewards in), cannot_pack, run_in_use, other_run,
+    stopped, not_a_number.
     """
     if (settings.best == "reward") != (environment is not None):
         detail = 'best = "reward" and an environment to earn it in, [world] of a file, go together'
@@ -266,6 +268,7 @@ def train_by_imitation(
         _require_packing(learner, settings)
         del loaded  # its weights are no longer needed
         state = _ImitationState(learner, settings.patience)
+        base = Path(settings.trained.model).name
         for step in run.iterate_steps(data.steps, state, settings.every, told):
             if state.should_stop:
                 break
@@ -280,11 +283,11 @@ def train_by_imitation(
                 for each in said:
                     run.record_sample(step=step + 1, **each)
                 if state.record_validation(step + 1, found, settings.best):
-                    _write_best_model(learner, speech, out)
+                    _write_best_model(learner, speech, out, base)
                 measured |= found
             run.record_metrics(**measured)
         if not data.validation:
-            _write_best_model(learner, speech, out)
+            _write_best_model(learner, speech, out, base)
         return _make_result(out, data, state)
 
 
@@ -509,8 +512,12 @@ def _measure_validation(
     return found | measure_answer_accuracy(said), said
 
 
-def _write_best_model(learner: ModelOptimizer, speech: GenerationSettings, out: Path) -> None:
+def _write_best_model(
+    learner: ModelOptimizer, speech: GenerationSettings, out: Path, base: str
+) -> None:
     model = _get_averaged_model(learner)
     if learner.accelerator.is_main_process:
         save_pretrained_model(model, speech.tokenizer, out / "model")
+        if is_lora_model(model):
+            save_adapter(model, out / "adapter", base)
     learner.accelerator.wait_for_everyone()
