@@ -126,7 +126,7 @@ def _list_ziegler_stages(place: Path) -> list[TrainingStage]:
         ("labels", made.labels, _EXCERPT_TOKENS),
         ("summaries", made.summaries, _ARTICLE_TOKENS),
     ):
-        tokens = shown + how.reinforce.sampling.tokens
+        tokens = shown + how.reinforce.sampling.token_limit
         found += [
             _preference(name, how.prefer, model, how.answers)._replace(tokens=tokens),
             _reinforcement(name, how.reinforce, model)._replace(tokens=tokens),
@@ -189,7 +189,7 @@ def _preference(
 
 
 def _reinforcement(name: str, how: ReinforcementSettings, model: str) -> TrainingStage:
-    said = min(how.sampling.tokens, how.chunk or how.sampling.tokens)
+    said = min(how.sampling.token_limit, how.chunk or how.sampling.token_limit)
     tokens = _count_context(model)
     return TrainingStage(
         f"{name} policy", model, how.policy, how.optimising, how.piece, tokens, said, how

@@ -35,7 +35,7 @@ def settings(model: str, **changes: Any) -> ReinforcementSettings:
         "steps": 4,
         "episodes": 16,
         "optimising": OptimizerSettings(rate=3e-3),
-        "sampling": SamplingSettings(tokens=4),
+        "sampling": SamplingSettings(max_tokens=4),
         "check": 1,
         "validation_episodes": 8,
         "every": 1,
@@ -165,7 +165,7 @@ def imitation(model: str, folder: Path, **changes: Any) -> ImitationSettings:
         "best": "reward",
         "asked": 0,
         "validation_episodes": 8,
-        "sampling": SamplingSettings(tokens=4),
+        "sampling": SamplingSettings(max_tokens=4),
     }
     return ImitationSettings(TrainedModelSettings(model), (str(place),), **usual | changes)
 

@@ -274,7 +274,7 @@ def _run_imitate(
     settings = parse_settings(table, ImitationSettings, config, also=("out", "world"))
     if world is None:
         return train_by_imitation(settings, out, told)
-    model, tokens = settings.trained.model, settings.sampling.tokens
+    model, tokens = settings.trained.model, settings.sampling.token_limit
     with open_reward_environment(world, config, model, tokens) as environment:
         return train_by_imitation(settings, out, told, environment)
 
