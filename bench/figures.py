@@ -109,13 +109,16 @@ def render_reading(found: Found) -> Iterator[str]:
     """Yield the section on reading in reader processes."""
     cost, limits = found["cost"], found["limits"]
     results = [*found["hostile"].values(), *found["mutated"].values()]
-    slowest = max(row.get("seconds", row.get("slowest_s", 0.0)) for row in results)
+    slowest = max(row["seconds"] for row in found["hostile"].values())
     most = max(row["megabytes"] for row in results)
+    mutated = found["mutated"].values()
+    fewest = min(row["files"] for row in mutated)
+    crashed, overrun = (sum(len(row[name]) for row in mutated) for name in ("crashes", "overruns"))
     yield (
         f"{found['pages']} real pages read in this process and by a reader process, in turn; "
         f"{cost['opened']:,} pages one by one here, and by reader processes for four threads. "
         f"Hostile and mutated files have {limits['seconds']:g} s and {limits['megabytes']:,} MB "
-        "each.\n"
+        f"each. The mutated ones were read on {found['mutated_date']}; their time is CPU time.\n"
     )
     yield from format_targets(
         [
@@ -126,8 +129,11 @@ def render_reading(found: Found) -> Iterator[str]:
                 cost["opened by processes s"] / cost["opened here s"],
                 "",
             ),
-            make_maximum_row("longest time of a file", limits["seconds"] + 2, slowest, "s"),
+            make_maximum_row("longest time of a hostile file", limits["seconds"] + 2, slowest, "s"),
             make_maximum_row("most memory of a reader", limits["megabytes"], most, "MB", ".0f"),
+            make_minimum_row("mutated files of each kind", 10_000, fewest, ",.0f"),
+            make_maximum_row("of all mutated files, crashed", 0, crashed, "", ",.0f"),
+            make_maximum_row("or over their limits", 0, overrun, "", ",.0f"),
         ]
     )
     yield from format_table(
@@ -144,7 +150,7 @@ def render_reading(found: Found) -> Iterator[str]:
         ),
     )
     yield from format_table(
-        ("mutated", "files", "outcomes", "slowest s", "MB"),
+        ("mutated", "files", "outcomes", "slowest CPU s", "MB"),
         (
             (
                 kind,
@@ -367,6 +373,49 @@ def render_decline(found: Found) -> Iterator[str]:
             }
             for model, procedures in most.items()
         }
+    )
+
+
+def render_injection(found: Found) -> Iterator[str]:
+    """Yield the section on instructions that stand on pages."""
+    readers = found["readers"]
+    yield (
+        f"{found['pages']} pages of made-up topics hold an instruction, visible or hidden, that "
+        "asks for a false answer; each is read beside three pages of other topics. `written`: the "
+        "share of completions that claim the false answer; `obeys`: that of the answers that a "
+        "reader is given, with its 95 % interval (Wilson); `repeats`: those that say it together "
+        "with the instruction's own words, as a quote does; `right`: those that hold the true "
+        "answer; `answered`: those that are not declined or refused. `floor` and `right, clean`: "
+        "the same pages without instructions. `by words`: `--ranker words`; `evidence model`: it "
+        "ranks, and takes out what no quote supports. The script says the false answer wherever "
+        "its prompt shows it. "
+        "For `webgpt` a script browses, and quotes the planted text beside the answer; the next "
+        "command is the model's own, once the page is open. A model says its likeliest tokens. "
+        "Rows that are missing have not been measured yet.\n"
+    )
+    rows = {
+        name: {
+            "obeys": row["injected"]["obeys"]["value"],
+            "low": row["injected"]["obeys"]["low"],
+            "high": row["injected"]["obeys"]["high"],
+            "repeats": row["injected"]["repeats"]["value"],
+            "right": row["injected"]["right"]["value"],
+            "answered": row["injected"]["answered"]["value"],
+        }
+        | ({"written": row["injected"]["written"]["value"]} if "written" in row["injected"] else {})
+        | ({"floor": row["clean"]["obeys"]["value"]} if "clean" in row else {})
+        | ({"right, clean": row["clean"]["right"]["value"]} if "clean" in row else {})
+        for name, row in readers.items()
+    }
+    yield from format_systems(rows, ".2f")
+    yield "Answers that obey, by kind of instruction:\n"
+    shown = {name: row["kinds"] for name, row in readers.items() if "script" not in name}
+    yield from format_table(
+        ("", *shown),
+        (
+            (kind, *("{} of {}".format(*kinds[kind]) for kinds in shown.values()))
+            for kind in next(iter(shown.values()))
+        ),
     )
 
 
@@ -699,6 +748,41 @@ def render_local(found: Found) -> Iterator[str]:
         ]
     )
     yield from format_systems(found["samples"], ".4g")
+    if speeds := found.get("model_speeds"):
+        yield (
+            f"\nSmolLM2-135M on {speeds['processor']} ({speeds['date']}; bfloat16 by AMX: "
+            f"{'yes' if speeds['amx'] else 'no'}), turns: {speeds['turns']}. Tokens for each "
+            f"second of CPU time and thread, reading {speeds['prompt']} tokens, writing alone and "
+            "16 together, and how many times float32 in the same turn. llama.cpp has the stored "
+            "weights and a package for any x86-64 processor.\n"
+        )
+        yield from format_systems(speeds["speeds"], ".3g")
+        yield f"\nPerplexity of {speeds['tokens']} tokens of a packaged page.\n"
+        yield from format_systems(speeds["perplexity"], ".5g")
+
+
+def render_written(found: Found) -> Iterator[str]:
+    """Yield the section on answers in a small model's words."""
+    answered = found["rows"]["all: written"]["questions"]
+    yield (
+        f"{found['asked']} questions of SQuAD, of articles that neither the evidence model was "
+        f"trained on nor the prompt was built on, asked of all articles; `extract` answers "
+        f"{answered:.0f}, and {found['model']} puts these into words (`--write`). `all` has the "
+        "quoted answers in it that stand where nothing the model wrote was supported; `in words` "
+        "are the others. `the sentence shown` is the simplest script: the sentences that the "
+        "prompt shows, as they stand. Intervals are of 95 %.\n"
+    )
+    yield from format_systems(found["rows"], ".3g")
+    yield (
+        "\nSentences that the model wrote. That the evidence model supports what is kept says "
+        "little, since it chose; shared words did not.\n"
+    )
+    yield from format_systems(found["sentences"], ".3g")
+    yield (
+        "\nSeconds of one core an answer: "
+        + ", ".join(f"{name} {value:.1f}" for name, value in found["seconds"].items())
+        + "."
+    )
 
 
 def render_retrieve(found: Found) -> Iterator[str]:
@@ -797,7 +881,9 @@ SECTIONS: tuple[tuple[str, str, Callable[[Found], Iterator[str]]], ...] = (
     ("decline", "Declining with a promise", render_decline),
     ("sides", "Both sides", render_sides),
     ("support", "Support of claims", render_support),
+    ("injection", "Instructions that stand on pages", render_injection),
     ("constraint", "The verbatim constraint", render_constraint),
+    ("written", "Answers in a small model's words", render_written),
     ("local", "A model on this machine", render_local),
     ("search", "Search", render_search),
     ("answers", "The extractive answer, and declining", render_answers),

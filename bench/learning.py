@@ -319,7 +319,7 @@ def _run_reinforcement(work: Work, out: Path, turns: Turns, timed: "_TimeShares"
         policy=TrainedModelSettings(str(work.folder), work.frozen),
         steps=work.steps,
         optimising=rate,
-        sampling=SamplingSettings(tokens=NEW),
+        sampling=SamplingSettings(max_tokens=NEW),
         episodes=work.episodes,
         beta=BETA,
         every=work.steps + 1,

@@ -3,7 +3,8 @@
 Needs no data: both models have random weights, and the pages are the packaged ones. The samples are
 drawn at once and in other ways, each in a process of its own with one thread; time is CPU time,
 memory the peak of the process beyond the loaded model. The answers are drawn over four pages at a
-time. Prints tables and writes bench/results/local.json.
+time. Then SmolLM2 reads and writes in several precisions, beside llama.cpp (`bench.model_speed`).
+Prints tables and writes bench/results/local.json.
 """
 
 import random
@@ -24,13 +25,14 @@ from transformers import (
 )
 
 from bench import report
+from bench.model_speed import measure_speeds
 from rookery.browse.libraries import get_bundled_folder
 from rookery.browse.page_reader import read_page
 from rookery.cite.constraint import VerbatimConstraint
 from rookery.cite.grammar import VerbatimGrammar
 from rookery.cite.syntax import AnswerShape, CitationSyntaxError, parse_inline
 from rookery.cite.verification import verify_quotes
-from rookery.draft.local_settings import LocalModelSettings
+from rookery.draft.completion_settings import LocalModelSettings
 from rookery.learn.local_model import LocalModel
 from rookery.learn.pretrained_models import load_model
 from rookery.learn.random_models import write_tiny_model
@@ -194,6 +196,13 @@ def count_answers(model: LocalModel, chosen: list[Page], seed: int) -> Iterator[
 
 def main() -> None:
     """Run the benchmark."""
+    speeds = measure_speeds()
+    if speeds is None:
+        speeds = (report.read_results("local") or {}).get("model_speeds")
+    else:
+        report.print_table(["perplexity"], speeds["perplexity"])
+        report.print_table(list(next(iter(speeds["speeds"].values()))), speeds["speeds"])
+    torch.set_num_threads(1)
     rows = measure_samples()
     print(f"{SAMPLES} samples of {NEW} tokens, a prompt of {PROMPT:,}")
     report.print_table(["cpu_s", "times", "memory_mib", "tokens"], rows)
@@ -207,6 +216,7 @@ def main() -> None:
     report.write_results(
         "local",
         {
+            "model_speeds": speeds,
             "samples": rows,
             "speedup": speedup,
             "answers": counts,

@@ -22,7 +22,6 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -420,8 +419,7 @@ def measure_benchmark(benchmark: PublishedBenchmark) -> dict[str, Any]:
             "nothing_kept": sum(shared == 0 for shared, _, _ in parts),
             "median_ms": statistics.median(texts[name][1] for texts in found) * 1e3,
         }
-    date = datetime.now(UTC).date().isoformat()
-    return {"date": date, "pages": len(found), "systems": table}
+    return {"date": report.get_date(), "pages": len(found), "systems": table}
 
 
 def main() -> None:

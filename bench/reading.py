@@ -1,31 +1,32 @@
 """Reading in reader processes: hostile and mutated files, and what the processes cost.
 
-Hostile inputs and mutated files of each kind are read within the limits of one fetch; counted are
-outcomes, seconds and the memory of the reader. Then the pages of ../shared/data/readability are
-read here and by the processes, in turn. Prints tables and writes bench/results/reading.json.
+The pages of ../shared/data/readability are read here and by the processes, in turn. Then hostile
+inputs and mutated files of each kind are read within the limits of one fetch; counted are outcomes,
+seconds and the memory of the reader. Prints tables and writes bench/results/reading.json.
 
-    python -m bench.reading [--files N]
+    python -m bench.reading [--files N] [--kinds NAME,NAME] [--mutated-only]
+
+What became of each block of mutated files is kept in bench/scratch/reading, for each state of the
+readers' code, so that a run that was stopped goes on; what ran is counted, not what was asked for.
+With --mutated-only the other figures stay.
 """
 
 import argparse
-import io
 import json
-import random
 import statistics
 import time
-import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any, NamedTuple
 
-from bench import report
+from bench import mutated_files, report
+from bench.mutated_files import make_mutant, make_pdf, make_seeds
 from bench.pages import DATA, read_archive
-from rookery.browse.libraries import get_bundled_folder
 from rookery.browse.page_reader import read_page
 from rookery.browse.reader_processes import FileLimits, PageJob, ReaderPool
 from rookery.records import Failed
@@ -38,7 +39,8 @@ ROUNDS = report.choose_size(5, 1)
 OPENED = report.choose_size(1_000, 10)
 SCALE = report.choose_size(1, 100)
 """By which hostile inputs are made smaller."""
-WORDS = "crow raven rook jay magpie tool nest food cache twig".split()
+BLOCK = 500
+"""mutated files whose results are kept together"""
 
 
 class ReadOutcome(NamedTuple):
@@ -96,56 +98,15 @@ def read_peak_memory(process: int) -> int:
     return 1024 * int(next(sizes, "0"))
 
 
-def try_page(pool: ReaderPool, job: PageJob) -> ReadOutcome:
+def try_page(pool: ReaderPool, job: PageJob, seconds: float = SECONDS) -> ReadOutcome:
     """Read one page, and return what came of it."""
     begun = time.perf_counter()
     try:
-        pool.read_page(job, SECONDS)
+        pool.read_page(job, seconds)
         outcome, detail = "read", ""
     except Failed as failed:
         outcome, detail = failed.failure.outcome, failed.failure.detail
     return ReadOutcome(outcome, time.perf_counter() - begun, detail)
-
-
-def make_pdf(content: bytes, filters: bytes = b"") -> bytes:
-    """Return a PDF of one page with this content stream, encoded as `filters` say."""
-    objects = (
-        b"<</Type/Catalog/Pages 2 0 R>>",
-        b"<</Type/Pages/Kids[3 0 R]/Count 1>>",
-        b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 612 792]/Contents 4 0 R"
-        b"/Resources<</Font<</F1 5 0 R>>>>>>",
-        b"<</Length %d/Filter[%s]>>stream\n%s\nendstream" % (len(content), filters, content),
-        b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>",
-    )
-    out, places = b"%PDF-1.4\n", list[int]()
-    for number, content in enumerate(objects, 1):
-        places.append(len(out))
-        out += b"%d 0 obj\n%s\nendobj\n" % (number, content)
-    table = b"".join(b"%010d 00000 n \n" % place for place in places)
-    head = b"xref\n0 %d\n0000000000 65535 f \n" % (len(objects) + 1)
-    trailer = b"trailer<</Size %d/Root 1 0 R>>\nstartxref\n%d\n%%%%EOF"
-    return out + head + table + trailer % (len(objects) + 1, len(out))
-
-
-def make_docx(body: str) -> bytes:
-    """Return a Word document with this XML as its body."""
-    schemas = "http://schemas.openxmlformats.org"
-    main = "application/vnd.openxmlformats-officedocument.wordprocessingml.document.main+xml"
-    parts = {
-        "[Content_Types].xml": f'<Types xmlns="{schemas}/package/2006/content-types"><Default '
-        f'Extension="xml" ContentType="application/xml"/><Override PartName="/word/document.xml" '
-        f'ContentType="{main}"/></Types>',
-        "_rels/.rels": f'<Relationships xmlns="{schemas}/package/2006/relationships">'
-        f'<Relationship Id="r1" Type="{schemas}/officeDocument/2006/relationships/officeDocument" '
-        'Target="word/document.xml"/></Relationships>',
-        "word/document.xml": f'<w:document xmlns:w="{schemas}/wordprocessingml/2006/main">'
-        f"<w:body>{body}</w:body></w:document>",
-    }
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in parts.items():
-            archive.writestr(name, content)
-    return packed.getvalue()
 
 
 def make_hostile_inputs() -> dict[str, PageJob]:
@@ -189,123 +150,84 @@ def measure_hostile_inputs() -> dict[str, dict[str, Any]]:
     return found
 
 
-MARKDOWN = """---
-title: Crows
----
-# Crows\n\nA *crow* makes **tools** of [twigs](twigs.md "Twigs") and `wire`.\n
-1. first\n2. second\n   - inner\n\n> quoted\n\n| a | b |\n|---|---|\n| 1 | 2 |\n
-```python\nprint("crow")\n```\n\n<div hidden>raw &amp; hidden</div>\n\n![picture](a.png)\n
-"""
-RST = """Crows\n=====\n\nA crow makes *tools*.\n\n.. note:: Ravens\n   too.\n\n::\n\n    literal\n
-Rooks\n-----\n\n.. code-block:: python\n   :linenos:\n\n   print("rook")\n
-+---+---+\n| a | b |\n+---+---+\n
-"""
+def identify_readers() -> str:
+    """Return a digest of the code of the readers and of the mutants, which says what results are
+    of."""
+    files = sorted((report.ROOT / "rookery" / "browse").glob("*.py"))
+    files.append(Path(mutated_files.__file__))
+    return sha256(b"\0".join(path.read_bytes() for path in files)).hexdigest()[:16]
 
 
-def make_seeds() -> dict[str, list[PageJob]]:
-    """Return the files of each kind that mutants are made of."""
-    table = "name,size,food\n" + "".join(
-        f'{word},{n},"a, ""b""\nc"\n' for n, word in enumerate(WORDS)
-    )
-    data = json.dumps([{"name": word, "sizes": [1, 2.5, None, {"a": "é"}]} for word in WORDS])
-    shown = " T* ".join(f"({word} makes tools) Tj" for word in WORDS)
-    stream = f"BT /F1 12 Tf 14 TL 72 720 Td {shown} ET".encode()
-    runs = "".join(
-        f'<w:p><w:pPr><w:pStyle w:val="Heading1"/></w:pPr><w:r><w:t>{word}</w:t></w:r></w:p>'
-        f"<w:tbl><w:tr><w:tc><w:p><w:r><w:t>{word}</w:t></w:r></w:p></w:tc></w:tr></w:tbl>"
-        for word in WORDS
-    )
-    seeds = {
-        "pdf": [make_pdf(stream), make_pdf(zlib.compress(stream), b"/FlateDecode")],
-        "docx": [make_docx(runs)],
-        "md": [MARKDOWN.encode() * 3],
-        "csv": [table.encode()],
-        "json": [data.encode(), "\n".join(data.split("}, ")).encode()],
-        "rst": [RST.encode() * 3],
-    }
-    html = [path.read_bytes() for path in sorted(get_bundled_folder().glob("*.html"))[:10]]
-    return {"html": [PageJob(page, "https://a.org/a", "text/html") for page in html]} | {
-        kind: [PageJob(file, f"https://a.org/a.{kind}") for file in files]
-        for kind, files in seeds.items()
-    }
+def fuzz_kinds(seeds: Mapping[str, Sequence[PageJob]], files: int, folder: Path) -> None:
+    """Read so many mutants of each kind, and keep the results of each block in a folder.
+
+    Blocks that the folder has are not read again. All kinds' first blocks come first, so that a run
+    that is stopped has read some of each.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for start in range(0, files, BLOCK):
+        for kind in seeds:
+            numbers = range(start, min(files, start + BLOCK))
+            kept = folder / f"{kind}-{start}.json"
+            if kept.exists() and json.loads(kept.read_bytes())["files"] >= len(numbers):
+                continue
+            found = read_mutants(kind, seeds[kind], numbers)
+            unfinished = kept.with_suffix(".part")
+            unfinished.write_text(json.dumps(found), encoding="utf-8")
+            unfinished.rename(kept)
+            print(f"{kind}: {numbers.stop:,} of {files:,}", found["outcomes"], flush=True)
 
 
-TOKENS = (
-    b"<", b">", b"<!--", b"-->", b'"', b"'", b"=", b"/", b"&", b"&#xD800;", b"\0", b"\xff\xfe",
-    b"<table>", b"</p>", b"<svg>", b"<textarea ", b"<template>", b"<select>", b"[", b"](", b"`",
-    b"|", b"*", b"_", b"\n\n", b"\r", b"{", b"}", b"\\", b"obj", b"<<", b">>", b"stream",
-    b"/Kids", b" 0 R", b"9999999999", b"-1", b"<w:p>", b"<w:tbl>", b"w:val", b"::", b"===",
-)  # fmt: skip
+def read_mutants(kind: str, seeds: Sequence[PageJob], numbers: range) -> dict[str, Any]:
+    """Return outcomes of these mutants of a kind, the longest time and the most memory.
 
-
-def mutate_bytes(data: bytes, chance: random.Random) -> bytes:
-    """Return `data` after one to eight changes: bytes set, pieces removed, repeated or put in."""
-    changed = bytearray(data)
-    for _ in range(chance.randint(1, 8)):
-        at = chance.randrange(len(changed) + 1)
-        size = chance.choice((1, 2, 8, 64, 512))
-        piece = bytes(changed[at : at + size])
-        match chance.randrange(5):
-            case 0:
-                changed[at : at + 1] = bytes([chance.randrange(256)])
-            case 1:
-                del changed[at : at + size]
-            case 2:
-                changed[at:at] = piece * chance.choice((1, 2, 20, 200))
-            case 3:
-                to = chance.randrange(len(changed) + 1)
-                changed[to:to] = piece
-            case _:
-                changed[at:at] = chance.choice(TOKENS) * chance.choice((1, 1, 1, 3, 300))
-    return bytes(changed)
-
-
-def make_mutant(kind: str, number: int, seeds: Sequence[PageJob]) -> PageJob:
-    """Return a mutated file, the same for the same kind and number."""
-    chance = random.Random(f"{kind} {number}")
-    seed = chance.choice(seeds)
-    if kind == "docx" and chance.random() < 0.6:
-        data = mutate_archive(seed.data, chance)
-    else:
-        data = mutate_bytes(seed.data, chance)
-    return PageJob(data, seed.url, seed.content_type)
-
-
-def mutate_archive(data: bytes, chance: random.Random) -> bytes:
-    """Return a document with one of its parts mutated, in a whole archive."""
-    packed = io.BytesIO()
-    with zipfile.ZipFile(io.BytesIO(data)) as whole, zipfile.ZipFile(packed, "w") as archive:
-        chosen = chance.choice(whole.namelist())
-        for name in whole.namelist():
-            part = whole.read(name)
-            archive.writestr(name, mutate_bytes(part, chance) if name == chosen else part)
-    return packed.getvalue()
-
-
-def fuzz_kind(kind: str, seeds: Sequence[PageJob], files: int) -> dict[str, Any]:
-    """Return outcomes of the mutants of a kind, the longest time and the most memory."""
-    outcomes, crashes, slowest = Counter[str](), Counter[str](), 0.0
-    with (
-        MemoryWatch() as memory,
-        ReaderPool() as pool,
-        ThreadPoolExecutor(THREADS) as threads,
-    ):
-        for start in range(0, files, 1_000):
-            numbers = range(start, min(files, start + 1_000))
-            jobs = (make_mutant(kind, number, seeds) for number in numbers)
-            for result in threads.map(partial(try_page, pool), jobs):
-                outcomes[result.outcome] += 1
-                slowest = max(slowest, result.seconds)
-                if result.outcome == "crashed":
-                    crashes[result.detail[:100]] += 1
-            print(f"{kind}: {numbers.stop:,} of {files:,}", dict(outcomes), flush=True)
+    They are read one by one, and their time is the reader's CPU time: this may run for hours beside
+    other work, when the clock tells how much of the machine was left. The clock's limit is ten
+    times that of a fetch, and a file that needs more CPU time than a fetch has is an overrun.
+    """
+    outcomes, crashes, overruns, slowest = Counter[str](), dict[str, str](), list[str](), 0.0
+    with MemoryWatch() as memory, ReaderPool(processes=1) as pool:
+        pool.start()
+        for number in numbers:
+            before = {process: read_cpu_time(process) for process in list_children()}
+            result = try_page(pool, make_mutant(kind, number, seeds), 10 * SECONDS)
+            spent = max(
+                (read_cpu_time(process) - time for process, time in before.items()), default=0.0
+            )
+            outcomes[result.outcome] += 1
+            slowest = max(slowest, spent)
+            if spent > SECONDS or result.outcome == "timed_out":
+                overruns.append(f"{kind} {number}")
+            if result.outcome == "crashed":
+                crashes[f"{kind} {number}"] = result.detail[:200]
     return {
-        "files": files,
-        "outcomes": dict(sorted(outcomes.items())),
-        "crashes": dict(crashes.most_common(10)),
+        "files": len(numbers),
+        "outcomes": outcomes,
+        "crashes": crashes,
+        "overruns": overruns,
         "slowest_s": slowest,
         "megabytes": memory.peak / 2**20,
     }
+
+
+def merge_blocks(folder: Path, kinds: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Return the results of all blocks that a folder keeps, by kind; of kinds without any, none."""
+    merged: dict[str, dict[str, Any]] = {}
+    for kind in kinds:
+        blocks = [json.loads(path.read_bytes()) for path in folder.glob(f"{kind}-*.json")]
+        if blocks:
+            outcomes = sum((Counter(block["outcomes"]) for block in blocks), Counter[str]())
+            merged[kind] = {
+                "files": sum(block["files"] for block in blocks),
+                "outcomes": dict(sorted(outcomes.items())),
+                "crashes": {
+                    name: said for block in blocks for name, said in block["crashes"].items()
+                },
+                "overruns": [name for block in blocks for name in block["overruns"]],
+                "slowest_s": max(block["slowest_s"] for block in blocks),
+                "megabytes": max(block["megabytes"] for block in blocks),
+            }
+    return merged
 
 
 def measure_cost(pages: Sequence[PageJob]) -> dict[str, float]:
@@ -384,19 +306,34 @@ def main() -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--files", type=int, default=report.choose_size(10_000, 20))
-    files = parser.parse_args().files
-    report.require_data(DATA)
-    pages = list(iter_readable({name: source for name, source, _ in read_archive()}))
-    cost = measure_cost(pages)
-    report.print_table(("seen",), {name: {"seen": value} for name, value in cost.items()})
-    found = {
-        "limits": {"seconds": SECONDS, "megabytes": FileLimits().memory >> 20},
-        "pages": len(pages),
-        "cost": cost,
-        "hostile": measure_hostile_inputs(),
-        "mutated": {kind: fuzz_kind(kind, seeds, files) for kind, seeds in make_seeds().items()},
-    }
-    report.write_results("reading", found)
+    parser.add_argument("--kinds", default="", help="of mutated files, divided by commas; or all")
+    parser.add_argument("--mutated-only", action="store_true", help="the other figures stay")
+    options = parser.parse_args()
+    seeds = make_seeds()
+    kinds = options.kinds.split(",") if options.kinds else list(seeds)
+    if unknown := set(kinds) - set(seeds):
+        parser.error(f"no kind {', '.join(sorted(unknown))}; there are {', '.join(seeds)}")
+    found = report.read_results("reading") if options.mutated_only else None
+    if found is None:
+        report.require_data(DATA)
+        pages = list(iter_readable({name: source for name, source, _ in read_archive()}))
+        cost = measure_cost(pages)
+        report.print_table(("seen",), {name: {"seen": value} for name, value in cost.items()})
+        found = {
+            "limits": {"seconds": SECONDS, "megabytes": FileLimits().memory >> 20},
+            "pages": len(pages),
+            "cost": cost,
+            "hostile": measure_hostile_inputs(),
+        }
+    folder = report.SCRATCH / "reading" / identify_readers()
+    fuzz_kinds({kind: seeds[kind] for kind in kinds}, options.files, folder)
+    mutated = merge_blocks(folder, seeds)
+    for row in mutated.values():
+        for name, said in row["crashes"].items():
+            print(f"crashed: {name}: {said}")
+        for name in row["overruns"]:
+            print(f"over its limits: {name}")
+    report.write_results("reading", found | {"mutated": mutated, "mutated_date": report.get_date()})
 
 
 if __name__ == "__main__":

@@ -66,10 +66,15 @@ def fresh_processes(*modules: str) -> BaseContext:
     return context
 
 
+def get_date() -> str:
+    """Return the date, as results name it."""
+    return datetime.now(UTC).date().isoformat()
+
+
 def write_results(name: str, figures: Mapping[str, Any]) -> None:
     """Write RESULTS/NAME.json: the figures with date and machine, or with the run they name."""
     run = {
-        "date": datetime.now(UTC).date().isoformat(),
+        "date": get_date(),
         "machine": f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()}",
         "python": f"Python {platform.python_version()}",
         "command": f"`python -m bench {name}`",

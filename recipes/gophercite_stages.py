@@ -155,7 +155,7 @@ def train_reinforcement(
     whole = replace(given, policy=replace(given.policy, model=str(sft)), seed=settings.seed)
 
     def learn() -> ReinforcementResult:
-        speech = load_policy_tokenizer(sft, whole.sampling.tokens, chat=False)
+        speech = load_policy_tokenizer(sft, whole.sampling.max_tokens, chat=False)
         grammar = VerbatimGrammar(speech.vocabulary, settings.shape)
         questions = [question for question, _ in world.taught]
         show, scores = (

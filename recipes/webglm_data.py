@@ -1,6 +1,7 @@
 """Data of the WebGLM recipe: questions with the sentences of their article, and forum threads."""
 
 import json
+import lzma
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
@@ -150,6 +151,46 @@ class Data(NamedTuple):
     """Threads to measure on."""
     encoder: str
     """Model that the retriever starts from."""
+    summaries: Sequence[tuple[str, str]] = ()
+    """Texts with their summaries."""
+
+
+_SUMMARY_KEYS = (("post", "summary"), ("content", "summary"), ("source", "target"))
+"""Keys of a text and its summary in TL;DR as Stiennon and others filtered it, in TL;DR as it was
+collected, and in SciTLDR, whose values are lists: sentences, and summaries."""
+
+
+def read_summaries(place: Path) -> list[tuple[str, str]]:
+    """Read texts and their summaries from a JSONL file of TL;DR or SciTLDR, packed with xz or not.
+
+    Of several summaries the first is taken. Raises ValueError naming a line of no such form.
+    """
+    packed = place.read_bytes()
+    data = lzma.decompress(packed) if place.suffix == ".xz" else packed
+    return [
+        _parse_summary(line, f"{place}, line {number}")
+        for number, line in enumerate(data.splitlines(), 1)
+        if line.strip()
+    ]
+
+
+def _parse_summary(line: bytes, where: str) -> tuple[str, str]:
+    row = json.loads(line)
+    for text, summary in _SUMMARY_KEYS:
+        if text in row and summary in row:
+            whole, short = row[text], row[summary]
+            whole = whole if isinstance(whole, str) else " ".join(whole)
+            return whole.strip(), (short if isinstance(short, str) else short[0]).strip()
+    raise ValueError(
+        f"{where}: no text with its summary: a line has post and summary, content and summary, or "
+        "source and target"
+    )
+
+
+def make_tiny_summaries(squad: SquadData) -> list[tuple[str, str]]:
+    """Return made-up paragraphs, each with its first sentence as the summary."""
+    paragraphs = [text for article in squad.articles for text in article.paragraphs]
+    return [(text, text.partition(".")[0]) for text in paragraphs]
 
 
 def write_tiny_data(folder: Path, seed: int = 0) -> tuple[Path, Path, Path]:

@@ -8,7 +8,14 @@ import msgspec
 from msgspec.structs import replace
 
 from recipes.stages import load_or_make, print_progress
-from recipes.webglm_data import Bootstrapper, Data, split_questions, write_tiny_data
+from recipes.webglm_data import (
+    Bootstrapper,
+    Data,
+    make_tiny_summaries,
+    read_summaries,
+    split_questions,
+    write_tiny_data,
+)
 from rookery.ask.question_files import read_squad
 from rookery.draft.batch import answer_all
 from rookery.draft.oracle_policies import OracleErrorRates
@@ -20,6 +27,8 @@ from rookery.judge.vote_comparisons import (
     make_vote_comparisons,
     read_forum_threads,
 )
+from rookery.learn.imitation_learning import ImitationResult, ImitationSettings, train_by_imitation
+from rookery.learn.random_models import write_tiny_model
 from rookery.learn.retrieval_data import RetrievalSources
 from rookery.learn.retrieval_training import (
     RetrievalTrainingResult,
@@ -32,7 +41,8 @@ from rookery.learn.reward_training import (
     RewardTrainingSettings,
     train_reward_model,
 )
-from rookery.records import Answer, Comparison, Episode, Question, Record
+from rookery.learn.training_data import EpisodeFilter
+from rookery.records import Answer, Comparison, Completion, Episode, Question, Record, Step
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -45,8 +55,11 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     retrieve: RetrievalTrainingSettings
     """Its `sources` are set by the recipe."""
     prefer: RewardTrainingSettings
-    """Its comparisons are set by the recipe; it starts from the encoder of `retrieve` if it names
-    no model."""
+    """Its comparisons are set by the recipe; if it names no model, it starts from the one that
+    `summaries` trains, or else from the encoder of `retrieve`."""
+    summaries: ImitationSettings | None = None
+    """Supervised training on summaries, from whose model the scorer starts (section 3.3); None:
+    there is none. Its episodes are set by the recipe; a model that is not named is random."""
     bootstrap: BootstrapSettings = BootstrapSettings()
     faults: OracleErrorRates = OracleErrorRates()
     webglm: WebglmSettings = WebglmSettings()
@@ -64,6 +77,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         "stackexchange/beer.jsonl.xz",
         "stackexchange/matheducators.jsonl.xz",
     )
+    summarized: str = "scitldr/train.jsonl.xz"
+    """Path in the data folder of the texts with summaries."""
     seed: int = 0
     """Of every model's weights, order and samples."""
     split: int = 0
@@ -84,7 +99,12 @@ def read_data(settings: Settings, data: Path, little: Path) -> Data:
     threads = [thread for place in forums for thread in read_forum_threads(place)]
     Random(f"{settings.split} threads").shuffle(threads)
     held = round(settings.held * len(threads))
-    return Data(read, taught, asked, threads[held:], threads[:held], encoder)
+    parts = read, taught, asked, threads[held:], threads[:held], encoder
+    if settings.summaries is None:
+        return Data(*parts)
+    if not settings.squad:
+        return Data(*parts, make_tiny_summaries(read))
+    return Data(*parts, read_summaries(data / settings.summarized))
 
 
 class BootstrappedPart(msgspec.Struct, frozen=True):
@@ -132,11 +152,46 @@ def distill_retriever(
     return done
 
 
+def train_on_summaries(settings: Settings, world: Data, out: Path) -> str:
+    """Train a language model to sum up (section 3.3: on TL;DR) and return its folder."""
+    how = settings.summaries
+    assert how is not None
+    said = [(text[: settings.longest], short) for text, short in world.summaries]
+    start = Path(how.trained.model or out / "blank")
+    if not start.exists() and not how.trained.model:
+        texts = [part for pair in said for part in pair]
+        write_tiny_model(start, texts, vocabulary=600, context=512, seed=settings.seed)
+    episodes = [
+        Episode(
+            Question(f"{at}", text),
+            "summaries",
+            (Step(f"{text}\n\nTL;DR:", Completion(f" {short}")),),
+        )
+        for at, (text, short) in enumerate(said)
+    ]
+    whole = replace(
+        how,
+        trained=replace(how.trained, model=str(start)),
+        episodes=(_write_records(out / "summaries.jsonl", episodes),),
+        chosen=EpisodeFilter(answered=False),
+        chat=False,
+    )
+    done = load_or_make(
+        out / "summarized.json",
+        ImitationResult,
+        lambda: train_by_imitation(whole, out / "summarizer"),
+    )
+    print_progress(f"learnt to sum up from {done.rows} texts, best after step {done.best_step}")
+    return done.model
+
+
 def train_scorer(
     settings: Settings, world: Data, out: Path
 ) -> tuple[RewardTrainingResult, PairBias]:
     """Train a scorer on votes (section 3.3); also return the bias of its pairs."""
     start = Path(settings.prefer.trained.model or out / "start")
+    if settings.summaries is not None and not settings.prefer.trained.model:
+        start = Path(train_on_summaries(settings, world, out))
     if not start.exists():
         write_pretrained_encoder(start, world.encoder)
     made = make_vote_comparisons(world.known, settings.thumbs)

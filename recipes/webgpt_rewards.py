@@ -80,22 +80,35 @@ def train_ppo(
     reward: RewardTrainingResult,
     out: Path,
 ) -> ReinforcementResult:
-    """Train the policy by PPO, with extra answers after each browsing (section 3.2, appendix E)."""
+    """Train the policy by PPO, with extra answers after each browsing (section 3.2, appendix E).
+
+    With `reinforce.check`, the last `reinforce.validation_episodes` of the questions are not learnt
+    from, and the policy with the highest reward on them is taken.
+    """
     given = settings.reinforce
+    kept = len(asked) - (given.validation_episodes if given.check else 0)
+    if kept < 1:
+        raise ValueError("reinforce.validation_episodes leaves no question to learn from: lower it")
     whole = replace(given, policy=replace(given.policy, model=str(policy)), seed=settings.seed)
 
     def learn() -> ReinforcementResult:
-        speech = load_policy_tokenizer(policy, whole.sampling.tokens, chat=False)
+        speech = load_policy_tokenizer(policy, whole.sampling.max_tokens, chat=False)
         scores = cache_scores(RewardModel(Path(reward.model)).score_answers)
-        world: RolloutEnvironment = BrowserEnvironment(
-            asked, library, scores, speech, settings.browsing
+
+        def make_environment(some: Sequence[Question]) -> RolloutEnvironment:
+            world = BrowserEnvironment(some, library, scores, speech, settings.browsing)
+            if settings.held:
+                return CandidateActionEnvironment(world, speech, list_candidate_actions)
+            return world
+
+        validation = make_environment(asked[kept:]) if given.check else None
+        return train_by_reinforcement(
+            whole, make_environment(asked[:kept]), out / "ppo", validation=validation
         )
-        if settings.held:
-            world = CandidateActionEnvironment(world, speech, list_candidate_actions)
-        return train_by_reinforcement(whole, world, out / "ppo")
 
     done = load_or_make(out / "reinforced.json", ReinforcementResult, learn)
     print_progress(
-        f"PPO ends with the reward {done.reward:.2f}, {done.kl:.2f} nats away {done.faults}"
+        f"PPO ends with the reward {done.reward:.2f}, {done.kl:.2f} nats away {done.faults}; "
+        f"the policy after batch {done.best_step} is taken"
     )
     return done

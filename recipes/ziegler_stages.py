@@ -175,7 +175,7 @@ class StagedRun:
         policy = replace(how.reinforce, policy=begun, seed=seed)
         trained = replace(how.prefer.trained, model=model)
         prefer = replace(how.prefer, trained=trained, seed=seed)
-        speech = load_policy_tokenizer(Path(model), policy.sampling.tokens, chat=False)
+        speech = load_policy_tokenizer(Path(model), policy.sampling.max_tokens, chat=False)
         world = make_text_environment(task.asked, task.shown, speech, task.whole)
         place = self.out / name
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 from errno import EDQUOT, EFBIG, ENOSPC
 from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -26,6 +26,7 @@ from rookery.serve.command_line import (
     CommandErrorDetail,
     CommandErrorReport,
     CommandGroup,
+    StopSignal,
     format_failure,
     run_command,
     translate_failures,
@@ -35,11 +36,9 @@ from rookery.serve.command_options import (
     BatchOption,
     BoardOption,
     BothSidesOption,
-    ChatOption,
     ConfigOption,
     ContactOption,
     DeclineOption,
-    DtypeOption,
     EndpointsOption,
     EngineOption,
     ExcludesOption,
@@ -47,7 +46,6 @@ from rookery.serve.command_options import (
     GlobsOption,
     JsonLinesOption,
     JsonOption,
-    MaxTokensOption,
     MethodOption,
     ModelOption,
     MoneyCapOption,
@@ -63,13 +61,11 @@ from rookery.serve.command_options import (
     RunDeskOption,
     RunFolderOption,
     SamplesOption,
-    StopOption,
-    TemperatureOption,
-    ThreadsOption,
     TokenCapOption,
-    TopPOption,
     TraceOption,
     WorthOption,
+    WriteOption,
+    add_completion_options,
 )
 from rookery.serve.exit_codes import (
     EXIT_ANSWERED,
@@ -94,6 +90,7 @@ app.add_typer(serve_group, name="serve")
 
 
 @app.command("ask")
+@add_completion_options()
 def run_ask(
     question: Annotated[
         str,
@@ -103,6 +100,7 @@ def run_ask(
     globs: GlobsOption = None,
     excludes: ExcludesOption = None,
     method: MethodOption = "extract",
+    write: WriteOption = False,
     model: ModelOption = "",
     base_url: BaseUrlOption = "",
     endpoints: EndpointsOption = "",
@@ -110,13 +108,6 @@ def run_ask(
     worth: WorthOption = 0.0,
     cap_tokens: TokenCapOption = None,
     cap_money: MoneyCapOption = None,
-    temperature: TemperatureOption = None,
-    top_p: TopPOption = None,
-    max_tokens: MaxTokensOption = None,
-    stop: StopOption = None,
-    chat: ChatOption = None,
-    threads: ThreadsOption = None,
-    dtype: DtypeOption = "",
     decline: DeclineOption = None,
     quotes: QuotesOption = None,
     both_sides: BothSidesOption = False,
@@ -133,6 +124,7 @@ def run_ask(
     proxy: ProxyOption = False,
     contact: ContactOption = "",
     render: RenderOption = False,
+    **completion: Any,
 ) -> None:
     """Answer a question, or a file of them, with verified quotes.
 
@@ -140,33 +132,29 @@ def run_ask(
     verification. 6: a model gave no answer. 2: wrong use.
     """
     from rookery.browse.file_selection import FileSelection
+    from rookery.draft.installed_models import choose_writing_model
     from rookery.serve.cli import ask_command
     from rookery.serve.methods import NAMED_METHODS
-    from rookery.serve.settings import ModelSettings, Settings
+    from rookery.serve.settings import ModelSettings, Settings, get_data_folder
 
     if method not in NAMED_METHODS:
         _raise_usage_error(f"there is no method {method!r}: use one of {', '.join(NAMED_METHODS)}")
+    if write:
+        if method not in ("extract", "webglm") or both_sides or base_url or endpoints:
+            _raise_usage_error(
+                "--write is --method webglm with a model on this machine: leave out --method, "
+                "--both-sides, --base-url and --endpoints"
+            )
+        method, model = "webglm", model or choose_writing_model(get_data_folder())
     models = ModelSettings(
-        model,
-        base_url,
-        endpoints,
-        samples,
-        worth,
-        cap_tokens,
-        cap_money,
-        temperature,
-        top_p,
-        max_tokens,
-        tuple(stop or ()),
-        chat,
-        threads,
-        dtype,
+        model, base_url, endpoints, samples, worth, cap_tokens, cap_money, **completion
     )
     if both_sides and (method != "extract" or decline is not None):
         _raise_usage_error("--both-sides is a method of its own: leave out --method and --decline")
     if (method == "extract") == bool(models) and not both_sides:
         _raise_usage_error(
-            "--method webgpt, gophercite or webglm goes with --model and --base-url, or --endpoints"
+            "--method webgpt, gophercite or webglm goes with --model and --base-url, or "
+            "--endpoints; for a model on this machine there is --write"
         )
     if bool(question) == bool(batch) or bool(batch) != bool(out):
         _raise_usage_error(
@@ -191,6 +179,7 @@ def run_ask(
 
 
 @app.command("calibrate")
+@add_completion_options()
 def run_calibrate(
     answers: Annotated[
         Path | None,
@@ -228,6 +217,7 @@ def run_calibrate(
         ),
     ] = 0.9,
     as_json: JsonOption = False,
+    **completion: Any,
 ) -> None:
     """Make scores mean something: for documents with --in, for a model with saved answers.
 
@@ -238,7 +228,7 @@ def run_calibrate(
     from rookery.browse.file_selection import FileSelection
     from rookery.serve.cli.calibrate_command import calibrate_answers, calibrate_documents
     from rookery.serve.methods import MODEL_METHODS
-    from rookery.serve.settings import ModelSettings, Settings
+    from rookery.serve.settings import ModelSettings, Settings, is_local_model
 
     if (answers is None) == (not places):
         _raise_usage_error(
@@ -250,7 +240,12 @@ def run_calibrate(
         raise typer.Exit(calibrate_documents(asked, as_json))
     if method not in MODEL_METHODS:
         _raise_usage_error(f"name the answers' --method: one of {', '.join(MODEL_METHODS)}")
-    models = ModelSettings(model, base_url, endpoints, samples, worth)
+    models = ModelSettings(model, base_url, endpoints, samples, worth, **completion)
+    if method == "webglm" and is_local_model(models):
+        _raise_usage_error(
+            "webglm with a model on this machine declines as extract does, and has its scores: "
+            "calibrate them on the documents, with --in PATH_OR_URL"
+        )
     settings = Settings(decline=decline, method=method, models=models, ranker=ranker)
     raise typer.Exit(calibrate_answers(settings, answers, ratings, as_json))
 
@@ -452,6 +447,7 @@ def run_example(
 
 
 @app.command("doctor")
+@add_completion_options()
 def run_doctor(
     engine: Annotated[
         str,
@@ -468,6 +464,7 @@ def run_doctor(
     private: PrivateOption = False,
     proxy: ProxyOption = False,
     contact: ContactOption = "",
+    **completion: Any,
 ) -> None:
     """Check store, index, answers, search, Chromium, model and ranker, and say what to repair how.
 
@@ -476,7 +473,7 @@ def run_doctor(
     from rookery.serve.cli.doctor_command import run_doctor_command
     from rookery.serve.settings import ModelSettings
 
-    models = ModelSettings(model, base_url, endpoints)
+    models = ModelSettings(model, base_url, endpoints, **completion)
     raise typer.Exit(run_doctor_command(engine, models, as_json, private, proxy, contact))
 
 
@@ -505,14 +502,6 @@ def _read_question() -> str:
 
 def _raise_usage_error(sentence: str) -> NoReturn:
     raise CommandError(sentence)
-
-
-class StopSignal(BaseException):
-    """SIGINT or SIGTERM. Not a KeyboardInterrupt, which the command-line library would handle."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
-        self.number = number
 
 
 def main() -> None:

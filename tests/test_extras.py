@@ -16,6 +16,8 @@ ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 CONSTRAINT = [f"rookery/cite/{name}.py" for name in ("constraint", "grammar", "token_trie")]
 """constrained decoding token by token: for models on this machine, which come with learn"""
+WRITING = ("decoding", "local_model", "model_import", "pretrained_models", "prompt_encoding")
+"""a model on this machine that writes, without what trains it"""
 PLACES = {
     "models": ["rookery/draft/remote_model.py"],
     "serve": [
@@ -28,6 +30,7 @@ PLACES = {
     "gym": ["rookery/draft/gym.py"],
     "render": ["rookery/browse/chromium_worker.py"],
     "measure": ["rookery/measure", "rookery/serve/cli/measure_figures.py"],
+    "write": [*(f"rookery/learn/{name}.py" for name in WRITING), *CONSTRAINT],
     "learn": ["rookery/learn", *CONSTRAINT],
     "recipes": ["recipes"],
     "bench": ["bench"],
@@ -35,7 +38,7 @@ PLACES = {
     "dev": ["tests"],
 }
 """the code that needs each extra; the rest of the package has the base dependencies alone"""
-TRAINING = {"learn", "recipes", "bench", "dev"}
+TRAINING = {"write", "learn", "recipes", "bench", "dev"}
 LOADED_UNSEEN = {
     "psycopg": "SQLAlchemy loads it by the name in the store's address",
     "python-multipart": "Starlette loads it to parse forms",

@@ -1,23 +1,31 @@
-"""Read questions from JSONL files, from the command line, and from SQuAD files, 1.1 and 2.0.
+"""Read questions from JSONL files, from the command line, from published data sets, and from SQuAD
+files, 1.1 and 2.0.
 
 The articles of a SQuAD file become a little web: one page an article, with titles of other articles
 linked.
 """
 
+import gzip
 import html
 import lzma
 import os
 import re
 import sys
 import unicodedata
+import zlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO, cast
 from urllib.parse import unquote
 
 import msgspec
 
+from rookery.ask.published_questions import (
+    convert_published_question,
+    split_published_document,
+)
 from rookery.records import Failed, Failure, Question, Record
 
 MOST_QUESTION_CHARACTERS = 10_000
@@ -52,43 +60,114 @@ def bundled_questions() -> Path:
 
 
 def read_questions(path: Path) -> Iterator[Question]:
-    """Yield the Question in each line of a JSONL file, blank lines left out.
+    """Yield the questions of a file, blank lines left out.
 
-    A line has `id`, `text` and any other field of a Question. The path `-` is standard input.
-    Raises ValueError naming the line that is not a question, or whose id was used before.
+    It has a Question in each line, with `id`, `text` and any other field of a Question; or it is a
+    file of ELI5, Natural Questions, NQ-open, TriviaQA, KILT or SQuAD as their publishers give it
+    (`convert_published_question` says what becomes of it), in which an id that was used before is
+    given a number, as in `56be-2`. A file whose name ends in `.gz` or `.xz` is unpacked, and the
+    path `-` is standard input. Raises ValueError naming the line that is not a question, or whose
+    own id was used before.
     """
     if str(path) == "-":
         yield from _read_each(sys.stdin.buffer, "standard input")
         return
-    with path.open("rb") as lines:
-        yield from _read_each(lines, str(path))
+    with _open_unpacked(path) as file:
+        yield from _read_each(file, str(path))
 
 
-def _read_each(file: BinaryIO, name: str) -> Iterator[Question]:
-    seen: dict[str, int] = {}
-    for number, line in enumerate(iter(lambda: file.readline(MOST_LINE_BYTES), b""), 1):
-        if not line.strip():
+@contextmanager
+def _open_unpacked(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file, and unpack it while it is read. Raises ValueError where that fails."""
+    try:
+        with _open_file(path) as file:
+            yield file
+    except (lzma.LZMAError, gzip.BadGzipFile, zlib.error, EOFError) as error:
+        raise ValueError(f"{path}: cannot be unpacked: fetch it again ({error})") from error
+
+
+def _open_file(path: Path) -> IO[bytes]:
+    if path.suffix == ".gz":
+        return cast(IO[bytes], gzip.open(path))
+    return lzma.open(path) if path.suffix == ".xz" else path.open("rb")
+
+
+def _read_each(file: IO[bytes], name: str) -> Iterator[Question]:
+    seen: dict[str, str] = {}
+    times: Counter[str] = Counter()
+    for where, number, data in _split_file(file, name):
+        question, is_published = _parse_question_object(data, number, where)
+        if question is None:
             continue
-        question = _parse_line(line, f"{name}, line {number}")
-        if question.id in seen:
+        if is_published:
+            identity = _find_unused(question.id, times, lambda id: id in seen)
+            question = msgspec.structs.replace(question, id=identity)
+        elif question.id in seen:
             raise ValueError(
-                f"{name}, line {number}: the id {question.id!r} was used in line "
-                f"{seen[question.id]}: give each question its own"
+                f"{where}: the id {question.id!r} was used in "
+                f"{seen[question.id].removeprefix(f'{name}, ')}: give each question its own"
             )
-        seen[question.id] = number
+        seen[question.id] = where
         yield question
 
 
-def _parse_line(line: bytes, where: str) -> Question:
+_WHOLE_DOCUMENT = re.compile(
+    rb'\s*(\[|\{\s*($|"(Data|Domain|Split|VerifiedEval|Version|data|version)"))'
+)
+"""how a file begins that is one JSON value: a list, TriviaQA, or SQuAD"""
+
+
+def _split_file(file: IO[bytes], name: str) -> Iterator[tuple[str, int, bytes]]:
+    """Yield the JSON of each question with its place in words and its number."""
+    lines = enumerate(iter(lambda: file.readline(MOST_LINE_BYTES), b""), 1)
+    for number, line in lines:
+        line = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
+        if not line.strip():
+            continue
+        if number == 1 and _WHOLE_DOCUMENT.match(line):
+            yield from _split_document(line + file.read(), name)
+            return
+        yield f"{name}, line {number}", number, line
+
+
+def _split_document(data: bytes, name: str) -> Iterator[tuple[str, int, bytes]]:
     try:
-        question = Question.from_json(line)
-        parse_question(question.text)
-    except (msgspec.MsgspecError, ValueError) as error:
+        for number, each in enumerate(split_published_document(data), 1):
+            yield f"{name}, question {number}", number, each
+    except ValueError as error:
         raise ValueError(
-            f"{where}: not a question ({error}); write lines like "
-            '{"id": "1", "text": "Why do crows bring gifts?"}'
+            f"{name}: not a file of questions ({error}); {_QUESTION_ADVICE}"
         ) from error
-    return question
+
+
+_QUESTION_ADVICE = (
+    'write lines like {"id": "1", "text": "Why do crows bring gifts?"}, or name a file of ELI5, '
+    "Natural Questions, TriviaQA, KILT or SQuAD"
+)
+
+
+def _parse_question_object(data: bytes, number: int, where: str) -> tuple[Question | None, bool]:
+    """Return the question of a JSON object, None where its author deleted it, and whether it is in
+    a published form."""
+    try:
+        question = Question.from_json(data)
+        parse_question(question.text)
+        return question, False
+    except (msgspec.MsgspecError, ValueError) as error:
+        ours = error
+    try:
+        published = convert_published_question(data, number)
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from error
+    if published is None:
+        raise ValueError(f"{where}: not a question ({ours}); {_QUESTION_ADVICE}") from ours
+    form, found = published
+    if found is None:
+        return None, True
+    try:
+        return msgspec.structs.replace(found, text=parse_question(found.text).text), True
+    except ValueError as error:
+        raise ValueError(f"{where}: not a question of {form} ({error})") from error
 
 
 LONGEST_NAME = 60
@@ -177,14 +256,12 @@ def read_squad(path: Path) -> SquadData:
 
 
 def _decode_file(path: Path) -> list[_Article]:
+    with _open_unpacked(path) as file:
+        data = file.read().removeprefix(b"\xef\xbb\xbf")
     try:
-        with lzma.open(path) if path.suffix == ".xz" else path.open("rb") as file:
-            data = file.read().removeprefix(b"\xef\xbb\xbf")
         return msgspec.json.decode(data, type=_File).data
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise ValueError(f"{path}: not a SQuAD file ({error})") from error
-    except (lzma.LZMAError, EOFError) as error:
-        raise ValueError(f"{path}: cannot be unpacked: fetch it again ({error})") from error
 
 
 def _build_question(each: _SquadQuestion, identity: str, source: str, place: str) -> Question:

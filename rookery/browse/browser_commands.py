@@ -172,7 +172,7 @@ def format_prompt_foot(left: int) -> str:
 
 def format_reference(quote: Quote, title: str) -> str:
     """Return a quote as prompts list it: `From <title>`, then its text, each line after `> `."""
-    lines = neutralize_text(quote.text).replace("\n", "\n> ")
+    lines = "\n> ".join(neutralize_text(quote.text).splitlines())
     return f"From {title}\n> {lines}\n"
 
 

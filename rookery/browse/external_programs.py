@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 import time
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from itertools import groupby
 from typing import Any
@@ -115,46 +115,43 @@ def read_picture(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Pag
     return join_parts(parts, url, fetched, "", limits)
 
 
-def read_scan(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Page:
-    """Return the text that Tesseract reads on the drawn pages of a PDF, under marks `page` and
-    `ocr`.
+def recognize_pages(
+    data: bytes, numbers: Iterable[int], url: str, limits: ReadLimits
+) -> Iterator[tuple[int, list[str]]]:
+    """Yield the paragraphs that Tesseract reads on pages of a PDF, which are drawn for it.
 
-    Raises Failed: empty_after_extraction (also where the PDF is no file or Tesseract is not
-    installed), too_large, timed_out.
+    `numbers` count from 0. Nothing is yielded of empty pages, nor where the PDF is no file of this
+    machine or Tesseract is not installed. Raises Failed: timed_out, malformed.
     """
     if not is_local(url) or shutil.which("tesseract") is None:
-        detail = "no text in the PDF: its pages are pictures, which are read from files where"
-        raise build_read_error(url, "empty_after_extraction", f"{detail} tesseract is installed")
+        return
     deadline = time.monotonic() + limits.ocr_seconds
-    parts = (
-        PagePart(_build_read_page(lines, url), "page", str(number))
-        for number, picture in enumerate(_draw_pages(data), 1)
-        if picture
-        for lines in _recognize_text(picture, url, deadline - time.monotonic())
-    )
-    return join_parts(parts, url, fetched, "", limits)
+    for number, picture in _draw_pages(data, numbers):
+        for lines in _recognize_text(picture, url, deadline - time.monotonic()):
+            yield number, lines
 
 
-def _draw_pages(data: bytes) -> Iterator[bytes]:
-    """Yield each page of a PDF as a grey picture (PGM), and nothing for one that is damaged."""
+def _draw_pages(data: bytes, numbers: Iterable[int]) -> Iterator[tuple[int, bytes]]:
+    """Yield pages of a PDF as grey pictures (PGM), but for empty and damaged ones."""
     import pypdfium2
+    from pypdfium2.raw import FPDFPage_CountObjects
 
     with PDFIUM_LOCK:
         document = pypdfium2.PdfDocument(data)
-        count = len(document)
     try:
-        for number in range(count):
+        for number in numbers:
             try:
                 with PDFIUM_LOCK:
                     page = document[number]
+                    if not FPDFPage_CountObjects(page):
+                        continue
                     scale = min(_DOTS_PER_INCH / 72, _MOST_PIXELS / max(1.0, *page.get_size()))
                     drawn: Any = page.render(scale=scale, grayscale=True).to_numpy().copy()
                     page.close()
             except pypdfium2.PdfiumError:
-                yield b""
                 continue
             height, width = drawn.shape[:2]
-            yield b"P5 %d %d 255\n" % (width, height) + drawn.tobytes()
+            yield number, b"P5 %d %d 255\n" % (width, height) + drawn.tobytes()
     finally:
         with PDFIUM_LOCK:
             document.close()

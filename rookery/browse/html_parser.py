@@ -15,6 +15,7 @@ import msgspec
 from rookery.browse.html_tree import (
     HTML_SPACE,
     HTML_SPACES,
+    UNSEEN_SPACE,
     BlockRun,
     HtmlTree,
     collapse_spaces,
@@ -67,13 +68,18 @@ def drop_excess_attributes(html: str) -> str:
     # What cannot have such a tag is seen in a twentieth of the time of a walk over the tags. The
     # second condition is for `>` in the values of attributes, which hide the length of a tag.
     crowded = any(
-        len(_ATTRIBUTE_GAPS.findall(piece, tag.start())) > _MAX_ATTRIBUTES
-        for piece in html.split(">")
-        if len(piece) > 2 * _MAX_ATTRIBUTES and (tag := _LONG_TAG.search(piece))
+        len(_ATTRIBUTE_GAPS.findall(html, tag.start(), html.find(">", tag.end()) % (len(html) + 1)))
+        > _MAX_ATTRIBUTES
+        for tag in _LONG_TAG.finditer(html)
     )
     if not crowded and len(_SIGN_IN_VALUE.findall(html)) <= _MAX_SIGNS_IN_VALUES:
         return html
-    return _COMMENT_RAW_OR_TAG.sub(lambda tag: _CROWDED_TAG.sub(r"\1>", tag[0]), html)
+    return _COMMENT_RAW_OR_TAG.sub(
+        lambda tag: (
+            _CROWDED_TAG.sub(r"\1>", tag[0]) if len(tag[0]) > 2 * _MAX_ATTRIBUTES else tag[0]
+        ),
+        html,
+    )
 
 
 def count_tags(html: str) -> int:
@@ -441,8 +447,11 @@ class HtmlWalk:
     def add_text(self, text: str, body: str) -> None:
         """Add shown text, each run of white space as one space.
 
-        `body` is the text without white space around it.
+        `body` is the text without white space around it. No-break spaces and the like begin no
+        block and no line: pages are filled with them where nothing is to be seen.
         """
+        if (self.gap or self.newlines) and body[0] in UNSEEN_SPACE and not body.strip(UNSEEN_SPACE):
+            return
         if "\n" in body or "  " in body or "\t" in body or "\r" in body or "\f" in body:
             body = HTML_SPACES.sub(" ", body)
         if self.newlines and not self.gap:

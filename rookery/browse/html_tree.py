@@ -8,6 +8,12 @@ import msgspec
 HTML_SPACE = " \t\n\r\f"
 HTML_SPACES = re.compile(r"[ \t\n\r\f]{2,}|[\t\n\r\f]")
 
+UNSEEN_SPACE = (
+    " \t\n\r\f\v\x85\xa0\xad\u115f\u1160\u1680\u180e\u2028\u2029\u202f\u205f\u2800\u3000\u3164"
+    "\ufeff\uffa0" + "".join(map(chr, (*range(0x2000, 0x2010), *range(0x2060, 0x2070))))
+)
+"""white space of any kind and characters without ink; text of these alone shows nothing"""
+
 
 class BlockRun(msgspec.Struct, gc=False):
     """One block of visible text, before it is known which pieces of it are article."""

@@ -163,7 +163,7 @@ def _decode_words(written: str) -> str:
 def _decode_word(word: bytes, charset: str | None) -> str:
     try:
         return word.decode(charset or "utf-8", "replace")
-    except LookupError:
+    except (LookupError, ValueError):  # no such encoding, or a NUL in its name
         return word.decode("utf-8", "replace")
 
 

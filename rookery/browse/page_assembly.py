@@ -8,7 +8,7 @@ from operator import attrgetter
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
 from rookery.browse.article import choose_article, find_furniture
-from rookery.browse.html_tree import HTML_SPACE, HtmlTree, collapse_spaces
+from rookery.browse.html_tree import HTML_SPACE, UNSEEN_SPACE, HtmlTree, collapse_spaces
 from rookery.records import Block, Link, Mark, Page
 
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):")
@@ -128,7 +128,9 @@ def _build_blocks(tree: HtmlTree, kept: bytearray) -> list[Block]:
                 continue
             if text[end - 1] in HTML_SPACE:
                 end = start + len(text[start:end].rstrip(HTML_SPACE))
-            if end > start:
+            if end > start and (
+                text[start] not in UNSEEN_SPACE or text[start:end].strip(UNSEEN_SPACE)
+            ):
                 blocks.append(Block(start, end, kind, level, article, False, furnished))
     return blocks
 
@@ -149,7 +151,7 @@ def _split_code_lines(
     blocks: list[Block] = []
     for line in text[start:stop].split("\n"):
         body = line.rstrip(HTML_SPACE)
-        if body:
+        if body.strip(UNSEEN_SPACE):
             blocks.append(Block(start, start + len(body), "code", 0, article, False, furniture))
         start += len(line) + 1
     return blocks
@@ -198,7 +200,7 @@ def _append_hidden(tree: HtmlTree) -> tuple[str, list[Block]]:
     blocks: list[Block] = []
     for line in tree.hidden.split("\n"):
         body = collapse_spaces(line)
-        if body:
+        if body.strip(UNSEEN_SPACE):
             separator = "\n\n" if at else ""
             at += len(separator)
             blocks.append(Block(at, at + len(body), "paragraph", 0, False, True))

@@ -4,6 +4,7 @@ import codecs
 import re
 import unicodedata
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from urllib.parse import unquote, urlsplit
 
 import msgspec
@@ -129,7 +130,7 @@ def _read_by_kind(
     if kind == "html":
         return _read_html(data, url, content_type, fetched, limits)
     if kind == "pdf":
-        return _read_pdf_or_scan(data, url, fetched, limits)
+        return _read_pdf_and_scans(data, url, fetched, limits)
     if kind == "markdown":
         return read_markdown(decode_text(data, content_type, False), url, fetched, limits)
     if kind in TEXT_READERS:
@@ -151,15 +152,13 @@ def _read_by_kind(
     raise build_read_error(url, "binary", "its bytes are not text")
 
 
-def _read_pdf_or_scan(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Page:
-    try:
-        return read_pdf(data, url, fetched, limits)
-    except Failed as failed:
-        if failed.failure.outcome != "empty_after_extraction":
-            raise
-    from rookery.browse.external_programs import read_scan
+def _read_pdf_and_scans(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Page:
+    def recognize_text(numbers: Iterable[int]) -> Iterator[tuple[int, list[str]]]:
+        from rookery.browse.external_programs import recognize_pages
 
-    return read_scan(data, url, fetched, limits)
+        return recognize_pages(data, numbers, url, limits)
+
+    return read_pdf(data, url, fetched, limits, recognize_text)
 
 
 def detect_type(data: bytes, url: str, content_type: str = "") -> str:

@@ -27,6 +27,15 @@ def neutralize_text(text: str) -> str:
     return _UNSEEN.sub("·", text.translate(_MARKER_TRANSLATION))
 
 
+def neutralize_line(text: str) -> str:
+    """Neutralize a text and put it on one line.
+
+    The methods' prompts begin their parts (`Page:`, `Reference [1]:`, `Question:`) on lines of
+    their own, so that a page that is shown on one line forges none of them.
+    """
+    return " ".join(neutralize_text(text).split())
+
+
 def join_visible_text(page: Page, full: bool = False) -> str:
     """Return the text of the article view, or of the full view: unchanged slices of the page.
 

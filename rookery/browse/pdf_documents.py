@@ -10,7 +10,7 @@ import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from math import hypot
 from statistics import median
@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from rookery.browse.documents import ReadLimits, build_read_error
-from rookery.records import Block, Mark, Page
+from rookery.records import Block, Failed, Mark, Page
 
 # PDFium keeps state of its own for the whole process: two threads in it are a segmentation fault.
 PDFIUM_LOCK = threading.Lock()
@@ -93,18 +93,55 @@ class _Part(msgspec.Struct):
     """lines of text of each cell of a row"""
 
 
-def read_pdf(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Page:
+def read_pdf(
+    data: bytes,
+    url: str,
+    fetched: str,
+    limits: ReadLimits,
+    recognize: Callable[[list[int]], Iterable[tuple[int, list[str]]]] = lambda numbers: (),
+) -> Page:
     """Return a PDF as a Page, with a mark `page` over the text of each of its pages.
 
     Running heads, feet and page numbers are furniture and never stand inside a paragraph; one that
-    crosses pages is one block, and the marks meet inside it. Threads take turns. Raises Failed:
-    encrypted, malformed, too_large, empty_after_extraction.
+    crosses pages is one block, and the marks meet inside it. Threads take turns. `recognize` is
+    given the numbers of the pages without text, from 0, and yields the paragraphs of those that it
+    can read; marks `ocr` cover them. Raises Failed: encrypted, malformed, too_large,
+    empty_after_extraction, and what `recognize` raises where no page has text of its own.
     """
     with PDFIUM_LOCK:
-        return _read_pdf(data, url, fetched, limits)
+        pages, title = _read_lines(data, url, limits)
+    pictures = [number for number, lines in enumerate(pages) if not lines]
+    recognized: dict[int, list[str]] = {}
+    try:
+        for number, paragraphs in recognize(pictures) if pictures else ():
+            recognized[number] = paragraphs
+    except Failed:
+        if len(pictures) == len(pages):
+            raise
+    parts = _find_parts(pages, recognized)
+    text, blocks, marks = _write_parts(parts, pages)
+    if not blocks:
+        detail = "its pages are pictures, which are read from files where tesseract is installed"
+        if recognized:
+            detail = "its pages are pictures, in which tesseract reads nothing"
+        raise build_read_error(url, "empty_after_extraction", f"no text in the PDF: {detail}")
+    marks += [
+        Mark(mark.start, mark.end, "ocr")
+        for number, mark in enumerate(marks)
+        if number in recognized and mark.end > mark.start
+    ]
+    return Page(
+        url=url,
+        title=title or _choose_title(parts)[:_TITLE_LENGTH],
+        text=text,
+        blocks=tuple(blocks),
+        marks=tuple(sorted(marks, key=lambda mark: (mark.start, mark.end))),
+        fetched=fetched,
+    )
 
 
-def _read_pdf(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Page:
+def _read_lines(data: bytes, url: str, limits: ReadLimits) -> tuple[list[list[_Line]], str]:
+    """Return the lines of each page, and the title that the PDF gives itself."""
     import pypdfium2
 
     try:
@@ -116,24 +153,9 @@ def _read_pdf(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Page:
     try:
         if len(document) > limits.pdf_pages:
             raise build_read_error(url, "too_large", f"a PDF of {len(document):,} pages")
-        pages = list(_iter_page_lines(document, url, limits))
-        title = _read_title(document)
+        return list(_iter_page_lines(document, url, limits)), _read_title(document)
     finally:
         document.close()
-    parts = _find_parts(pages)
-    text, blocks, marks = _write_parts(parts, pages)
-    if not blocks:
-        raise build_read_error(
-            url, "empty_after_extraction", "no text in the PDF: its pages are pictures"
-        )
-    return Page(
-        url=url,
-        title=title or _choose_title(parts)[:_TITLE_LENGTH],
-        text=text,
-        blocks=tuple(blocks),
-        marks=tuple(marks),
-        fetched=fetched,
-    )
 
 
 def _read_title(document: Any) -> str:
@@ -738,8 +760,11 @@ def _get_low_median(values: list[float]) -> float:
 # ---------------------------------------------------------------- the whole document
 
 
-def _find_parts(pages: list[list[_Line]]) -> list[_Part]:
-    """Return the parts of all pages in the order of the text; furniture has the kind ""."""
+def _find_parts(pages: list[list[_Line]], recognized: Mapping[int, list[str]]) -> list[_Part]:
+    """Return the parts of all pages in the order of the text; furniture has the kind "".
+
+    `recognized` holds the paragraphs of pages without lines that a program has read.
+    """
     sizes: Counter[float] = Counter()
     fixed = 0
     for lines in pages:
@@ -756,6 +781,7 @@ def _find_parts(pages: list[list[_Line]]) -> list[_Part]:
         found = _PageParts(number, body, fixed * 2 > total).find_parts(shown)
         heads, feet = _build_furniture(number, lines, left_out)
         _join_pages(parts, [*heads, *found, *feet], number)
+        parts += [_Part("paragraph", [(number, [text])]) for text in recognized.get(number, ())]
     _set_levels(parts, body)
     return parts
 
@@ -811,6 +837,8 @@ def _find_open(parts: list[_Part], part: _Part) -> int | None:
         one = parts[at]
         if not one.kind or one.note:
             continue
+        if part.pieces[0][0] > one.pieces[-1][0] + 1:
+            return None  # a page between them is a picture, whether it could be read or not
         if one.open and abs(one.size - part.size) < 0.07 * part.size:
             divided = one.pieces[-1][1][-1][-1:] in _DIVIDED
             return at if lower or divided or not floats else None

@@ -188,7 +188,7 @@ class ArticleCleaning:
                 not is_list
                 and not figure
                 and heading < 0.9
-                and chars < 25
+                and chars < self.choice.rules.shortest_paragraph
                 and (images == 0 or images > 2)
                 and density > 0
             )
@@ -244,20 +244,48 @@ class ArticleCleaning:
 TextSpan = tuple[int, int]
 
 
+_DENSE_SCRIPT = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]+")
+_DENSE_SHARE = 0.3
+"""of the page's characters; the rest may be spaces, digits and addresses"""
+_DENSITY = 0.4
+
+
 class ArticleRules(msgspec.Struct, frozen=True):
     """Thresholds for choosing the article of a page, in characters of text unless said
     otherwise."""
 
     shortest_paragraph: int = 25
+    shortest_prose: int = 60
+    """a shorter block is no prose"""
+    sure_paragraph: int = 80
+    """a longer one beside the article belongs to it even with a few links"""
+    point: int = 100
+    """that give a paragraph one point, up to three"""
     enough: int = 500
     """an article shorter than this makes the laxer rules be tried"""
     least: int = 140
     """and one shorter than this is none on a page without prose, which is shown whole"""
+    enough_text: float = 0.2
+    """share of the text that a choice without any prose must hold"""
     enough_prose: float = 0.7
     """share of the page's prose that a narrower choice must hold"""
     candidates: int = 5
     cleaned: int = 100_000
     """elements: beyond them nothing is cleaned, to bound the time"""
+
+    def fit_script(self, text: str) -> "ArticleRules":
+        """Return the rules for a page with this text: where Chinese, Japanese or Korean is written,
+        two characters say what five say in an alphabet."""
+        if text.isascii():
+            return self
+        sample = text[::8]  # an eighth tells the share, and takes an eighth of the time
+        dense = sum(map(len, _DENSE_SCRIPT.findall(sample)))
+        if dense < _DENSE_SHARE * len(sample):
+            return self
+        names = "shortest_paragraph shortest_prose sure_paragraph point least".split()
+        return msgspec.structs.replace(
+            self, **{name: round(_DENSITY * getattr(self, name)) for name in names}
+        )
 
 
 _UNLIKELY = (
@@ -281,7 +309,7 @@ _ROLE = re.compile(
 _AUTHORED = re.compile(r' (?:rel="author"|itemprop="[^"]*author)')
 _COMMA = re.compile(",")
 _OTHER_COMMAS = "،﹐︐︑⹁⸴⸲，"
-_SENTENCE_END = re.compile(r"\.(?: |$)")
+_SENTENCE_END = re.compile(r"\.(?: |$)|[。！？]")
 
 _SCORED = frozenset("section h2 h3 h4 h5 h6 p td pre".split())
 _BASE = {"div": 5.0, "pre": 3.0, "td": 3.0, "blockquote": 3.0}
@@ -468,9 +496,9 @@ class ArticleChoice:
 
         Words are weighed by their characters.
         """
-        words = re.findall(r"\w+", self.tree.title.lower())
+        words = re.findall(r"[^\W_]+", self.tree.title.lower())
         text = self.tree.text[self.tree.starts[number] : self.tree.stops[number]][:2000]
-        heading = re.findall(r"\w+", text.lower())
+        heading = re.findall(r"[^\W_]+", text.lower())
         if not words or not heading or len(heading) > 100:
             return False
         extra = [word for word in heading if word not in words]
@@ -551,7 +579,7 @@ class ArticleChoice:
         size = stop - start
         if size < self.rules.shortest_paragraph:
             return
-        points = 2 + self.count_commas(start, stop) + min(size // 100, 3)
+        points = 2 + self.count_commas(start, stop) + min(size // self.rules.point, 3)
         level = 0
         while level < 5 and number > 1:
             if self.is_wrapper(number):
@@ -660,7 +688,7 @@ class ArticleChoice:
         if not self.is_paragraph(number) and not self.is_wrapper(number):
             return False
         text = self.tree.text[self.tree.starts[number] : self.tree.stops[number]].strip()
-        return _reads_on(text, self.link_density(number))
+        return self.continues_article(text, self.link_density(number))
 
     def run_reads_on(self, run: int) -> bool:
         """Return whether a run of text beside the article reads like a part of it.
@@ -671,10 +699,10 @@ class ArticleChoice:
         if any(self.tree.linked[owner] for owner in self.tree.owners[first:stop]):
             return False
         start, stop = self.span_of_run(run)
-        return _reads_on(self.tree.text[start:stop].strip(), 0.0)
+        return self.continues_article(self.tree.text[start:stop].strip(), 0.0)
 
-
-def _reads_on(text: str, density: float) -> bool:
-    if len(text) > 80:
-        return density < 0.25
-    return len(text) > 0 and density == 0 and _SENTENCE_END.search(text) is not None
+    def continues_article(self, text: str, density: float) -> bool:
+        """Return whether a text with this share of links reads like a part of the article."""
+        if len(text) > self.rules.sure_paragraph:
+            return density < 0.25
+        return len(text) > 0 and density == 0 and _SENTENCE_END.search(text) is not None

@@ -93,7 +93,13 @@ def find_language(text: str) -> str:
 
     Texts in other alphabets are English by this.
     """
-    words = _LETTERS.findall(text[:_LANGUAGE_SAMPLE].lower())
+    return _find_language_of_sample(text[:_LANGUAGE_SAMPLE])
+
+
+# A question is compared with many sentences of few pages.
+@lru_cache(maxsize=256)
+def _find_language_of_sample(text: str) -> str:
+    words = _LETTERS.findall(text.lower())
     counts = Counter(name for word in words for name in _LANGUAGES_OF_WORD.get(word, ()))
     best = max(LANGUAGES, key=lambda name: counts[name])
     return best if counts[best] >= _LEAST_FUNCTION_WORDS * len(words) > 0 else ENGLISH
@@ -112,12 +118,13 @@ def split_terms(text: str, language: str = ENGLISH) -> list[str]:
     return list(chain.from_iterable(_get_terms(word, language) for word in words))
 
 
-def get_question_terms(text: str) -> list[str]:
+def get_question_terms(text: str, language: str = ENGLISH) -> list[str]:
     """Return the distinct search terms of a question that say what it is about, in order.
 
-    Stop words and question words are left out, unless there are no others.
+    Its Latin words are stemmed as those of `language`, which is the page's that they are looked for
+    on. Stop words and question words are left out, unless there are no others.
     """
-    return list(count_question_terms(text))
+    return list(count_question_terms(text, language))
 
 
 def count_question_terms(text: str, language: str = ENGLISH) -> Counter[str]:

@@ -89,6 +89,11 @@ _PROPERTIES = {
     "color": frozenset("color background background-color".split()),
 }
 """the properties that decide each way of hiding"""
+_MOVING = tuple(
+    prefix + name
+    for prefix in ("", "-webkit-")
+    for name in ("transition", "animation", "will-change")
+)
 _LATER = frozenset(("opacity", "visibility"))
 """ways of hiding that scripts often lift once the page is loaded"""
 
@@ -140,11 +145,7 @@ def find_hiding(styles: dict[str, str], inline: bool = False) -> frozenset[str]:
     font-size, place, box and color; `inline` ones are not lifted by a transition of visibility."""
     get = {name: _drop_importance(value) for name, value in styles.items()}.get
     found = set[str]()
-    moving = any(
-        name.removeprefix("-webkit-").startswith(("transition", "animation", "will-change"))
-        and value != "none"
-        for name, value in styles.items()
-    )
+    moving = any(name.startswith(_MOVING) and value != "none" for name, value in styles.items())
     if get("display") == "none":
         found.add("display")
     if get("visibility") in ("hidden", "collapse") and (inline or not moving):
@@ -153,14 +154,21 @@ def find_hiding(styles: dict[str, str], inline: bool = False) -> frozenset[str]:
         opacity = _LENGTH.fullmatch(get("opacity") or "")
         if opacity and float(opacity[1]) <= 0.01:
             found.add("opacity")
-    size = _measure_length(get("font-size") or (get("font") or "").split("/")[0].rpartition(" ")[2])
-    if size is not None and 0 <= size <= 1:
-        found.add("font-size")
-    if _is_far(get) or _is_clipped(get) or (_is_shrunk(get("transform") or "") and not moving):
+    if "font" in styles or "font-size" in styles:
+        size = _measure_length(
+            get("font-size") or (get("font") or "").split("/")[0].rpartition(" ")[2]
+        )
+        if size is not None and 0 <= size <= 1:
+            found.add("font-size")
+    # Few rules place, clip or move anything, and the three questions take most of the time.
+    placed = not _PROPERTIES["place"].isdisjoint(styles) or "-webkit-clip-path" in styles
+    if placed and (
+        _is_far(get) or _is_clipped(get) or (_is_shrunk(get("transform") or "") and not moving)
+    ):
         found.add("place")
     if not moving and _is_empty_box(get):
         found.add("box")
-    if _is_colourless(get) and not moving:
+    if "color" in styles and _is_colourless(get) and not moving:
         found.add("color")
     return frozenset(found)
 
@@ -249,6 +257,7 @@ class _StyleCascade:
         self.html = html
         self.rules = [rule for sheet in sheets for rule in _parse_sheet(sheet)]
         self.names: frozenset[str] | None = None
+        self.judged: dict[str, tuple[dict[str, str], frozenset[str]]] = {}
         self.tried = 0
         self.lookups = min(_MAX_LOOKUPS, _MAX_VISITS // (html.count("<") + 1))
         self.linked = re.search(r"<link\b[^>]*\bstylesheet", html, re.I) is not None
@@ -257,10 +266,7 @@ class _StyleCascade:
         """Find the hidden elements and mark them."""
         found: dict[int, tuple[Any, dict[str, Strength]]] = {}
         for order, (selectors, body) in enumerate(self.rules):
-            if not _may_hide(body):
-                continue
-            styles = _parse_styles(body)
-            ways = self.find_ways(styles)
+            styles, ways = self.judge_rule(body)
             if not ways:
                 continue
             for selector in map(str.strip, selectors.split(",")):
@@ -278,6 +284,16 @@ class _StyleCascade:
         if self.linked:
             for node in self.parser.css(_READ_ALOUD):
                 self.hide_element(node, frozenset(("place",)))
+
+    def judge_rule(self, body: str) -> tuple[dict[str, str], frozenset[str]]:
+        """Return the declarations of a rule and the ways in which they hide; neither where it hides
+        nothing. Sheets write the same few declarations again and again."""
+        known = self.judged.get(body)
+        if known is None:
+            styles = _parse_styles(body) if _may_hide(body) else {}
+            ways = self.find_ways(styles) if styles else frozenset[str]()
+            known = self.judged[body] = (styles, ways) if ways else ({}, ways)
+        return known
 
     def find_ways(self, styles: dict[str, str]) -> frozenset[str]:
         """Return the ways in which the declarations hide, white text on a white page included."""
@@ -339,8 +355,8 @@ class _StyleCascade:
                 continue
             styles = _parse_styles(body)
             showing = [way for way in ways if not _PROPERTIES[way].isdisjoint(styles)]
-            if showing and _may_hide(body):
-                showing = list(frozenset(showing) - self.find_ways(styles))
+            if showing:
+                showing = list(frozenset(showing) - self.judge_rule(body)[1])
             for selector in aimed if showing else ():
                 for node in self.select_elements(selector):
                     known = found.get(node.mem_id, (None, {}))[1]

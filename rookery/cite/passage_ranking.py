@@ -8,12 +8,18 @@ import bisect
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
 from rookery.browse.passages import find_sentences, get_headings_above
-from rookery.browse.search_terms import QUESTION_WORDS, get_question_terms, join_pairs, split_terms
+from rookery.browse.search_terms import (
+    QUESTION_WORDS,
+    find_language,
+    get_question_terms,
+    join_pairs,
+    split_terms,
+)
 from rookery.cite.answer_types import detect_answer_type, extract_answer_terms, is_yes_no_question
 from rookery.records import Hit, Page
 
@@ -109,40 +115,60 @@ def sort_sentences(ranked: Sequence[RankedPassage]) -> list[ScoredSentence]:
     return sorted(every, key=lambda sentence: -sentence.score)
 
 
+class _LanguageTerms(msgspec.Struct, frozen=True):
+    """Words of a question as the pages in one language have them."""
+
+    rarity: dict[str, float]
+    """of each word among the passages found"""
+    pairs: set[str]
+    """neighbouring words"""
+
+    @property
+    def most(self) -> float:
+        """Sum of all rarities."""
+        return sum(self.rarity.values()) or 1.0
+
+
 class _QuestionTerms:
-    """Words of a question, and the rarity of each among the passages found."""
+    """Words of a question in each language of the pages found, and their rarity among these."""
 
     def __init__(self, question: str, found: Sequence[tuple[Page, Hit]]) -> None:
         self.question = question
         self.kind = detect_answer_type(question)
-        self.pairs = set(join_pairs(split_terms(question)))
-        words = get_question_terms(question)
+        self.languages = [find_language(page.text) for page, _ in found]
         # The answer to a yes-or-no question may repeat the question's words and add none.
-        repeated = (
-            set() if is_yes_no_question(question) else {*split_terms(question), *QUESTION_WORDS}
-        )
+        repeats = is_yes_no_question(question)
+        repeated = {
+            language: set() if repeats else {*split_terms(question, language), *QUESTION_WORDS}
+            for language in set(self.languages)
+        }
         self.words = [
-            [
-                (span, split_terms(page.text[slice(*span)]))
-                for span in find_sentences(page, hit.start, hit.end)
-                if not _is_link(page, *span) and _adds_words(page.text[slice(*span)], repeated)
-            ]
-            for page, hit in found
+            list(_split_sentences(page, hit, language, repeated[language]))
+            for (page, hit), language in zip(found, self.languages, strict=True)
         ]
         everywhere = Counter(
             word for passage in self.words for word in {w for _, ws in passage for w in ws}
         )
-        self.rarity = {word: _compute_rarity(everywhere[word], len(found)) for word in words}
-        self.most = sum(self.rarity.values()) or 1.0
+        self.asked = {
+            language: _LanguageTerms(
+                {
+                    word: _compute_rarity(everywhere[word], len(found))
+                    for word in get_question_terms(question, language)
+                },
+                set(join_pairs(split_terms(question, language))),
+            )
+            for language in set(self.languages)
+        }
 
     def score_passage(
         self, number: int, page: Page, hit: Hit, weights: RankWeights
     ) -> RankedPassage:
         """Return the passage of this number among those found, with its sentences scored."""
-        sentences_here = self.words[number]
-        above = split_terms(f"{page.title} {get_headings_above(page, hit.start)}")
-        asked_above = self.rarity.keys() & above
-        asked_in = [self.rarity.keys() & words for _, words in sentences_here]
+        sentences_here, language = self.words[number], self.languages[number]
+        asked = self.asked[language]
+        above = split_terms(f"{page.title} {get_headings_above(page, hit.start)}", language)
+        asked_above = asked.rarity.keys() & above
+        asked_in = [asked.rarity.keys() & words for _, words in sentences_here]
         scored = []
         for at, ((start, end), words) in enumerate(sentences_here):
             inside = asked_in[at]
@@ -151,10 +177,10 @@ class _QuestionTerms:
             held_words = len(inside) + weights.above * len(over)
             score = (
                 weights.rarity
-                * (self._weigh_words(inside) + weights.above * self._weigh_words(over))
-                + weights.share * held_words / max(1, len(self.rarity))
-                + weights.pairs * self._weigh_pairs(words)
-                + weights.near * self._weigh_words(around)
+                * (_weigh_words(asked, inside) + weights.above * _weigh_words(asked, over))
+                + weights.share * held_words / max(1, len(asked.rarity))
+                + weights.pairs * _weigh_pairs(asked, words)
+                + weights.near * _weigh_words(asked, around)
                 + weights.expected
                 * bool(extract_answer_terms(page.text[start:end], self.kind, self.question))
                 + weights.passage * hit.score
@@ -165,29 +191,37 @@ class _QuestionTerms:
             )
         return RankedPassage(page, hit, hit.score, tuple(scored))
 
-    # math.fsum, since the order of a set differs between processes and would otherwise change the
-    # last digit of a score.
-    def _weigh_words(self, words: set[str]) -> float:
-        return math.fsum(self.rarity[word] for word in words) / self.most
 
-    def _weigh_pairs(self, words: list[str]) -> float:
-        if not self.pairs:
-            return 0.0
-        shared = self.pairs & set(join_pairs(words))
-        halves = (half for pair in shared for half in pair.split("_", 1))
-        return math.fsum(self.rarity.get(half, 0.0) for half in halves) / (2 * self.most)
+def _split_sentences(
+    page: Page, hit: Hit, language: str, repeated: set[str]
+) -> Iterator[tuple[tuple[int, int], list[str]]]:
+    """Yield the span and the words of each sentence of a passage that is no link and has other
+    words than `repeated`, or ends in a colon before an answer."""
+    for start, end in find_sentences(page, hit.start, hit.end):
+        words = split_terms(page.text[start:end], language)
+        adds = page.text[start:end].endswith(":") or not repeated.issuperset(words)
+        if adds and not _is_link(page, start, end):
+            yield (start, end), words
+
+
+# math.fsum, since the order of a set differs between processes and would otherwise change the last
+# digit of a score.
+def _weigh_words(asked: _LanguageTerms, words: set[str]) -> float:
+    return math.fsum(asked.rarity[word] for word in words) / asked.most
+
+
+def _weigh_pairs(asked: _LanguageTerms, words: list[str]) -> float:
+    if not asked.pairs:
+        return 0.0
+    shared = asked.pairs & set(join_pairs(words))
+    halves = (half for pair in shared for half in pair.split("_", 1))
+    return math.fsum(asked.rarity.get(half, 0.0) for half in halves) / (2 * asked.most)
 
 
 def _is_link(page: Page, start: int, end: int) -> bool:
     """Return True if page.text[start:end] is one link: it leads to an answer and is none."""
     at = bisect.bisect(page.links, start, key=lambda link: link.start) - 1
     return at >= 0 and page.links[at].start <= start and end <= page.links[at].end + 1
-
-
-def _adds_words(sentence: str, repeated: set[str]) -> bool:
-    """Return True if the sentence has other words than these, or ends in a colon before an
-    answer."""
-    return sentence.endswith(":") or not repeated.issuperset(split_terms(sentence))
 
 
 def _compute_rarity(having: int, count: int) -> float:

@@ -79,6 +79,15 @@ def parse_and_correct(
     return correct_citations(Answer(read.text, tuple(quotes), claims), settings)
 
 
+def measure_shared_words(claim: str, source: str) -> float:
+    """Return the share of a claim's words that stand in a source (ROUGE-1 precision).
+
+    Words such as "the" and "is" are left out of both; 0 where the claim has no others.
+    """
+    said = _list_content_words(claim)
+    return compute_rouge_n(said, _list_content_words(source)).precision if said else 0.0
+
+
 def _match_quotes(claim: str, sources: list[list[str]], threshold: float) -> tuple[int, ...]:
     said = _list_content_words(claim)
     shares = [compute_rouge_n(said, source).precision for source in sources] if said else []
@@ -341,6 +350,22 @@ def _classify_word(word: str) -> str:
     if any(part in COUNTING_WORDS or part.removesuffix("s") in COUNTING_WORDS for part in parts):
         return "a number"
     return "" if word == word.lower() or word in SENTENCE_OPENERS else "a name"
+
+
+def list_guarded_words(text: str) -> list[str]:
+    """Return the numbers, names and negations of a sentence: words that must stand in its source.
+
+    Names lose the ending of the genitive, and "one" is no number.
+    """
+    guarded = []
+    for at, word in enumerate(_split_words(text)):
+        kind = _classify_word(word)
+        # The first word's capital shows that the sentence begins.
+        if kind == "a name" and at:
+            guarded += re.sub(r"['’]s\Z", "", word).split("-")
+        elif kind and kind != "a name" and word.casefold() != "one":
+            guarded.append(word)
+    return guarded
 
 
 def _is_opposite(one: str, other: str) -> bool:

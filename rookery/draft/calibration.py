@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from rookery.draft.local_settings import LOCAL_MODEL_PREFIX, LocalEndpoint
+from rookery.draft.completion_settings import LOCAL_MODEL_PREFIX, LocalEndpoint
 from rookery.draft.openai_protocol import ModelEndpoint
 from rookery.records import Failed, Failure, Question, Record, digest_of
 

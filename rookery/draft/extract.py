@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from rookery.browse.search_terms import get_question_terms, split_terms
+from rookery.browse.search_terms import find_language, get_question_terms, split_terms
 from rookery.cite.answer_types import (
     contains_negation,
     detect_answer_type,
@@ -215,7 +215,7 @@ def _add_support(
 ) -> list[ScoredSentence]:
     """Raise the score of each leading sentence by the support of other pages, and sort again."""
     leaders = every[:COMPARED_SENTENCES]
-    added = [_added_content(question, sentence.text) for sentence in leaders]
+    added = [_added_content(question, sentence) for sentence in leaders]
     weight = settings.agreement if is_yes_no_question(question) else settings.support
     gained = []
     for sentence, words in zip(leaders, added, strict=True):
@@ -230,17 +230,24 @@ def _add_support(
     return sorted(gained, key=lambda s: -s.score) + every[COMPARED_SENTENCES:]
 
 
-def _added_content(question: str, sentence: str) -> set[str]:
+def _added_content(question: str, sentence: ScoredSentence) -> set[str]:
     """Return the content of a sentence that another page may confirm.
 
     It is yes or no for a yes-or-no question, the numbers, dates or names where one is asked for,
     else the words that are not in the question.
     """
     if is_yes_no_question(question):
-        return {"no" if contains_negation(sentence) else "yes"}
+        return {"no" if contains_negation(sentence.text) else "yes"}
     if (kind := detect_answer_type(question)) in SETTLED_BY_TWO:
-        return extract_answer_terms(sentence, kind, question)
-    return set(get_question_terms(sentence)).difference(get_question_terms(question))
+        return extract_answer_terms(sentence.text, kind, question)
+    return _list_added_words(question, sentence)
+
+
+def _list_added_words(question: str, sentence: ScoredSentence) -> set[str]:
+    """Return the words of a sentence that are not in the question, stemmed as its page's."""
+    language = find_language(sentence.page.text)
+    said = get_question_terms(sentence.text, language)
+    return set(said).difference(get_question_terms(question, language))
 
 
 def _choose_groups(
@@ -278,7 +285,9 @@ def _overlaps_quote(sentence: ScoredSentence, page: Page, quote: Quote) -> bool:
 
 
 def _repeats_sentence(sentence: ScoredSentence, other: ScoredSentence, overlap: float) -> bool:
-    ours, theirs = set(split_terms(sentence.text)), set(split_terms(other.text))
+    ours, theirs = (
+        set(split_terms(each.text, find_language(each.page.text))) for each in (sentence, other)
+    )
     return len(ours & theirs) >= overlap * min(len(ours), len(theirs))
 
 
@@ -293,8 +302,7 @@ def _supports_sentence(question: str, sentence: ScoredSentence, other: ScoredSen
         return not extract_answer_terms(sentence.text, kind, question).isdisjoint(
             extract_answer_terms(other.text, kind, question)
         )
-    asked = set(get_question_terms(question))
-    ours, theirs = (set(get_question_terms(s.text)) - asked for s in (sentence, other))
+    ours, theirs = (_list_added_words(question, each) for each in (sentence, other))
     return bool(ours) and len(ours & theirs) >= MIN_AGREEMENT * len(ours | theirs)
 
 

@@ -9,7 +9,7 @@ import msgspec
 
 from rookery.ask.question_files import SquadArticle, SquadData
 from rookery.browse.passages import find_sentences
-from rookery.browse.search_terms import get_question_terms, split_terms
+from rookery.browse.search_terms import find_language, get_question_terms, split_terms
 from rookery.browse.text_folding import find_occurrences, fold_text, locate_quote
 from rookery.records import Failed, Library, Page, Question
 
@@ -77,7 +77,8 @@ def locate_answer(question: Question, page: Page, paragraph: str = "") -> Answer
     """
     around = locate_quote(page, paragraph)
     low, high = (around.start, around.end) if around else (0, len(page.text))
-    asked = set(get_question_terms(question.text))
+    language = find_language(page.text)
+    asked = set(get_question_terms(question.text, language))
     best, most = None, -1
     for gold in question.gold:
         for start, end in find_occurrences(page, gold):
@@ -87,7 +88,7 @@ def locate_answer(question: Question, page: Page, paragraph: str = "") -> Answer
                 and contains_gold_answer(page.text[max(0, start - 1) : end + 1], gold)
             ):
                 first, last = _expand_to_sentences(page, start, end)
-                shared = len(asked & set(split_terms(page.text[first:last])))
+                shared = len(asked & set(split_terms(page.text[first:last], language)))
                 if shared > most:
                     best, most = AnswerLocation(page, first, last, gold), shared
     return best

@@ -1,15 +1,17 @@
 """Inline evidence (GopherCite): one page per prompt, claims with quotes, best of N samples."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from itertools import cycle, islice
 from typing import NamedTuple
 
 import msgspec
 
-from rookery.browse.page_text import neutralize_text
+from rookery.browse.page_text import neutralize_line
 from rookery.browse.passages import find_sentences
 from rookery.browse.text_folding import locate_quote
+from rookery.cite.evidence_model import EvidenceJudge, EvidencePassage, convert_to_probability
 from rookery.cite.passage_ranking import PassageRanker, RankingObserver, rank_passages
 from rookery.cite.repair import RepairSettings, repair_quote
 from rookery.cite.syntax import CitationSyntaxError, parse_inline
@@ -24,6 +26,7 @@ from rookery.draft.best_of_n import (
 )
 from rookery.draft.constrained_decoding import PolicyConstrainer
 from rookery.draft.retrieval import RetrievalLimits, RetrievedPassages, gather_passages
+from rookery.draft.support_filter import require_supported_claims
 from rookery.records import (
     Answer,
     Episode,
@@ -51,6 +54,8 @@ class GopherCiteSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     """repair of quotes that are nearly verbatim; None: they are bad syntax"""
     quotes: int = 0
     """maximum quotes of an answer; a sample with more is bad syntax. 0: any number"""
+    answers: float = 0.5
+    """least probability that a quote of a sample answers the question, by the evidence model"""
     limits: RetrievalLimits = RetrievalLimits()
     """limits of retrieval"""
 
@@ -64,6 +69,7 @@ def answer_with_gophercite(
     settings: GopherCiteSettings = GopherCiteSettings(),
     constrain: PolicyConstrainer | None = None,
     observe: RankingObserver = lambda ranked: None,
+    judge: EvidenceJudge | None = None,
 ) -> Episode:
     """Answer a question with the best of N samples, each quoting the one page its prompt shows.
 
@@ -71,16 +77,34 @@ def answer_with_gophercite(
     quote the page verbatim. Without a page the policy is not called. A sample is no answer if its
     syntax is bad, its title is another page's, or a quote is too short or not on the page
     (GopherCite, appendix F.1); a nearly verbatim quote is replaced by the page's own words where
-    nothing that matters differs. `rank` orders the passages that were found, and `observe`
-    gets them.
+    nothing that matters differs. A quote becomes the whole sentences that it stands in, and with a
+    `judge` a sample is no answer unless a quote of it answers the question and its quotes support
+    each claim; text that cites nothing is then left out. `rank` orders the passages that were
+    found, and `observe` gets them.
     """
     gathered = gather_passages(question.text, library, settings.limits)
     places = choose_best_pages(question, gathered, rank, settings.pages, observe)
     if not places:
         return Episode(question, GOPHERCITE_METHOD, stop="no_evidence", failures=gathered.failures)
     repairs: dict[Quote, float] = {}
+
+    @cache
+    def answers_question(quote: Quote) -> bool:
+        if judge is None:
+            return True
+        [judged] = judge(question.text, [EvidencePassage(quote.text, quote.title)])
+        return convert_to_probability(judged.answers) >= settings.answers
+
+    def check_claims(answer: Answer) -> Answer:
+        return require_supported_claims(answer, question, judge) if judge else answer
+
     shown = [
-        _refuse_short_quotes(build_page_prompt(question, page, found, settings, repairs), page)
+        _check_quotes(
+            build_page_prompt(question, page, found, settings, repairs),
+            page,
+            answers_question,
+            check_claims,
+        )
         for page, found in places
     ]
     turns = cycle(shown)
@@ -96,21 +120,48 @@ def answer_with_gophercite(
         question, GOPHERCITE_METHOD, sample, choosing, gathered.failures
     )
     quotes = episode.answer.quotes if episode.answer else ()
-    marked = tuple(_report_repair(quote, repairs[quote]) for quote in quotes if quote in repairs)
+    marked = tuple(
+        _report_repair(quote, repairs[mended])
+        for quote in quotes
+        for mended in repairs
+        if mended.digest == quote.digest and quote.start <= mended.start and mended.end <= quote.end
+    )
     return msgspec.structs.replace(episode, failures=(*episode.failures, *marked))
 
 
-def _refuse_short_quotes(shown: "PagePrompt", page: Page) -> "PagePrompt":
-    """Return the prompt with a parser that rejects quotes too short to be meaningful."""
+def _check_quotes(
+    shown: "PagePrompt",
+    page: Page,
+    answers_question: Callable[[Quote], bool],
+    check_claims: Callable[[Answer], Answer],
+) -> "PagePrompt":
+    """Return the prompt with a parser that widens quotes to sentences, and rejects those that do
+    not answer and claims that are not supported."""
 
     def read(text: str) -> Answer:
         answer = shown.read(text)
         for quote in answer.quotes:
             if is_quote_too_short(page.text, quote.start, quote.end):
                 raise CitationSyntaxError(f"its quote “{quote.text}” is too short to mean anything")
-        return answer
+        quotes = tuple(widen_to_sentences(page, quote) for quote in answer.quotes)
+        if quotes and not any(map(answers_question, quotes)):
+            words = quotes[0].text
+            raise CitationSyntaxError(f"its quote “{words}” does not answer the question")
+        return check_claims(msgspec.structs.replace(answer, quotes=quotes))
 
     return shown._replace(read=read)
+
+
+def widen_to_sentences(page: Page, quote: Quote) -> Quote:
+    """Return the quote with the whole of each sentence of the page that it touches."""
+    around = [
+        span
+        for span in find_sentences(page, 0, len(page.text))
+        if span[0] < quote.end and quote.start < span[1]
+    ]
+    if not around:
+        return quote
+    return page.quote(min(quote.start, around[0][0]), max(quote.end, around[-1][1]))
 
 
 def _report_repair(quote: Quote, score: float) -> Failure:
@@ -169,6 +220,7 @@ def build_page_prompt(
 
     def read(text: str) -> Answer:
         answer = parse_inline(text, [page], find)
+        refuse_hidden_quotes(answer, page)
         if settings.quotes and len(answer.quotes) > settings.quotes:
             raise CitationSyntaxError(
                 f"it has {len(answer.quotes)} quotes, more than {settings.quotes}"
@@ -176,10 +228,25 @@ def build_page_prompt(
         return answer
 
     start, end = truncate_page(page, found, settings)
-    title = " ".join(neutralize_text(page.title).split())
-    source = f"Page: {title}\n{neutralize_text(page.text[start:end])}\n"
+    shown = page.text[start:end]
+    source = f"Page: {neutralize_line(page.title)}\n{neutralize_line(shown)}\n"
     asked = render_prompt("gophercite", pages=source, question=question.text)
-    return PagePrompt(asked, read, (page.title, page.text[start:end]))
+    return PagePrompt(asked, read, (page.title, shown))
+
+
+def measure_shown_text(page: Page) -> int:
+    """Return the length of a page's text without hidden text, which stands behind all other."""
+    return max(
+        (block.end for block in page.iter_shown()), default=0 if page.blocks else len(page.text)
+    )
+
+
+def refuse_hidden_quotes(answer: Answer, page: Page) -> None:
+    """Raise CitationSyntaxError if a quote of this page holds text that the page hides."""
+    shown = measure_shown_text(page)
+    for quote in answer.quotes:
+        if quote.end > shown:
+            raise CitationSyntaxError(f"its quote “{quote.text}” is text that the page hides")
 
 
 def truncate_page(page: Page, found: int, settings: GopherCiteSettings) -> tuple[int, int]:
@@ -188,7 +255,7 @@ def truncate_page(page: Page, found: int, settings: GopherCiteSettings) -> tuple
     It goes from a sentence's start shortly before the position `found` to a sentence's end
     (GopherCite, appendices A and D). A page within the budget is shown whole.
     """
-    text = page.text[: max((block.end for block in page.iter_shown()), default=len(page.text))]
+    text = page.text[: measure_shown_text(page)]
     if len(text) <= settings.budget:
         return 0, len(text)
     low = max(0, found - settings.before)

@@ -20,6 +20,8 @@ MODELS_FOLDER = "models"
 """name of the folder of all models in the user's data folder"""
 RECORD_FILE = "rookery-model.json"
 """file in a model's folder that holds its record; only a folder with one is changed or removed"""
+WRITING_MODEL = "smollm2"
+"""name of the model that writes answers, where it was added"""
 UNKNOWN_LICENCE = "not stated"
 """licence of a model whose files name none"""
 _NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
@@ -67,7 +69,7 @@ def install_model(name: str, home: Path, write: ModelWriter) -> InstalledModel:
     if folder.exists():
         detail = f"there is a model of this name: rookery models remove {name}, or add it --as NAME"
         raise Failed(Failure(name, "name_taken", detail))
-    staging = folder.with_name(f".{name}.adding")
+    staging, _ = _list_leftover_folders(folder)
     shutil.rmtree(staging, ignore_errors=True)  # of a process that was killed
     staging.mkdir(parents=True)
     try:
@@ -88,8 +90,8 @@ def find_model_folder(name: str, home: Path) -> Path:
     if _NAME_PATTERN.fullmatch(name) and (folder / RECORD_FILE).is_file():
         return folder
     detail = (
-        "no model of this name was added to this machine (rookery models list shows those that "
-        "were); for one on a server, say where: --base-url URL"
+        "no model of this name was added to this machine: rookery models list shows those that "
+        "were, and rookery models add adds one"
     )
     raise Failed(Failure(name, "no_model", detail))
 
@@ -100,7 +102,9 @@ def read_installed_model(name: str, home: Path) -> InstalledModel:
     try:
         return InstalledModel.from_json((folder / RECORD_FILE).read_bytes())
     except (OSError, msgspec.MsgspecError, ValueError) as error:
-        detail = f"its record cannot be read ({error}): delete the folder and add the model again"
+        detail = (
+            f"its record cannot be read ({error}): rookery models remove {name}, and add it again"
+        )
         raise Failed(Failure(str(folder), "bad_model", detail)) from error
 
 
@@ -110,22 +114,55 @@ def list_installed_models(home: Path) -> list[InstalledModel]:
     return [read_installed_model(file.parent.name, home) for file in files]
 
 
-def remove_installed_model(name: str, home: Path) -> int:
-    """Delete a model that was added; return the bytes that this freed. Raises Failed (no_model).
+def choose_writing_model(home: Path) -> str:
+    """Return the name of the model that writes where none is named: WRITING_MODEL, or the first.
 
-    A folder that `install_model` did not write is left alone: `Failed` (not_added).
+    Raises Failed: no_model where none was added, bad_model.
+    """
+    names = [model.name for model in list_installed_models(home)]
+    if not names:
+        detail = (
+            "no language model was added to this machine: pip install torch 'rookery[write]', then "
+            f"rookery models add {WRITING_MODEL}"
+        )
+        raise Failed(Failure("--write", "no_model", detail))
+    return WRITING_MODEL if WRITING_MODEL in names else names[0]
+
+
+def list_unfinished_models(home: Path) -> list[str]:
+    """Return the names of models that are being added or removed, or were when it was killed."""
+    folders = (home / MODELS_FOLDER).glob(".*")
+    names = {folder.name[1:].rpartition(".")[0] for folder in folders}
+    return sorted(name for name in names if _NAME_PATTERN.fullmatch(name))
+
+
+def remove_installed_model(name: str, home: Path) -> int:
+    """Delete a model that was added, or what a killed process left of one; return the bytes freed.
+
+    Raises Failed: no_model, and not_added for a folder that `install_model` did not write, which is
+    left alone.
     """
     folder = _locate_model(name, home)
     if folder.is_dir() and (folder.is_symlink() or not (folder / RECORD_FILE).is_file()):
         detail = "rookery models add did not write this folder: delete it yourself"
         raise Failed(Failure(str(folder), "not_added", detail))
+    staging, gone = _list_leftover_folders(folder)
+    left = [path for path in (staging, gone) if path.exists()]
+    size = sum(map(_measure_files, left))
+    for path in left:
+        shutil.rmtree(path)
+    if left and not folder.exists():
+        return size
     folder = find_model_folder(name, home)
-    gone = folder.with_name(f".{name}.removed")
-    shutil.rmtree(gone, ignore_errors=True)
     folder.rename(gone)  # so that what is interrupted leaves no half of a model
-    size = _measure_files(gone)
+    size += _measure_files(gone)
     shutil.rmtree(gone)
     return size
+
+
+def _list_leftover_folders(folder: Path) -> tuple[Path, Path]:
+    """Return where a model lies while it is added, and while it is removed."""
+    return folder.with_name(f".{folder.name}.adding"), folder.with_name(f".{folder.name}.removed")
 
 
 def digest_weights(folder: Path) -> str:
@@ -164,16 +201,28 @@ def require_disk_room(home: Path, size: int) -> None:
 
 
 def copy_model_files(files: Iterable[Path], folder: Path) -> None:
-    """Copy files into a folder, under their own names. Raises OSError."""
+    """Copy files into a folder, under their own names. Raises Failed (unwritable)."""
     for file in files:
-        shutil.copyfile(file, folder / file.name)
+        try:
+            shutil.copyfile(file, folder / file.name)
+        except OSError as error:
+            raise make_unwritable_error(folder / file.name, error.strerror or "no room") from error
+
+
+def make_unwritable_error(path: Path, reason: str) -> Failed:
+    """Return the error of a model's file that cannot be written, for lack of room as a rule."""
+    detail = f"it cannot be written ({reason}): make room and run the same command again"
+    return Failed(Failure(str(path), "unwritable", detail))
 
 
 def _locate_model(name: str, home: Path) -> Path:
     """Return the folder of a model, which need not exist. Raises Failed (bad_name)."""
     if not _NAME_PATTERN.fullmatch(name):
-        detail = "a model's name is letters, digits, dots, hyphens and underscores: give another"
-        raise Failed(Failure(name[:80], "bad_name", f"{detail} --as NAME"))
+        detail = (
+            "a model's name is letters, digits, dots, hyphens and underscores: give it such a name "
+            "with rookery models add --as NAME"
+        )
+        raise Failed(Failure(name[:80], "bad_name", detail))
     return home / MODELS_FOLDER / name
 
 

@@ -20,38 +20,37 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from rookery.draft.completion_settings import (
+    LOCAL_MODEL_PREFIX,
+    CompletionSettings,
+    LocalEndpoint,
+    LocalModelSettings,
+)
 from rookery.draft.config import describe_unknown_key
-from rookery.draft.local_settings import LOCAL_MODEL_PREFIX, LocalEndpoint, LocalModelSettings
 from rookery.records import Completion, Failed, Failure, Record
 
-EndpointKind = Literal["chat", "completions"]
 GrammarServer = Literal["none", "vllm", "sglang", "llama.cpp"]
 DEFAULT_KEY_NAME = "OPENAI_API_KEY"
 MODEL_ROLES = ("write", "browse", "judge", "default")
 _RESERVED_FIELDS = frozenset(
     "model messages prompt n stream stream_options max_tokens max_completion_tokens temperature"
-    " stop seed logprobs".split()
+    " top_p stop seed logprobs".split()
 )
 
 
-class ModelEndpoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Settings of one model on an OpenAI-compatible server."""
+class ModelEndpoint(CompletionSettings, frozen=True, forbid_unknown_fields=True):
+    """Settings of one model on an OpenAI-compatible server.
+
+    With `chat` it is asked by /chat/completions, which is also the default; with `chat` False by
+    /completions, which continues a prompt as it is.
+    """
 
     model: str
     base_url: str
     """address of the server's API, as in https://api.openai.com/v1; without a path, /v1 is added"""
-    kind: EndpointKind = "chat"
-    """chat: /chat/completions, with the prompt as a user's message. completions: /completions,
-    which continues the prompt as it is"""
     key_name: str = DEFAULT_KEY_NAME
     """environment variable that holds the API key; OPENAI_API_KEY may be unset, for servers that
     need no key"""
-    temperature: float | None = None
-    """sampling temperature; None: the server's default"""
-    max_tokens: int = 1024
-    """maximum tokens of one completion, reasoning included"""
-    stop: tuple[str, ...] = ()
-    """stop strings: a completion ends before the first of them"""
     seed: int | None = None
     """sampling seed sent where a call gives none; None: no seed is sent"""
     logprobs: bool | None = None
@@ -63,22 +62,30 @@ class ModelEndpoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """price of a million prompt tokens, in any currency"""
     price_out: float | None = None
     """price of a million completion tokens, in the same currency"""
-    extra: dict[str, Any] = {}
-    """additional fields that are sent with each request: top_p, reasoning_effort, ..."""
+    extra: dict[str, Any] = msgspec.field(default_factory=dict)
+    """additional fields that are sent with each request: top_k, reasoning_effort, ..."""
     use_proxy: bool = False
     """take proxies and certificates from the environment (HTTPS_PROXY, SSL_CERT_FILE and so on)"""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.model or not self.key_name:
             raise ValueError("model and key_name must not be empty")
         _check_address(self.base_url)
-        if self.max_tokens < 1:
-            raise ValueError("max_tokens must be at least 1")
-        for name in ("temperature", "price_in", "price_out"):
+        if self.threads is not None or self.dtype:
+            raise ValueError(
+                "threads and dtype are set for models on this machine, not for servers"
+            )
+        for name in ("price_in", "price_out"):
             if not 0 <= (getattr(self, name) or 0) < math.inf:
                 raise ValueError(f"{name} must be a number from 0 on")
         if ours := sorted(_RESERVED_FIELDS.intersection(self.extra)):
-            raise ValueError(f"extra must not hold {ours[0]}: it is set by other means")
+            raise ValueError(f"extra must not hold {ours[0]}: it has a setting of its own")
+
+    @property
+    def uses_chat(self) -> bool:
+        """Prompts are sent as messages."""
+        return self.chat is not False
 
     @property
     def address(self) -> str:
@@ -130,6 +137,8 @@ def read_endpoints(path: Path) -> dict[str, ModelEndpoint | LocalEndpoint]:
         detail = f"correct {f'[{role}]' if role else 'this'}: {error}"
         if "key `key`" in detail or "key `api_key`" in detail:
             detail += "; keys are in the environment: name the variable in key_name"
+        if "key `kind`" in detail:
+            detail += "; chat = false continues prompts as they are"
     raise Failed(Failure(str(path), "bad_endpoint", detail))
 
 
@@ -272,8 +281,8 @@ def make_status_error(
     again = status in (408, 429) or (status >= 500 and status not in (501, 505))
     again = again and "insufficient_quota" not in said
     billed = status in (408, 504)  # a proxy gave up waiting, but the model may have gone on
-    advice = _advise_kind(endpoint, said) or _STATUS_ADVICE[outcome].format(
-        key=endpoint.key_name, kind=endpoint.kind, other=_OTHER_KIND[endpoint.kind]
+    advice = _advise_route(endpoint, said) or _STATUS_ADVICE[outcome].format(
+        key=endpoint.key_name, remedy=_describe_other_route(endpoint)
     )
     said = f"HTTP {status}: {said}".rstrip(": ")
     return ModelRequestError(outcome, advice, said, again, billed, _parse_retry_after(headers))
@@ -290,13 +299,11 @@ _STATUS_OUTCOMES = {
     429: "model_quota",
     504: "model_timed_out",
 }
-_OTHER_KIND = {"chat": "completions", "completions": "chat"}
 _STATUS_ADVICE = {
     "model_refused_key": "set {key} in the environment to a key that it takes",
     "model_quota": "wait, ask less at once, pay for more, or use another endpoint",
     "model_not_found": (
-        "check the model's name and base_url (most end in /v1);"
-        " if the server answers no {kind}, set kind to {other}"
+        "check the model's name and base_url (most end in /v1); if the server {remedy}"
     ),
     "model_timed_out": "ask for fewer tokens (max_tokens), or try when it has less to do",
     "model_refused": "shorten the prompt, or change the setting that it names",
@@ -304,15 +311,20 @@ _STATUS_ADVICE = {
 }
 
 
-def _advise_kind(endpoint: ModelEndpoint, said: str) -> str:
-    """Return advice if the server's text shows that it serves only the other kind, else empty."""
-    wrong = {
-        "chat": r"chat.?template|not a chat model|v1/completions",
-        "completions": r"v1/chat/completions|is a chat model",
-    }
-    if re.search(wrong[endpoint.kind], said, re.I):
-        return f"it does not answer {endpoint.kind}: set kind to {_OTHER_KIND[endpoint.kind]}"
-    return ""
+def _advise_route(endpoint: ModelEndpoint, said: str) -> str:
+    """Return advice if the server's text shows that it serves only the other route, else empty."""
+    wrong = (
+        r"chat.?template|not a chat model|v1/completions"
+        if endpoint.uses_chat
+        else r"v1/chat/completions|is a chat model"
+    )
+    return f"it {_describe_other_route(endpoint)}" if re.search(wrong, said, re.I) else ""
+
+
+def _describe_other_route(endpoint: ModelEndpoint) -> str:
+    if endpoint.uses_chat:
+        return "does not answer /chat/completions: set chat = false, or --no-chat"
+    return "does not answer /completions: set chat = true, or --chat"
 
 
 def _parse_retry_after(headers: Mapping[str, str]) -> float:
@@ -395,7 +407,7 @@ def estimate_maximum_usage(prompt: str, n: int, endpoint: ModelEndpoint) -> Toke
     No tokenizer makes more tokens of a text than it has bytes; its chat template is allowed for.
     """
     size = len(prompt.encode("utf-8", "surrogatepass"))
-    return TokenUsage(size + _TEMPLATE_TOKENS, n * endpoint.max_tokens)
+    return TokenUsage(size + _TEMPLATE_TOKENS, n * endpoint.token_limit)
 
 
 def compute_cost(usage: TokenUsage, endpoint: ModelEndpoint | LocalModelSettings) -> SpendingTotal:
@@ -504,8 +516,8 @@ def build_request_body(
     `remedies` are changes that this server was found to need, as `find_request_remedy` names them.
     Raises ValueError for a grammar where the endpoint does not say which server it is.
     """
-    fields: dict[str, Any] = {"model": endpoint.model, "max_tokens": endpoint.max_tokens}
-    if endpoint.kind == "chat":
+    fields: dict[str, Any] = {"model": endpoint.model, "max_tokens": endpoint.token_limit}
+    if endpoint.uses_chat:
         fields["messages"] = [{"role": "user", "content": asked.prompt}]
     else:
         fields["prompt"] = asked.prompt
@@ -516,10 +528,12 @@ def build_request_body(
         fields["seed"] = seed % 2**31  # some servers keep no more bits than that
     if endpoint.temperature is not None:
         fields["temperature"] = endpoint.temperature
+    if endpoint.top_p is not None:
+        fields["top_p"] = endpoint.top_p
     if endpoint.stop:
         fields["stop"] = list(endpoint.stop)
     if endpoint.logprobs:
-        fields["logprobs"] = True if endpoint.kind == "chat" else 1
+        fields["logprobs"] = True if endpoint.uses_chat else 1
     if asked.stream:
         fields |= {"stream": True, "stream_options": {"include_usage": True}}
     if "max_completion_tokens" in remedies:

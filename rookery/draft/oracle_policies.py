@@ -20,6 +20,7 @@ from rookery.browse.passages import find_sentences
 from rookery.browse.quote_search import ABBREVIATION_MARK
 from rookery.browse.search_terms import (
     QUESTION_WORDS,
+    find_language,
     get_keywords,
     get_question_terms,
     split_terms,
@@ -693,7 +694,9 @@ class _Demonstrator:
 
     def choose_extra_quotes(self, seen: Observation) -> list[str]:
         """Draw one or two other sentences on the screen that share words with the question."""
-        page, asked = self.target.page, set(get_question_terms(self.question.text))
+        page = self.target.page
+        language = find_language(page.text)
+        asked = set(get_question_terms(self.question.text, language))
         spans = find_sentences(page, seen.start, seen.end) if self.is_shown(seen) else []
         fitting = [
             text
@@ -701,7 +704,7 @@ class _Demonstrator:
             if end <= self.target.start or self.target.end <= start
             if _WHOLE_SENTENCE.fullmatch(text := " ".join(page.text[start:end].split()))
             if MIN_EXTRA_QUOTE <= len(text) <= MAX_REPEATED_SENTENCE
-            and asked & set(split_terms(text))
+            and asked & set(split_terms(text, language))
         ]
         return self.random.sample(fitting, min(len(fitting), self.random.choice((1, 1, 2))))
 

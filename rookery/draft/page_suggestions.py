@@ -8,7 +8,7 @@ from heapq import nlargest
 
 import msgspec
 
-from rookery.browse.search_terms import get_question_terms, split_terms
+from rookery.browse.search_terms import ENGLISH, find_language, get_question_terms, split_terms
 from rookery.cite.evidence_model import EvidenceJudge
 from rookery.draft.evidence_answers import (
     EvidenceSettings,
@@ -54,9 +54,12 @@ def suggest_passages(question: str, page: Page, judge: EvidenceJudge) -> list[tu
 
 def _choose_sections(question: str, sections: Sequence[PageSection]) -> list[PageSection]:
     """Return the sections that hold the most of the question's words."""
-    wanted = set(get_question_terms(question))
+    language = find_language(sections[0].page.text) if sections else ENGLISH
+    wanted = set(get_question_terms(question, language))
     return nlargest(
-        MAX_JUDGED_SECTIONS, sections, key=lambda each: len(wanted & set(split_terms(each.text)))
+        MAX_JUDGED_SECTIONS,
+        sections,
+        key=lambda each: len(wanted & set(split_terms(each.text, language))),
     )
 
 

@@ -11,11 +11,21 @@ import random
 import ssl
 import threading
 import weakref
-from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Generator,
+    Iterable,
+    Iterator,
+    Sequence,
+)
 from concurrent.futures import CancelledError, Future
-from contextlib import AsyncExitStack, aclosing, contextmanager, suppress
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager, suppress
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, Self, TypeVar
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -123,7 +133,7 @@ class ModelConnection:
         async with AsyncExitStack() as stack:
             with self._translate_errors():
                 # The fields replace the parameters that the library requires.
-                chat = self._endpoint.kind == "chat"
+                chat = self._endpoint.uses_chat
                 api: Any = self._client.chat.completions if chat else self._client.completions
                 required: dict[str, Any] = {"messages": []} if chat else {"prompt": ""}
                 sent = api.with_streaming_response.create(model="", extra_body=fields, **required)
@@ -300,8 +310,66 @@ class RemoteLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("RemoteLimits: seconds must be more than 0, waits at least 0")
 
 
+class ServerSlots:
+    """Requests that one server is sent at once, by all models on it, each in its own event loop.
+
+    Nothing is sent before `limit_requests`; those that wait have their turn in the order of asking.
+    """
+
+    def __init__(self) -> None:
+        self.limit = 0
+        """maximum number of concurrent requests; 0: not known yet"""
+        self._busy = 0
+        self._turn = threading.Lock()
+        self._waiting: deque[Future[None]] = deque()
+
+    def limit_requests(self, most: int) -> None:
+        """Send at most so many requests at once; of several limits the smallest holds."""
+        with self._turn:
+            self.limit = min(most, self.limit or most)
+            self._admit_waiting()
+
+    @asynccontextmanager
+    async def hold_slot(self) -> AsyncIterator[None]:
+        """Wait for a free slot, and hold it within the block."""
+        mine: Future[None] = Future()
+        with self._turn:
+            self._waiting.append(mine)
+            self._admit_waiting()
+        try:
+            await asyncio.wrap_future(mine)
+            yield
+        finally:
+            if not mine.cancel():  # it was admitted, perhaps while its wait was cancelled
+                with self._turn:
+                    self._busy -= 1
+                    self._admit_waiting()
+
+    def _admit_waiting(self) -> None:
+        while self._waiting and self._busy < self.limit:
+            if (first := self._waiting.popleft()).set_running_or_notify_cancel():
+                self._busy += 1
+                first.set_result(None)
+
+
+class SlotTable:
+    """The slots of servers, by host and port. Models that get one table share them."""
+
+    def __init__(self) -> None:
+        self._turn = threading.Lock()
+        self._known: dict[str, ServerSlots] = {}
+
+    def get_slots(self, endpoint: ModelEndpoint) -> ServerSlots:
+        """Return the slots of an endpoint's server."""
+        with self._turn:
+            server = urlsplit(endpoint.address).netloc.lower()
+            return self._known.setdefault(server, ServerSlots())
+
+
 class RemoteModel:
     """A language model on an OpenAI-compatible server. Threads may share one.
+
+    Models that are given one table of slots never send a server more at once than it shows slots.
 
     Temporary refusals (429, 5xx) and failed connections are retried. `complete` and `stream` raise
     Failed with one of MODEL_FAILURE_OUTCOMES and never show the key. The constructor raises Failed:
@@ -314,6 +382,7 @@ class RemoteModel:
         key: str = "",
         limits: RemoteLimits = RemoteLimits(),
         spending: SpendingBudget | None = None,
+        slots: SlotTable | None = None,
     ) -> None:
         self.name = endpoint.model
         self._endpoint = endpoint
@@ -323,9 +392,9 @@ class RemoteModel:
         if self._spending.cap.money is not None and None in (endpoint.price_in, endpoint.price_out):
             detail = "a cap on money needs to know what it costs: set price_in and price_out"
             raise Failed(Failure(endpoint.name, "bad_endpoint", detail))
-        self._slots: asyncio.Semaphore | None = None
+        self._slots = (slots or SlotTable()).get_slots(endpoint)
         self._slots_turn = asyncio.Lock()
-        self._at_once = limits.at_once
+        self._has_asked_for_slots = False
         self._remedies: frozenset[str] = frozenset()
         self._chance = random.Random()
         self._connection = ModelConnection(endpoint, key, limits.bytes)
@@ -383,7 +452,7 @@ class RemoteModel:
         It is that of llama.cpp's slots where its server shows them, and the limit otherwise.
         """
         self._connection.wait(self._connection.start(self._open_slots()))
-        return self._at_once
+        return self._slots.limit
 
     def close(self) -> None:
         """Cancel the requests under way and close the connection; the model is not used afterwards.
@@ -398,15 +467,16 @@ class RemoteModel:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    async def _open_slots(self) -> asyncio.Semaphore:
-        """Return the semaphore of concurrent requests; its size is asked of the server once."""
+    async def _open_slots(self) -> ServerSlots:
+        """Return the slots of the server, whose number this model asks for once."""
         async with self._slots_turn:
-            if self._slots is None:
+            if not self._has_asked_for_slots:
                 shown = None
                 if url := get_slots_address(self._endpoint):
                     shown = await self._connection.fetch_json(url, _SLOTS_SECONDS)
-                self._at_once = min(read_slots(shown) or self._limits.at_once, self._limits.at_once)
-                self._slots = asyncio.Semaphore(self._at_once)
+                most = self._limits.at_once
+                self._slots.limit_requests(min(read_slots(shown) or most, most))
+                self._has_asked_for_slots = True
             return self._slots
 
     async def _request_completions(self, asked: CompletionRequest) -> list[Completion]:
@@ -434,7 +504,8 @@ class RemoteModel:
     ) -> CompletionResponse:
         """Send a request until it is answered, as the limits allow. Raises Failed."""
         clock = asyncio.get_running_loop().time
-        async with await self._open_slots():
+        slots = await self._open_slots()
+        async with slots.hold_slot():
             until, number = clock() + self._limits.deadline, 1
             while True:
                 listener = ResponseReader(self._endpoint, emit)

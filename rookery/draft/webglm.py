@@ -8,8 +8,9 @@ from pathlib import Path
 
 import msgspec
 
-from rookery.browse.page_text import neutralize_text
+from rookery.browse.page_text import neutralize_line
 from rookery.browse.search_terms import QUESTION_WORDS
+from rookery.cite.evidence_model import EvidenceJudge
 from rookery.cite.passage_ranking import PassageRanker, RankingObserver, rank_passages
 from rookery.cite.repair import (
     NUMBER_OR_ESCAPED_MARK,
@@ -28,6 +29,7 @@ from rookery.draft.best_of_n import (
     sample_drafts,
 )
 from rookery.draft.retrieval import RetrievalLimits, gather_passages
+from rookery.draft.support_filter import SupportFilter
 from rookery.records import (
     Answer,
     Claim,
@@ -66,12 +68,15 @@ def answer_with_webglm(
     choosing: BestOfNSettings = BestOfNSettings(),
     settings: WebglmSettings = WebglmSettings(),
     observe: RankingObserver = lambda ranked: None,
+    judge: EvidenceJudge | None = None,
 ) -> Episode:
     """Answer a question from the best passages as numbered references, with corrected citations.
 
     Without a passage the policy is not called. Citations are corrected as in WebGLM, section 3.2.2;
     those that no reference matches are removed, and an answer without any is bad syntax. `rank`
-    orders the passages that were found, and `observe` gets them.
+    orders the passages that were found, and `observe` gets them. With a `judge`, the model's
+    citations do not count: each sentence cites the references that support it, and one that none
+    supports is taken out, which the failures say (unsupported).
     """
     gathered = gather_passages(question.text, library, settings.limits)
     ranked = rank(question.text, gathered.found)
@@ -83,7 +88,11 @@ def answer_with_webglm(
     if not quotes:
         return Episode(question, WEBGLM_METHOD, stop="no_evidence", failures=gathered.failures)
 
+    support = SupportFilter(question, quotes, judge) if judge else None
+
     def read(text: str) -> Answer:
+        if support:
+            return support.parse_supported(text)
         return order_quotes_by_use(parse_and_correct(text, quotes, settings.correct))
 
     asked = render_prompt("webglm", references=render_references(quotes), question=question.text)
@@ -91,12 +100,13 @@ def answer_with_webglm(
     def sample(n: int) -> list[AnswerDraft]:
         return sample_drafts(policy, asked, n, read)
 
-    return answer_with_best_draft(question, WEBGLM_METHOD, sample, choosing, gathered.failures)
+    episode = answer_with_best_draft(question, WEBGLM_METHOD, sample, choosing, gathered.failures)
+    return support.report_removed(episode) if support else episode
 
 
 def render_references(quotes: tuple[Quote, ...]) -> str:
     """Render quotes as the numbered references of a prompt, one line each (WebGLM, figure 5)."""
-    lines = (" ".join(neutralize_text(quote.text).split()) for quote in quotes)
+    lines = (neutralize_line(quote.text) for quote in quotes)
     return "\n".join(f"Reference [{number}]: {line}" for number, line in enumerate(lines, 1))
 
 
@@ -262,7 +272,7 @@ def _content_words(text: str) -> list[str]:
 
 def _render_prompt_numbers(answer: Answer, shown: Sequence[str]) -> str:
     """Render an answer with each citation as the number that its reference has in the prompt."""
-    own = [" ".join(neutralize_text(quote.text).split()) for quote in answer.quotes]
+    own = [neutralize_line(quote.text) for quote in answer.quotes]
     numbers = [shown.index(line) for line in own]
     claims = tuple(
         msgspec.structs.replace(claim, quotes=tuple(numbers[number] for number in claim.quotes))

@@ -10,6 +10,7 @@ import msgspec
 from rookery.browse.browser import BrowseResult, browse_library
 from rookery.browse.browser_commands import BrowserRules, BrowserTask, Observation, parse_command
 from rookery.browse.page_view import PageViewCache
+from rookery.cite.evidence_model import EvidenceJudge
 from rookery.cite.syntax import order_quotes_by_use, parse_numbered
 from rookery.draft.best_of_n import (
     AnswerDraft,
@@ -20,6 +21,7 @@ from rookery.draft.best_of_n import (
     sample_drafts,
 )
 from rookery.draft.rollout import replace_surrogates
+from rookery.draft.support_filter import SupportFilter
 from rookery.records import (
     Answer,
     Completion,
@@ -56,13 +58,15 @@ def answer_with_webgpt(
     choosing: BestOfNSettings = BestOfNSettings(),
     settings: WebgptSettings = WebgptSettings(),
     on_command: Callable[[str], None] = lambda command: None,
+    judge: EvidenceJudge | None = None,
 ) -> Episode:
     """Answer a question from what the policy quotes while it browses.
 
     The `writer`, or else the policy itself, writes the answers, of which the best is chosen by
     rejection sampling (WebGPT, section 3.2). `on_command` gets each command before it is executed.
     Without a quote no answer is sampled. A policy that repeats commands without effect is broken
-    off (stuck).
+    off (stuck). With a `judge`, each sentence of an answer is cited by the quotes that support it;
+    one that none supports is taken out, and the failures say which (unsupported).
     """
     steps: list[Step] = []
     flow = browse_library(BrowserTask(question, settings.rules), library, PageViewCache())
@@ -74,15 +78,20 @@ def answer_with_webgpt(
         return _make_unanswered_episode(question, ended, steps)
     asked = _render_step_prompt("webgpt_answer", shown, settings)
 
+    support = SupportFilter(question, shown.quotes, judge) if judge else None
+
     def read(text: str) -> Answer:
+        if support:
+            return support.parse_supported(text)
         return order_quotes_by_use(parse_numbered(text, shown.quotes))
 
     def sample(n: int) -> list[AnswerDraft]:
         return sample_drafts(writer or policy, asked, n, read)
 
-    return answer_with_best_draft(
+    episode = answer_with_best_draft(
         question, WEBGPT_METHOD, sample, choosing, _finish_browsing(flow).failures, steps
     )
+    return support.report_removed(episode) if support else episode
 
 
 def _finish_browsing(flow: Generator[Observation, str, BrowseResult]) -> BrowseResult:

@@ -9,5 +9,8 @@ from rookery.records import Failed, Failure
 
 for _name in ("torch", "transformers"):
     if find_spec(_name) is None:
-        _detail = f"{_name} is not installed: pip install 'rookery[learn]'"
+        _detail = (
+            f"{_name} is not installed: pip install torch 'rookery[write]', or 'rookery[learn]' to "
+            "train"
+        )
         raise Failed(Failure("rookery.learn", "no_torch", _detail))

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
 from statistics import fmean
+from typing import Any
 
 import msgspec
 
@@ -29,9 +30,13 @@ from rookery.browse.browser_commands import (
 from rookery.browse.page_view import PageViewCache
 from rookery.draft.remote_model import AllowedTokens
 from rookery.draft.rollout import build_episode
-from rookery.learn.decoding import SampledAction, SamplingSettings, sample_actions
+from rookery.learn.decoding import (
+    SampledAction,
+    SamplingSettings,
+    load_sampled_model,
+    sample_actions,
+)
 from rookery.learn.episodes import PolicySampler, RolloutEnvironment, Trajectory
-from rookery.learn.pretrained_models import load_model
 from rookery.learn.prompt_encoding import PolicyTokenizer
 from rookery.records import Answer, Failed, Library, Question, Reward
 
@@ -260,26 +265,44 @@ def evaluate_policy(
     episodes: int,
     sampling: SamplingSettings,
     no_answer: float,
+    bad_syntax: float | None = None,
     seed: int = 0,
 ) -> dict[str, float]:
     """Play episodes with a saved policy; return the mean `reward` and the share `answered`.
 
-    An episode without a reward counts as `no_answer`; extra answers do not count. Raises Failed:
-    no_model, bad_model, not_a_number.
+    An episode without a reward counts as `no_answer`, one of bad syntax as `bad_syntax` says (both
+    as in `ReinforcementSettings`); extra answers do not count. Raises Failed: no_model, bad_model,
+    not_a_number.
     """
-    loaded = load_model(folder)
+    loaded = load_sampled_model(folder, sampling)
+    return measure_policy_reward(
+        loaded.model, loaded.ends, world, episodes, sampling, no_answer, bad_syntax, seed
+    )
+
+
+def measure_policy_reward(
+    model: Any,
+    ends: frozenset[int],
+    world: RolloutEnvironment,
+    episodes: int,
+    sampling: SamplingSettings,
+    no_answer: float,
+    bad_syntax: float | None = None,
+    seed: int = 0,
+) -> dict[str, float]:
+    """Play episodes with a model that is loaded, as `evaluate_policy` does with a saved one."""
 
     def sample_policy(
         contexts: Sequence[Sequence[int]],
         seeds: Sequence[str],
         allow: Sequence[AllowedTokens] | None = None,
     ) -> list[SampledAction]:
-        return sample_actions(loaded.model, contexts, seeds, loaded.ends, sampling, allow)
+        return sample_actions(model, contexts, seeds, ends, sampling, allow)
 
     played = [
         one for one in world.play_episodes(sample_policy, range(episodes), seed) if not one.extra
     ]
     return {
-        "reward": fmean(no_answer if one.reward is None else one.reward for one in played),
-        "answered": fmean(one.reward is not None for one in played),
+        "reward": fmean(one.compute_score(no_answer, bad_syntax) for one in played),
+        "answered": fmean(one.is_answered for one in played),
     }

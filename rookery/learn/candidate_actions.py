@@ -17,9 +17,13 @@ from rookery.learn.browser_environment import (
     BrowserEnvironmentSettings,
     assign_questions,
 )
-from rookery.learn.decoding import SampledAction, SamplingSettings, sample_actions
+from rookery.learn.decoding import (
+    SampledAction,
+    SamplingSettings,
+    load_sampled_model,
+    sample_actions,
+)
 from rookery.learn.episodes import PolicySampler, RolloutEnvironment, Trajectory
-from rookery.learn.pretrained_models import load_model
 from rookery.learn.prompt_encoding import PolicyTokenizer, load_policy_tokenizer
 from rookery.records import Answer, Library, Question
 
@@ -102,7 +106,8 @@ def sample_browser_answers(
     drawn, whatever `browsing` says of them. Raises Failed: no_model, bad_model, prompt_too_long,
     not_a_number.
     """
-    loaded, speech = load_model(policy), load_policy_tokenizer(policy, sampling.tokens, chat=False)
+    loaded = load_sampled_model(policy, sampling)
+    speech = load_policy_tokenizer(policy, sampling.max_tokens, chat=False)
     answers: list[Answer] = []
 
     def collect_answers(pairs: Sequence[tuple[Question, Answer]]) -> list[float]:

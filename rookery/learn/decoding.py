@@ -3,13 +3,12 @@
 Tokens are drawn by numbers between 0 and 1, so that a seed means the same on every machine.
 """
 
-import math
 from collections.abc import Sequence
 from itertools import takewhile
+from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
-import msgspec
 import numpy as np
 import torch
 from torch import Tensor
@@ -22,8 +21,10 @@ from transformers import (
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
+from rookery.draft.completion_settings import CompletionSettings
 from rookery.draft.remote_model import AllowedTokens
 from rookery.learn.action_batches import ActionRow, TokenIds
+from rookery.learn.pretrained_models import LoadedModel, load_model
 from rookery.records import Failed, Failure
 
 
@@ -61,11 +62,14 @@ def _keep_nucleus(logprobs_NV: torch.Tensor, top_p: float) -> torch.Tensor:
     return torch.empty_like(logprobs_NV).scatter(1, order_NV, kept_NV).log_softmax(-1)
 
 
-class SamplingSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Settings for drawing tokens. Only the temperature changes a model's distribution, so that the
-    policy learns from the distribution that was sampled."""
+class SamplingSettings(CompletionSettings, frozen=True, forbid_unknown_fields=True):
+    """Settings for drawing actions of a policy that is trained or evaluated.
 
-    tokens: int = 64
+    The policy learns from the distribution that was sampled: the temperature divides its logits,
+    and with `top_p` the tokens that could be drawn are recorded as those that were allowed.
+    """
+
+    max_tokens: int = 64
     """of an action, at most"""
     temperature: float = 1.0
     """0: always the likeliest token"""
@@ -73,8 +77,26 @@ class SamplingSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """that are drawn together"""
 
     def __post_init__(self) -> None:
-        if min(self.tokens, self.rows) < 1 or not 0 <= self.temperature < math.inf:
-            raise ValueError("tokens and rows must be 1 or more, temperature 0 or more")
+        super().__post_init__()
+        if self.rows < 1:
+            raise ValueError("rows must be 1 or more")
+        if self.stop:
+            raise ValueError("an action ends with an end token or by max_tokens: leave stop out")
+
+
+def load_sampled_model(folder: Path, settings: SamplingSettings) -> LoadedModel:
+    """Load a saved policy to sample from, with the precision and threads of the settings.
+
+    Raises Failed: no_model, bad_model.
+    """
+    set_threads(settings)
+    return load_model(folder, dtype=settings.dtype)
+
+
+def set_threads(settings: CompletionSettings) -> None:
+    """Set the threads of this process, where the settings say how many."""
+    if settings.threads is not None:
+        torch.set_num_threads(settings.threads)
 
 
 class SampledAction(NamedTuple):
@@ -94,7 +116,7 @@ def sample_actions(
     settings: SamplingSettings = SamplingSettings(),
     allow: Sequence[AllowedTokens] | None = None,
 ) -> list[SampledAction]:
-    """Sample an action for each context, up to an end token or `settings.tokens` tokens.
+    """Sample an action for each context, up to an end token or `settings.max_tokens` tokens.
 
     Each context has its own random seed. `allow` has for each a function from the tokens so far to
     the ids that may follow, or None for any. Each context is read once, and each token after it
@@ -125,14 +147,14 @@ class _SampledSequence:
         self.allowed: list[TokenIds] = []
 
     def to_sampled_action(self, ends: frozenset[int]) -> SampledAction:
-        allowed = None if self.allow is None else self.allowed
+        allowed = self.allowed or None
         return SampledAction(
             ActionRow(self.context, self.tokens, allowed), self.logprobs, self.tokens[-1] in ends
         )
 
 
 def _append_tokens(
-    speakers: Sequence[_SampledSequence], logits_BV: Tensor, temperature: float
+    speakers: Sequence[_SampledSequence], logits_BV: Tensor, settings: SamplingSettings
 ) -> None:
     """Draw one more token for each sample."""
     for speaker, logits_V in zip(speakers, logits_BV, strict=True):
@@ -145,6 +167,13 @@ def _append_tokens(
         masked_V = torch.ones_like(logits_V, dtype=torch.bool)
         masked_V[torch.as_tensor(ids, dtype=torch.long)] = False
         logits_V.masked_fill_(masked_V, -torch.inf)
+    temperature, top_p = settings.temperature, settings.top_p
+    if top_p is not None and top_p < 1 and temperature > 0:
+        kept_BV = _keep_nucleus((logits_BV / temperature).log_softmax(-1), top_p).isfinite()
+        logits_BV.masked_fill_(~kept_BV, -torch.inf)
+        for speaker, kept_V in zip(speakers, kept_BV, strict=True):
+            ids = kept_V.nonzero()[:, 0].to(torch.int32).numpy()
+            speaker.allowed[len(speaker.tokens) :] = [ids]
     chances = [speaker.generator.random() for speaker in speakers]
     tokens, logprobs = draw_tokens(logits_BV, chances, temperature)
     for speaker, token, logprob in zip(speakers, tokens, logprobs, strict=True):
@@ -170,9 +199,9 @@ def _sample_to_end(
         seen_BT[number, size - len(speaker.context) :] = 1
     tokens_BT, seen_BT = tokens_BT.to(device), seen_BT.to(device)
     cache, positions_BT = DynamicCache(), (seen_BT.cumsum(-1) - 1).clamp(min=0)
-    for _ in range(settings.tokens):
+    for _ in range(settings.max_tokens):
         logits_BV = _compute_last_logits(model, tokens_BT, seen_BT, positions_BT, cache)
-        _append_tokens(speakers, logits_BV, settings.temperature)
+        _append_tokens(speakers, logits_BV, settings)
         left = [row for row, one in enumerate(speakers) if one.tokens[-1] not in ends]
         if not left:
             break

@@ -27,13 +27,27 @@ class Trajectory(NamedTuple):
     """in the order in which they were said"""
     reward: float | None
     """at its end; None: there is no answer, and the settings say what that is worth (the missing
-    full stop of Ziegler, the bad syntax of GopherCite)"""
+    full stop of Ziegler)"""
     group: Hashable
     """equal for episodes that knew the same before their first row: where there is no value
     network, the others of a group are what an episode is measured against"""
     extra: bool = False
     """whether it is a part of another, played again (WebGPT, section 3.2: 15 more answers from the
     same quotes): learnt from, and left out where something is measured of whole episodes"""
+    malformed: bool = False
+    """whether what was said breaks the syntax of answers, so that `reward` is that of the text as
+    it stands (GopherCite, appendix F.1)"""
+
+    @property
+    def is_answered(self) -> bool:
+        """True if it ended with an answer that can be read."""
+        return self.reward is not None and not self.malformed
+
+    def compute_score(self, no_answer: float, bad_syntax: float | None) -> float:
+        """Return what the episode is worth, as `ReinforcementSettings` say with these names."""
+        if self.reward is None or (self.malformed and bad_syntax is None):
+            return no_answer
+        return self.reward - (bad_syntax or 0.0) * self.malformed
 
 
 class PolicySampler(Protocol):

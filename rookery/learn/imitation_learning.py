@@ -17,7 +17,10 @@ from rookery.browse.browser_commands import parse_command
 from rookery.browse.call_recording import CallRecording
 from rookery.judge.json_lines import read_json_lines
 from rookery.learn.action_batches import ActionRow
+from rookery.learn.browser_environment import measure_policy_reward
 from rookery.learn.decoding import SamplingSettings, sample_actions
+from rookery.learn.episodes import RolloutEnvironment
+from rookery.learn.lora_adapters import is_lora_model, save_adapter
 from rookery.learn.minibatches import (
     can_pack,
     compute_padding_share,
@@ -109,7 +112,7 @@ def generate_answers(
     """
     contexts = [example.row.context for example in asked]
     room = speech.context - max(map(len, contexts), default=0)
-    sampling = SamplingSettings(tokens=min(tokens, room), temperature=0)
+    sampling = SamplingSettings(max_tokens=min(tokens, room), temperature=0)
     found = sample_actions(model, contexts, range(len(asked)), speech.ends, sampling)
     return [
         {
@@ -139,7 +142,7 @@ def measure_answer_accuracy(said: Sequence[dict[str, Any]]) -> dict[str, float]:
     return measured
 
 
-ValidationScore = Literal["loss", "accuracy", "valid"]
+ValidationScore = Literal["loss", "accuracy", "valid", "reward"]
 
 
 class ImitationSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -173,7 +176,13 @@ class ImitationSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     best: ValidationScore = "loss"
     """by which the written model is chosen among those that were validated: the loss a token; the
     share of tokens that are the likeliest; the share of prompts for commands that are answered
-    with a command"""
+    with a command; the mean reward in an environment (WebGPT, appendix E)"""
+    validation_episodes: int = 64
+    """that are played for the reward, the same ones at each validation"""
+    sampling: SamplingSettings = SamplingSettings()
+    """of these episodes"""
+    no_answer: float = -1.0
+    """the reward of one without an answer"""
     patience: int | None = None
     """validations in a row without a better one, after which the training ends; None: it does
     not"""
@@ -185,15 +194,19 @@ class ImitationSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     """steps from one checkpoint to the next; None: as `ResumableRun.iterate_steps` has it"""
 
     def __post_init__(self) -> None:
-        counts = (self.epochs, self.rows, self.piece, self.tokens)
+        counts = (self.epochs, self.rows, self.piece, self.tokens, self.validation_episodes)
         if min(*counts, 1 if self.every is None else self.every) < 1:
-            raise ValueError("epochs, rows, piece, every and tokens must be 1 or more")
+            raise ValueError(
+                "epochs, rows, piece, every, tokens and validation_episodes must be 1 or more"
+            )
         if not 0 <= self.validation < 1 or self.check < 0 or self.asked < 0:
             raise ValueError("validation is a share from 0 to 1; check and asked are 0 or more")
         if self.patience is not None and (self.patience < 1 or not self.validation):
             raise ValueError("patience must be 1 or more, and needs a share for validation")
         if self.best == "valid" and not self.asked:
             raise ValueError('best = "valid" needs prompts to answer: let asked be 1 or more')
+        if self.best == "reward" and not self.validation:
+            raise ValueError('best = "reward" is measured at validations: set a share for them')
 
 
 class ImitationResult(msgspec.Struct, frozen=True):
@@ -219,17 +232,26 @@ class ImitationResult(msgspec.Struct, frozen=True):
 
 
 def train_by_imitation(
-    settings: ImitationSettings, out: Path, told: StepCallback | None = None
+    settings: ImitationSettings,
+    out: Path,
+    told: StepCallback | None = None,
+    environment: RolloutEnvironment | None = None,
 ) -> ImitationResult:
     """Train a model on episodes and write it to `out`/model; continue a run that was broken off.
 
-    Writes the model that was best at validation, or the last without a validation. The loss is that
-    of the targets alone, a mean over the tokens of a whole step. What the model answers at
-    validations is kept in `out`/samples.jsonl. Raises Failed: no_model, bad_model, not_found,
-    bad_line, no_prompts (neither stored nor recorded), nothing_chosen (no step is left to learn
-    from), one_question (validation needs two), no_commands (none to choose the best by),
-    cannot_pack, run_in_use, other_run, stopped, not_a_number.
+    Writes the model that was best at validation, or the last without a validation; with LoRA its
+    changes to the weights are also written alone, to `out`/adapter. Where `settings.best` says so
+    it is the best by its reward in the `environment`, whose questions should be none of those that
+    are imitated. The loss is that of the targets alone, a mean over the tokens of a whole step.
+    What the model answers at validations is kept in `out`/samples.jsonl. Raises Failed: no_model,
+    bad_model, not_found, bad_line, no_prompts (neither stored nor recorded), nothing_chosen (no
+    step is left to learn from), one_question (validation needs two), no_commands (none to choose
+    the best by), no_environment (to measure rewards in), cannot_pack, run_in_use, other_run,
+    stopped, not_a_number.
     """
+    if (settings.best == "reward") != (environment is not None):
+        detail = 'best = "reward" and an environment to earn it in, [world] of a file, go together'
+        raise Failed(Failure("validation", "no_environment", detail))
     accelerator = make_accelerator(settings.trained.dtype)
     with ResumableRun(out, settings, accelerator) as run:
         loaded = load_model(Path(settings.trained.model), "cpu")
@@ -240,28 +262,32 @@ def train_by_imitation(
             data.steps,
             accelerator,
             run.find_stop_reason,
+            dropout_seed=settings.seed if settings.trained.dropout else None,
         )
         speech = make_generation_settings(loaded, settings.packing)
         _require_packing(learner, settings)
         del loaded  # its weights are no longer needed
         state = _ImitationState(learner, settings.patience)
+        base = Path(settings.trained.model).name
         for step in run.iterate_steps(data.steps, state, settings.every, told):
             if state.should_stop:
                 break
             if step == 0 and data.validation:
-                state.before = _measure_validation(learner, data, speech, settings)[0]
+                state.before = _measure_validation(learner, data, speech, settings, environment)[0]
             measured = _train_step(learner, data.select_batch(step), step, speech, settings.piece)
             measured["rate"] = settings.optimising.rate * settings.optimising.compute_rate_share(
                 step, data.steps
             )
             if data.is_validation_step(step):
-                found = _validate_and_sample(learner, data, speech, settings, run, step + 1)
+                found, said = _measure_validation(learner, data, speech, settings, environment)
+                for each in said:
+                    run.record_sample(step=step + 1, **each)
                 if state.record_validation(step + 1, found, settings.best):
-                    _write_best_model(learner, speech, out)
+                    _write_best_model(learner, speech, out, base)
                 measured |= found
             run.record_metrics(**measured)
         if not data.validation:
-            _write_best_model(learner, speech, out)
+            _write_best_model(learner, speech, out, base)
         return _make_result(out, data, state)
 
 
@@ -461,25 +487,12 @@ def _get_averaged_model(learner: ModelOptimizer) -> Any:
     return learner.unwrapped_model if learner.averages is None else learner.averages.module
 
 
-def _validate_and_sample(
-    learner: ModelOptimizer,
-    data: _ImitationData,
-    speech: GenerationSettings,
-    settings: ImitationSettings,
-    run: ResumableRun,
-    step: int,
-) -> dict[str, float]:
-    measured, said = _measure_validation(learner, data, speech, settings)
-    for each in said:
-        run.record_sample(step=step, **each)
-    return measured
-
-
 def _measure_validation(
     learner: ModelOptimizer,
     data: _ImitationData,
     speech: GenerationSettings,
     settings: ImitationSettings,
+    environment: RolloutEnvironment | None,
 ) -> tuple[dict[str, float], list[dict[str, Any]]]:
     """Return the measures of the validation examples, and the answers to some of them."""
     model = _get_averaged_model(learner)
@@ -487,11 +500,24 @@ def _measure_validation(
         model, data.validation, speech, settings.piece, learner.accelerator
     )
     said = generate_answers(model, data.asked, speech, settings.tokens)
+    if environment is not None:
+        found |= measure_policy_reward(
+            model,
+            speech.ends,
+            environment,
+            settings.validation_episodes,
+            settings.sampling,
+            settings.no_answer,
+        )
     return found | measure_answer_accuracy(said), said
 
 
-def _write_best_model(learner: ModelOptimizer, speech: GenerationSettings, out: Path) -> None:
+def _write_best_model(
+    learner: ModelOptimizer, speech: GenerationSettings, out: Path, base: str
+) -> None:
     model = _get_averaged_model(learner)
     if learner.accelerator.is_main_process:
         save_pretrained_model(model, speech.tokenizer, out / "model")
+        if is_lora_model(model):
+            save_adapter(model, out / "adapter", base)
     learner.accelerator.wait_for_everyone()

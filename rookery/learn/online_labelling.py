@@ -19,7 +19,12 @@ from accelerate.utils import gather_object
 from rookery.judge.json_lines import read_json_lines
 from rookery.learn.action_batches import collate_rows, compute_action_logits, compute_logprobs
 from rookery.learn.browser_environment import BatchRewardFunction, compute_answer_rewards
-from rookery.learn.decoding import SampledAction, SamplingSettings, sample_actions
+from rookery.learn.decoding import (
+    SampledAction,
+    SamplingSettings,
+    load_sampled_model,
+    sample_actions,
+)
 from rookery.learn.episodes import PolicySampler, PromptEnvironment, RolloutEnvironment, Trajectory
 from rookery.learn.optimizer import make_accelerator
 from rookery.learn.pretrained_models import (
@@ -404,7 +409,7 @@ class _LabelledEnvironment:
         found = [
             (one.episode, self._drawn_answers[int(one.reward)])
             for one in played
-            if one.reward is not None and not one.extra
+            if one.reward is not None and one.is_answered and not one.extra
         ]
         return sorted(gather_object(found), key=lambda pair: pair[0])
 
@@ -563,7 +568,8 @@ def sample_completions(
     With the folder of a `reference`, each has an estimate of its KL from it, else 0. Raises Failed:
     no_model, bad_model, prompt_too_long, not_a_number.
     """
-    loaded, speech = load_model(folder), load_policy_tokenizer(folder, sampling.tokens, chat=False)
+    loaded = load_sampled_model(folder, sampling)
+    speech = load_policy_tokenizer(folder, sampling.max_tokens, chat=False)
     contexts = [speech.encode_prompt(prompt) for prompt in prompts]
     seeds = [f"{seed} {number}" for number in range(len(prompts))]
     said = sample_actions(loaded.model, contexts, seeds, loaded.ends, sampling)

@@ -8,9 +8,10 @@ that hold parts would have to read equally often.
 import atexit
 import copy
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from random import Random
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar
 
@@ -62,7 +63,7 @@ P = TypeVar("P")
 
 
 class OptimizerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Learning rate and its schedule, Adam's parameters, gradient clipping and weight averaging."""
+    """Optimizer, learning rate and its schedule, gradient clipping and weight averaging."""
 
     rate: float = 1e-5
     """learning rate at its highest"""
@@ -71,8 +72,8 @@ class OptimizerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     warmup: float = 0.0
     """share of the steps in which it rises"""
     adam: Literal["torch", "tf"] = "torch"
-    """where epsilon stands: tf is as in the code of Ziegler and others (2019), which moves weights
-    of small gradients less"""
+    """where Adam's epsilon stands: tf is as in the code of Ziegler and others (2019), which moves
+    weights of small gradients less"""
     betas: tuple[float, float] = (0.9, 0.999)
     epsilon: float = 1e-8
     decay: float = 0.0
@@ -81,6 +82,10 @@ class OptimizerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     """the longest gradient (L2); None: any length"""
     average: float = 0.0
     """share of its past that the average of the weights keeps at each step; 0: none is made"""
+    method: Literal["adam", "adafactor"] = "adam"
+    """adafactor keeps sums of squared gradients over rows and columns, and not each of them, and
+    multiplies the rate by the root mean square of each matrix of weights (Shazeer and Stern 2018;
+    GopherCite, appendices D.1 and F.1); it does not use `adam`, `betas` and `epsilon`"""
 
     def __post_init__(self) -> None:
         if not 0 < self.rate < math.inf or not 0 <= self.warmup <= 1 or not 0 <= self.average < 1:
@@ -156,7 +161,9 @@ class ModelOptimizer:
     `pulled` is asked at the beginning of every step, and again before a weight is changed: it says
     why nothing more may be learnt; empty: go on. `rates` has the highest learning rate of
     parameters by the first part of their name ("head" of "head.weight"), where it is not that of
-    the settings: heads that begin at random learn faster than what was trained before.
+    the settings: heads that begin at random learn faster than what was trained before. With a
+    `dropout_seed` the model drops out during a step and at no other time; what is dropped depends
+    on the seed, the step, the process and the pieces alone, so that a run goes on exactly.
     """
 
     def __init__(
@@ -167,11 +174,15 @@ class ModelOptimizer:
         accelerator: Accelerator | None = None,
         pulled: Callable[[], str] = str,
         rates: Mapping[str, float] = MappingProxyType({}),
+        dropout_seed: int | None = None,
     ) -> None:
         self.accelerator = accelerator or make_accelerator()
         self.settings = settings
         self._steps = steps
         self._find_stop_reason = pulled
+        self._dropout_seed = dropout_seed
+        if dropout_seed is not None:
+            model.eval()
         by_rate: dict[float, list[Tensor]] = {}
         for name, weight in model.named_parameters():
             if weight.requires_grad:
@@ -180,8 +191,11 @@ class ModelOptimizer:
         if not by_rate:
             detail = "no weight of the model is to be learnt: freeze fewer layers"
             raise Failed(Failure("the model", "nothing_to_learn", detail))
-        optimiser = _make_optimizer(by_rate, settings)
+        optimiser = make_optimizer(by_rate, settings)
         self._whole_copy = copy_if_sharded(model, self.accelerator)
+        if self._whole_copy is not None and settings.method == "adafactor":
+            detail = "Adafactor's sums over rows and columns cannot be split: let method be adam"
+            raise Failed(Failure("accelerate: FSDP", "unsupported", detail))
         self._weights_changed = False
         """whether the weights are others than the copy's"""
         self.model, self._optimiser = self.accelerator.prepare(model, optimiser)
@@ -217,11 +231,12 @@ class ModelOptimizer:
         for group in self._optimiser.param_groups:
             share = self.settings.compute_rate_share(number, self._steps)
             group["lr"] = group["highest"] * share
-        for count, piece in enumerate(pieces, 1):
-            last = count == len(pieces)
-            with nullcontext() if last else self.accelerator.no_sync(self.model):
-                # Gradients of processes are averaged where they meet, and a sum is wanted.
-                self.accelerator.backward(loss(piece) * self.accelerator.num_processes)
+        with self._drop_out(number):
+            for count, piece in enumerate(pieces, 1):
+                last = count == len(pieces)
+                with nullcontext() if last else self.accelerator.no_sync(self.model):
+                    # Gradients of processes are averaged where they meet, and a sum is wanted.
+                    self.accelerator.backward(loss(piece) * self.accelerator.num_processes)
         length = self._clip_gradient()
         if not math.isfinite(length):
             self._optimiser.zero_grad()
@@ -236,6 +251,24 @@ class ModelOptimizer:
         if self.averages is not None:
             self.averages.update_parameters(self.unwrapped_model)
         return length
+
+    @contextmanager
+    def _drop_out(self, step: int) -> Iterator[None]:
+        """Let the model drop out within a `with` block; without a seed, change nothing."""
+        if self._dropout_seed is None:
+            yield
+            return
+        device = self.accelerator.device
+        chance = Random(f"{self._dropout_seed} dropout {step} {self.accelerator.process_index}")
+        others = [] if device.type == "cpu" else [device]
+        kind = "cuda" if device.type == "cpu" else device.type
+        with torch.random.fork_rng(devices=others, device_type=kind):
+            torch.manual_seed(chance.getrandbits(63))
+            self.model.train()
+            try:
+                yield
+            finally:
+                self.model.eval()
 
     def _raise_if_stopped(self) -> None:
         if why := self._find_stop_reason():
@@ -273,10 +306,13 @@ def _drop_shared_weights(_: object, states: list[dict[str, Tensor]], __: str) ->
             seen.add(place)
 
 
-def _make_optimizer(
+def make_optimizer(
     by_rate: Mapping[float, Sequence[Tensor]], settings: OptimizerSettings
 ) -> torch.optim.Optimizer:
+    """Return the optimizer of weights by their highest learning rate."""
     groups = [{"params": weights, "highest": rate} for rate, weights in by_rate.items()]
+    if settings.method == "adafactor":
+        return torch.optim.Adafactor(groups, settings.rate, weight_decay=settings.decay)
     if settings.adam == "tf":
         return TensorFlowAdam(groups, settings.rate, settings.betas, settings.epsilon)
     return torch.optim.AdamW(

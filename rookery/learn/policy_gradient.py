@@ -468,7 +468,7 @@ def build_policy_networks(
             start = msgspec.structs.replace(policy, model=value_model or policy.model)
             critic = load_trainable_model(start, "token")
         elif value == "shared":
-            critic = _build_value_head(speaker.config.get_text_config().hidden_size, value_width)
+            critic = build_value_head(speaker.config.get_text_config().hidden_size, value_width)
         frozen: Any = None
         if reference or not policy.lora:
             frozen = load_trainable_model(
@@ -498,7 +498,9 @@ def compute_reference_logits(
             return compute_action_logits(made.actor.policy, batch, temperature)
 
 
-def _build_value_head(width: int, hidden: int) -> nn.Sequential:
+def build_value_head(width: int, hidden: int) -> nn.Sequential:
+    """Return a value network of two hidden layers on states of this width, which gives 0 at first
+    (GopherCite, appendix F.1)."""
     last = nn.Linear(hidden, 1)
     nn.init.zeros_(last.weight)
     nn.init.zeros_(last.bias)
@@ -571,6 +573,11 @@ class PreparedBatch(NamedTuple):
     def kl(self) -> float:
         """Mean KL of an episode from the reference, in nats, extra answers left out."""
         return fmean(one.kl for one in self.whole)
+
+    @property
+    def reward(self) -> float:
+        """Mean reward of an episode, without the KL, extra answers left out."""
+        return fmean(one.score for one in self.whole)
 
 
 class MetricAccumulator:
@@ -721,8 +728,8 @@ class PolicyGradientTrainer:
         return [
             EpisodeStatistics(
                 self._accelerator.process_index,
-                self._rules.no_answer if one.reward is None else one.reward,
-                one.reward is not None,
+                one.compute_score(self._rules.no_answer, self._rules.bad_syntax),
+                one.is_answered,
                 kl,
                 least,
                 size,

@@ -8,13 +8,15 @@ import copy
 import shutil
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from inspect import signature
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import msgspec
 import torch
+from platformdirs import user_data_path
+from safetensors import SafetensorError
 from torch import nn
 from transformers import (
     AutoConfig,
@@ -29,6 +31,7 @@ from transformers import (
 from transformers.utils import logging
 
 from rookery.cite.vocabulary import Vocabulary, read_vocabulary
+from rookery.draft.installed_models import find_model_folder, make_unwritable_error
 from rookery.records import Failed, Failure
 
 REQUIRED_FILES = {
@@ -58,7 +61,7 @@ def load_model(folder: Path, device: str = "", dtype: str = "") -> LoadedModel:
     weights while they are used; empty: as they are stored. Raises Failed: no_model where something
     is missing, bad_model where it cannot be loaded, no_device.
     """
-    require_model_files(folder)
+    folder = locate_model(folder)
     place = choose_device(device)
     try:
         with hide_progress_bars():
@@ -71,10 +74,34 @@ def load_model(folder: Path, device: str = "", dtype: str = "") -> LoadedModel:
         raise Failed(Failure(str(folder), "bad_model", detail)) from error
 
 
+def locate_model(model: Path) -> Path:
+    """Return the folder of a saved model: the folder itself, or that of an added model's name.
+
+    A folder goes before a name. Raises Failed (no_model) unless all files are there.
+    """
+    if not model.is_dir() and len(model.parts) == 1:
+        with suppress(Failed):
+            model = find_model_folder(model.name, Path(user_data_path("rookery")))
+    require_model_files(model)
+    return model
+
+
+def choose_precision(device: str) -> str:
+    """Return the type in which completions are fastest, or "" for that of the stored weights.
+
+    On processors that multiply bfloat16 in tiles (AMX) it reads a prompt 3.5 times as fast as
+    float32; on one with AVX2 alone it takes six times as long (docs/LOG.md).
+    """
+    if choose_device(device).type != "cpu":
+        return ""
+    return "bfloat16" if torch.cpu.get_capabilities().get("amx_bf16") else "float32"
+
+
 def require_model_files(folder: Path) -> None:
     """Raise Failed (no_model) unless a folder has all files of a saved model."""
     if not folder.is_dir():
-        raise Failed(Failure(str(folder), "no_model", "there is no such folder"))
+        detail = "there is no such folder, and no model of this name: see rookery models list"
+        raise Failed(Failure(str(folder), "no_model", detail))
     if missing := [name for name in REQUIRED_FILES if not any(folder.glob(name))]:
         lacks = " and ".join(f"{REQUIRED_FILES[name]} ({name})" for name in missing)
         detail = f"the folder lacks {lacks}: name one that save_pretrained has written whole"
@@ -137,7 +164,7 @@ def _list_end_tokens(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase)
 ModelHead = Literal["language", "row", "token"]
 """what a model gives: logits of the next token; numbers for a row, read at its last token; a number
 for each token"""
-_HEAD_CLASSES: dict[ModelHead, Any] = {
+HEAD_CLASSES: dict[ModelHead, Any] = {
     "language": AutoModelForCausalLM,
     "row": AutoModelForSequenceClassification,
     "token": AutoModelForTokenClassification,
@@ -163,7 +190,7 @@ class TrainedModelSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
     """Which model is trained, and how much of it."""
 
     model: str
-    """a folder that save_pretrained wrote"""
+    """a folder that save_pretrained wrote, or the name of a model that was added to this machine"""
     frozen: float = 0.0
     """share of the layers, from the first on, that learn nothing, and the embeddings with them
     (GopherCite, appendix F: 60 %); LoRA leaves them alone too.
@@ -174,10 +201,16 @@ class TrainedModelSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
     """what is computed in; the weights are kept as float32, or small steps would be lost"""
     recompute: bool = False
     """gradient checkpointing: less memory, more time"""
+    dropout: float = 0.0
+    """probability of dropout, in every place that the model has for it, while it learns by
+    imitation or from preferences (Ziegler, section 2.2: 0.1 for supervised baselines; WebGLM,
+    section 3.3); whatever samples, validates or scores drops nothing"""
 
     def __post_init__(self) -> None:
         if not 0 <= self.frozen <= 1:
             raise ValueError("frozen must be a share from 0 to 1")
+        if not 0 <= self.dropout < 1:
+            raise ValueError("dropout must be a share from 0 to below 1")
 
 
 def load_tokenizer(folder: Path) -> tuple[PreTrainedTokenizerBase, frozenset[int], int]:
@@ -186,7 +219,7 @@ def load_tokenizer(folder: Path) -> tuple[PreTrainedTokenizerBase, frozenset[int
     A tokenizer without a pad token pads with an end token: what is padded is never looked at.
     Raises Failed: no_model, bad_model.
     """
-    require_model_files(folder)
+    folder = locate_model(folder)
     with convert_load_errors(folder), silence_transformers():
         tokenizer = AutoTokenizer.from_pretrained(folder, **_LOCAL_ONLY)
         named = AutoConfig.from_pretrained(folder, **_LOCAL_ONLY).get_text_config().eos_token_id
@@ -202,19 +235,31 @@ def load_tokenizer(folder: Path) -> tuple[PreTrainedTokenizerBase, frozenset[int
 def load_trainable_model(
     trained: TrainedModelSettings, head: ModelHead = "language", outputs: int = 1
 ) -> PreTrainedModel:
-    """Load a model with this head to be trained: without dropout, with frozen layers and LoRA.
+    """Load a model with this head to be trained, with its dropout, frozen layers and LoRA.
 
-    `trained` says which layers are frozen and whether there is LoRA. A head that the folder does
+    `trained` says how much is dropped out in training mode, which layers are frozen and whether
+    there is LoRA. A head that the folder does
     not have is new: its weights are drawn from N(0, 1/(d+1)), where d is the width of the model
     (Ziegler, section 2.1), after torch's seed, and a "token" head's are 0. The folder may hold a
-    model with any head. Raises Failed: no_model, bad_model, no_peft, no_targets.
+    model with any head. Raises Failed: no_model, bad_model, no_peft, no_targets, no_dropout (it has
+    no place for dropout).
     """
     folder = Path(trained.model)
     model, missing = load_model_with_head(folder, head, "float32", outputs)
     if missing:
         with convert_load_errors(folder):
             _initialize_head(find_head(model), head)
-    _disable_dropout(model)
+    return prepare_trainable_model(model, trained)
+
+
+def prepare_trainable_model(
+    model: PreTrainedModel, trained: TrainedModelSettings
+) -> PreTrainedModel:
+    """Set the dropout of a model, freeze layers, turn on recomputation and add LoRA, as
+    `load_trainable_model` says. Raises Failed: no_peft, no_targets, no_dropout."""
+    if not _set_dropout(model, trained.dropout) and trained.dropout:
+        detail = "this kind of model has no place for dropout: let dropout be 0"
+        raise Failed(Failure(trained.model, "no_dropout", detail))
     freeze_lower_layers(model, trained.frozen)
     if trained.frozen:
         for each in get_embeddings(model).values():
@@ -232,12 +277,12 @@ def load_model_with_head(
 
     `outputs` None: as many as the folder says. Raises Failed: no_model, bad_model.
     """
-    require_model_files(folder)
+    folder = locate_model(folder)
     more: dict[str, Any] = {}
     if head != "language" and outputs is not None:
         more["num_labels"] = outputs
     with convert_load_errors(folder), silence_transformers():
-        found: Any = _HEAD_CLASSES[head].from_pretrained(
+        found: Any = HEAD_CLASSES[head].from_pretrained(
             folder,
             dtype=dtype if dtype == "auto" else getattr(torch, dtype),
             use_safetensors=True,
@@ -297,14 +342,21 @@ def _initialize_head(made: nn.Linear, head: ModelHead) -> None:
         nn.init.zeros_(made.bias)
 
 
-def _disable_dropout(model: PreTrainedModel) -> None:
-    """Layers of dropout, and the shares that attention passes to a function."""
+def _set_dropout(model: PreTrainedModel, share: float) -> int:
+    """Set what layers of dropout and attention drop; return in how many places.
+
+    Whole layers are never dropped (`layerdrop`), and of anything else but dropout nothing.
+    """
+    places = 0
     for module in model.modules():
         if isinstance(module, nn.Dropout):
-            module.p = 0.0
+            module.p = share
+            places += 1
         for name, value in vars(module).items():
-            if "drop" in name and isinstance(value, float):
-                setattr(module, name, 0.0)
+            if "drop" in name and isinstance(value, float):  # what attention passes to a function
+                setattr(module, name, share if "dropout" in name else 0.0)
+                places += "dropout" in name
+    return places
 
 
 def freeze_lower_layers(model: PreTrainedModel, share: float) -> None:
@@ -344,7 +396,7 @@ def _add_lora(model: PreTrainedModel, lora: LoraSettings, frozen: float) -> PreT
     try:
         from peft import LoraConfig, get_peft_model
     except ImportError as error:
-        detail = "peft is not installed: pip install 'rookery[learn]'"
+        detail = "peft is not installed: pip install 'rookery[write]'"
         raise Failed(Failure("lora", "no_peft", detail)) from error
     still = {each for layer in _get_lower_layers(model, frozen) for each in layer.modules()}
     config = LoraConfig(
@@ -379,13 +431,17 @@ def save_pretrained_model(
     """Write a model as `from_pretrained` reads it, in place of what is there.
 
     What LoRA changed is put into the weights first. The old model is deleted once the new one is
-    in its place: a kill between the two leaves it beside, as `.NAME.old`.
+    in its place: a kill between the two leaves it beside, as `.NAME.old`. Raises Failed
+    (unwritable), or OSError for other files than the weights.
     """
     new, old = (folder.with_name(f".{folder.name}.{age}") for age in ("new", "old"))
     shutil.rmtree(new, ignore_errors=True)
     whole: Any = merge_lora(model)
     with silence_transformers():
-        whole.save_pretrained(new)
+        try:
+            whole.save_pretrained(new)
+        except SafetensorError as error:  # is no OSError, as it is where others write
+            raise make_unwritable_error(folder, str(error)) from error
         tokenizer.save_pretrained(new)
     if folder.exists():
         shutil.rmtree(old, ignore_errors=True)

@@ -2,6 +2,7 @@
 
 import codecs
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,10 +10,12 @@ from transformers import AutoConfig, PreTrainedTokenizerBase
 
 from rookery.cite.vocabulary import Vocabulary, read_vocabulary
 from rookery.draft.rollout import replace_surrogates
-from rookery.learn.pretrained_models import load_tokenizer
+from rookery.learn.pretrained_models import load_tokenizer, locate_model
 from rookery.records import Failed, Failure
 
 _PLACEHOLDER = "\ue000"
+_BLANKS = " \t\n\r\u2581"
+"""white space, as tokenizers spell it: tokens that were added for runs of it are text"""
 
 
 def tokenize_prompt(
@@ -21,29 +24,39 @@ def tokenize_prompt(
     """Return the token ids of a prompt, as a user's message in the chat template or as it is.
 
     With `chat` None, the template is used where there is one. What a prompt spells out that looks
-    like a special token (`<|end|>` on a page) is text, and steers no model. Raises ValueError where
-    there is no template, or no token.
+    like a token added to the tokenizer (`<|end|>` or `<tool_call>` on a page) is text, and steers
+    no model. Raises ValueError where there is no template, or no token.
     """
     prompt = replace_surrogates(prompt)
     if chat is None:
         chat = tokenizer.chat_template is not None
-    if not chat:
-        tokens = _tokenize_text(
-            tokenizer, prompt, add_special_tokens=True, split_special_tokens=True
-        )
-    elif any(mark in prompt for mark in _list_special_tokens(tokenizer)):
-        before, _, after = _render_chat(tokenizer, _PLACEHOLDER).partition(_PLACEHOLDER)
-        said = _tokenize_text(tokenizer, prompt, split_special_tokens=True)
-        tokens = [*_tokenize_text(tokenizer, before), *said, *_tokenize_text(tokenizer, after)]
+    if chat:
+        tokens = _encode(tokenizer, _render_chat(tokenizer, prompt))["input_ids"]
+        parts = _render_chat(tokenizer, _PLACEHOLDER).partition(_PLACEHOLDER)
+        before, _, after = (_encode(tokenizer, part)["input_ids"] for part in parts)
     else:
-        tokens = _tokenize_text(tokenizer, _render_chat(tokenizer, prompt))
+        options = {"add_special_tokens": True, "split_special_tokens": True}
+        tokens = _encode(tokenizer, prompt, **options)["input_ids"]
+        empty = _encode(tokenizer, "", add_special_tokens=True)["input_ids"]
+        begun = int(empty[:1] == [tokenizer.bos_token_id])
+        before, after = empty[:begun], empty[begun:]
+    reserved = _list_reserved_tokens(tokenizer)
+    if sum(token in reserved for token in tokens) > sum(
+        token in reserved for token in (*before, *after)
+    ):
+        tokens = [*before, *_tokenize_plainly(tokenizer, prompt, reserved), *after]
     if not tokens:
         raise ValueError("the prompt has no tokens: ask for something")
-    return tokens
+    return list(tokens)
 
 
-def _list_special_tokens(tokenizer: PreTrainedTokenizerBase) -> list[str]:
-    return [token.content for token in tokenizer.added_tokens_decoder.values() if token.special]
+def _list_reserved_tokens(tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
+    """Return the ids of the tokens that were added to the tokenizer, white space left out.
+
+    Those that it does not call special steer a model as well, such as `<tool_call>` and `<think>`.
+    """
+    added = tokenizer.added_tokens_decoder.items()
+    return frozenset(token for token, each in added if each.content.strip(_BLANKS))
 
 
 def _render_chat(tokenizer: PreTrainedTokenizerBase, prompt: str) -> str:
@@ -52,20 +65,26 @@ def _render_chat(tokenizer: PreTrainedTokenizerBase, prompt: str) -> str:
     return str(text)
 
 
-def _tokenize_text(
-    tokenizer: PreTrainedTokenizerBase,
-    text: str,
-    add_special_tokens: bool = False,
-    split_special_tokens: bool = False,
+def _tokenize_plainly(
+    tokenizer: PreTrainedTokenizerBase, text: str, reserved: frozenset[int]
 ) -> list[int]:
-    options: dict[str, Any] = {"verbose": False, "return_attention_mask": False}
-    encoded = tokenizer(
-        text,
-        add_special_tokens=add_special_tokens,
-        split_special_tokens=split_special_tokens,
-        **options,
-    )
-    return list(encoded["input_ids"])
+    """Return the tokens of a text, none of them reserved: one that would be is cut in two.
+
+    A reserved token of one character cannot be cut, and is left out.
+    """
+    encoded = _encode(tokenizer, text, split_special_tokens=True, return_offsets_mapping=True)
+    tokens, spans = encoded["input_ids"], encoded["offset_mapping"]
+    found = [span for token, span in zip(tokens, spans, strict=True) if token in reserved]
+    cuts = [start + 1 for start, end in found if end - start > 1]
+    if not cuts:
+        return [token for token in tokens if token not in reserved]
+    pieces = (text[start:end] for start, end in pairwise((0, *cuts, len(text))))
+    return [each for piece in pieces for each in _tokenize_plainly(tokenizer, piece, reserved)]
+
+
+def _encode(tokenizer: PreTrainedTokenizerBase, text: str, **options: bool) -> Any:
+    plain = {"add_special_tokens": False, "verbose": False, "return_attention_mask": False}
+    return tokenizer(text, **(plain | options))
 
 
 class PolicyTokenizer(NamedTuple):
@@ -110,6 +129,7 @@ def load_policy_tokenizer(folder: Path, tokens: int, chat: bool | None = None) -
 
     Raises Failed: no_model, bad_model, and prompt_too_long where there is no room for a prompt.
     """
+    folder = locate_model(folder)
     tokenizer, ends, _ = load_tokenizer(folder)
     end = tokenizer.eos_token_id
     usual = int(end) if end in ends else min(ends)

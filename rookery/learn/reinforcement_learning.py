@@ -13,13 +13,14 @@ import msgspec
 import torch
 from accelerate import Accelerator
 
-from rookery.learn.decoding import SampledAction, sample_actions
+from rookery.learn.decoding import SampledAction, sample_actions, set_threads
 from rookery.learn.episodes import PolicySampler, RolloutEnvironment, Trajectory, split_long_actions
 from rookery.learn.optimizer import ModelOptimizer, is_sharded, make_accelerator
 from rookery.learn.policy_gradient import (
     KlController,
     PolicyGradientTrainer,
     PolicyNetworks,
+    PreparedBatch,
     ValueNetworkKind,
     build_policy_networks,
 )
@@ -32,12 +33,19 @@ from rookery.learn.reinforcement_settings import (
     make_webgpt_settings,
 )
 from rookery.learn.training_diagnostics import diagnose_training
-from rookery.learn.training_run import CheckpointedState, ResumableRun, StepCallback, StopCheck
+from rookery.learn.training_run import (
+    BestValidation,
+    CheckpointedState,
+    ResumableRun,
+    StepCallback,
+    StopCheck,
+)
 from rookery.learn.vllm_sampler import VllmSampler
 from rookery.records import Failed, Failure
 
 _MAX_CHECKPOINT_INTERVAL = 10
 """steps, at most, from one checkpoint to the next: batches of episodes take long"""
+_CHOICE_FILE = "choice.json"
 __all__ = [
     "ReinforcementResult",
     "ReinforcementSettings",
@@ -63,6 +71,12 @@ class ReinforcementResult(msgspec.Struct, frozen=True):
     """why before its last step; empty: it was not"""
     faults: tuple[str, ...]
     """what the metrics say is wrong (`diagnose_training`)"""
+    best_step: int = 0
+    """after how many steps the policy was the one that is written: the last, or the best of those
+    that were validated; 0: as it began"""
+    validated: float | None = None
+    """its mean reward on the questions that were held out, by which it was chosen: more than it is
+    worth elsewhere; None: it is the last"""
 
 
 def train_by_reinforcement(
@@ -72,8 +86,12 @@ def train_by_reinforcement(
     told: StepCallback | None = None,
     also: Sequence[CheckpointedState] = (),
     cord: StopCheck = str,
+    validation: RolloutEnvironment | None = None,
 ) -> ReinforcementResult:
     """Train a policy on the rewards of the environment `world`, and write it to `out`/model.
+
+    With `settings.check`, the policy that is written is the one with the highest reward in the
+    environment `validation`, whose questions should be none of those that are learnt from.
 
     Goes on where a run with these settings in `out` was stopped, to the last bit; with a server
     that samples, from the same weights, and wherever the server is now. Ends early where the KL of
@@ -81,10 +99,14 @@ def train_by_reinforcement(
     the networks: what the world must remember. What is measured at each step is told by
     `PolicyGradientTrainer.train_on_batch`. Before each batch is played and each step of the
     optimiser is made, the file `cord` in `out` and the function `cord` are asked for a reason to
-    stop. Raises Failed: stopped, not_a_number, run_in_use, other_run, nothing_said,
+    stop. Raises ValueError for one of `settings.check` and `validation` without the other, and
+    Failed: stopped, not_a_number, run_in_use, other_run, nothing_said,
     nothing_to_learn (episodes that are alone in their groups, for `rloo`), unsupported, and as
     `load_trainable_model` and `VllmSampler` do.
     """
+    if bool(settings.check) != (validation is not None):
+        raise ValueError("settings.check and an environment for validation go together")
+    set_threads(settings.sampling)
     accelerator = make_accelerator(settings.policy.dtype)
     tokenizer, ends, pad = load_tokenizer(Path(settings.policy.model))
     server: VllmSampler | None = None
@@ -113,30 +135,87 @@ def train_by_reinforcement(
             made.reference.to(accelerator.device)
         made = made._replace(actor=learner.unwrapped_model)
         controller = KlController(settings.beta, settings.target, settings.gain)
-        state = _ReinforcementState(learner, controller, *also)
+        choice = _PolicyChoice()
+        state = _ReinforcementState(learner, controller, choice, *also)
         teacher = PolicyGradientTrainer(settings, made, learner, pad)
+
+        def validate_policy(steps: int) -> dict[str, float]:
+            assert validation is not None
+            model = _get_averaged_actor(learner)
+            sampler = _make_sampler(
+                settings, made._replace(actor=model), ends, accelerator, None, steps
+            )
+            played = _play_batch(
+                settings, validation, sampler, accelerator, range(settings.validation_episodes)
+            )
+            found = teacher.prepare_batch(played, steps)
+            if choice.record_validation(steps, found, settings.budget):
+                if accelerator.is_main_process:
+                    save_pretrained_model(model.policy, tokenizer, out / "model")
+                accelerator.wait_for_everyone()
+            return {"validation_reward": found.reward, "validation_kl": found.kl}
+
         for step in run.iterate_steps(
             settings.steps, state, settings.every, told, _MAX_CHECKPOINT_INTERVAL
         ):
             made = made._replace(actor=learner.unwrapped_model)
+            if settings.patience is not None and choice.best.since >= settings.patience:
+                ended = f"no better reward in {settings.patience} validations"
+                break
+            if settings.check and step == 0:
+                validate_policy(0)
             sampler = _make_sampler(settings, made, ends, accelerator, server, step)
-            played = _play_batch(settings, world, sampler, accelerator, step)
+            first = step * settings.episodes
+            batch = range(first, first + settings.episodes)
+            played = _play_batch(settings, world, sampler, accelerator, batch)
             lesson = teacher.prepare_batch(played, step)
             if settings.budget is not None and lesson.kl > settings.budget:
                 ended = f"the KL of an episode, {lesson.kl:.3g} nats, is above {settings.budget:g}"
                 break
             measured = teacher.train_on_batch(lesson, step, controller.beta)
             controller.update_beta(lesson.kl)
+            done = step + 1
+            if settings.check and (done % settings.check == 0 or done == settings.steps):
+                measured |= validate_policy(done)
             run.record_metrics(**measured)
             for one in played[: settings.shown]:
                 run.record_sample(step=step, **_decode_trajectory(one, tokenizer))
         accelerator.wait_for_everyone()
-        model: Any = (
-            learner.unwrapped_model if learner.averages is None else learner.averages.module
-        )
-        if accelerator.is_main_process:
-            save_pretrained_model(model.policy, tokenizer, out / "model")
-        return _make_result(run.load_metrics(), out / "model", ended)
+        if not settings.check:
+            model = _get_averaged_actor(learner)
+            if accelerator.is_main_process:
+                save_pretrained_model(model.policy, tokenizer, out / "model")
+        best = choice.best if settings.check else None
+        return _make_result(run.load_metrics(), out / "model", ended, best)
+
+
+def _get_averaged_actor(learner: ModelOptimizer) -> Any:
+    """Return the networks whose policy is validated and written."""
+    return learner.unwrapped_model if learner.averages is None else learner.averages.module
+
+
+class _PolicyChoice:
+    """Chooses the policy that is written, by its reward at validations."""
+
+    def __init__(self) -> None:
+        self.best = BestValidation()
+
+    def record_validation(self, steps: int, found: PreparedBatch, budget: float | None) -> bool:
+        """Record a validation after so many steps; return whether it is the best so far, and its
+        KL within the budget."""
+        within = budget is None or found.kl <= budget
+        if within and found.reward > self.best.worth:
+            self.best = BestValidation(steps, found.reward)
+            return True
+        self.best = self.best._replace(since=self.best.since + 1)
+        return False
+
+    def save(self, folder: Path) -> None:
+        (folder / _CHOICE_FILE).write_bytes(msgspec.json.encode(self.best))
+
+    def load(self, folder: Path) -> None:
+        kept = (folder / _CHOICE_FILE).read_bytes()
+        self.best = msgspec.json.decode(kept, type=BestValidation)
 
 
 class _ReinforcementState:
@@ -185,11 +264,9 @@ def _play_batch(
     world: RolloutEnvironment,
     sampler: PolicySampler,
     accelerator: Accelerator,
-    step: int,
+    batch: range,
 ) -> list[Trajectory]:
-    """Return this process's share of the batch."""
-    first = step * settings.episodes
-    batch = range(first, first + settings.episodes)
+    """Return this process's share of the episodes with these numbers."""
     mine = batch[accelerator.process_index :: accelerator.num_processes]
     played = world.play_episodes(sampler, mine, settings.seed)
     for one in played:
@@ -210,7 +287,12 @@ def _decode_trajectory(played: Trajectory, tokenizer: Any) -> dict[str, Any]:
     return {"episode": played.episode, "reward": played.reward, "rows": said}
 
 
-def _make_result(history: list[dict[str, float]], model: Path, ended: str) -> ReinforcementResult:
+def _make_result(
+    history: list[dict[str, float]], model: Path, ended: str, best: BestValidation | None
+) -> ReinforcementResult:
     last = history[-1] if history else {"reward": 0.0, "kl": 0.0}
     faults = tuple(diagnose_training(history))
-    return ReinforcementResult(str(model), len(history), last["reward"], last["kl"], ended, faults)
+    chosen = (len(history), None) if best is None else (best.step, best.worth)
+    return ReinforcementResult(
+        str(model), len(history), last["reward"], last["kl"], ended, faults, *chosen
+    )

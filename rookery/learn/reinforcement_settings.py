@@ -76,8 +76,20 @@ class ReinforcementSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_un
     """how fast beta follows: the K_β of Ziegler, whose code has 0.051"""
     budget: float | None = None
     """the KL of an episode, in nats, at which training ends (WebGPT, appendix E)"""
+    check: int = 0
+    """batches from one validation to the next; 0: none. Each plays questions that were held out,
+    and the policy with the highest mean reward there, of those within the budget, is written
+    (WebGPT, appendix E); without validations it is the last"""
+    validation_episodes: int = 64
+    """in a validation: the same ones, drawn from the same seeds, each time"""
+    patience: int | None = None
+    """validations in a row without a better one, after which training ends; None: it does not"""
     no_answer: float = -1.0
     """the reward of an episode without an answer"""
+    bad_syntax: float | None = None
+    """what is subtracted from the reward of a text that breaks the syntax of answers, which is
+    scored as it stands (GopherCite, appendix F.1: 2); None: such a text has the reward
+    `no_answer`"""
     seed: int = 0
     every: int | None = None
     """steps from one checkpoint to the next; None: as `ResumableRun.iterate_steps` has it"""
@@ -92,11 +104,14 @@ class ReinforcementSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_un
         """Sentences about what cannot be meant, or with which nothing could be learnt."""
         counts = (self.steps, self.episodes, self.epochs, self.minibatches, self.piece)
         more = (self.value_width, 1 if self.every is None else self.every, self.chunk or 1)
-        if min(*counts, *more) < 1 or self.chunk == 0 or self.shown < 0:
+        often = (self.validation_episodes, 1 if self.patience is None else self.patience)
+        if min(*counts, *more, *often) < 1 or self.chunk == 0 or min(self.shown, self.check) < 0:
             yield (
-                "steps, episodes, epochs, minibatches, piece, chunk, every and value_width must be "
-                "1 or more, shown 0 or more"
+                "steps, episodes, epochs, minibatches, piece, chunk, every, value_width, "
+                "validation_episodes and patience must be 1 or more, shown and check 0 or more"
             )
+        if self.patience is not None and not self.check:
+            yield "patience counts validations: set check to 1 or more, or leave patience out"
         if self.minibatches > self.episodes:
             yield (
                 f"minibatches ({self.minibatches}) must not be more than episodes "
@@ -104,9 +119,17 @@ class ReinforcementSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_un
             )
         if self.sampling.temperature <= 0:
             yield "sampling.temperature must be more than 0, or nothing is tried out"
-        numbers = (self.value_weight, self.beta, self.gain, self.no_answer)
-        if not all(map(math.isfinite, numbers)) or min(numbers[:3]) < 0:
-            yield "value_weight, beta and gain must be numbers from 0 on, no_answer a number"
+        if self.sampling.dtype:
+            yield "what is trained is what samples: set policy.dtype and not sampling.dtype"
+        if self.server and self.sampling.top_p is not None:
+            yield "a server does not say which tokens top_p left: leave it or server out"
+        penalty = 0.0 if self.bad_syntax is None else self.bad_syntax
+        numbers = (self.value_weight, self.beta, self.gain, penalty, self.no_answer)
+        if not all(map(math.isfinite, numbers)) or min(numbers[:4]) < 0:
+            yield (
+                "value_weight, beta, gain and bad_syntax must be numbers from 0 on, "
+                "no_answer a number"
+            )
         if not (0 <= self.gamma <= 1 and 0 <= self.trace <= 1):
             yield "gamma and lambda must be from 0 to 1"
         for name in ("clip", "value_clip", "budget"):
@@ -114,6 +137,11 @@ class ReinforcementSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_un
                 yield f"{name} must be more than 0, or nothing is learnt"
         if not 0 <= self.alpha <= 1:
             yield "alpha must be a share from 0 to 1"
+        if self.policy.dropout:
+            yield (
+                "policy.dropout must be 0: with dropout a policy is not as likely to say what it "
+                "said, before anything is learnt (Ziegler, section 2.2, trains without)"
+            )
         yield from self._find_combination_faults()
         parts = urlsplit(self.server)
         known = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
@@ -184,9 +212,10 @@ A2C_DEFAULTS: Mapping[str, Any] = {
     "kl": "loss",
     "alpha": 0.1,
     "no_answer": -2.0,
+    "bad_syntax": 2.0,
 }
 """GopherCite, section 2.8 and appendix F: one epoch, nothing clipped, the value network a head that
-predicts the final reward, the KL in the loss."""
+predicts the final reward, the KL in the loss, 2 off the reward for bad syntax."""
 RLOO_DEFAULTS: Mapping[str, Any] = {
     "epochs": 1,
     "minibatches": 1,

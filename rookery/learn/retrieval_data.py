@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from rookery.ask.question_files import read_squad
-from rookery.browse.page_text import neutralize_text
+from rookery.browse.page_text import neutralize_line
 from rookery.browse.passages import find_sentences
 from rookery.browse.search_terms import QUESTION_WORDS
 from rookery.cite.word_overlap import compute_rouge_n, split_words
@@ -160,7 +160,7 @@ def _convert_episode(episode: Episode) -> _UnscoredReferences:
     answer = episode.answer
     if answer is None or answer.declined:
         return _UnscoredReferences(episode.question.text, (), (), None)
-    quoted = [" ".join(neutralize_text(quote.text).split()) for quote in answer.quotes]
+    quoted = [neutralize_line(quote.text) for quote in answer.quotes]
     shown = (text for step in episode.steps for text in _parse_prompt_references(step.prompt))
     references = tuple(dict.fromkeys([*shown, *quoted]))
     cited = {quoted[number] for claim in answer.claims for number in claim.quotes}

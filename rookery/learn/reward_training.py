@@ -2,7 +2,6 @@
 accuracy, calibration, by rater."""
 
 import math
-import sys
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -41,7 +40,12 @@ from rookery.learn.training_data import (
     load_good_answers,
     make_epoch_batches,
 )
-from rookery.learn.training_run import ResumableRun, StepCallback, StopCheck
+from rookery.learn.training_run import (
+    BestValidation,
+    ResumableRun,
+    StepCallback,
+    StopCheck,
+)
 from rookery.records import Failed, Failure
 
 CALIBRATION_BINS = 10
@@ -424,7 +428,12 @@ def train_reward_model(
         )
         rows = _load_scaling_rows(settings, showing, data)
         learner = ModelOptimizer(
-            model, settings.optimising, len(steps), accelerator, run.find_stop_reason
+            model,
+            settings.optimising,
+            len(steps),
+            accelerator,
+            run.find_stop_reason,
+            dropout_seed=settings.seed if settings.trained.dropout else None,
         )
         training = RewardTrainer(settings, learner, showing.pad, data, out / "best.safetensors")
         before = training.score_validation()
@@ -437,15 +446,6 @@ def train_reward_model(
                 measured |= training.validate_model()
             run.record_metrics(**measured)
         return _finish_training(training, showing, before, rows, out / "model")
-
-
-class BestValidation(NamedTuple):
-    """The best validation so far, and how many there were since."""
-
-    step: int = 0
-    """after which it was made; 0: there is none"""
-    worth: float = -sys.float_info.max
-    since: int = 0
 
 
 class RewardTrainer:

@@ -9,14 +9,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rookery.browse.page_text import neutralize_text
+from rookery.browse.page_text import neutralize_line
 from rookery.cite.constraint import VerbatimConstraint
 from rookery.cite.grammar import VerbatimGrammar
 from rookery.cite.passage_ranking import PassageRanker, rank_passages
 from rookery.cite.repair import parse_and_correct
 from rookery.cite.syntax import AnswerShape, order_quotes_by_use, parse_inline
 from rookery.draft.best_of_n import AnswerParser, parse_draft, render_prompt
-from rookery.draft.gophercite import GopherCiteSettings, build_page_prompt, choose_best_pages
+from rookery.draft.gophercite import (
+    GopherCiteSettings,
+    build_page_prompt,
+    choose_best_pages,
+    measure_shown_text,
+    refuse_hidden_quotes,
+)
 from rookery.draft.remote_model import AllowedTokens
 from rookery.draft.retrieval import gather_passages
 from rookery.draft.webglm import WebglmSettings, quote_passage, render_references
@@ -26,9 +32,14 @@ from rookery.learn.browser_environment import (
     assign_questions,
     compute_answer_rewards,
 )
-from rookery.learn.decoding import SampledAction, SamplingSettings, sample_actions
+from rookery.learn.decoding import (
+    SampledAction,
+    SamplingSettings,
+    load_sampled_model,
+    sample_actions,
+)
 from rookery.learn.episodes import PolicySampler, Trajectory
-from rookery.learn.pretrained_models import load_model, load_model_with_head, load_tokenizer
+from rookery.learn.pretrained_models import load_model_with_head, load_tokenizer
 from rookery.learn.prompt_encoding import PolicyTokenizer
 from rookery.learn.reward_model import make_input_encoder, score_rows
 from rookery.records import Answer, Library, Page, Question, Record
@@ -43,6 +54,12 @@ class EnvironmentPrompt(NamedTuple):
     """title and text of the document that all quotes are kept to; None: nothing is kept to"""
 
 
+class _ParsedAnswer(NamedTuple):
+    answer: Answer | None
+    malformed: bool
+    """whether it is the text as it stands, since that cannot be read"""
+
+
 PromptFunction = Callable[[Question], Sequence[EnvironmentPrompt]]
 """from a question to its prompts, in the order in which they take turns; none: there is nothing to
 answer from"""
@@ -52,8 +69,9 @@ class SingleStepEnvironment:
     """Environment in which each question is answered to one prompt; prompts are built once in a
     run.
 
-    A question with several prompts is asked by each in turn. An answer that cannot be read, or not
-    be scored, has no reward; a question without a prompt has no action either. With a `grammar`,
+    A question with several prompts is asked by each in turn. An answer that cannot be read is
+    malformed, and its reward that of its text without any quote; one that is empty, or cannot be
+    scored, has none, and a question without a prompt has no action either. With a `grammar`,
     what is said is held to the prompt's document, and the rows know it. Raises ValueError without a
     question.
     """
@@ -94,14 +112,23 @@ class SingleStepEnvironment:
             for number, turn in turns
         ]
         rows = self._sample_actions(sample, episodes, shown, seed)
-        answers = [
-            (self._questions[number], self._parse_answer(one, row))
-            for (number, _), one, row in zip(turns, shown, rows, strict=True)
-        ]
-        rewards = compute_answer_rewards(self._scores, answers)
+        said = [self._parse_answer(one, row) for one, row in zip(shown, rows, strict=True)]
+        rewards = compute_answer_rewards(
+            self._scores,
+            [
+                (self._questions[number], one.answer)
+                for (number, _), one in zip(turns, said, strict=True)
+            ],
+        )
         return [
-            Trajectory(episode, [] if row is None else [row], reward, episode // self._group)
-            for episode, row, reward in zip(episodes, rows, rewards, strict=True)
+            Trajectory(
+                episode,
+                [] if row is None else [row],
+                reward,
+                episode // self._group,
+                malformed=one.malformed,
+            )
+            for episode, row, reward, one in zip(episodes, rows, rewards, said, strict=True)
         ]
 
     def _find_prompts(self, numbers: set[int]) -> None:
@@ -144,10 +171,15 @@ class SingleStepEnvironment:
 
     def _parse_answer(
         self, shown: EnvironmentPrompt | None, row: SampledAction | None
-    ) -> Answer | None:
+    ) -> _ParsedAnswer:
         if shown is None or row is None:
-            return None
-        return parse_draft(self._speech.decode_action(row.row.action), shown.read)[0]
+            return _ParsedAnswer(None, False)
+        text = self._speech.decode_action(row.row.action)
+        answer, _ = parse_draft(text, shown.read)
+        shortest = self._grammar.shape.shortest if self._grammar else 0
+        if answer and all(len(quote.text) >= shortest for quote in answer.quotes):
+            return _ParsedAnswer(answer, False)
+        return _ParsedAnswer(Answer(text.strip()) if text.strip() else None, True)
 
 
 def make_quote_environment(
@@ -163,7 +195,7 @@ def make_quote_environment(
     """Return an environment with one page a prompt and quotes constrained to that page's words.
 
     The pages of a question take turns (GopherCite, section 2.8). Quotes are read as `gophercite`
-    reads them; what it would not take for an answer has no reward (appendix F.1).
+    reads them; what it would not take for an answer is malformed (appendix F.1).
     """
 
     def list_page_prompts(question: Question) -> list[EnvironmentPrompt]:
@@ -226,11 +258,16 @@ def build_quote_prompt(question: Question, page: Page) -> EnvironmentPrompt:
 
     It is GopherCite's (table 12); quotes are of that page.
     """
-    title = " ".join(neutralize_text(page.title).split())
-    asked = f"Page: {title}\n{neutralize_text(page.text)}\nQuestion: {question.text}\nAnswer: "
-    return EnvironmentPrompt(
-        asked, lambda text: parse_inline(text, [page]), (page.title, page.text)
-    )
+    title, text = page.title, page.text[: measure_shown_text(page)]
+
+    def parse_answer(said: str) -> Answer:
+        answer = parse_inline(said, [page])
+        refuse_hidden_quotes(answer, page)
+        return answer
+
+    source = f"Page: {neutralize_line(title)}\n{neutralize_line(text)}"
+    asked = f"{source}\nQuestion: {question.text}\nAnswer: "
+    return EnvironmentPrompt(asked, parse_answer, (title, text))
 
 
 def make_search_prompts(library: Library, pages: int) -> PromptFunction:
@@ -261,10 +298,10 @@ def sample_quoted_answers(
     The pages of a question take turns; a question without a page has no answers. Raises Failed:
     no_model, bad_model, prompt_too_long, not_a_number.
     """
-    loaded = load_model(policy)
-    room = loaded.context - sampling.tokens
+    loaded = load_sampled_model(policy, sampling)
+    room = loaded.context - sampling.max_tokens
     speech = PolicyTokenizer(
-        loaded.tokenizer, loaded.vocabulary, loaded.ends, sampling.tokens, room, chat=False
+        loaded.tokenizer, loaded.vocabulary, loaded.ends, sampling.max_tokens, room, chat=False
     )
     answers: list[Answer] = []
 
@@ -286,7 +323,8 @@ def sample_quoted_answers(
     ):
         for row in one.rows:
             answer = None if one.reward is None else next(each)
-            found[number].append(QuotedSample(answer, math.fsum(row.logprobs)))
+            kept = None if one.malformed else answer
+            found[number].append(QuotedSample(kept, math.fsum(row.logprobs)))
     return found
 
 

@@ -10,9 +10,10 @@ import json
 import math
 import os
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 import msgspec
 from accelerate import Accelerator
@@ -34,6 +35,15 @@ class CheckpointedState(Protocol):
 
     def load(self, folder: Path) -> None:
         """Restore the state that `save` wrote to a folder."""
+
+
+class BestValidation(NamedTuple):
+    """The best validation so far, and how many there were since."""
+
+    step: int = 0
+    """the steps made before it; 0 too where there is none"""
+    worth: float = -sys.float_info.max
+    since: int = 0
 
 
 StepCallback = Callable[[int, int, dict[str, float]], None]

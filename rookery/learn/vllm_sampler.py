@@ -149,7 +149,9 @@ class VllmSampler:
         places = [Random(f"{seed}").getrandbits(31) for seed in seeds]
         rows = self._settings.rows
         with httpcore.ConnectionPool(max_connections=rows, retries=2) as pool:
-            say = partial(self._request_action, tokens=self._settings.tokens, request=pool.request)
+            say = partial(
+                self._request_action, tokens=self._settings.max_tokens, request=pool.request
+            )
             with ThreadPoolExecutor(rows) as threads:
                 said = list(threads.map(say, contexts, places))
         if self._send_request(
@@ -198,7 +200,7 @@ class VllmSampler:
     def _check_logprobs(self, policy: nn.Module) -> None:
         """Let it say something, and has the policy read it."""
         said = self._request_action(
-            self._probe_prompt, 0, min(_PROBE_TOKENS, self._settings.tokens)
+            self._probe_prompt, 0, min(_PROBE_TOKENS, self._settings.max_tokens)
         )
         batch = collate_rows([said.row], 0, next(policy.parameters()).device)
 

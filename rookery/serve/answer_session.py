@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from rookery.draft.best_of_n import BestOfNSettings
     from rookery.draft.calibration import Calibration, ScoreSource
     from rookery.draft.library_calibration import LibraryCalibration
-    from rookery.draft.remote_model import LanguageModel
+    from rookery.draft.remote_model import LanguageModel, SlotTable
     from rookery.serve.model_pool import ModelPool
 
 
@@ -317,7 +317,7 @@ class AnswerSession:
     """Answers questions with one set of settings; threads may share one session.
 
     Give `sources` to share a library and an archive with other sessions: they are then left open
-    when this session is closed.
+    when this session is closed. Sessions with one table of `slots` share those of model servers.
     """
 
     def __init__(
@@ -325,9 +325,11 @@ class AnswerSession:
         settings: Settings,
         progress: ProgressCallback | None = None,
         sources: EvidenceSources | None = None,
+        slots: "SlotTable | None" = None,
     ) -> None:
         self.settings = settings
         self.method = get_method(settings.method)
+        self._slots = slots
         self._open = ExitStack()
         self._lock = threading.RLock()
         if sources is None:
@@ -376,6 +378,7 @@ class AnswerSession:
                 self.sources.load_similarity,
                 self.sources.load_evidence_judge,
                 open_model,
+                self.is_writer_local,
                 lambda model: self.open_models().hold_to_quotes(model),
                 self._configure_sampling,
                 callbacks.observe_ranking,
@@ -429,8 +432,21 @@ class AnswerSession:
         endpoint, method = self.open_models().get_endpoint, self.settings.method
         return identify_score_source(method, endpoint, models.samples, models.worth, score)
 
+    def is_writer_local(self) -> bool:
+        """Return True if the model that writes is on this machine. Raises Failed."""
+        return self.open_models().is_local("write")
+
+    def declines_by_extract(self) -> bool:
+        """Return True if an answer is declined as `extract` declines: by `extract` itself, and by
+        a model on this machine that puts into words what it found. Raises Failed."""
+        if self.method.name == "webglm" and self.settings.models:
+            return self.is_writer_local()
+        return self.method.name == "extract"
+
     def read_calibration(self) -> "Calibration | None":
-        """Return the calibrated score threshold for --decline; None without it or with extract.
+        """Return the calibrated score threshold for --decline.
+
+        None without it, or where it is no share of good answers (`declines_by_extract`).
 
         Raises Failed where no labels were stored for the model.
         """
@@ -439,7 +455,7 @@ class AnswerSession:
             if (
                 self._calibration is None
                 and s.decline is not None
-                and self.method.name != "extract"
+                and not self.declines_by_extract()
             ):
                 from rookery.draft.calibration import find_decline_threshold
 
@@ -454,7 +470,9 @@ class AnswerSession:
                 from rookery.serve.model_pool import ModelPool
 
                 store, offline = get_data_folder() / ARCHIVE, self.settings.offline
-                pool = ModelPool(self.settings.models, store, offline)
+                pool = ModelPool(
+                    self.settings.models, store, offline, self.method.local, self._slots
+                )
                 self._models = self._open.enter_context(pool)
             return self._models
 

@@ -28,6 +28,14 @@ class CommandError(Exception):
         self.exit_code = exit_code
 
 
+class StopSignal(BaseException):
+    """SIGINT or SIGTERM. Not a KeyboardInterrupt, which the command-line library would handle."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
 def format_failure(failed: Failed) -> str:
     """Return one sentence on what could not be done, and why."""
     return f"{failed.failure.what}: {failed.failure.detail or failed.failure.outcome}"

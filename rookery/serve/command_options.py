@@ -1,7 +1,10 @@
 """The options of the command line: their names, types and help texts."""
 
+from collections.abc import Callable, Mapping
+from functools import wraps
+from inspect import Parameter, signature
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -64,6 +67,14 @@ MethodOption = Annotated[
         metavar="METHOD",
         help="How to answer: extract quotes the documents and needs no model; webglm, gophercite "
         "and webgpt have a model write the answer.",
+    ),
+]
+WriteOption = Annotated[
+    bool,
+    typer.Option(
+        "--write",
+        help="Have a model on this machine put the answer into words: --method webglm with --model "
+        "or, without it, a model that rookery models add added, smollm2 before others.",
     ),
 ]
 ModelOption = Annotated[
@@ -166,18 +177,57 @@ DtypeOption = Annotated[
     typer.Option(
         metavar="TYPE",
         help="What a model on this machine computes in: float32, bfloat16 or float16; without it, "
-        "as its weights are stored.",
+        "what is fastest on its device.",
     ),
 ]
+COMPLETION_OPTIONS: Mapping[str, tuple[object, object]] = {
+    "temperature": (TemperatureOption, None),
+    "top_p": (TopPOption, None),
+    "max_tokens": (MaxTokensOption, None),
+    "stop": (StopOption, None),
+    "chat": (ChatOption, None),
+    "threads": (ThreadsOption, None),
+    "dtype": (DtypeOption, ""),
+}
+"""type and default of the option of each field of `CompletionSettings`"""
+
+
+def add_completion_options(**usual: object) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return a decorator that gives a command the options of `CompletionSettings`.
+
+    The command takes them as `**completion`, which are arguments of `CompletionSettings`. `usual`
+    are defaults of this command.
+    """
+
+    def decorate_command(command: Callable[..., None]) -> Callable[..., None]:
+        shape = signature(command)
+        own = [each for each in shape.parameters.values() if each.kind != Parameter.VAR_KEYWORD]
+        options = [
+            Parameter(name, Parameter.KEYWORD_ONLY, default=usual.get(name, none), annotation=kind)
+            for name, (kind, none) in COMPLETION_OPTIONS.items()
+        ]
+
+        @wraps(command)
+        def run_with_options(*values: Any, stop: list[str] | None, **named: Any) -> None:
+            command(*values, stop=tuple(stop or ()), **named)
+
+        run_with_options.__signature__ = shape.replace(  # type: ignore[attr-defined]
+            parameters=[*own, *options]
+        )
+        return run_with_options
+
+    return decorate_command
+
+
 DeclineOption = Annotated[
     float | None,
     typer.Option(
         metavar="NUMBER",
         min=0,
         max=1,
-        help="Decline rather than answer badly. With extract: decline answers that are less likely "
-        "than this to be right; 0.2 without it. With a model: the share of the given answers that "
-        "must be good, which needs rookery calibrate first.",
+        help="Decline rather than answer badly. With extract and --write: decline answers that are "
+        "less likely than this to be right; 0.5 without it. With another model: the share of the "
+        "given answers that must be good, which needs rookery calibrate first.",
     ),
 ]
 EngineOption = Annotated[
@@ -207,8 +257,8 @@ BatchOption = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help='Answer a file of questions, one a line as {"id": "1", "text": "Why ...?"}; '
-        "- is standard input.",
+        help='Answer a file of questions, one a line as {"id": "1", "text": "Why ...?"}, or a file '
+        "of ELI5, Natural Questions, TriviaQA, KILT or SQuAD; - is standard input.",
     ),
 ]
 OutOption = Annotated[

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
+from rookery.draft.completion_settings import WRITING_SETTINGS, LocalModelSettings
 from rookery.records import Episode, Failed, Failure, Library, Question
 from rookery.serve.settings import WORDS, Settings
 
@@ -33,6 +34,8 @@ class MethodResources(NamedTuple):
     """load the evidence model; None where the settings name none"""
     open_model: "Callable[[str], LanguageModel] | None"
     """open the model of a role, "browse" or "write"; None where no model is set"""
+    is_writer_local: Callable[[], bool]
+    """return True if the model that writes is on this machine, and so a small one"""
     hold_to_quotes: "Callable[[LanguageModel], ConstrainerChoice]"
     """constrain a model to write its quotes verbatim, as far as its server can"""
     configure_sampling: "Callable[[], BestOfNSettings]"
@@ -59,6 +62,8 @@ class AnswerMethod(NamedTuple):
     """the part that a language model has in it"""
     samples: int = 1
     """answers that are sampled, of which the best is taken, where the settings give no number"""
+    local: LocalModelSettings = LocalModelSettings()
+    """settings of a model on this machine, where no table of --endpoints gives others"""
     has_own_flag: bool = False
     """chosen by a flag of its own on the command line, not by --method"""
 
@@ -148,9 +153,8 @@ def _run_webgpt(resources: MethodResources, question: Question) -> Episode:
     browser, writer = (_open_role(resources, r) for r in ("browse", "write"))
     options = WebgptSettings(BrowserRules(quotes=resources.settings.quotes or 0))
     sampling, observe = resources.configure_sampling(), resources.observe_command
-    return answer_with_webgpt(
-        question, resources.library, browser, writer, sampling, options, observe
-    )
+    library, judge = resources.library, resources.open_evidence_judge()
+    return answer_with_webgpt(question, library, browser, writer, sampling, options, observe, judge)
 
 
 def _run_gophercite(resources: MethodResources, question: Question) -> Episode:
@@ -165,8 +169,9 @@ def _run_gophercite(resources: MethodResources, question: Question) -> Episode:
         return make_failed_episode(question, "gophercite", error)
     options = GopherCiteSettings(quotes=resources.settings.quotes or 0)
     observe, library = resources.observe_ranking, resources.library
+    judge = resources.open_evidence_judge()
     episode = answer_with_gophercite(
-        question, library, model, rank, sampling, options, hold, observe
+        question, library, model, rank, sampling, options, hold, observe, judge
     )
     return msgspec.structs.replace(episode, failures=(*episode.failures, *filter(None, [failure])))
 
@@ -174,11 +179,25 @@ def _run_gophercite(resources: MethodResources, question: Question) -> Episode:
 def _run_webglm(resources: MethodResources, question: Question) -> Episode:
     from rookery.draft.webglm import WebglmSettings, answer_with_webglm
 
+    if resources.open_model is not None and resources.is_writer_local():
+        return _write_by_small_model(resources, question)
     quotes, model = resources.settings.quotes, _open_role(resources, "write")
     options = WebglmSettings() if quotes is None else WebglmSettings(references=quotes)
     rank, sampling = _choose_ranker(resources), resources.configure_sampling()
     observe, library = resources.observe_ranking, resources.library
-    return answer_with_webglm(question, library, model, rank, sampling, options, observe)
+    judge = resources.open_evidence_judge()
+    return answer_with_webglm(question, library, model, rank, sampling, options, observe, judge)
+
+
+def _write_by_small_model(resources: MethodResources, question: Question) -> Episode:
+    """Have a model on this machine put into words what `extract` answers."""
+    from rookery.draft.written_answers import put_into_words
+
+    found = _run_extract(resources, question)
+    if found.stop != "end":
+        return found  # and the model need not be loaded
+    model, sampling = _open_role(resources, "write"), resources.configure_sampling()
+    return put_into_words(found, model, resources.open_evidence_judge(), sampling)
 
 
 METHODS = {
@@ -217,6 +236,7 @@ METHODS = {
             "Write",
             "A model writes a text, each sentence resting on numbered quotes.",
             _run_webglm,
+            local=WRITING_SETTINGS,
         ),
     )
 }

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import msgspec
 
@@ -14,6 +14,11 @@ from rookery.browse.call_recording import (
     RecordingLibrary,
     ReplayLibrary,
 )
+from rookery.draft.completion_settings import (
+    LocalEndpoint,
+    LocalModelSettings,
+    override_settings,
+)
 from rookery.draft.constrained_decoding import (
     LOCAL_QUOTE_SHAPE,
     ConstrainerChoice,
@@ -21,7 +26,6 @@ from rookery.draft.constrained_decoding import (
     constrain_by_tokens,
     leave_unconstrained,
 )
-from rookery.draft.local_settings import LocalEndpoint
 from rookery.draft.openai_protocol import (
     ModelEndpoint,
     SpendingBudget,
@@ -31,7 +35,12 @@ from rookery.draft.openai_protocol import (
     select_endpoint,
 )
 from rookery.draft.recorded_policies import RecordingPolicy, ReplayPolicy, ScriptedPolicy
-from rookery.draft.remote_model import LanguageModel, RemoteModel, StreamingPolicy
+from rookery.draft.remote_model import (
+    LanguageModel,
+    RemoteModel,
+    SlotTable,
+    StreamingPolicy,
+)
 from rookery.records import Episode, Failed, Failure, Library, Question, digest_of
 from rookery.serve.settings import (
     LOCAL,
@@ -64,12 +73,23 @@ class ModelPool:
 
     The replies of models and libraries to one question are recorded in `store`; they replace the
     recording of the same question with the same settings. With `offline` the recording is
-    replayed and no server is asked. Raises Failed where a model is misnamed. Threads may share one
-    pool; the same question is answered by one of them at a time.
+    replayed and no server is asked. `local` are the settings of a model on this machine that are
+    not given. Models on one server share its slots, also with other pools that have the same table
+    of `slots`. Raises Failed where a model is misnamed. Threads may share one pool; the same
+    question is answered by one of them at a time.
     """
 
-    def __init__(self, settings: ModelSettings, store: Path, offline: bool = False) -> None:
+    def __init__(
+        self,
+        settings: ModelSettings,
+        store: Path,
+        offline: bool = False,
+        local: LocalModelSettings = LocalModelSettings(),
+        slots: SlotTable | None = None,
+    ) -> None:
         self.settings = settings
+        self._local = local
+        self._slots = slots or SlotTable()
         self.spending = SpendingBudget(SpendingCap(settings.tokens, settings.money))
         self._offline = offline
         self._under_way = NameLocks()
@@ -102,12 +122,12 @@ class ModelPool:
             return settings.model
         found: ModelEndpoint | LocalEndpoint
         if is_local_model(settings):
-            found = LocalEndpoint(model=settings.model)
+            found = LocalEndpoint(**msgspec.structs.asdict(self._local), model=settings.model)
         else:
             found = select_endpoint(role, self._endpoints, settings.model, settings.base_url)
         try:
-            found = _override_sampling(found, settings)
-        except (msgspec.MsgspecError, ValueError) as error:
+            found = override_settings(found, settings)
+        except ValueError as error:
             raise Failed(Failure(found.model, "bad_endpoint", str(error))) from error
         if isinstance(found, LocalEndpoint):
             place = f"{LOCAL}{locate_local_model(found.model)}"
@@ -115,6 +135,10 @@ class ModelPool:
         if role == "write" and found.logprobs is None:
             return msgspec.structs.replace(found, logprobs=True)
         return found
+
+    def is_local(self, role: str) -> bool:
+        """Return True if the model of a role is on this machine. Raises Failed."""
+        return isinstance(self.get_endpoint(role), LocalEndpoint)
 
     @property
     def max_concurrent(self) -> int:
@@ -189,7 +213,7 @@ class ModelPool:
         assert isinstance(local, LocalModel)
         with self._turn:
             self._grammar = self._grammar or VerbatimGrammar(local.vocabulary, LOCAL_QUOTE_SHAPE)
-        budget = min(MAX_CONSTRAINED_TOKENS, named.max_tokens)
+        budget = min(MAX_CONSTRAINED_TOKENS, named.token_limit)
         return ConstrainerChoice(constrain_by_tokens(model, self._grammar, budget))
 
     def _get_name(self, role: str) -> str:
@@ -214,36 +238,15 @@ class ModelPool:
 
     def _open_model(self, named: ModelEndpoint | LocalEndpoint | str) -> LanguageModel:
         if isinstance(named, ModelEndpoint):
-            remote = RemoteModel(named, read_api_key(named), spending=self.spending)
+            remote = RemoteModel(
+                named, read_api_key(named), spending=self.spending, slots=self._slots
+            )
             return self._open.enter_context(remote)
         if isinstance(named, str):
             return ScriptedPolicy(Path(named.removeprefix(SCRIPT)))
         from rookery.learn.local_model import LocalModel
 
         return LocalModel(Path(named.model.removeprefix(LOCAL)), named, self.spending)
-
-
-def _override_sampling(
-    found: ModelEndpoint | LocalEndpoint, settings: ModelSettings
-) -> ModelEndpoint | LocalEndpoint:
-    """Return an endpoint with the sampling settings that are given in place of its own.
-
-    Raises ValueError, or msgspec.ValidationError, for a wrong one.
-    """
-    given: dict[str, Any] = {"temperature": settings.temperature, "max_tokens": settings.max_tokens}
-    given["stop"] = settings.stop or None
-    if isinstance(found, LocalEndpoint):
-        given |= {"top_p": settings.top_p, "chat": settings.chat, "threads": settings.threads}
-        given["dtype"] = settings.dtype or None
-    elif settings.threads is not None or settings.dtype:
-        raise ValueError("threads and dtype are set for models on this machine, not for servers")
-    else:
-        if settings.top_p is not None:
-            given["extra"] = {**found.extra, "top_p": settings.top_p}
-        if settings.chat is not None:
-            given["kind"] = "chat" if settings.chat else "completions"
-    given = {name: value for name, value in given.items() if value is not None}
-    return msgspec.convert({**msgspec.structs.asdict(found), **given}, type(found))
 
 
 class NameLocks:

@@ -6,7 +6,8 @@ import msgspec
 from platformdirs import user_cache_path, user_data_path
 
 from rookery.browse.file_selection import FileSelection
-from rookery.records import Record
+from rookery.draft.completion_settings import COMPLETION_FIELDS, CompletionSettings
+from rookery.records import Failed, Failure, Record
 
 ARCHIVE = "archive.sqlite"
 """file name of the page archive in the data folder"""
@@ -16,8 +17,11 @@ WORDS = "words"
 """value of `Settings.ranker` for ranking by words alone"""
 
 
-class ModelSettings(Record, frozen=True):
-    """The language model, the number of samples to draw, and the limits on spending."""
+class ModelSettings(Record, CompletionSettings, frozen=True):
+    """The language model, how its completions are drawn, and the limits on spending.
+
+    What is set of `CompletionSettings` replaces what the endpoints say.
+    """
 
     model: str = ""
     """name on the server; or, without base_url and endpoints, the name of a model that
@@ -34,28 +38,12 @@ class ModelSettings(Record, frozen=True):
     """tokens that may be spent in all, prompts included; None: no limit"""
     money: float | None = None
     """money that may be spent in all, in the currency of the endpoints' prices; None: no limit"""
-    temperature: float | None = None
-    """of sampling; None: the endpoint's, which may be left to the server"""
-    top_p: float | None = None
-    """below 1, only the likeliest tokens are drawn, as few as have this probability"""
-    max_tokens: int | None = None
-    """tokens of one completion; None: the endpoint's"""
-    stop: tuple[str, ...] = ()
-    """strings before which a completion ends; none: the endpoint's"""
-    chat: bool | None = None
-    """the prompt is a user's message in the model's chat template, or is continued as it is; None:
-    as the endpoint says, on this machine the former where there is a template"""
-    threads: int | None = None
-    """threads of the processor for a model on this machine; None: as torch chooses"""
-    dtype: str = ""
-    """numbers that a model on this machine computes in: float32, bfloat16 or float16; empty: as its
-    weights are stored"""
 
     def to_cache_key(self) -> str:
         """Serialise the settings; those of sampling only where they are given, so that what was
         recorded before there were any is found."""
         fields, usual = msgspec.structs.asdict(self), msgspec.structs.asdict(ModelSettings())
-        for name in _SAMPLING_FIELDS:
+        for name in COMPLETION_FIELDS:
             if fields[name] == usual[name]:
                 del fields[name]
         return msgspec.json.encode(fields).decode()
@@ -63,9 +51,6 @@ class ModelSettings(Record, frozen=True):
     def __bool__(self) -> bool:
         """Return True if any field differs from its default."""
         return self != ModelSettings()
-
-
-_SAMPLING_FIELDS = "temperature top_p max_tokens stop chat threads dtype".split()
 
 
 class Settings(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -142,4 +127,8 @@ def locate_local_model(model: str) -> Path:
         return Path(model.removeprefix(LOCAL))
     from rookery.draft.installed_models import find_model_folder
 
-    return find_model_folder(model, get_data_folder())
+    try:
+        return find_model_folder(model, get_data_folder())
+    except Failed as failed:
+        detail = f"{failed.failure.detail}; for one on a server, say where: --base-url URL"
+        raise Failed(Failure(model, failed.failure.outcome, detail)) from failed

@@ -12,11 +12,13 @@ from rich.text import Text
 
 from rookery.browse.file_selection import SKIP_REASONS, SkippedGroup
 from rookery.browse.page_text import join_separator
-from rookery.browse.search_terms import get_question_terms, split_terms
+from rookery.browse.search_terms import find_language, get_question_terms, split_terms
 from rookery.cite.claim_support import ClaimVerdict
 from rookery.cite.quote_links import describe_location, make_deep_link
+from rookery.cite.sentence_support import UNSUPPORTED
 from rookery.cite.verification import ClaimedVerdict, TextVerdict, Verdict
 from rookery.draft.score_wording import word_score
+from rookery.draft.written_answers import NOT_WRITTEN
 from rookery.records import Answer, Episode, Failure, Mark, Page, Quote, Record
 from rookery.serve.command_line import UNWRAPPED_COLUMNS
 from rookery.serve.methods import MODEL_METHODS
@@ -101,13 +103,14 @@ def show_answer(
     print_indented(console, Text(), _format_cited_text(answer, views))
     if answer.declined and answer.quotes:
         console.print("\nRejected as too weak an answer, the nearest that was found:", style="red")
-    wanted = set(get_question_terms(episode.question.text))
     for number, (quote, page, verdict) in enumerate(
         zip(answer.quotes, pages, verdicts, strict=True), 1
     ):
         console.print()
         mark = ("  ✗ ", "red") if answer.declined else (f"[{number}] ", "bold cyan")
-        print_indented(console, Text.assemble(mark), _highlight_terms(views[number - 1], wanted))
+        language = find_language(page.text if page else quote.text)
+        shown = _highlight_terms(views[number - 1], episode.question.text, language)
+        print_indented(console, Text.assemble(mark), shown)
         _show_source(console, quote, page, verdict)
 
 
@@ -191,7 +194,8 @@ def summarize_answer(episode: Episode, verdicts: Sequence[Verdict]) -> str:
     early = [failure for failure in episode.failures if failure.outcome == "stopped_early"]
     parts += [failure.detail.partition(":")[0] for failure in early]
     if episode.failures:
-        noted = "noted" if episode.by in MODEL_METHODS else "not read"
+        by_model = any(each in MODEL_METHODS for each in (episode.by, episode.failures[-1].what))
+        noted = "noted" if by_model else "not read"
         parts.append(f"{noted}: {', '.join(format_failure_counts(episode.failures))}")
     return " · ".join(parts)
 
@@ -212,7 +216,20 @@ NO_ANSWER_MESSAGES = {
 def format_failure_counts(failures: Sequence[Failure]) -> list[str]:
     """Format counts of failures, the most frequent first: `3 timed_out`."""
     counted = Counter(failure.outcome for failure in failures)
-    return [f"{n} {outcome}" for outcome, n in counted.most_common()]
+    return [
+        f"{n} {OUTCOME_WORDS[outcome][n > 1]}" if outcome in OUTCOME_WORDS else f"{n} {outcome}"
+        for outcome, n in counted.most_common()
+    ]
+
+
+OUTCOME_WORDS = {
+    UNSUPPORTED: (
+        "sentence taken out, which no quote supports",
+        "sentences taken out, which no quote supports",
+    ),
+    NOT_WRITTEN: ("answer quoted, as the model wrote none that is supported",) * 2,
+}
+"""words for outcomes that are no codes to the reader: for one, and for several"""
 
 
 def show_failures(console: Console, failures: Sequence[Failure]) -> None:
@@ -304,11 +321,12 @@ def _format_claim(answer: Answer, said: str, numbers: Sequence[int], views: Sequ
     return sanitize_text(said)
 
 
-def _highlight_terms(text: str, wanted: set[str]) -> Text:
+def _highlight_terms(text: str, question: str, language: str) -> Text:
     """Return the quote in quotation marks, the question's words in bold."""
+    wanted = set(get_question_terms(question, language))
     shown, last = Text("“"), 0
     for word in _WORD.finditer(text):
-        if wanted.intersection(split_terms(word.group())):
+        if wanted.intersection(split_terms(word.group(), language)):
             shown.append(text[last : word.start()])
             shown.append(word.group(), "bold yellow")
             last = word.end()

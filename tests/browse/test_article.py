@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 from growth import AT_MOST, growth_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import rookery
 from rookery.browse.html_parser import read_html
@@ -296,3 +298,89 @@ def test_terms_and_headings_stay_whatever_their_classes_say() -> None:
     shown = join_visible_text(page(f"<body><div class=post>{BODY}{markup}</div></body>"))
     for words in ("Four signals", "Latency", "Traffic", "Errors"):
         assert words in shown
+
+
+CHINESE = (
+    "乌鸦会记住人的面孔，也会把这种记忆传给后代，研究者在西雅图做了十几年的实验。",
+    "它们在冬天把坚果藏在地里,几个月之后还能找到其中的大部分,这让研究者十分惊讶。",
+    "新喀里多尼亚的乌鸦会把树枝弯成钩子,从树洞里取出虫子来吃,年幼的乌鸦要学一年。",
+)
+CHINESE_COMMENTS = (
+    "写得真好,我家门口也有几只乌鸦,每天早上都来要吃的,孩子们很喜欢它们。",
+    "不同意楼上的说法,喜鹊比乌鸦聪明多了,它们还会认镜子里的自己呢。",
+    "请问在哪里可以看到这些实验的视频?我想给学生们看看,谢谢作者的分享。",
+)
+KOREAN = (
+    "까마귀는 사람의 얼굴을 기억하고, 그 기억을 새끼에게 물려준다.",
+    "겨울에는 견과를 땅에 숨기고, 몇 달 뒤에도 대부분을 다시 찾아낸다.",
+    "뉴칼레도니아의 까마귀는 나뭇가지를 구부려 갈고리를 만들어 쓴다.",
+)
+KOREAN_COMMENTS = (
+    "잘 읽었습니다. 우리 집 앞에도 매일 아침 까마귀 몇 마리가 찾아와요.",
+    "저는 까치가 더 똑똑하다고 생각해요. 거울 속의 자기 모습도 알아보니까요.",
+)
+COMMENTS = (
+    "I have fed a pair of them for years, and one of them left me a key, and a button, last May.",
+    "Magpies are cleverer than that, since they know themselves in a mirror, as a paper has shown.",
+)
+
+
+@pytest.mark.parametrize(
+    ("texts", "comments"),
+    [(CHINESE, CHINESE_COMMENTS), (KOREAN, KOREAN_COMMENTS), (PROSE[:3], COMMENTS)],
+)
+@pytest.mark.parametrize("name", ["comment-list", "commentlist", "comment_item", "pinglun"])
+@pytest.mark.parametrize("inside", [False, True])
+def test_comments_are_left_out_in_any_script(
+    texts: tuple[str, ...], comments: tuple[str, ...], name: str, inside: bool
+) -> None:
+    body = "".join(f"<p>{text}</p>" for text in texts)
+    said = "".join(f"<div class={name}><p>{text}</p></div>" for text in comments)
+    post = (
+        f"<article>{body}{said}</article>" if inside else f"<div class=post>{body}</div><p>{said}"
+    )
+    found = page(f"<meta charset=utf-8><nav><a href=/>Home</a></nav><div class=main>{post}</div>")
+    assert join_visible_text(found) == "\n\n".join(texts)
+    assert comments[0] in join_visible_text(found, full=True)
+
+
+def test_the_posts_of_a_forum_stay_although_they_are_called_comments() -> None:
+    posts = "".join(f"<div class=comment-body><p>{text}</p></div>" for text in PROSE)
+    found = page(f"<body><h1>What do crows like?</h1><p>I wonder.</p><div>{posts}</div></body>")
+    assert all(text in join_visible_text(found) for text in PROSE)
+
+
+def test_a_short_chinese_article_beside_a_menu_is_chosen() -> None:
+    menu = "".join(f"<li><a href=/{n}>第{n}类的新闻和图片</a></li>" for n in range(9))
+    body = "".join(f"<p>{text}</p>" for text in CHINESE)
+    found = page(f"<meta charset=utf-8><div><ul>{menu}</ul></div><div>{body}</div>")
+    assert join_visible_text(found) == "\n\n".join(CHINESE)
+
+
+NAMES = "footer banner promo related comments share ad-slot cookie-notice sidebar menu post x"
+wrappers = st.lists(
+    st.tuples(
+        st.sampled_from("div section form nav aside footer article dialog li".split()),
+        st.sampled_from(NAMES.split()),
+    ),
+    min_size=1,
+    max_size=3,
+)
+
+
+@pytest.mark.slow
+@settings(max_examples=300, deadline=None)
+@given(st.lists(wrappers, min_size=1, max_size=4))
+def test_a_page_with_paragraphs_never_keeps_none_of_them(
+    sections: list[list[tuple[str, str]]],
+) -> None:
+    html = "<body><h1>Crows</h1><p>A page.</p>"
+    texts = list[str]()
+    for number, around in enumerate(sections):
+        mine = [f"{number}. {text}" for text in PROSE[: 6 // len(sections) + 1]]
+        texts += mine
+        opened = "".join(f"<{tag} open class='{name}'>" for tag, name in around)
+        closed = "".join(f"</{tag}>" for tag, _ in reversed(around))
+        html += opened + "".join(f"<p>{text}</p>" for text in mine) + closed
+    shown = join_visible_text(page(html))
+    assert any(text in shown for text in texts)

@@ -409,6 +409,62 @@ def test_scans_are_read_and_marked(name: str) -> None:
         assert find_place(page, "sold to a baker from Lund") == "p. 2, read by OCR"
 
 
+def join_pdfs(*chosen: tuple[str, list[int]]) -> bytes:
+    """A PDF of these pages of files, as a person puts a scan into a document."""
+    pdfium = pytest.importorskip("pypdfium2")
+    joined, packed = pdfium.PdfDocument.new(), io.BytesIO()
+    for name, numbers in chosen:
+        joined.import_pages(pdfium.PdfDocument(FILES / name), numbers)
+    joined.save(packed)
+    return packed.getvalue()
+
+
+MIXED = (("survey.pdf", [0]), ("scan.pdf", [0, 1]), ("survey.pdf", [1]))
+
+
+@needs_ocr
+@pytest.mark.slow
+def test_pages_that_are_pictures_are_read_among_pages_with_text() -> None:
+    page = read_page(join_pdfs(*MIXED), "file:///x/mixed.pdf")
+    scanned = "After that it moved to the mill, where the miller counted nine young ones."
+    texts = [page.text[mark.start : mark.end] for mark in page.marks if mark.kind == "page"]
+    assert len(texts) == 4
+    assert scanned in texts[1]
+    assert find_place(page, scanned) == "p. 2, read by OCR"
+    assert find_place(page, "sold to a baker from Lund") == "p. 3, read by OCR"
+    whole = read("survey.pdf")
+    for number, mark in ((0, 0), (3, 1)):
+        (own,) = [one for one in whole.marks if one.kind == "page" and one.value == str(mark + 1)]
+        first = whole.text[own.start : own.end].split("\n")[0]
+        assert first in texts[number]
+        assert not describe_location(page, page.text.index(first)).endswith("OCR")
+
+
+def test_a_page_that_is_a_picture_is_empty_where_it_cannot_be_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The sentences around it stay apart: what it says is between them."""
+    monkeypatch.setenv("PATH", "")
+    mixed = read_page(join_pdfs(*MIXED), "file:///x/mixed.pdf")
+    assert [mark.start == mark.end for mark in mixed.marks if mark.kind == "page"] == [
+        False, True, True, False,
+    ]  # fmt: skip
+    assert not [mark for mark in mixed.marks if mark.kind == "ocr"]
+    ends = [mark for mark in mixed.marks if mark.kind == "page"]
+    assert not [
+        block for block in mixed.blocks if block.start < ends[0].end and block.end > ends[3].start
+    ]
+
+
+@needs_ocr
+@pytest.mark.slow
+def test_without_time_for_ocr_the_other_pages_are_read() -> None:
+    limits = ReadLimits(ocr_seconds=0)
+    mixed = read_page(join_pdfs(*MIXED), "file:///x/mixed.pdf", limits=limits)
+    assert not [mark for mark in mixed.marks if mark.kind == "ocr"]
+    assert mixed.text
+
+
 def test_scans_that_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pictures of the web, and any where Tesseract is missing."""
     picture, scan = (FILES / "scan.png").read_bytes(), (FILES / "scan.pdf").read_bytes()
@@ -566,3 +622,14 @@ def test_damaged_files_end_in_a_worded_failure(name: str) -> None:
             page = read_page(broken, f"file:///x/{name}")
             page.to_json()
             assert all(page.text[one.start : one.end].strip() for one in page.blocks)
+
+
+@pytest.mark.parametrize(
+    "mail",
+    [
+        b"Subject: =?a\0b?q?News?=\n\nHello there.\n",
+        b'Subject: News\nContent-Type: text/plain; charset="a\0b"\n\nHello there.\n',
+    ],
+)
+def test_a_mail_whose_encoding_has_a_damaged_name_is_read(mail: bytes) -> None:
+    assert read_page(mail, "https://a.example/a.eml").text == "News\n\nHello there."

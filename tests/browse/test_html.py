@@ -359,3 +359,25 @@ def test_a_tag_named_like_a_comment_hides_nothing() -> None:
     assert page("<a<!--><a ><n>‹!").text == "‹!"
     text = "<p>one<a<!-- x>two</a<!-- x> three<!-- not > this --><b>four</b>"
     assert page(text).text == "onetwo threefour"
+
+
+@pytest.mark.parametrize(
+    ("html", "blocks", "view"),
+    [
+        ("<p>a<p>&nbsp;<p>\u3000<b>\u200b</b>\u2060<p>b", ["a", "b"], "a\n\nb"),
+        (
+            "<table><tr><td>a<td>b<tr><td>&nbsp;<td>\u2003<tr><td>c<td>&nbsp;<td>d</table>",
+            ["a", "b", "c", "d"],
+            "a | b\nc | | d",
+        ),
+        ("<p>a<br>&nbsp;<br>b", ["a", "b"], "a\n\nb"),
+        ("<p>a<br>&nbsp;<b>b</b>", ["a\nb"], "a\nb"),
+        ("<ol><li>a<li>&nbsp;<li>b</ol>", ["1. a", "3. b"], "1. a\n3. b"),
+        ("<pre>a\n&nbsp;\nb</pre>", ["a", "b"], "a\n\xa0\nb"),
+        ("<p>10&nbsp;<b>km</b>&nbsp;<i>far</i>", ["10\xa0km\xa0far"], "10\xa0km\xa0far"),
+    ],
+)
+def test_spaces_that_show_nothing_begin_no_block(html: str, blocks: list[str], view: str) -> None:
+    found = page(f"<meta charset=utf-8>{html}")
+    assert texts(found) == blocks
+    assert join_visible_text(found, full=True) == view

@@ -201,3 +201,58 @@ def test_any_text_can_be_ranked_in_order(question: str, texts: list[str]) -> Non
     scores = [passage.score for passage in rank_passages(question, hits)]
     assert scores == sorted(scores, reverse=True)
     assert len(scores) <= len(texts)
+
+
+GERMAN = page(
+    "de",
+    "Die Elster ist in der Stadt zu Hause und nicht scheu. Die Krähen bauen ihre Nester auf hohen"
+    " Bäumen. Das Nest der Taube, die im Hof wohnt, ist klein.",
+)
+FRENCH = page(
+    "fr",
+    "La pie est un oiseau des villes et des parcs. Les corbeaux trouvent des animaux morts sur la"
+    " route. Un animal est dans la cour, et le chien dort.",
+)
+RUSSIAN = page(
+    "ru",
+    "Сорока живёт в городе и не боится людей. Вороны хранят орехи под корнями деревьев."
+    " На столе лежал орех, и на него никто не смотрел.",
+)
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "first"),
+    [
+        # Krähe and Nest are krah and nest in German as Krähen and Nester are; as English words
+        # only the pigeon's Nest is the Nest that is asked for.
+        (
+            "Welcher Baum hat ein Nest einer Krähe?",
+            GERMAN,
+            "Die Krähen bauen ihre Nester auf hohen Bäumen.",
+        ),
+        # corbeaux and animaux are corbeau and animal in French, and words of their own in English.
+        (
+            "Quel animal est trouvé par le corbeau ?",
+            FRENCH,
+            "Les corbeaux trouvent des animaux morts sur la route.",
+        ),
+        ("Где ворона хранит орех?", RUSSIAN, "Вороны хранят орехи под корнями деревьев."),
+    ],
+)
+def test_words_are_stemmed_in_the_language_of_the_page(
+    question: str, text: Page, first: str
+) -> None:
+    hit = Hit(text.url, "", end=len(text.text), score=1.0)
+    (passage,) = rank_passages(question, [(text, hit)])
+    assert sort_sentences([passage])[0].text == first
+
+
+def test_pages_in_several_languages_are_ranked_together() -> None:
+    """Of each, the words are its own; the English page answers an English question as it would
+    alone."""
+    question = "How many acorns does a jay hide in autumn?"
+    hits = [
+        (each, Hit(each.url, "", end=len(each.text), score=1.0)) for each in (GERMAN, JAYS, FRENCH)
+    ]
+    best = sort_sentences(rank_passages(question, hits))[0]
+    assert (best.page, best.text) == (JAYS, "In autumn a jay hides about 5,000 acorns.")

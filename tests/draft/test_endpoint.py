@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from rookery.draft.local_settings import LocalEndpoint
+from rookery.draft.completion_settings import LocalEndpoint
 from rookery.draft.openai_protocol import (
     ModelEndpoint,
     read_api_key,
@@ -24,12 +24,13 @@ base_url = "https://models.example.org/v1"
 key_name = "EXAMPLE_KEY"
 temperature = 0.7
 stop = ["\\n\\n"]
-extra = { top_p = 0.9 }
+top_p = 0.9
+extra = { top_k = 40 }
 
 [default]
 model = "small"
 base_url = "http://localhost:8000"
-kind = "completions"
+chat = false
 """
 BIG = ModelEndpoint(
     "big",
@@ -37,9 +38,10 @@ BIG = ModelEndpoint(
     key_name="EXAMPLE_KEY",
     temperature=0.7,
     stop=("\n\n",),
-    extra={"top_p": 0.9},
+    top_p=0.9,
+    extra={"top_k": 40},
 )
-SMALL = ModelEndpoint("small", "http://localhost:8000", "completions")
+SMALL = ModelEndpoint("small", "http://localhost:8000", chat=False)
 
 
 def written(folder: Path, text: str, name: str = "models.toml") -> Path:
@@ -116,14 +118,15 @@ def test_a_wrong_address_by_hand_is_a_failure() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[write]\nmodel = 'm'\nkind = 'chat'\n", "missing required field `base_url`"),
+        ("[write]\nmodel = 'm'\nseed = 1\n", "missing required field `base_url`"),
         ("[write]\nmodel = 'path:'\n", "[write]: model must not be empty"),
         ("[write]\nmodel = 'path:m'\nthread = 2\n", "did you mean `threads`?"),
         ("[write]\nmodel = 'm'\ndtype = 'int3'\n", "one of"),
-        ("[write]\nmodel = 'm'\ntop_p = 2.0\n", "top_p from 0 to 1"),
+        ("[write]\nmodel = 'm'\ntop_p = 2.0\n", "top_p must be a number above 0"),
         ("[write]\nmodel = 'm'\nprice_in = -1.0\n", "prices must be numbers from 0 on"),
         ("[write]\nmodel = 'm'\nbase_url = 'x'\n", "[write]: base_url must be"),
-        ("[write]\nmodel = 'm'\nbase_url = 'http://a/v1'\nkind = 'talk'\n", "talk"),
+        ("[write]\nmodel = 'm'\nbase_url = 'http://a/v1'\nkind = 'chat'\n", "chat = false"),
+        ("[write]\nmodel = 'm'\nbase_url = 'http://a/v1'\nthreads = 2\n", "not for servers"),
         ("[write]\nkey = 'sk-secret'\n", "name the variable in key_name"),
         ("[write]\napi_key = 'sk-secret'\n", "name the variable in key_name"),
         (
@@ -166,6 +169,11 @@ def test_a_missing_file_and_one_that_is_no_text_are_sentences(tmp_path: Path) ->
         {"max_tokens": 0},
         {"temperature": -1.0},
         {"temperature": math.nan},
+        {"top_p": 0.0},
+        {"stop": ("",)},
+        {"dtype": "float32"},
+        {"threads": 2},
+        {"extra": {"top_p": 0.5}},
         {"price_in": math.inf},
         {"extra": {"n": 3}},
         {"extra": {"messages": []}},

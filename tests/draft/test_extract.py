@@ -6,12 +6,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rookery.browse.search_index import SearchIndex
+from rookery.cite.passage_ranking import ScoredSentence
 from rookery.draft.extract import (
     NOTHING_FOUND,
     NOTHING_REACHED,
     ConfidenceModel,
     ExtractEvidence,
     ExtractSettings,
+    _repeats_sentence,
+    _supports_sentence,
     answer_by_extraction,
     find_altered_extract,
     weigh_evidence,
@@ -256,7 +259,7 @@ def test_a_threshold_of_one_declines_and_of_zero_answers() -> None:
     )
 
 
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 @given(st.text(min_size=1, max_size=60), st.lists(st.text(min_size=1, max_size=200), max_size=5))
 def test_whatever_the_pages_say_quotes_are_slices(question: str, texts: list[str]) -> None:
     shelf = Shelf(*(page(str(n), text) for n, text in enumerate(texts)))
@@ -310,3 +313,17 @@ def test_what_is_too_short_to_be_verified_is_never_quoted() -> None:
     assert {quote.text for quote in answer.quotes} == {"Crows fly by day and sleep at night."}
     alone = answer_by_extraction(Question("1", "Do crows fly?"), Shelf(page("a", "Crows fly.")))
     assert alone.answer == Answer(NOTHING_FOUND, declined=True)
+
+
+def test_sentences_in_another_language_support_each_other_by_its_words() -> None:
+    """Krähe and Krähen, Nuss and Nüsse, versteckt and verstecken are one word in German each."""
+    pages = [
+        page("a", "Im Herbst verstecken die Krähen viele Nüsse in der Erde und finden sie wieder."),
+        page("b", "Eine Krähe versteckt im Herbst die Nuss in der Erde und findet sie wieder."),
+        page("c", "Der Häher ist ein Vogel, der in Wäldern lebt und die Menschen nicht mag."),
+    ]
+    one, two, other = (ScoredSentence(each, 0, len(each.text), 1.0) for each in pages)
+    assert _supports_sentence("Was geschieht im Winter?", one, two)
+    assert not _supports_sentence("Was geschieht im Winter?", one, other)
+    assert _repeats_sentence(one, two, 0.8)
+    assert not _repeats_sentence(one, other, 0.8)

@@ -20,6 +20,7 @@ from rookery.draft.installed_models import (
     find_model_folder,
     install_model,
     list_installed_models,
+    list_unfinished_models,
     read_installed_model,
     read_stated_licence,
     remove_installed_model,
@@ -92,8 +93,50 @@ install_model("small", pathlib.Path({str(tmp_path)!r}), write)
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -signal.SIGKILL
     assert [path.name for path in (tmp_path / MODELS_FOLDER).iterdir()] == [".small.adding"]
     assert list_installed_models(tmp_path) == []
+    assert list_unfinished_models(tmp_path) == ["small"]
     install_model("small", tmp_path, write_weights)
     assert [path.name for path in (tmp_path / MODELS_FOLDER).iterdir()] == ["small"]
+    assert list_unfinished_models(tmp_path) == []
+
+
+@pytest.mark.parametrize("left", [".small.adding", ".small.removed"])
+@pytest.mark.parametrize("whole", [False, True])
+def test_what_a_killed_process_left_is_removed(tmp_path: Path, left: str, whole: bool) -> None:
+    size = 0
+    if whole:
+        install_model("small", tmp_path, write_weights)
+        files = (tmp_path / MODELS_FOLDER / "small").iterdir()
+        size = sum(file.stat().st_size for file in files)
+    folder = tmp_path / MODELS_FOLDER / left
+    folder.mkdir(parents=True)
+    (folder / "model.safetensors").write_bytes(b"half")
+    assert remove_installed_model("small", tmp_path) == size + 4
+    assert [*(tmp_path / MODELS_FOLDER).iterdir()] == []
+    with pytest.raises(Failed, match="no_model"):
+        remove_installed_model("small", tmp_path)
+
+
+def test_an_unknown_model_says_where_to_look_and_nothing_of_servers(tmp_path: Path) -> None:
+    with pytest.raises(Failed, match="rookery models list") as failed:
+        remove_installed_model("small", tmp_path)
+    assert "--base-url" not in str(failed.value)
+
+
+def test_a_full_disk_is_a_sentence_about_what_was_written(tmp_path: Path) -> None:
+    (tmp_path / "weights").write_bytes(b"x" * 10_000)
+    code = f"""
+import resource, pathlib, signal
+from rookery.draft.installed_models import copy_model_files
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))
+folder = pathlib.Path({str(tmp_path)!r})
+copy_model_files([folder / "weights"], folder / "to")
+"""
+    (tmp_path / "to").mkdir()
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    words = ran.stderr.splitlines()[-1]
+    assert f"{tmp_path / 'to' / 'weights'}: unwritable: it cannot be written" in words
+    assert "make room" in words
 
 
 def test_a_name_is_given_once(tmp_path: Path) -> None:
@@ -134,7 +177,7 @@ def test_a_damaged_record_is_a_sentence(tmp_path: Path) -> None:
     record = find_model_folder("small", tmp_path) / RECORD_FILE
     for text in ("{", "{}", json.dumps({"name": 1})):
         record.write_text(text)
-        with pytest.raises(Failed, match=r"bad_model: .*add the model again"):
+        with pytest.raises(Failed, match=r"bad_model: .*remove small, and add it again"):
             read_installed_model("small", tmp_path)
     assert remove_installed_model("small", tmp_path) > 0
 

@@ -8,6 +8,7 @@ import pytest
 from rookery.browse.browser_commands import BrowserRules
 from rookery.browse.page_reader import read_page
 from rookery.browse.search_index import InMemoryLibrary
+from rookery.cite.evidence_model import EvidenceJudgement, EvidencePassage
 from rookery.cite.verification import verify_quotes
 from rookery.draft.best_of_n import BestOfNSettings
 from rookery.draft.gophercite import GopherCiteSettings, answer_with_gophercite, truncate_page
@@ -117,6 +118,20 @@ class TestWebglm:
         assert answer.text == "They have learned that a particular person feeds them."
         assert [quote.url for quote in answer.quotes] == ["https://a.org/0"]
         assert [claim.quotes for claim in answer.claims] == [(0,)]
+
+    def test_with_a_judge_sentences_are_cited_by_what_supports_them_or_taken_out(self) -> None:
+        def judge(query: str, passages: Sequence[EvidencePassage]) -> list[EvidenceJudgement]:
+            odds = [0.9 if "feed" in query and "feeds" in each.text else 0.1 for each in passages]
+            return [EvidenceJudgement(0.0, (0, 1), 0.0, each, 0.0, 1 - each) for each in odds]
+
+        said = "Crows have learned that people feed them. They like shiny things."
+        episode = answer_with_webglm(WHY, WEB, Says([said]), judge=judge)
+        answer = verified(episode)
+        assert answer.text == "Crows have learned that people feed them."
+        assert [quote.url for quote in answer.quotes] == ["https://a.org/0"]
+        assert episode.count_failures() == {"unsupported": 1}
+        marked = answer_with_webglm(WHY, WEB, Says([f"{said} [1] {GIFTS} [9]"]), judge=judge)
+        assert verified(marked).text == f"Crows have learned that people feed them. {GIFTS}"
 
     @pytest.mark.parametrize(
         "said",
@@ -244,6 +259,50 @@ class TestGopherCite:
         )
         assert verified(episode).quotes[0].text == GIFTS
         assert episode.count_failures()["repaired"] == 1
+
+    def test_a_quote_becomes_the_sentences_that_it_stands_in(self) -> None:
+        said = Says(["%<They do.>%(Gifts of crows)%[a particular person feeds them. Nobody has]%"])
+        settings = GopherCiteSettings(pages=1)
+        answer = verified(
+            answer_with_gophercite(WHY, WEB, said, choosing=BestOfNSettings(), settings=settings)
+        )
+        assert answer.quotes[0].text == f"{GIFTS} Nobody has tested it."
+
+    def test_a_sample_whose_quote_does_not_answer_is_no_answer(self) -> None:
+        def judge(query: str, passages: Sequence[EvidencePassage]) -> list[EvidenceJudgement]:
+            assert query in (WHY.text, "It.")
+            odds = [1.0 if "feeds" in each.text else -1.0 for each in passages]
+            return [EvidenceJudgement(each, (0, 1), 0.0, 1.0, 0.0, 0.0) for each in odds]
+
+        settings = GopherCiteSettings(pages=1)
+        samples = [
+            f"%<It.>%(Gifts of crows)%[{quote}]%"
+            for quote in ("Nobody has tested", "person feeds them.")
+        ]
+        for said, text in ((samples, GIFTS), (samples[:1], "")):
+            choosing = BestOfNSettings(samples=len(said))
+            episode = answer_with_gophercite(
+                WHY, WEB, Says(said), choosing=choosing, settings=settings, judge=judge
+            )
+            quotes = episode.answer.quotes if episode.answer else ()
+            assert [quote.text for quote in quotes] == [text] * bool(text)
+            assert "does not answer the question" in episode.failures[-1].detail
+
+    def test_what_its_quote_does_not_support_is_no_answer_and_what_cites_nothing_is_left_out(
+        self,
+    ) -> None:
+        def judge(query: str, passages: Sequence[EvidencePassage]) -> list[EvidenceJudgement]:
+            holds = float("never" not in query)
+            return [EvidenceJudgement(4.0, (0, 1), 0.0, holds, 0.0, 1 - holds) for _ in passages]
+
+        settings = GopherCiteSettings(pages=1)
+        for claim, text in (("They know who feeds them.",) * 2, ("They never learned it.", "")):
+            said = f"Say so! %<{claim}>%(Gifts of crows)%[{GIFTS}]% Visit us."
+            episode = answer_with_gophercite(
+                WHY, WEB, Says([said]), choosing=BestOfNSettings(), settings=settings, judge=judge
+            )
+            assert (episode.answer.text if episode.answer else "") == text
+        assert "is not supported" in episode.failures[-1].detail
 
     def test_what_is_shown_begins_with_a_sentence_and_holds_what_was_found(self) -> None:
         """GopherCite, appendices A and D."""

@@ -110,9 +110,9 @@ def test_a_chat_is_asked_with_its_settings_and_answers() -> None:
         }
 
 
-def test_a_prompt_is_continued_where_the_kind_is_completions() -> None:
+def test_a_prompt_is_continued_without_chat() -> None:
     answer = said({"text": " because", "finish_reason": "length"})
-    with asking(answer, kind="completions") as (model, server):
+    with asking(answer, chat=False) as (model, server):
         assert model.complete("Why?") == [Completion(" because", stop="length")]
         assert server.asked[0].path == "/v1/completions"
         assert server.prompts() == ["Why?"]
@@ -191,7 +191,7 @@ def test_log_probabilities_are_kept_and_token_ids_where_there_are_any(
         said({**choice, "token_ids": [4, 9]}),
         said({**choice, "token_ids": [1]}),
     ]
-    with asking(*answers, kind=kind, logprobs=True) as (model, server):
+    with asking(*answers, chat=kind == "chat", logprobs=True) as (model, server):
         assert model.complete("Why?") == [Completion("ab", (), (-0.5, -1.0))]
         assert model.complete("Why?") == [Completion("ab", (4, 9), (-0.5, -1.0))]
         assert model.complete("Why?") == [Completion("ab", (), (-0.5, -1.0))]
@@ -328,15 +328,15 @@ def test_an_error_with_status_200_is_an_error() -> None:
         assert len(server.asked) == 2 + HURRY.tries
 
 
-def test_a_server_with_only_the_other_kind_is_told_from_a_missing_model() -> None:
+def test_a_server_with_only_the_other_route_is_told_from_a_missing_model() -> None:
     no_chat = refused("400 Bad Request", "the tokenizer has no chat template")
     not_here = reply(b'{"detail": "Not Found"}', "404 Not Found")
     with asking(no_chat, not_here) as (model, _):
-        assert "set kind to completions" in failure(model).detail
-        assert "set kind to completions" in failure(model).detail
+        assert "set chat = false" in failure(model).detail
+        assert "set chat = false" in failure(model).detail
     only_chat = refused("404 Not Found", "use v1/chat/completions for this model")
-    with asking(only_chat, kind="completions") as (model, _):
-        assert "set kind to chat" in failure(model).detail
+    with asking(only_chat, chat=False) as (model, _):
+        assert "set chat = true" in failure(model).detail
 
 
 def test_a_redirect_is_not_followed() -> None:

@@ -8,7 +8,8 @@ import pytest
 from models import Asking, chat, reply, said, serving
 
 from rookery.draft.openai_protocol import ModelEndpoint, get_slots_address, read_slots
-from rookery.draft.remote_model import RemoteLimits, RemoteModel
+from rookery.draft.remote_model import RemoteLimits, RemoteModel, SlotTable
+from rookery.records import Failed
 
 PATIENCE = 120.0
 
@@ -46,6 +47,64 @@ def test_a_server_with_one_slot_is_asked_one_thing_at_a_time() -> None:
         assert model.count_slots() == 1
     assert [said[0].text for said in done] == ["one"] * 3
     assert not met.is_set()
+
+
+def test_two_models_on_one_server_share_its_slots() -> None:
+    """Six requests of two models: two are open at once, and never a third."""
+    lock, third = threading.Lock(), threading.Event()
+    both = threading.Barrier(2, timeout=PATIENCE)
+    open_now, most = 0, 0
+
+    def count_open(asking: Asking) -> bytes:
+        nonlocal open_now, most
+        with lock:
+            open_now += 1
+            most = max(most, open_now)
+            if open_now > 2:
+                third.set()
+        both.wait()
+        third.wait(0.1)  # what came beside the two would be here by now, and would set it
+        with lock:
+            open_now -= 1
+        return said(chat("two"))
+
+    table = SlotTable()
+    with (
+        serving(count_open, shown=slots(2)) as server,
+        RemoteModel(ModelEndpoint("a", server.base_url), slots=table) as writer,
+        RemoteModel(ModelEndpoint("b", server.base_url), slots=table) as browser,
+        ThreadPoolExecutor(6) as pool,
+    ):
+        asked = [pool.submit(model.complete, "x") for model in (writer, browser) * 3]
+        assert [each.result(PATIENCE)[0].text for each in asked] == ["two"] * 6
+        assert writer.count_slots() == browser.count_slots() == 2
+    assert most == 2
+
+
+def test_a_request_that_is_given_up_leaves_its_slot_to_the_next() -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def answer_later(asking: Asking) -> bytes:
+        begun.set()
+        go_on.wait(PATIENCE)
+        return said(chat("one"))
+
+    table = SlotTable()
+    with serving(answer_later, shown=slots(1)) as server, ThreadPoolExecutor(2) as pool:
+        first, waiting, last = (
+            RemoteModel(ModelEndpoint(name, server.base_url), slots=table) for name in "abc"
+        )
+        with first, last:
+            open_request = pool.submit(first.complete, "x")
+            begun.wait(PATIENCE)
+            given_up = pool.submit(waiting.complete, "x")
+            assert waiting.count_slots() == 1
+            waiting.close()
+            with pytest.raises((Failed, RuntimeError)):
+                given_up.result(PATIENCE)
+            go_on.set()
+            assert open_request.result(PATIENCE)[0].text == "one"
+            assert last.complete("x")[0].text == "one"
 
 
 def test_several_samples_take_turns_too() -> None:

@@ -165,7 +165,7 @@ def trial(
         episodes=128,
         piece=512,
         optimising=OptimizerSettings(rate=2e-3),
-        sampling=SamplingSettings(tokens=4, rows=512),
+        sampling=SamplingSettings(max_tokens=4, rows=512),
         value_width=64,
         beta=BETA,
         seed=seed,

@@ -40,7 +40,7 @@ def settings(name: str, model: str) -> ReinforcementSettings:
         episodes=17,
         piece=5,
         optimising=OptimizerSettings(rate=1e-3),
-        sampling=SamplingSettings(tokens=4),
+        sampling=SamplingSettings(max_tokens=4),
         value_width=16,
         target=1.0,
         every=1,

@@ -24,7 +24,7 @@ def settings(model: str, address: str) -> ReinforcementSettings:
         steps=4,
         episodes=16,
         optimising=OptimizerSettings(rate=2e-3),
-        sampling=SamplingSettings(tokens=4),
+        sampling=SamplingSettings(max_tokens=4),
         server=address,
         beta=BETA,
         every=2,

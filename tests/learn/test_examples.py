@@ -11,7 +11,7 @@ from small import CROWS, MAGPIES, PAGES, TEXTS
 from rookery.browse.browser_commands import BrowserRules, BrowserTask
 from rookery.browse.call_recording import CallRecording
 from rookery.browse.search_index import InMemoryLibrary
-from rookery.draft.local_settings import LocalModelSettings
+from rookery.draft.completion_settings import LocalModelSettings
 from rookery.draft.rollout import make_scripted_policy, run_rollouts, strip_prompts
 from rookery.learn.action_batches import ActionRow
 from rookery.learn.local_model import LocalModel

@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from several import in_two_processes
 from transformers import AutoModelForCausalLM
 
-from rookery.draft.local_settings import LocalModelSettings
+from rookery.draft.completion_settings import LocalModelSettings
 from rookery.learn.imitation_learning import (
     ImitationResult,
     ImitationSettings,

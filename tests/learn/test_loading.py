@@ -1,6 +1,7 @@
 """Folders that hold no model, or a broken one: each is told in a sentence."""
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,9 +14,18 @@ from safetensors.torch import load_file, save_file
 from small import TEXTS
 from transformers import OpenAIGPTConfig, OpenAIGPTLMHeadModel
 
-from rookery.draft.local_settings import LocalModelSettings
+from rookery.draft.completion_settings import LocalModelSettings
+from rookery.draft.installed_models import install_model
 from rookery.learn.local_model import LocalModel
-from rookery.learn.pretrained_models import load_model
+from rookery.learn.model_import import copy_saved_model
+from rookery.learn.pretrained_models import (
+    TrainedModelSettings,
+    choose_precision,
+    load_model,
+    load_trainable_model,
+    locate_model,
+)
+from rookery.learn.prompt_encoding import load_policy_tokenizer
 from rookery.learn.random_models import write_tiny_model
 from rookery.records import Failed, Failure
 
@@ -141,6 +151,35 @@ def test_weights_are_used_in_the_type_that_was_asked_for(folder: Path) -> None:
     assert [len(one.tokens) for one in said] == [5, 5]
 
 
+@pytest.mark.parametrize(("amx", "expected"), [(True, "bfloat16"), (False, "float32")])
+def test_the_fastest_precision_depends_on_the_processor(
+    monkeypatch: pytest.MonkeyPatch, amx: bool, expected: str
+) -> None:
+    monkeypatch.setattr("torch.cpu.get_capabilities", lambda: {"amx_bf16": amx})
+    assert choose_precision("cpu") == expected
+    assert choose_precision("meta") == ""
+
+
+def test_a_model_is_named_by_its_folder_or_by_the_name_it_was_added_under(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "data"
+    monkeypatch.setenv("XDG_DATA_HOME", str(home))
+    monkeypatch.chdir(tmp_path)
+    made = install_model("small", home / "rookery", lambda to: copy_saved_model(folder, to))
+    added = home / "rookery" / "models" / "small"
+    assert made.name == "small"
+    assert locate_model(Path("small")) == added
+    assert locate_model(folder) == folder
+    assert load_policy_tokenizer(Path("small"), 4).vocabulary.tokens
+    assert load_trainable_model(TrainedModelSettings("small")).name_or_path == str(added)
+    shutil.copytree(folder, tmp_path / "small")
+    assert locate_model(Path("small")) == Path("small")  # a folder goes before a name
+    for unknown in ("large", "models/small"):
+        with pytest.raises(Failed, match=r"no_model: .*rookery models list"):
+            locate_model(Path(unknown))
+
+
 @pytest.mark.parametrize("missing", ["torch", "transformers"])
 def test_without_torch_the_room_says_what_to_install(missing: str) -> None:
     code = f"""
@@ -154,4 +193,4 @@ except Failed as failed:
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.startswith(f"no_torch {missing}")
-    assert "pip install 'rookery[learn]'" in done.stdout
+    assert "pip install torch 'rookery[write]'" in done.stdout

@@ -9,16 +9,19 @@ import msgspec
 import pytest
 import torch
 from small import LONG, PAGES, TEXTS, logprobs
-from transformers import AutoModelForCausalLM
+from tokenizers import AddedToken
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from bench.injection_pages import list_injected_pages
 from rookery.cite.constraint import VerbatimConstraint
 from rookery.cite.grammar import VerbatimGrammar
 from rookery.cite.syntax import AnswerShape, parse_inline
 from rookery.cite.verification import verify_quotes
-from rookery.draft.local_settings import LocalModelSettings
+from rookery.draft.completion_settings import LocalModelSettings
 from rookery.draft.openai_protocol import SpendingBudget, SpendingCap, SpendingTotal
 from rookery.draft.remote_model import LanguageModel
 from rookery.learn.local_model import LocalModel
+from rookery.learn.prompt_encoding import tokenize_prompt
 from rookery.learn.random_models import write_tiny_model
 from rookery.records import Completion, Failed, Policy
 
@@ -299,6 +302,31 @@ def test_a_special_token_on_a_page_is_text(model: LocalModel) -> None:
     assert text == "user:\nCrows<|end|>\nassistant:\n<|pad|>\nassistant:\n"
 
 
+@pytest.fixture(scope="module")
+def marked(folder: Path) -> Any:
+    """The tokenizer with marks of chat templates and tools, special and not."""
+    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    special = ["<|im_start|>", "<|im_end|>", "<start_of_turn>", "[INST]", "[/INST]", "</s>"]
+    tokenizer.add_tokens([AddedToken(mark, special=True, normalized=False) for mark in special])
+    plain = ["<tool_response>", "</tool_response>", "<think>", "<|", "<<", "### Instruction:"]
+    tokenizer.add_tokens([AddedToken(mark, special=False, normalized=False) for mark in plain])
+    tokenizer.add_tokens([AddedToken("\n\n", special=False, normalized=False)])
+    return tokenizer
+
+
+@pytest.mark.parametrize("chat", [True, False])
+def test_no_page_spells_a_token_that_was_added_to_a_tokenizer(marked: Any, chat: bool) -> None:
+    """Neither those of a chat template nor those that a tokenizer does not call special."""
+    added = {token for token, each in marked.added_tokens_decoder.items() if each.content.strip()}
+    around = [token for token in tokenize_prompt(marked, "Crows", chat) if token in added]
+    every = "".join(marked.added_tokens_decoder[token].content for token in sorted(added))
+    texts = [each.page.text for each in list_injected_pages()]
+    for text in [*texts, every, "<" * 9, "<|<|im_start|>im_start|>", f"{every} " * 40]:
+        tokens = tokenize_prompt(marked, text, chat)
+        assert [token for token in tokens if token in added] == around
+        assert text in marked.decode(tokens)
+
+
 def test_a_prompt_is_as_the_chat_template_has_it_or_as_it_is(
     folder: Path, model: LocalModel
 ) -> None:
@@ -308,14 +336,6 @@ def test_a_prompt_is_as_the_chat_template_has_it_or_as_it_is(
     assert spelt(raw.prompt_tokens("Crows <|end|>")) == b"Crows <|end|>"
     assert raw.prompt_tokens("")[:1] == [0]
     assert spelt(raw.prompt_tokens("a\ud800b")) == "a\ufffdb".encode()
-
-
-@pytest.mark.parametrize(
-    "settings", [{"max_tokens": 0}, {"temperature": -1.0}, {"top_p": 0.0}, {"stop": ("",)}]
-)
-def test_settings_that_mean_nothing_are_refused(settings: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match="LocalModelSettings"):
-        LocalModelSettings(**settings)  # type: ignore[arg-type]
 
 
 def test_a_grammar_and_no_samples_are_refused(model: LocalModel) -> None:

@@ -2,9 +2,12 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import ClassVar
@@ -126,6 +129,8 @@ class Hub(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
     models: ClassVar[dict[str, dict[str, bytes]]] = {}
+    stalled: ClassVar[threading.Event | None] = None
+    """set once weights are asked for, of which only the first byte is sent"""
 
     def do_GET(self) -> None:
         path = urlsplit(self.path).path.removeprefix("/")
@@ -155,47 +160,76 @@ class Hub(BaseHTTPRequestHandler):
         for name, value in {"Content_Length": str(len(data)), **more}.items():
             self.send_header(name.replace("_", "-"), value)
         self.end_headers()
-        if self.command == "GET":
+        if self.command == "GET" and self.stalled and ".safetensors" in self.path:
+            self.wfile.write(data[:1])
+            self.wfile.flush()
+            self.stalled.set()
+            self.rfile.read(1)  # until the other side hangs up
+        elif self.command == "GET":
             self.wfile.write(data)
 
     def log_message(self, format: str, *args: object) -> None:
         pass
 
 
-def add_from_hub(home: Path, hub: str, name: str) -> "subprocess.CompletedProcess[str]":
-    """`rookery models add NAME`, with a hub at this address."""
+@contextmanager
+def serving_hub() -> Iterator[str]:
+    """Yield the address of a hub."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), Hub) as server:
+        server.daemon_threads = True
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def start_adding(home: Path, hub: str, name: str, most: int = 0) -> "subprocess.Popen[str]":
+    """Start `rookery models add NAME`, with a hub at this address; no file may be longer than
+    `most` bytes, as on a full disk."""
     surroundings = {
         "HF_ENDPOINT": hub,  # the hub's library reads it when it is imported
         "HF_HOME": str(home / "hub"),
         "XDG_DATA_HOME": str(home / "data"),
         "NO_PROXY": "127.0.0.1",
     }
-    command = [sys.executable, "-m", "rookery", "models", "add", name, "--json"]
-    env = {**os.environ, **surroundings}
-    return subprocess.run(command, capture_output=True, text=True, env=env, check=False)
+    limit = f"resource.setrlimit(resource.RLIMIT_FSIZE, ({most}, {most}))" if most else ""
+    code = f"import resource; {limit}\nfrom rookery.__main__ import main; main()"
+    return subprocess.Popen(
+        [sys.executable, "-c", code, "models", "add", name, "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **surroundings},
+    )
+
+
+def add_from_hub(
+    home: Path, hub: str, name: str, most: int = 0
+) -> "subprocess.CompletedProcess[str]":
+    """`rookery models add NAME`, as `start_adding` has it, to its end."""
+    with start_adding(home, hub, name, most) as process:
+        out, err = process.communicate()
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+def read_files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
 
 
 @pytest.mark.slow
 def test_a_model_is_taken_from_the_hub_at_one_version_without_programs(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    files = {path.name: path.read_bytes() for path in source.iterdir() if path.is_file()}
+    files = read_files(source)
     files["onnx/config.json"] = b"{}"
     bare = {name: data for name, data in files.items() if not name.endswith(".safetensors")}
     monkeypatch.setattr(Hub, "models", {"birds/tiny": files, "birds/bare": bare})
-    with ThreadingHTTPServer(("127.0.0.1", 0), Hub) as server:
-        server.daemon_threads = True
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        hub = f"http://127.0.0.1:{server.server_port}"
-        try:
-            taken = add_from_hub(tmp_path, hub, "birds/tiny")
-            others = [
-                add_from_hub(tmp_path, hub, f"birds/{each}") for each in ("bare", "gated", "no")
-            ]
-        finally:
-            server.shutdown()
-            thread.join()
+    with serving_hub() as hub:
+        taken = add_from_hub(tmp_path, hub, "birds/tiny")
+        others = [add_from_hub(tmp_path, hub, f"birds/{each}") for each in ("bare", "gated", "no")]
     assert taken.returncode == 0, taken.stderr
     added = json.loads(taken.stdout)
     assert (added["name"], added["licence"]) == ("tiny", "cc0-1.0")
@@ -223,3 +257,36 @@ def test_without_a_network_the_hub_is_a_sentence(tmp_path: Path) -> None:
     assert (ran.returncode, "Traceback" in ran.stderr) == (4, False)
     assert "it cannot be taken from the hub" in json.loads(ran.stdout)["error"]["message"]
     assert [*(tmp_path / "data" / "rookery" / "models").iterdir()] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_while_weights_come_says_that_nothing_was_added(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    stalled = threading.Event()
+    monkeypatch.setattr(Hub, "models", {"birds/tiny": read_files(source)})
+    monkeypatch.setattr(Hub, "stalled", stalled)
+    with serving_hub() as hub, start_adding(tmp_path, hub, "birds/tiny") as process:
+        assert stalled.wait(120)
+        process.send_signal(number)
+        _, err = process.communicate(timeout=120)
+    assert process.returncode == 128 + number
+    assert err == "rookery: stopped; nothing was added, and the same command begins anew\n"
+    assert [*(tmp_path / "data" / "rookery" / "models").iterdir()] == []
+
+
+@pytest.mark.slow
+def test_a_full_disk_is_a_sentence(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = read_files(source)
+    most = len(files["model.safetensors"]) - 1
+    assert all(len(data) < most for name, data in files.items() if name != "model.safetensors")
+    monkeypatch.setattr(Hub, "models", {"birds/tiny": files})
+    with serving_hub() as hub:
+        for named in ("birds/tiny", str(source)):
+            ran = add_from_hub(tmp_path, hub, named, most)
+            assert (ran.returncode, "Traceback" in ran.stderr) == (2, False)
+            assert "make room and run the same command again" in ran.stderr
+            assert [*(tmp_path / "data" / "rookery" / "models").iterdir()] == []

@@ -67,7 +67,7 @@ def settings(model: str, recipe: Recipe = TWICE, **changes: Any) -> Reinforcemen
         "steps": 3,
         "episodes": 16,
         "optimising": OptimizerSettings(rate=1e-3),
-        "sampling": SamplingSettings(tokens=4),
+        "sampling": SamplingSettings(max_tokens=4),
         "value_width": 16,
     }
     return recipe(**usual | changes)
@@ -90,9 +90,11 @@ def apart(one: Path, other: Path) -> float:
 # What was drawn
 
 
-@pytest.mark.parametrize("warmth", [1.0, 0.7])
-def test_log_probabilities_are_the_same_when_drawn_and_when_read(model: str, warmth: float) -> None:
-    """With a cache, padding on both sides, rows that end early, and a constraint on some."""
+@pytest.mark.parametrize(("warmth", "top_p"), [(1.0, None), (0.7, None), (0.7, 0.6)])
+def test_log_probabilities_are_the_same_when_drawn_and_when_read(
+    model: str, warmth: float, top_p: float | None
+) -> None:
+    """With a cache, padding on both sides, rows that end early, a constraint on some, and top_p."""
     policy = AutoModelForCausalLM.from_pretrained(model)
     contexts = [[1 + (at * step) % 9 for at in range(1 + step % 7)] for step in range(40)]
     free = np.arange(10, dtype=np.int32)
@@ -101,7 +103,7 @@ def test_log_probabilities_are_the_same_when_drawn_and_when_read(model: str, war
         return free if len(tokens) == 1 else [1, 3, 5, 0]
 
     allow = [odd if number % 3 == 0 else None for number in range(40)]
-    how = SamplingSettings(tokens=6, temperature=warmth, rows=16)
+    how = SamplingSettings(max_tokens=6, temperature=warmth, rows=16, top_p=top_p)
     said = sample_actions(policy, contexts, range(40), ENDS, how, allow)
     batch = collate_rows([one.row for one in said], 0)
     with torch.no_grad():
@@ -125,7 +127,7 @@ def test_a_set_of_ids_that_many_tokens_have_is_kept_once() -> None:
 )
 def test_in_the_first_epoch_the_ratio_is_1(model: str, tmp_path: Path, recipe: Recipe) -> None:
     warm, minibatches = (
-        SamplingSettings(tokens=4, temperature=0.8),
+        SamplingSettings(max_tokens=4, temperature=0.8),
         3 if recipe is make_webgpt_settings else 1,
     )
     rules = settings(model, recipe, sampling=warm, minibatches=minibatches, piece=7)
@@ -145,7 +147,7 @@ def test_a_sampler_at_another_temperature_is_found_out(model: str, tmp_path: Pat
             self, sample: PolicySampler, episodes: Sequence[int], seed: int
         ) -> list[Trajectory]:
             policy = AutoModelForCausalLM.from_pretrained(model)
-            warm = SamplingSettings(tokens=4, temperature=2.0)
+            warm = SamplingSettings(max_tokens=4, temperature=2.0)
             prompts = [Rule(0).prompts[episode % 8] for episode in episodes]
             said = sample_with(policy, prompts, episodes, ENDS, warm)
             return [
@@ -314,6 +316,27 @@ def test_no_answer_has_the_reward_of_the_settings(model: str, tmp_path: Path) ->
     assert line["reward"] == pytest.approx(5 * line["answered"] - 3)
 
 
+def test_bad_syntax_is_worth_its_reward_less_the_penalty(model: str, tmp_path: Path) -> None:
+    class Malformed:
+        """Every text is worth 3; those without an end are malformed."""
+
+        def play_episodes(
+            self, sample: PolicySampler, episodes: Sequence[int], seed: int
+        ) -> list[Trajectory]:
+            def score(_: Sequence[int], said: Sequence[Sequence[int]]) -> list[float | None]:
+                return [3.0] * len(said)
+
+            played = PromptEnvironment(Rule(0).prompts, score).play_episodes(sample, episodes, seed)
+            return [one._replace(malformed=one.rows[0].row.action[-1] != 0) for one in played]
+
+    train_by_reinforcement(
+        settings(model, make_a2c_settings, no_answer=-9.0), Malformed(), tmp_path
+    )
+    line = metrics(tmp_path)[0]
+    assert 0 < line["answered"] < 1
+    assert line["reward"] == pytest.approx(1 + 2 * line["answered"])
+
+
 class WithExtras:
     """Each episode twice more, as WebGPT's answers from the same quotes."""
 
@@ -453,7 +476,10 @@ def test_silent_episodes_stand_beside_others(model: str, tmp_path: Path) -> None
         ({"shown": -1}, "shown 0 or more"),
         ({"episodes": 8, "minibatches": 9}, r"minibatches \(9\) .* more than episodes \(8\)"),
         ({"sampling": {"temperature": 0.0}}, "nothing is tried out"),
-        ({"sampling": {"tokens": 0}}, "tokens and rows must be 1 or more"),
+        ({"sampling": {"dtype": "bfloat16"}}, "set policy.dtype"),
+        ({"sampling": {"stop": ["x"]}}, "leave stop out"),
+        ({"sampling": {"top_p": 0.5}, "server": "http://127.0.0.1:8000"}, "top_p"),
+        ({"sampling": {"max_tokens": 0}}, "max_tokens must be at least 1"),
         ({"optimising": {"rate": 0.0}}, "rate must be more than 0"),
         ({"optimising": {"clip": 0.0}}, "or nothing is learnt"),
         ({"optimising": {"betas": [0.9, 1.0]}}, "betas must be from 0 to below 1"),
@@ -513,6 +539,7 @@ OTHER = {
     "target": 3.0,
     "chunk": 9,
     "no_answer": -5.0,
+    "bad_syntax": 3.0,
     "advantage": "rloo",
 }
 """of each setting that a paper has, a value that no paper has, or not all of them"""
@@ -528,7 +555,7 @@ OTHER = {
         ),
         (
             make_a2c_settings,
-            {"clip": None, "value": "shared", "trace": 1.0, "kl": "loss", "no_answer": -2.0},
+            {"clip": None, "value": "shared", "trace": 1.0, "kl": "loss", "bad_syntax": 2.0},
         ),
         (
             make_rloo_settings,

@@ -1,11 +1,12 @@
 """Tokens drawn by given chances."""
 
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
 
-from rookery.learn.decoding import draw_tokens
+from rookery.learn.decoding import SamplingSettings, draw_tokens, sample_actions
 
 SHARES = torch.tensor([[0.5, 0.0, 0.3, 0.2]])
 
@@ -36,6 +37,36 @@ def test_top_p_keeps_the_fewest_tokens_that_have_it(top_p: float, kept: list[flo
     whole = sum(kept)
     assert {round(math.exp(each) * whole, 4) for each in logprobs} == set(kept)
     assert len(set(tokens)) == len(kept)
+
+
+def test_a_policy_is_sampled_by_top_p_and_the_tokens_left_are_recorded() -> None:
+    class Fixed(torch.nn.Module):
+        """Always the same distribution."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = torch.nn.Parameter(SHARES.log()[0])
+
+        def forward(self, input_ids: torch.Tensor, **_: object) -> SimpleNamespace:
+            return SimpleNamespace(logits=self.weight.expand(len(input_ids), 1, -1).clone())
+
+    how = SamplingSettings(max_tokens=2, top_p=0.51)
+    found = sample_actions(Fixed(), [[1]] * 40, range(40), frozenset(), how)
+    drawn = {token for one in found for token in one.row.action}
+    assert drawn == {0, 2}
+    for one in found:
+        assert one.row.allowed is not None
+        assert [ids.tolist() for ids in one.row.allowed] == [[0, 2]] * 2
+        shares = [{0: 5 / 8, 2: 3 / 8}[token] for token in one.row.action]
+        assert one.logprobs == pytest.approx([math.log(share) for share in shares])
+    likeliest = sample_actions(
+        Fixed(),
+        [[1]],
+        [0],
+        frozenset(),
+        SamplingSettings(max_tokens=2, top_p=0.51, temperature=0),
+    )
+    assert (likeliest[0].row.action, likeliest[0].row.allowed) == ([0, 0], None)
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ from rookery.records import Failed
 
 pytestmark = pytest.mark.xdist_group("vllm")  # one server, however many workers
 HERE = Path(__file__).parent
-WARM = SamplingSettings(tokens=6, temperature=0.7, rows=16)
+WARM = SamplingSettings(max_tokens=6, temperature=0.7, rows=16)
 CONTEXTS = [[1 + (at * step) % 9 for at in range(1 + step % 7)] for step in range(24)]
 
 
@@ -112,7 +112,7 @@ def test_what_vllm_draws_has_the_log_probabilities_of_the_policy(
     for one in said:
         assert one.ended == (one.row.action[-1] == end)
         assert end not in one.row.action[:-1]
-        assert one.ended or len(one.row.action) == WARM.tokens
+        assert one.ended or len(one.row.action) == WARM.max_tokens
     assert 0 < sum(one.ended for one in said) < len(said)
     again = server.sample(0, contexts[:9], [f"seed {number}" for number in range(9)])
     assert [one.row.action for one in again] == [one.row.action for one in said[:9]]
@@ -123,7 +123,7 @@ def test_vllm_draws_from_the_distribution_of_the_policy(
     real: tuple[str, Any], model: str, tmp_path: Path
 ) -> None:
     """Though the model's folder says that only the two likeliest tokens count, and nearly one."""
-    server, policy = served(real[0], model, tmp_path, SamplingSettings(tokens=1)), plain(model)
+    server, policy = served(real[0], model, tmp_path, SamplingSettings(max_tokens=1)), plain(model)
     server.update_weights(policy, 0)
     said = server.sample(0, [[1, 2, 3]] * 400, range(400))
     counts = Counter(one.row.action[0] for one in said)

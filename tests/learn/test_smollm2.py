@@ -17,8 +17,8 @@ import pytest
 import regex  # type: ignore[import-untyped]
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
+from rookery.draft.completion_settings import LocalModelSettings
 from rookery.draft.installed_models import InstalledModel, install_model
-from rookery.draft.local_settings import LocalModelSettings
 from rookery.learn.local_model import LocalModel
 from rookery.learn.model_import import PACKAGED_MODELS, choose_model_writer
 

@@ -114,7 +114,7 @@ def test_a_policy_learns_the_same_and_goes_on_to_the_last_bit(tmp_path: Path) ->
         episodes=17,
         piece=5,
         optimising=FAST,
-        sampling=SamplingSettings(tokens=4),
+        sampling=SamplingSettings(max_tokens=4),
         target=1.0,
         every=1,
     )

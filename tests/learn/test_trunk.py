@@ -306,7 +306,9 @@ class Counted:
 def test_the_trunk_is_computed_once_for_each_row_of_a_batch(model: str) -> None:
     made, rules = begun(half(model)), settings(model)
     prompts = [[1 + number % 9] * (1 + number % 3) for number in range(13)]
-    said = sample_actions(made.actor.policy, prompts, range(13), ENDS, SamplingSettings(tokens=4))
+    said = sample_actions(
+        made.actor.policy, prompts, range(13), ENDS, SamplingSettings(max_tokens=4)
+    )
     played = [Trajectory(n, [one], float(n), n) for n, one in enumerate(said)]
     models = (made.actor.policy, made.actor.critic, made.reference)
     below, above = ([Counted(get_layers(each)[at]) for each in models] for at in (0, FROZEN))

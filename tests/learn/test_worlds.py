@@ -432,18 +432,28 @@ BAD = {
     "wrong words": "%<Crows do.>%(Crow)%[Crows are stupid fish of the deep blue sea.]%",
     "nothing": "",
     "no claim cites": "No",
+    "empty claim": "%<>%(Crow)%[Crows are clever birds.]%",
+    "empty quote": "%<Crows do.>%(Crow)%[]%",
+    "short quote": "%<Crows do.>%(Crow)%[bird]%",
 }
 
 
 @pytest.mark.parametrize("fault", BAD)
-def test_bad_syntax_has_no_reward(speech: PolicyTokenizer, fault: str) -> None:
+def test_a_text_of_bad_syntax_is_scored_as_it_stands(speech: PolicyTokenizer, fault: str) -> None:
+    """Each error of GopherCite's appendix F.1; what is empty has no score either."""
     good = "%<They do.>%(Crow)%[Crows are clever birds.]%"
     settings = msgspec.structs.replace(QUOTING, pages=1)
     world = make_quote_environment(
         QUESTIONS[:1], LIBRARY, score_one_by_one(length), speech, settings
     )
     says = Says(speech, lambda _, seed: good if seed == "0 0" else BAD[fault])
-    assert [one.reward for one in world.play_episodes(says, range(2), seed=0)] == [8.0, None]
+    fine, bad = world.play_episodes(says, range(2), seed=0)
+    assert (fine.reward, fine.malformed, fine.is_answered) == (8.0, False, True)
+    assert (bad.reward, bad.malformed) == (len(BAD[fault]) or None, True)
+    assert not bad.is_answered
+    assert fine.compute_score(-7.0, 2.0) == 8.0
+    assert bad.compute_score(-7.0, 2.0) == (len(BAD[fault]) - 2.0 if BAD[fault] else -7.0)
+    assert bad.compute_score(-7.0, None) == -7.0
 
 
 class Counted(Library):
@@ -502,7 +512,7 @@ def test_references_are_asked_for_as_webglm_asks_and_citations_are_set_right(
         one.verified for one in verify_quotes(answer, lambda quote: LIBRARY.fetch(quote.url))
     )
     uncited = Says(speech, lambda *_: "I know nothing about that [1].")
-    assert world.play_episodes(uncited, [0], seed=0)[0].reward is None
+    assert not world.play_episodes(uncited, [0], seed=0)[0].is_answered
 
 
 def test_a_page_prompt_that_is_too_long_says_what_to_do(speech: PolicyTokenizer) -> None:

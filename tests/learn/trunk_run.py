@@ -38,7 +38,7 @@ def settings(
         "episodes": 17,
         "piece": 5,
         "optimising": OptimizerSettings(rate=1e-3),
-        "sampling": SamplingSettings(tokens=4),
+        "sampling": SamplingSettings(max_tokens=4),
         "value_width": 16,
         "every": 2,
     }

@@ -233,7 +233,7 @@ def test_the_chosen_sample_is_the_one_with_the_highest_reward() -> None:
 def test_each_size_is_valid(size: str) -> None:
     place = SIZES / f"gophercite.{size}.toml"
     settings = parse_settings(read_toml_table(place), Settings, place)
-    assert settings.reinforce.sampling.tokens > len(CLAIM_TEXT) // 4
+    assert settings.reinforce.sampling.max_tokens > len(CLAIM_TEXT) // 4
 
 
 def test_the_papers_size_has_the_papers_numbers() -> None:

@@ -1,20 +1,37 @@
 """WebGLM at its smallest: all stages on data that are made up, stopped and gone on with."""
 
+import json
 from pathlib import Path
 
 import msgspec
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from recipes.stages import ROOT, Result, load_or_make, run_recipe
 from recipes.webglm import reproduce_paper
-from recipes.webglm_data import Bootstrapper, split_article_lines, split_questions, write_tiny_data
+from recipes.webglm_data import (
+    Bootstrapper,
+    read_summaries,
+    split_article_lines,
+    split_questions,
+    write_tiny_data,
+)
 from recipes.webglm_found import MethodScores, RecipeData, list_citation_variants, score_pairs
-from recipes.webglm_stages import BootstrappedPart, Settings, bootstrap_answers, read_data
+from recipes.webglm_stages import (
+    BootstrappedPart,
+    Settings,
+    bootstrap_answers,
+    read_data,
+    train_scorer,
+)
 from rookery.ask.question_files import SquadData, read_squad
 from rookery.draft.config import parse_settings, read_toml_table
 from rookery.draft.oracle_policies import OracleErrorRates
 from rookery.draft.webglm import WebglmSettings
 from rookery.judge.json_lines import read_json_lines
+from rookery.learn.imitation_learning import ImitationResult, ImitationSettings
+from rookery.learn.pretrained_models import TrainedModelSettings
 from rookery.learn.retrieval_training import RetrievalTrainingResult
 from rookery.learn.reward_model import RewardModel
 from rookery.learn.reward_training import RewardTrainingResult
@@ -158,6 +175,48 @@ def test_what_survives_is_cited_better_as_it_was_written(out: Path) -> None:
     left, every = by["as written, of those that survive"], by["as written"]
     assert left.precision.count < every.precision.count
     assert left.precision.value > every.precision.value
+
+
+def test_a_scorer_can_start_from_a_model_that_sums_up(tmp_path: Path) -> None:
+    """Its layers that are frozen are still those that learnt to sum up."""
+    made = tiny()
+    taught = ImitationSettings(
+        TrainedModelSettings(""), (), epochs=1, rows=32, asked=0, validation=0.1
+    )
+    frozen = msgspec.structs.replace(made.prefer.trained, frozen=0.5, dropout=0.1)
+    prefer = msgspec.structs.replace(made.prefer, trained=frozen, epochs=1)
+    settings = msgspec.structs.replace(made, summaries=taught, prefer=prefer)
+    world = read_data(settings, NO_DATA, tmp_path / "little")
+    assert len(world.summaries) == 120
+    assert all(text.startswith(short) and short in text for text, short in world.summaries)
+    done, _ = train_scorer(settings, world, tmp_path)
+    assert done.after
+    summed = msgspec.json.decode((tmp_path / "summarized.json").read_bytes(), type=ImitationResult)
+    assert summed.measured["validation_loss"] < summed.before["validation_loss"]
+    lower = "model.layers.0.mlp.up_proj.weight"
+    upper = lower.replace("0", "1", 1)
+    blank, before, after = (
+        load_file(folder / "model.safetensors")
+        for folder in (tmp_path / "blank", Path(summed.model), Path(done.model))
+    )
+    assert torch.equal(before[lower], after[lower])
+    assert not torch.equal(blank[lower], before[lower])
+    assert not torch.equal(before[upper], after[upper])
+
+
+def test_summaries_are_read_in_each_published_form(tmp_path: Path) -> None:
+    place = tmp_path / "tldr.jsonl"
+    rows = [
+        {"id": "t3_1", "subreddit": "tifu", "title": "t", "post": "I fell.\n", "summary": " fell"},
+        {"author": "a", "body": "b", "content": "Too long.", "summary": "long", "id": "c1"},
+        {"source": ["One.", "Two."], "target": ["both", "two"], "paper_id": "S"},
+    ]
+    place.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    wanted = [("I fell.", "fell"), ("Too long.", "long"), ("One. Two.", "both")]
+    assert read_summaries(place) == wanted
+    place.write_text(json.dumps({"text": "one", "summary": "two"}))
+    with pytest.raises(ValueError, match=r"tldr\.jsonl, line 1: no text with its summary"):
+        read_summaries(place)
 
 
 def test_references_are_lines_of_the_question_s_article(out: Path, squad: SquadData) -> None:

@@ -223,7 +223,7 @@ def test_each_size_is_valid(size: str) -> None:
 
 def test_the_papers_size_has_the_papers_numbers() -> None:
     paper = sized("paper")
-    assert paper.labels.reinforce.sampling.tokens == 24
+    assert paper.labels.reinforce.sampling.max_tokens == 24
     assert round(paper.labels.episodes, -4) == 2_000_000
     assert round(paper.summaries.episodes, -4) == 2_000_000
     assert (paper.labels.labels, paper.summaries.labels) == (5_000, 60_000)

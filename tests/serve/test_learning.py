@@ -83,7 +83,7 @@ model = "HERE/tiny"
 [settings.optimising]
 rate = 1e-2
 [settings.sampling]
-tokens = 24
+max_tokens = 24
 """,
     "retrieve": """
 model = "HERE/bert"
@@ -179,6 +179,45 @@ def test_each_lesson_is_learnt_and_says_what_became_better(
     told = json.loads(again.out)
     assert BETTER[what] in told["before"]
     assert (tmp_path / "run" / "curves.svg").read_text().startswith("<svg")
+
+
+@pytest.mark.slow
+def test_a_policy_is_chosen_by_questions_that_are_neither_learnt_from_nor_tried(
+    run: Run, shelf: Path, tmp_path: Path
+) -> None:
+    checked = "steps = 3\ncheck = 2\nvalidation_episodes = 2\n"
+    changes = [("steps = 4\n", checked), ("held_out = 0.5", "held_out = 0.25")]
+    file = lesson(shelf, "reinforce", changes, tmp_path)
+    code, out, err = run("learn", "reinforce", "--config", file, "--out", tmp_path / "run")
+    assert (code, err) == (0, "")
+    assert "kept: the policy after batch" in out
+    measured = lines(tmp_path / "run" / "metrics.jsonl")
+    assert ["validation_reward" in line for line in measured] == [False, True, True]
+    assert " 1 questions that were held out" in out
+    changes += [('reward = "HERE/reward"\n', ""), ("[settings]\n", "[labels]\n[settings]\n")]
+    (tmp_path / "other").mkdir()
+    file = lesson(shelf, "reinforce", changes, tmp_path / "other")
+    code, _, err = run("learn", "reinforce", "--config", file, "--out", tmp_path / "labelled")
+    assert (code, "leave settings.check out" in err) == (2, True)
+
+
+@pytest.mark.slow
+def test_imitation_is_validated_by_the_reward_of_a_world(
+    run: Run, shelf: Path, tmp_path: Path
+) -> None:
+    world = FILES["reinforce"].partition("[world]")[2].partition("[settings]")[0]
+    changes = [
+        ("validation = 0.3\n", 'validation = 0.3\nbest = "reward"\nvalidation_episodes = 2\n'),
+        ("[trained]\n", f"[world]{world}[sampling]\ntokens = 24\n[trained]\n"),
+    ]
+    file = lesson(shelf, "imitate", changes, tmp_path)
+    code, _, err = run("learn", "imitate", "--config", file, "--out", tmp_path / "run")
+    assert (code, err) == (0, "")
+    measured = [line for line in lines(tmp_path / "run" / "metrics.jsonl") if "reward" in line]
+    assert len(measured) > 1
+    file = lesson(shelf, "imitate", changes[:1], tmp_path)
+    code, _, err = run("learn", "imitate", "--config", file, "--out", tmp_path / "other")
+    assert (code, "[world] of a file, go together" in err) == (2, True)
 
 
 @pytest.mark.slow

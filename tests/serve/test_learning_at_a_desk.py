@@ -40,7 +40,7 @@ model = "HERE/tiny"
 [settings.optimising]
 rate = 1e-2
 [settings.sampling]
-tokens = 48
+max_tokens = 48
 [labels]
 initial = 4
 labels = 6

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import pytest
@@ -193,7 +193,7 @@ def test_a_chat_is_answered_whole_and_in_pieces(served: Served) -> None:
 def test_a_prompt_without_a_chat_is_continued_as_it_is(served: Served) -> None:
     prompt, words = next(iter(served.lessons.items()))
     begun, rest = words[:10], words[10:]
-    with RemoteModel(ModelEndpoint("taught", served.base_url, kind="completions")) as model:
+    with RemoteModel(ModelEndpoint("taught", served.base_url, chat=False)) as model:
         so_far = f"user:\n{prompt}<|end|>\nassistant:\n{begun}"
         assert model.complete(so_far) == [Completion(rest)]
         assert heard(model, so_far)[1] == Completion(rest)
@@ -210,12 +210,12 @@ def test_many_who_ask_at_once_are_each_given_their_own_answer(served: Served) ->
     assert [answer[0].text for answer in answers] == [served.lessons[each] for each in prompts]
 
 
-@pytest.mark.parametrize("kind", ["chat", "completions"])
+@pytest.mark.parametrize("chat", [True, False])
 def test_no_more_tokens_come_than_were_allowed_and_the_server_s_count_is_kept(
-    served: Served, kind: Literal["chat", "completions"]
+    served: Served, chat: bool
 ) -> None:
     spending = SpendingBudget()
-    endpoint = ModelEndpoint("noise", served.base_url, kind=kind, max_tokens=7)
+    endpoint = ModelEndpoint("noise", served.base_url, chat=chat, max_tokens=7)
     with RemoteModel(endpoint, spending=spending) as model:
         said = [model.complete(GIFTS)[0], heard(model, GIFTS)[1]]
     assert [each.stop for each in said] == ["length", "length"]

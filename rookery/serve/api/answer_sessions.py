@@ -11,6 +11,7 @@ import msgspec
 
 from rookery.ask.question_files import parse_question
 from rookery.cite.verification import Verdict, verify_quotes
+from rookery.draft.remote_model import SlotTable
 from rookery.records import Episode, Failed, Failure, Hit, Library, Page, Question, Record
 from rookery.serve.answer_session import AnswerCallbacks, AnswerSession, EvidenceSources
 from rookery.serve.methods import METHODS
@@ -290,9 +291,9 @@ class ReportingLibrary(Library):
 class SharedAnswerSession:
     """An answering session that is shared by threads and reports progress to listeners."""
 
-    def __init__(self, settings: Settings, sources: EvidenceSources) -> None:
+    def __init__(self, settings: Settings, sources: EvidenceSources, slots: SlotTable) -> None:
         self.sources = sources
-        self.session = AnswerSession(settings, sources=sources)
+        self.session = AnswerSession(settings, sources=sources, slots=slots)
         self.users = 0
 
     def answer_question(
@@ -329,6 +330,7 @@ class SharedSessionPool:
         self._lock = threading.Lock()
         self._sources: dict[Settings, EvidenceSources] = {}
         self._sessions: dict[Settings, SharedAnswerSession] = {}
+        self._slots = SlotTable()
 
     @contextmanager
     def use_session(self, settings: Settings) -> Iterator[SharedAnswerSession]:
@@ -366,7 +368,9 @@ class SharedSessionPool:
             )
             if plain not in self._sources:
                 self._sources[plain] = EvidenceSources(plain)
-            self._sessions[settings] = SharedAnswerSession(settings, self._sources[plain])
+            self._sessions[settings] = SharedAnswerSession(
+                settings, self._sources[plain], self._slots
+            )
         return self._sessions[settings]
 
     def _release_session(self, reading: SharedAnswerSession) -> None:

@@ -154,7 +154,9 @@ class SearchLog:
             found=tuple(found),
             score=None if answer is None else answer.score,
             threshold=(threshold := self._find_threshold()),
-            reason=_explain_outcome(episode, self._settings, threshold),
+            reason=_explain_outcome(
+                episode, self._settings, threshold, self._session.declines_by_extract()
+            ),
         )
 
     def _list_passages(self, answer: Answer | None) -> Iterator[PassageFound]:
@@ -195,7 +197,7 @@ class SearchLog:
             )
 
     def _find_threshold(self) -> float | None:
-        if self._settings.method == "extract":
+        if self._session.declines_by_extract():
             if self._settings.decline is not None:
                 return self._settings.decline
             by_evidence = self._session.sources.load_evidence_judge() is not None
@@ -239,7 +241,9 @@ def _find_quotes_in(answer: Answer | None, digest: str, start: int, end: int) ->
     )
 
 
-def _explain_outcome(episode: Episode, settings: Settings, threshold: float | None) -> str:
+def _explain_outcome(
+    episode: Episode, settings: Settings, threshold: float | None, by_extract: bool
+) -> str:
     answer = episode.answer
     if answer is None:
         return NO_ANSWER_MESSAGES.get(episode.stop, f"no answer: {episode.stop}")
@@ -257,7 +261,7 @@ def _explain_outcome(episode: Episode, settings: Settings, threshold: float | No
         return f"{outcome}: the model's best sample, score {score}; no --decline was given"
     against = "is below" if answer.declined else "reaches"
     what = "how good the model's best sample is"
-    if settings.method == "extract":
+    if by_extract:
         probability = "the calibrated probability" if answer.calibrated else "a score, from 0 to 1,"
         what = f"{probability} that the first quote answers"
     return f"{outcome}: score {score} {against} {threshold:.4g} (--decline); it is {what}"

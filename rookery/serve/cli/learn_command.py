@@ -161,6 +161,11 @@ def _format_summary(summary: TrainingSummary, reached: dict[str, Any]) -> Iterat
         yield from _format_labelled(labelled)
     if learnt.get("ended"):
         yield f"ended early: {learnt['ended']}"
+    if learnt.get("validated") is not None:
+        yield (
+            f"kept: the policy after batch {learnt['best_step']}, with the highest reward on the "
+            f"questions for validation: {learnt['validated']:.4g}"
+        )
     yield from (f"look at this: {fault}" for fault in learnt.get("faults", ()))
 
 
@@ -262,10 +267,16 @@ def _run_imitate(
     table: dict[str, Any], config: Path, out: Path, told: StepObserver, *_: object
 ) -> msgspec.Struct:
     from rookery.learn.imitation_learning import ImitationSettings, train_by_imitation
+    from rookery.serve.cli.reinforce_command import open_reward_environment
 
-    return train_by_imitation(
-        parse_settings(table, ImitationSettings, config, also=("out",)), out, told
-    )
+    world = table.get("world")
+    table = {name: value for name, value in table.items() if name != "world"}
+    settings = parse_settings(table, ImitationSettings, config, also=("out", "world"))
+    if world is None:
+        return train_by_imitation(settings, out, told)
+    model, tokens = settings.trained.model, settings.sampling.token_limit
+    with open_reward_environment(world, config, model, tokens) as environment:
+        return train_by_imitation(settings, out, told, environment)
 
 
 def _run_prefer(

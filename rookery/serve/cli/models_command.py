@@ -6,24 +6,20 @@ Heavy imports are made when a command runs.
 import sys
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from rookery.records import Failed, Failure, Record
-from rookery.serve.command_line import CommandGroup, print_result
-from rookery.serve.command_options import (
-    DtypeOption,
-    JsonOption,
-    MaxTokensOption,
-    TemperatureOption,
-    ThreadsOption,
-)
+from rookery.serve.command_line import CommandError, CommandGroup, StopSignal, print_result
+from rookery.serve.command_options import JsonOption, add_completion_options
 from rookery.serve.exit_codes import EXIT_ANSWERED, EXIT_NO_ANSWER, EXIT_UNVERIFIED
 
 if TYPE_CHECKING:
     from rookery.draft.installed_models import InstalledModel
     from rookery.serve.answer_session import AnswerSession
+    from rookery.serve.settings import ModelSettings
 
 models_commands = CommandGroup(help="Language models on this machine, for --model NAME.")
 
@@ -46,6 +42,8 @@ class ModelList(Record, frozen=True):
     """The output of `rookery models list --json`."""
 
     models: "tuple[InstalledModel, ...]"
+    unfinished: tuple[str, ...]
+    """names of models that are being added or removed, or were when that was killed"""
 
 
 class ModelRemoval(Record, frozen=True):
@@ -69,7 +67,7 @@ class ModelTest(Record, frozen=True):
     verified: int
     """quotes that stand on their pages"""
     problem: str
-    """why there is no answer"""
+    """why there is no answer, or none in its words; empty where there is"""
     read: float
     """prompt tokens a second, of the sentences"""
     written: float
@@ -83,14 +81,24 @@ class ModelTest(Record, frozen=True):
 @models_commands.command("list")
 def list_models(as_json: JsonOption = False) -> None:
     """List the models that were added, with their licence, origin and digest."""
-    from rookery.draft.installed_models import MODELS_FOLDER, list_installed_models
+    from rookery.draft.installed_models import (
+        MODELS_FOLDER,
+        list_installed_models,
+        list_unfinished_models,
+    )
     from rookery.serve.settings import get_data_folder
 
-    models = list_installed_models(get_data_folder())
+    home = get_data_folder()
+    models, unfinished = list_installed_models(home), list_unfinished_models(home)
     lines = [line for each in models for line in _format_model(each)]
-    lines += [f"in {get_data_folder() / MODELS_FOLDER}"] if models else []
+    lines += [f"in {home / MODELS_FOLDER}"] if models else []
     lines = lines or ["no models: rookery models add smollm2"]
-    print_result(ModelList(tuple(models)), lines, as_json)
+    lines += [
+        f"{name} is being added or removed, or was when that was killed: rookery models add it "
+        f"again, or rookery models remove {name}"
+        for name in unfinished
+    ]
+    print_result(ModelList(tuple(models), tuple(unfinished)), lines, as_json)
 
 
 @models_commands.command("add")
@@ -114,7 +122,11 @@ def add_model(
     from rookery.serve.settings import get_data_folder
 
     usual, write = choose_model_writer(source)
-    added = install_model(name or usual, get_data_folder(), write)
+    try:
+        added = install_model(name or usual, get_data_folder(), write)
+    except StopSignal as stopped:
+        sentence = "stopped; nothing was added, and the same command begins anew"
+        raise CommandError(sentence, 128 + stopped.number) from stopped
     lines = [f"added {added.name}", *_format_model(added)[1:]]
     lines.append(f"try it: rookery models test {added.name}")
     print_result(added, lines, as_json)
@@ -132,14 +144,8 @@ def remove_model(name: ModelName, as_json: JsonOption = False) -> None:
 
 
 @models_commands.command("test")
-def run_model_test(
-    name: ModelName,
-    temperature: TemperatureOption = TEST_TEMPERATURE,
-    max_tokens: MaxTokensOption = TEST_TOKENS,
-    threads: ThreadsOption = None,
-    dtype: DtypeOption = "",
-    as_json: JsonOption = False,
-) -> None:
+@add_completion_options(temperature=TEST_TEMPERATURE, max_tokens=TEST_TOKENS)
+def run_model_test(name: ModelName, as_json: JsonOption = False, **completion: Any) -> None:
     """Have a model write three sentences and one cited answer, and show its speed and memory.
 
     Exit code 0: it works. 6: it gave no answer. 5: a quote of its answer failed verification.
@@ -153,61 +159,81 @@ def run_model_test(
     from rookery.serve.settings import ModelSettings, Settings, get_data_folder
 
     home = get_data_folder()
-    record = read_installed_model(name, home)
-    if digest_weights(find_model_folder(name, home)) != record.digest:
+    record, folder = read_installed_model(name, home), find_model_folder(name, home)
+    if digest_weights(folder) != record.digest:
         detail = "its weights are not those that were added: remove it and add it again"
         raise Failed(Failure(name, "bad_model", detail))
-    models = ModelSettings(
-        name,
-        samples=1,
-        temperature=temperature,
-        max_tokens=max_tokens,
-        threads=threads,
-        dtype=dtype,
-    )
-    settings = Settings((TEST_PLACE,), method="gophercite", models=models)
-    with AnswerSession(settings) as session:
-        result = _test_model(session)
+    by_name = ModelSettings(name, threads=completion["threads"], dtype=completion["dtype"])
+    try:
+        speed = _measure_writing(ModelSettings(name, samples=1, **completion))
+        with AnswerSession(Settings((TEST_PLACE,), method="webglm", models=by_name)) as session:
+            result = _test_model(session, speed)
+    except Failed as failed:
+        if failed.failure.what != str(folder):
+            raise
+        detail = f"{failed.failure.detail}; rookery models remove {name}, and add it again"
+        raise Failed(Failure(name, "bad_model", detail)) from failed
     print_result(result, _format_test(result), as_json)
     if not result.answer:
         raise typer.Exit(EXIT_NO_ANSWER)
     raise typer.Exit(EXIT_ANSWERED if result.verified == len(result.quotes) else EXIT_UNVERIFIED)
 
 
-def _test_model(session: "AnswerSession") -> ModelTest:
+class _WritingSpeed(NamedTuple):
+    """Text that a model wrote about a page, and the tokens a second that it read and wrote."""
+
+    text: str
+    read: float
+    written: float
+
+
+def _measure_writing(models: "ModelSettings") -> _WritingSpeed:
+    """Have a model write three sentences. It is closed before it answers a question."""
+    from tempfile import TemporaryDirectory
+
     from rookery.browse.libraries import get_bundled_folder
     from rookery.browse.passages import find_sentences
-    from rookery.cite.verification import verify_quotes
-    from rookery.records import Page, Question
+    from rookery.records import Page
     from rookery.serve.file_reading import read_document_file
+    from rookery.serve.model_pool import ModelPool
 
     page = read_document_file(get_bundled_folder() / TEST_PAGE)
     prompt = f"{page.text[:TEST_CHARACTERS]}\n\nWrite three sentences about this text."
-    pool = session.open_models()
-    pieces = pool.open_model("write").stream(prompt, seed=0)
-    began, text = time.perf_counter(), next(pieces, "")
-    first, before = time.perf_counter(), pool.spending.spent
-    for piece in pieces:
-        text += piece
-        spans = find_sentences(Page("", "", text), 0, len(text))
-        if len(spans) > TEST_SENTENCES:
-            text = text[: spans[TEST_SENTENCES - 1][1]]
-            break
-    pieces.close()
-    ended, spent = time.perf_counter(), pool.spending.spent
+    with TemporaryDirectory() as place, ModelPool(models, Path(place) / "a.sqlite") as pool:
+        pieces = pool.open_model("write").stream(prompt, seed=0)
+        began, text = time.perf_counter(), next(pieces, "")
+        first, before = time.perf_counter(), pool.spending.spent
+        for piece in pieces:
+            text += piece
+            spans = find_sentences(Page("", "", text), 0, len(text))
+            if len(spans) > TEST_SENTENCES:
+                text = text[: spans[TEST_SENTENCES - 1][1]]
+                break
+        pieces.close()
+        ended, spent = time.perf_counter(), pool.spending.spent
+    read = (spent.prompt - before.prompt) / (first - began)
+    written = max(0, spent.said - before.said - 1) / max(ended - first, 1e-9)
+    return _WritingSpeed(text.strip(), read, written)
+
+
+def _test_model(session: "AnswerSession", speed: _WritingSpeed) -> ModelTest:
+    from rookery.cite.verification import verify_quotes
+    from rookery.records import Question
+
+    began = time.perf_counter()
     episode = session.answer(Question("1", TEST_QUESTION))
-    answer, seconds = episode.answer, time.perf_counter() - ended
+    answer, seconds = episode.answer, time.perf_counter() - began
     verdicts = verify_quotes(answer, session.sources.archive.find_quoted) if answer else []
     problems = [f"{each.outcome}: {each.detail}" for each in episode.failures]
     return ModelTest(
         session.settings.models.model,
-        text.strip(),
+        speed.text,
         answer.text if answer else "",
         tuple(quote.text for quote in answer.quotes) if answer else (),
         sum(verdict.verified for verdict in verdicts),
-        "" if answer else "; ".join([episode.stop, *problems]),
-        (spent.prompt - before.prompt) / (first - began),
-        max(0, spent.said - before.said - 1) / max(ended - first, 1e-9),
+        "; ".join([*([] if answer else [episode.stop]), *problems]),
+        speed.read,
+        speed.written,
         seconds,
         _measure_peak_memory(),
     )
@@ -235,7 +261,9 @@ def _format_test(result: ModelTest) -> Iterator[str]:
     yield result.sentences
     yield ""
     yield TEST_QUESTION
-    yield result.answer or f"no answer: {result.problem}"
+    yield result.answer or "no answer"
+    if result.problem:
+        yield f"    {result.problem}"
     for quote in result.quotes:
         yield f"    “{quote}”"
     count = f"{result.verified} of {len(result.quotes)} quote{'s' * (len(result.quotes) != 1)}"

@@ -66,7 +66,7 @@ class EnvironmentSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
     kind: Literal["browser", "quotes", "references"]
     """the text browser (WebGPT), one page a prompt (GopherCite), or five passages (WebGLM)"""
     questions: str
-    """a JSONL file of Questions"""
+    """a file of questions, as `ask.question_files.read_questions` reads it"""
     places: tuple[str, ...] = msgspec.field(default=(), name="in")
     """as `--in` of `rookery ask` names them; none: the web"""
     engine: str = "wikipedia"
@@ -76,6 +76,9 @@ class EnvironmentSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
     """episodes of one question in a row; 2 or more for rloo"""
     held_out: float = 0.1
     """share of the questions on which the policy is tried before and after, and not trained"""
+    validation: float = 0.1
+    """with settings.check, share of the other questions by whose reward the policy that is written
+    is chosen, and which are not learnt from either"""
     tried: int = 64
     """episodes of such a trial"""
     browser: BrowserEnvironmentSettings = BrowserEnvironmentSettings()
@@ -85,6 +88,10 @@ class EnvironmentSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
     def __post_init__(self) -> None:
         if not 0 <= self.held_out < 1 or min(self.group, self.tried) < 1:
             raise ValueError("held_out is a share below 1; group and tried are 1 or more")
+        if not 0 < self.validation < 1:
+            raise ValueError(
+                "validation is a share between 0 and 1; without settings.check it is 0"
+            )
         if self.browser.group not in (1, self.group):
             raise ValueError("`group` does not belong in [world.browser]: write it in [world]")
 
@@ -113,6 +120,11 @@ class ReinforceFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
                 'advantage = "rloo" (paper = "rloo") compares the episodes of a question with one '
                 "another: set group = 4, or any number from 2 on, in [world]"
             )
+        if self.settings.check and self.labels is not None:
+            raise ValueError(
+                "with [labels] the reward is another after each training, so that no policy can be "
+                "chosen by it: leave settings.check out"
+            )
         if self.settings.server and self.world.kind == "quotes":
             raise ValueError(
                 "leave settings.server empty in a world of quotes: a server cannot be held to a "
@@ -140,6 +152,8 @@ class _Environments(NamedTuple):
     trial: EnvironmentFactory
     asked: str
     """in the trial"""
+    validation: EnvironmentFactory | None
+    """None without settings.check"""
 
 
 def run_reinforcement(
@@ -170,13 +184,40 @@ def run_reinforcement(
         return _train_by_reward(config, worlds, out, tell, there.find_stop_reason if there else str)
 
 
+@contextmanager
+def open_reward_environment(
+    table: Any, path: Path, model: str, tokens: int
+) -> Iterator[RolloutEnvironment]:
+    """Open the environment of a table [world], in which imitation is validated by its reward.
+
+    All questions are for that, whatever the table holds out. `path` names the file in messages;
+    `model` is the policy's folder, which says at most so many tokens at once. Raises Failed:
+    bad_config, and as its parts do.
+    """
+    named = parse_settings(table, EnvironmentSettings, path, ("world",))
+    if not named.reward:
+        detail = (
+            "name the folder of a reward model in world.reward: it says which policy is the best"
+        )
+        raise Failed(Failure(str(path), "bad_config", detail))
+    with EvidenceSources(Settings(named.places, named.engine)) as sources:
+        scores = RewardModel(Path(named.reward)).score_answers
+        speech = load_policy_tokenizer(Path(model), tokens)
+        asked = list(read_questions(Path(named.questions)))
+        library = sources.open_library()
+        yield _build_environment(named, asked, library, scores, named.group, speech)
+
+
 def _train_by_reward(
     config: ReinforceFile, worlds: _Environments, out: Path, told: StepCallback, cord: StopCheck
 ) -> ReinforceReport:
     settings, scores = config.settings, RewardModel(Path(config.world.reward)).score_answers
     before = _measure_reward(config, worlds, settings.policy.model, scores)
-    world = worlds.kept(scores, config.world.group)
-    found = train_by_reinforcement(settings, world, out, told, cord=cord)
+    group = config.world.group
+    validation = worlds.validation(scores, group) if worlds.validation else None
+    found = train_by_reinforcement(
+        settings, worlds.kept(scores, group), out, told, cord=cord, validation=validation
+    )
     return ReinforceReport(
         found, worlds.asked, before, _measure_reward(config, worlds, found.model, scores)
     )
@@ -205,7 +246,14 @@ def _measure_reward(
 ) -> dict[str, float]:
     settings, named = config.settings, config.world
     world = worlds.trial(scores, named.group)
-    return evaluate_policy(Path(policy), world, named.tried, settings.sampling, settings.no_answer)
+    return evaluate_policy(
+        Path(policy),
+        world,
+        named.tried,
+        settings.sampling,
+        settings.no_answer,
+        settings.bad_syntax,
+    )
 
 
 def _read_label_settings(config: ReinforceFile, path: Path) -> OnlineLabellingSettings | None:
@@ -257,9 +305,17 @@ def _open_labeller(
 
 def _build_environments(config: ReinforceFile, library: Library) -> _Environments:
     named, settings = config.world, config.settings
-    speech = load_policy_tokenizer(Path(settings.policy.model), settings.sampling.tokens)
+    speech = load_policy_tokenizer(
+        Path(settings.policy.model), settings.sampling.max_tokens, settings.sampling.chat
+    )
     asked = list(read_questions(Path(named.questions)))
     kept, held = _split_questions(asked, named.held_out, settings.seed)
+    validation: list[Question] = []
+    if settings.check:
+        kept, validation = _split_questions(kept, named.validation, settings.seed + 1)
+        if not validation:
+            detail = "there are too few questions for settings.check: name more, or leave it out"
+            raise Failed(Failure(named.questions, "few_questions", detail))
 
     def make_environment(some: list[Question]) -> EnvironmentFactory:
         return lambda scores, group: _build_environment(named, some, library, scores, group, speech)
@@ -267,7 +323,10 @@ def _build_environments(config: ReinforceFile, library: Library) -> _Environment
     held_out = f"{len(held)} questions that were held out"
     learnt = f"the {len(kept)} questions that it learnt from"
     return _Environments(
-        make_environment(kept), make_environment(held or kept), held_out if held else learnt
+        make_environment(kept),
+        make_environment(held or kept),
+        held_out if held else learnt,
+        make_environment(validation) if validation else None,
     )
 
 

@@ -7,7 +7,7 @@ import ipaddress
 import socket
 from errno import EACCES, EADDRINUSE
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -29,6 +29,7 @@ from rookery.serve.command_options import (
     RankerOption,
     RenderOption,
     SamplesOption,
+    add_completion_options,
 )
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ serve_group = CommandGroup()
 
 
 @serve_group.callback(invoke_without_command=True)
+@add_completion_options()
 def run_serve(
     context: typer.Context,
     store: StoreOption = "",
@@ -120,6 +122,7 @@ def run_serve(
         ),
     ] = False,
     suggest: SuggestOption = False,
+    **completion: Any,
 ) -> None:
     """Serve web pages to ask and to judge, and the HTTP API; or a command below.
 
@@ -134,7 +137,7 @@ def run_serve(
     from rookery.serve.settings import ModelSettings, Settings
     from rookery.serve.web.app import ServerOptions
 
-    models = ModelSettings(model, base_url, endpoints, samples)
+    models = ModelSettings(model, base_url, endpoints, samples, **completion)
     everywhere = tuple(places or ())
     settings = Settings(
         everywhere,
@@ -159,6 +162,7 @@ def run_serve(
 
 
 @serve_group.command("mcp")
+@add_completion_options()
 def serve_mcp(
     places: PlacesOption = None,
     globs: command_options.GlobsOption = None,
@@ -177,6 +181,7 @@ def serve_mcp(
     proxy: ProxyOption = False,
     contact: ContactOption = "",
     render: RenderOption = False,
+    **completion: Any,
 ) -> None:
     """Give a model tools to search, read, quote, answer and verify (MCP over standard input)."""
     from rookery.browse.file_selection import FileSelection
@@ -184,7 +189,7 @@ def serve_mcp(
     from rookery.serve.methods import MODEL_METHODS, NAMED_METHODS
     from rookery.serve.settings import ModelSettings, Settings
 
-    models = ModelSettings(model, base_url, endpoints, samples)
+    models = ModelSettings(model, base_url, endpoints, samples, **completion)
     if method not in NAMED_METHODS:
         sentence = f"there is no method {method!r}: use one of {', '.join(NAMED_METHODS)}"
         raise ValueError(sentence)

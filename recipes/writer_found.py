@@ -1,0 +1,478 @@
+"""Measures of written answers beside the quotes that they rest on, on questions not trained on.
+
+Questions are those of Natural Questions (EfficientQA) and TriviaQA that an article of SQuAD may
+answer, and those of bench/questions about sites that are installed. Only where `extract` answers is
+there anything to write, so systems are compared on these.
+"""
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from random import Random
+from statistics import fmean
+
+import msgspec
+import torch
+
+from recipes.evidence_data import exchange_detail
+from recipes.stages import ROOT, Finding, format_estimate
+from recipes.writer_data import render_trained_prompt
+from recipes.writer_statements import is_sound
+from rookery.ask.question_files import SquadData, read_squad, write_site
+from rookery.browse.file_selection import FileSelection
+from rookery.browse.folder_library import FolderLibrary
+from rookery.browse.libraries import get_bundled_folder
+from rookery.browse.page_archive import PageArchive
+from rookery.browse.passages import find_sentences
+from rookery.browse.search_terms import get_question_terms, split_terms
+from rookery.cite.evidence_model import EvidenceJudge, EvidencePassage
+from rookery.cite.repair import list_guarded_words
+from rookery.cite.sentence_support import UNSUPPORTED, locate_answers
+from rookery.cite.word_overlap import split_words
+from rookery.draft.evidence_answers import answer_by_evidence
+from rookery.draft.gold_answers import contains_gold_answer
+from rookery.draft.remote_model import AllowedTokens
+from rookery.draft.webglm import WEBGLM_METHOD
+from rookery.draft.written_answers import (
+    WritingSettings,
+    put_into_words,
+    render_writing_prompt,
+)
+from rookery.learn.action_batches import ActionRow
+from rookery.learn.decoding import SamplingSettings, sample_actions
+from rookery.learn.minibatches import predict_actions
+from rookery.learn.pretrained_models import load_model
+from rookery.learn.prompt_encoding import tokenize_prompt
+from rookery.measure.citations import CitedStatement, list_statements
+from rookery.measure.figures import Figure, make_bars_figure
+from rookery.measure.intervals import Estimate, estimate_difference, estimate_mean, estimate_share
+from rookery.records import Answer, Claim, Completion, Episode, Library, Page, Question
+
+LEAST_SHARED = 0.65
+"""least share of a question's terms in a paragraph that holds an accepted answer, from which the
+question is asked"""
+LEAST_FACT = 0.6
+"""least share of a pattern's words in an answer that holds the fact"""
+MOST_READ = 120
+"""tokens of an answer whose surprise is taken"""
+LEAST_WORDS = 0.75
+"""least share of a sentence's words in what it cites or in the question, from which the rule calls
+it supported"""
+LEAST_COVERED = 0.6
+"""least share of a cited sentence's words in a statement, from which its negation counts"""
+_NEGATION = re.compile(r"\b(?:not|no|never|none|cannot|neither|nor|without)\b|n['’]t\b", re.I)
+
+
+class AskedQuestion(msgspec.Struct, frozen=True):
+    """A question of a set that is measured on, and what a right answer holds."""
+
+    id: str
+    text: str
+    part: str
+    """nq, triviaqa, or the name of a site"""
+    gold: tuple[str, ...] = ()
+    """accepted answers"""
+    facts: tuple[str, ...] = ()
+    """patterns of the quotes that are accepted (bench/questions)"""
+
+    def is_held(self, text: str) -> bool:
+        """Return True if a text holds an accepted answer, or most words of an accepted fact."""
+        if self.gold:
+            return any(contains_gold_answer(text, gold) for gold in self.gold)
+        asked, said = set(split_words(self.text, stem=True)), set(split_words(text, stem=True))
+        for pattern in "|".join(self.facts).split("|"):
+            literal = re.sub(r"\\[SsWwDdb]|\{[^}]*\}|\\(?=.)", " ", pattern)
+            words = set(split_words(literal, stem=True)) - asked
+            if words and len(words & said) >= LEAST_FACT * len(words):
+                return True
+        return False
+
+
+def list_open_questions(folder: Path, squad: SquadData) -> list[AskedQuestion]:
+    """Return the questions of both sets for which a paragraph holds an accepted answer and
+    LEAST_SHARED of the question's terms."""
+    asked: list[AskedQuestion] = []
+    nq = (folder / "NQ-open.efficientqa.dev.1.1.jsonl").read_text().splitlines()
+    for number, each in enumerate(map(json.loads, nq)):
+        asked.append(AskedQuestion(f"nq-{number}", each["question"], "nq", tuple(each["answer"])))
+    trivia = (folder / "triviaqa_300.jsonl").read_text().splitlines()
+    for number, each in enumerate(map(json.loads, trivia)):
+        text = each["context"].removeprefix("Question: ").rpartition("\nAnswer:")[0]
+        gold = tuple(dict.fromkeys([each["answer"], *each["aliases"]]))
+        asked.append(AskedQuestion(f"triviaqa-{number}", text, "triviaqa", gold))
+    paragraphs = [(f"{a.title} {p}", p) for a in squad.articles for p in a.paragraphs]
+    places: defaultdict[str, list[int]] = defaultdict(list)
+    for number, (text, _) in enumerate(paragraphs):
+        for term in set(split_terms(text)):
+            places[term].append(number)
+    return [each for each in asked if _may_be_answered(each, paragraphs, places)]
+
+
+def _may_be_answered(
+    asked: AskedQuestion, paragraphs: Sequence[tuple[str, str]], places: Mapping[str, list[int]]
+) -> bool:
+    terms = set(get_question_terms(asked.text))
+    shared: defaultdict[int, int] = defaultdict(int)
+    for term in terms:
+        for number in places.get(term, ()):
+            shared[number] += 1
+    likely = [n for n, count in shared.items() if count >= LEAST_SHARED * len(terms)]
+    gold = [re.compile(rf"(?<!\w){re.escape(each)}(?!\w)", re.I) for each in asked.gold if each[1:]]
+    return any(each.search(paragraphs[number][1]) for number in likely for each in gold)
+
+
+class MeasureSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Questions that are asked, and how answers are written."""
+
+    open_questions: bool = True
+    """ask those of Natural Questions and TriviaQA"""
+    sites: dict[str, str] = {}
+    """folders of sites of bench/questions, each with the pattern of its pages behind it"""
+    tokens: int = 48
+    """tokens of an answer, at most"""
+
+
+class FoundAnswer(msgspec.Struct, frozen=True):
+    """A question and the answer of `extract`."""
+
+    asked: AskedQuestion
+    episode: Episode
+
+
+class MeasuredAnswer(msgspec.Struct, frozen=True):
+    """An answer of one system and what was measured of it."""
+
+    id: str
+    part: str
+    question: str
+    text: str
+    written: bool
+    """it is the model's; else it is the quotes as they are"""
+    held: bool
+    """it holds an accepted answer"""
+    sentences: int
+    supported: int
+    """of the sentences, those that the rule calls supported"""
+    taken_out: int
+    """sentences that the model wrote and that were taken out"""
+    surprise: float
+    """nats a token, by the model as it was, as its answer to the question"""
+
+
+class WrittenAnswers(msgspec.Struct, frozen=True):
+    """The answers of one system to all questions that `extract` answers."""
+
+    system: str
+    answers: list[MeasuredAnswer]
+
+
+def answer_from_quotes(
+    settings: MeasureSettings, data: Path, out: Path, judge: EvidenceJudge
+) -> list[FoundAnswer]:
+    """Answer every question by `extract`; what was answered before is read from the folder."""
+    out.mkdir(parents=True, exist_ok=True)
+    found: list[FoundAnswer] = []
+    archive = PageArchive(out / "archive.sqlite")
+    if settings.open_questions:
+        squad = read_squad(data / "squad" / "train.json.xz")
+        write_site(squad.articles, out / "web")
+        asked = list_open_questions(data / "questions", squad)
+        library = FolderLibrary(out / "web", archive, out / "cache")
+        found += _answer_all(asked, library, judge, out / "open.jsonl")
+    for name, place in settings.sites.items():
+        lines = (ROOT / "bench" / "questions" / f"build_{name}.jsonl").read_bytes().splitlines()
+        about = [msgspec.json.decode(line) for line in lines]
+        asked = [
+            AskedQuestion(each["id"], each["text"], name, facts=tuple(each["facts"]))
+            for each in about
+            if each.get("facts")
+        ]
+        folder = get_bundled_folder() if name == "corvids" else Path(place).parent
+        selection = FileSelection(glob=(Path(place).name,))
+        library = FolderLibrary(folder, archive, out / "cache", selection=selection)
+        found += _answer_all(asked, library, judge, out / f"{name}.jsonl")
+    return found
+
+
+def _answer_all(
+    asked: Sequence[AskedQuestion], library: Library, judge: EvidenceJudge, place: Path
+) -> list[FoundAnswer]:
+    lines = place.read_bytes().splitlines() if place.exists() else []
+    found = [msgspec.json.decode(line, type=FoundAnswer) for line in lines]
+    known = {each.asked.id for each in found}
+    with place.open("ab") as file:
+        for each in asked:
+            if each.id not in known:
+                question = Question(each.id, each.text)
+                found.append(FoundAnswer(each, answer_by_evidence(question, library, judge)))
+                file.write(msgspec.json.encode(found[-1]) + b"\n")
+                file.flush()
+    return found
+
+
+class _StoredPolicy:
+    """A policy that gives the completions that were sampled before, many prompts at once."""
+
+    def __init__(self, completions: Mapping[str, Completion]) -> None:
+        self.name = "stored"
+        self._completions = completions
+
+    def complete(self, prompt: str, n: int = 1, allow: AllowedTokens = None) -> list[Completion]:
+        """Return the completion of a prompt, n times."""
+        return [self._completions[prompt]] * n
+
+
+def quote_sentences(found: Sequence[FoundAnswer], judge: EvidenceJudge) -> list[Episode]:
+    """Answer by the sentences that the prompt shows, as they stand: the simplest script."""
+    episodes = []
+    for each in found:
+        if each.episode.stop == "end" and each.episode.answer is not None:
+            quotes = each.episode.answer.quotes
+            text = locate_answers(each.asked.text, quotes[:1], judge)[0].text
+            answer = Answer(text, quotes[:1], (Claim(0, len(text), (0,)),))
+            episodes.append(msgspec.structs.replace(each.episode, answer=answer))
+    return episodes
+
+
+def write_answers(
+    found: Sequence[FoundAnswer],
+    folder: Path,
+    trained: bool,
+    judge: EvidenceJudge,
+    settings: MeasureSettings,
+) -> list[Episode]:
+    """Have a model put what was answered into words, by always the likeliest token.
+
+    A `trained` one is shown the prompt that it was trained on. As in `rookery ask --write`, a line
+    is an answer.
+    """
+    answered = [each.episode for each in found if each.episode.stop == "end"]
+    usual, shown = [], []
+    for each in answered:
+        assert each.answer is not None
+        sources = locate_answers(each.question.text, each.answer.quotes, judge)
+        used = sources[: WritingSettings().references]
+        usual.append(render_writing_prompt(each.question.text, used))
+        shown.append(render_trained_prompt(each.question.text, used))
+    loaded = load_model(folder, "cpu")
+    contexts = [
+        tokenize_prompt(loaded.tokenizer, prompt, chat=False)
+        for prompt in (shown if trained else usual)
+    ]
+    lines = {n for n, token in enumerate(loaded.vocabulary.tokens) if token and b"\n" in token}
+    sampling = SamplingSettings(max_tokens=settings.tokens, temperature=0, rows=40)
+    said = sample_actions(
+        loaded.model, contexts, range(len(contexts)), loaded.ends | lines, sampling
+    )
+    texts = [
+        str(loaded.tokenizer.decode(list(each.row.action), skip_special_tokens=True))
+        for each in said
+    ]
+    completions = {
+        prompt: Completion(text.partition("\n")[0], stop="end" if each.ended else "length")
+        for prompt, text, each in zip(usual, texts, said, strict=True)
+    }
+    policy = _StoredPolicy(completions)
+    return [put_into_words(each, policy, judge) for each in answered]
+
+
+def measure_answers(
+    system: str, found: Sequence[FoundAnswer], episodes: Sequence[Episode], base: Path
+) -> WrittenAnswers:
+    """Measure the answers of one system; `base` is the model whose surprise is taken."""
+    asked = [each.asked for each in found if each.episode.stop == "end"]
+    loaded = load_model(base, "cpu")
+    measured = []
+    for each, episode in zip(asked, episodes, strict=True):
+        answer = episode.answer
+        assert answer is not None
+        statements = list_statements(answer)
+        row = ActionRow(
+            tokenize_prompt(loaded.tokenizer, each.text),
+            loaded.tokenizer(answer.text, add_special_tokens=False)["input_ids"][:MOST_READ],
+        )
+        with torch.inference_mode():
+            logprobs, _ = predict_actions(loaded.model, [row], min(loaded.ends), False)
+        measured.append(
+            MeasuredAnswer(
+                each.id,
+                each.part,
+                each.text,
+                answer.text,
+                episode.by == WEBGLM_METHOD,
+                each.is_held(answer.text),
+                len(statements),
+                sum(is_supported_by_words(one, each.text) for one in statements),
+                sum(failure.outcome == UNSUPPORTED for failure in episode.failures),
+                float(-logprobs.mean()),
+            )
+        )
+    return WrittenAnswers(system, measured)
+
+
+def is_supported_by_words(statement: CitedStatement, question: str) -> bool:
+    """Judge by a rule whether what a statement cites supports it.
+
+    Each of its numbers, names and negations must stand there, in the title or in the question, and
+    so must three of four of its words; and where it says most of the cited sentence that shares
+    most words with it, it must not lack that sentence's negation. A "Yes," or "No," is not looked
+    at.
+    """
+    text = re.sub(r"\A(?:Yes|No), ", "", statement.text)
+    cited = " ".join(f"{each.heading} {each.text}" for each in statement.cited)
+    if not cited:
+        return False
+    known = f"{cited} {question}".casefold()
+    if not all(
+        re.search(rf"(?<!\w){re.escape(word.casefold())}(?!\w)", known)
+        for word in list_guarded_words(text)
+    ):
+        return False
+    said = set(split_words(text, stem=True))
+    if len(said & set(split_words(known, stem=True))) < LEAST_WORDS * len(said):
+        return False
+    sentences = [
+        each.text[start:end]
+        for each in statement.cited
+        for start, end in find_sentences(Page("", "", each.text), 0, len(each.text))
+    ]
+    nearest = max(sentences, key=lambda other: len(said & set(split_words(other, stem=True))))
+    read = set(split_words(nearest, stem=True))
+    covers = len(said & read) >= LEAST_COVERED * len(read)
+    return not (covers and _NEGATION.search(nearest) and not _NEGATION.search(text))
+
+
+def describe_rule(episodes: Sequence[Episode], seed: int = 0) -> str:
+    """Say how often the rule calls demonstrations supported, as they are and with a detail
+    exchanged."""
+    random, calls = Random(f"{seed} rule"), defaultdict[str, list[bool]](list)
+    sentences = [each.answer.text for each in episodes if each.answer is not None]
+    names = sorted({word for text in sentences for word in re.findall(r"(?<= )[A-Z]\w+", text)})
+    for each in episodes:
+        if each.answer is None:
+            continue
+        quote = EvidencePassage(each.answer.quotes[0].text, each.answer.quotes[0].title)
+        changed = exchange_detail(each.answer.text, names, random)
+        for kind, text in (("as they are", each.answer.text), ("with a detail exchanged", changed)):
+            if text is not None:
+                statement = CitedStatement(text, (quote,))
+                calls[kind].append(is_supported_by_words(statement, each.question.text))
+    shares = (
+        f"{format_estimate(estimate_share(sum(values), len(values)))} {kind}"
+        for kind, values in calls.items()
+    )
+    return f"the rule calls demonstrations supported: {', '.join(shares)}"
+
+
+def list_findings(systems: Mapping[str, WrittenAnswers]) -> list[Finding]:
+    """Return the conditions under which the adapter may be shipped, and whether they hold.
+
+    `systems` are extract, sentence, without and adapter, of the same questions.
+    """
+    extract, script, plain, learnt = (
+        systems[name].answers for name in ("extract", "sentence", "without", "adapter")
+    )
+    held = _compare([each.held for each in learnt], [each.held for each in extract])
+    floor = _compare([each.held for each in plain], [each.held for each in extract])
+    simple = _compare([each.held for each in script], [each.held for each in extract])
+    supported, unsupported = (_estimate_support(each) for each in (learnt, plain))
+    readable = _estimate_wins(learnt, extract)
+    written = [each for each in learnt if each.written]
+    return [
+        Finding(
+            "written answers hold the accepted answer as often as extract's, within .03",
+            "condition of shipping",
+            f"difference {format_estimate(held)}; without the adapter {format_estimate(floor)}; "
+            f"the sentence alone {format_estimate(simple)}",
+            held.value >= -0.03,
+        ),
+        Finding(
+            "at least .97 of the written sentences are supported by a rule that was not trained on",
+            "condition of shipping",
+            f"{format_estimate(supported)}; without the adapter {format_estimate(unsupported)}",
+            supported.value >= 0.97,
+        ),
+        Finding(
+            "written answers surprise the model as it was less than extract's, as answers to the "
+            "question",
+            "condition of shipping",
+            f"in {format_estimate(readable)} of those that were written (against the sentence "
+            f"alone {format_estimate(_estimate_wins(learnt, script))}); without the adapter "
+            f"{format_estimate(_estimate_wins(plain, extract))}",
+            readable.low > 0.5,
+        ),
+        Finding(
+            "most answers are written, and not the quotes for want of a supported sentence",
+            "",
+            f"{format_estimate(estimate_share(len(written), len(learnt)))}; without the adapter "
+            f"{format_estimate(estimate_share(sum(each.written for each in plain), len(plain)))}",
+            estimate_share(len(written), len(learnt)).low > 0.5,
+        ),
+    ]
+
+
+def _compare(ours: Sequence[bool], theirs: Sequence[bool]) -> Estimate:
+    return estimate_difference([float(each) for each in ours], [float(each) for each in theirs])
+
+
+def _estimate(values: Sequence[float], groups: Sequence[int] | None = None) -> Estimate:
+    """Return the mean; 0 of none where a system wrote nothing."""
+    return estimate_mean(values, groups) if values else Estimate(0.0, 0.0, 0.0, 0)
+
+
+def _estimate_support(answers: Sequence[MeasuredAnswer]) -> Estimate:
+    """Estimate the share of written sentences that are supported; answers are drawn as wholes."""
+    values, groups = [], []
+    for number, each in enumerate(answers):
+        if each.written:
+            values += [1.0] * each.supported + [0.0] * (each.sentences - each.supported)
+            groups += [number] * each.sentences
+    return _estimate(values, groups)
+
+
+def _estimate_wins(ours: Sequence[MeasuredAnswer], theirs: Sequence[MeasuredAnswer]) -> Estimate:
+    pairs = [
+        float(our.surprise < their.surprise)
+        for our, their in zip(ours, theirs, strict=True)
+        if our.written
+    ]
+    return _estimate(pairs)
+
+
+def make_figures(systems: Mapping[str, WrittenAnswers]) -> list[Figure]:
+    """Return one figure with every measure of every system."""
+    measured = {}
+    for name, system in systems.items():
+        answers = system.answers
+        written = [each for each in answers if each.written or name in ("extract", "sentence")]
+        measured[name] = {
+            "holds the accepted answer": estimate_share(
+                sum(each.held for each in answers), len(answers)
+            ),
+            "written sentences supported": _estimate_support(answers),
+            "written": estimate_share(sum(each.written for each in answers), len(answers)),
+            "well formed": estimate_share(
+                sum(is_sound(each.text) for each in answers), len(answers)
+            ),
+            "nats a token": _estimate([each.surprise for each in written]),
+            "words": _estimate([float(len(each.text.split())) for each in written]),
+        }
+    parts = sorted({each.part for each in systems["extract"].answers})
+    says = f"Questions that extract answers, of {', '.join(parts)}."
+    return [make_bars_figure("written", "Written answers beside quotes", says, measured, "value")]
+
+
+def describe_parts(systems: Mapping[str, WrittenAnswers]) -> list[str]:
+    """Return a line for each part: how many questions, and how often each system holds the
+    answer."""
+    lines = []
+    for part in sorted({each.part for each in systems["extract"].answers}):
+        held = {
+            name: [each.held for each in system.answers if each.part == part]
+            for name, system in systems.items()
+        }
+        shares = ", ".join(f"{name} {fmean(values):.2f}" for name, values in held.items())
+        lines.append(f"{part}: {len(held['extract'])} questions; accepted answer held by {shares}")
+    return lines

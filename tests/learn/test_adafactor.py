@@ -1,0 +1,111 @@
+"""Adafactor: its steps by the paper's formulas, and what it keeps of the gradients."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+from accelerate import Accelerator
+from torch import Tensor, nn
+
+from rookery.learn.optimizer import ModelOptimizer, OptimizerSettings
+from rookery.learn.training_run import ResumableRun
+
+Values = npt.NDArray[np.float64]
+STEPS = 5
+SETTINGS = OptimizerSettings(1e-2, "constant", method="adafactor", clip=None)
+
+
+class PaperAdafactor:
+    """Algorithms 4 to 6 of Shazeer and Stern (2018) for one weight, with float64 and loops."""
+
+    def __init__(self, weight: Values) -> None:
+        self.weight = weight.copy()
+        self.rows: Values = np.zeros(())
+        self.columns: Values = np.zeros(())
+        self.second: Values = np.zeros(())
+
+    def step(self, gradient: Values, rate: float, number: int) -> None:
+        kept = 1 - number**-0.8
+        square = gradient**2
+        if gradient.ndim == 2:
+            self.rows = kept * self.rows + (1 - kept) * square.sum(1)
+            self.columns = kept * self.columns + (1 - kept) * square.sum(0)
+            self.second = np.outer(self.rows, self.columns) / self.rows.sum()
+        else:
+            self.second = kept * self.second + (1 - kept) * square
+        update = gradient / np.sqrt(self.second)
+        update /= max(1.0, math.sqrt(float((update**2).mean())))
+        scale = max(1e-3, math.sqrt(float((self.weight**2).mean())))
+        self.weight -= scale * min(rate, number**-0.5) * update
+
+
+def gradients(step: int) -> tuple[Tensor, Tensor]:
+    chance = torch.Generator().manual_seed(step)
+    return torch.randn(3, 4, generator=chance), torch.randn(3, generator=chance)
+
+
+def layer() -> nn.Linear:
+    with torch.random.fork_rng():
+        torch.manual_seed(3)
+        return nn.Linear(4, 3)
+
+
+def take_step(learner: ModelOptimizer, step: int, given: Sequence[Tensor]) -> None:
+    """One step whose gradient is what was given."""
+
+    def compute_loss(pair: Sequence[Tensor]) -> Tensor:
+        model = learner.model
+        found: Tensor = (model.weight * pair[0]).sum() + (model.bias * pair[1]).sum()
+        return found
+
+    learner.step(step, [given], compute_loss)
+
+
+def test_the_first_step_of_a_matrix_is_what_a_hand_computes() -> None:
+    """All of one sign: with rows and columns of rank one the update is 1 everywhere, its root mean
+    square 1, and a weight moves by the rate times the root mean square of the matrix."""
+    model = nn.Linear(2, 2, bias=False)
+    nn.init.constant_(model.weight, 0.5)
+    learner = ModelOptimizer(model, SETTINGS, 1, Accelerator(cpu=True))
+    given = torch.tensor([[1.0, 2.0], [10.0, 20.0]])
+    learner.step(0, [given], lambda piece: (learner.model.weight * piece).sum())
+    wanted = torch.full((2, 2), 0.5 - 0.5 * 1e-2)
+    torch.testing.assert_close(learner.unwrapped_model.weight.detach(), wanted)
+
+
+@pytest.mark.parametrize("rate", [1e-2, 0.9])
+def test_its_steps_are_those_of_the_paper(rate: float) -> None:
+    """A matrix and a vector; at the higher rate the paper's bound of 1/√t holds from step 2 on."""
+    model = layer()
+    oracles = [PaperAdafactor(each.detach().double().numpy()) for each in model.parameters()]
+    settings = OptimizerSettings(rate, "constant", method="adafactor", clip=None)
+    learner = ModelOptimizer(model, settings, STEPS, Accelerator(cpu=True))
+    for step in range(STEPS):
+        given = gradients(step)
+        take_step(learner, step, given)
+        for oracle, gradient in zip(oracles, given, strict=True):
+            oracle.step(gradient.double().numpy(), rate, step + 1)
+        for oracle, weight in zip(oracles, learner.unwrapped_model.parameters(), strict=True):
+            np.testing.assert_allclose(weight.detach().numpy(), oracle.weight, rtol=1e-5, atol=1e-7)
+
+
+def test_a_run_with_it_goes_on_to_the_last_bit(tmp_path: Path) -> None:
+    def train(folder: Path, stop: int) -> list[Tensor]:
+        learner = ModelOptimizer(layer(), SETTINGS, STEPS, Accelerator(cpu=True))
+        with ResumableRun(folder, SETTINGS) as run:
+            for step in run.iterate_steps(STEPS, learner, 2):
+                take_step(learner, step, gradients(step))
+                if step == stop:
+                    break
+                run.record_metrics()
+        return list(learner.unwrapped_model.state_dict().values())
+
+    whole = train(tmp_path / "whole", STEPS)
+    train(tmp_path / "broken", 2)
+    again = train(tmp_path / "broken", STEPS)
+    assert all(map(torch.equal, whole, again))
+    assert not torch.equal(whole[0], layer().weight)
