@@ -116,8 +116,8 @@ def _render_section(folders: Sequence[Path]) -> Iterator[str]:
     yield ""
     tables = {table.name: table for table in first.tables}
     for says, numbers in _group_numbers(tables[each.table].says for each in first.effects):
-        count = len({*tables[first.effects[numbers[0] - 1].table].questions})
-        yield f"- {_join_numbers(numbers)}: {says}; {count} questions"
+        questions = tables[first.effects[numbers[0] - 1].table].questions
+        yield f"- {_join_numbers(numbers)}: {says}; {len({*questions})} questions"
     for chosen, numbers in _group_numbers(each.chosen for each in findings):
         yield f"- {_join_numbers(numbers)}, chosen: {chosen}"
     for why, numbers in _group_numbers(each.why for each in findings):

@@ -228,7 +228,9 @@ def list_effects(n: int) -> list[Effect]:
     ]
 
 
-def _list_top_hits(worths: Sequence[Sequence[float]], rows: ScoreRows) -> list[float]:
+def _list_top_hits(
+    worths: Sequence[Sequence[float]], rows: Sequence[Sequence[float]]
+) -> list[float]:
     """Return 1 or 0 for each question: a best reference is ranked first; questions whose references
     are all worth the same are left out."""
     found = [compute_expected_hit(worth, row, 1) for worth, row in zip(worths, rows, strict=True)]

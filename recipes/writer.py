@@ -21,8 +21,10 @@ from recipes.writer_found import (
     answer_from_quotes,
     describe_parts,
     describe_rule,
-    list_findings,
+    describe_written,
+    make_effects,
     make_figures,
+    make_table,
     measure_answers,
     quote_sentences,
     write_answers,
@@ -94,7 +96,8 @@ def train_and_measure(settings: Settings, data: Path, out: Path) -> RecipeOutput
         f"{learnt.measured.get('validation_loss', 0):.3f} after"
     ]
     notes.append(describe_rule(list(read_json_lines(episodes, Episode)), settings.seed))
-    return list_findings(systems), make_figures(systems), [*notes, *describe_parts(systems)]
+    notes += [*describe_written(systems), *describe_parts(systems)]
+    return RecipeOutput(make_effects(), [make_table(systems)], make_figures(systems), notes)
 
 
 if __name__ == "__main__":

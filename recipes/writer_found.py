@@ -8,7 +8,7 @@ there anything to write, so systems are compared on these.
 import json
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from random import Random
 from statistics import fmean
@@ -17,7 +17,8 @@ import msgspec
 import torch
 
 from recipes.evidence_data import exchange_detail
-from recipes.stages import ROOT, Finding, format_estimate
+from recipes.findings import Effect, ScoreTable, format_estimate
+from recipes.stages import ROOT
 from recipes.writer_data import render_trained_prompt
 from recipes.writer_statements import is_sound
 from rookery.ask.question_files import SquadData, read_squad, write_site
@@ -47,7 +48,7 @@ from rookery.learn.pretrained_models import load_model
 from rookery.learn.prompt_encoding import tokenize_prompt
 from rookery.measure.citations import CitedStatement, list_statements
 from rookery.measure.figures import Figure, make_bars_figure
-from rookery.measure.intervals import Estimate, estimate_difference, estimate_mean, estimate_share
+from rookery.measure.intervals import Estimate, estimate_mean, estimate_share
 from rookery.records import Answer, Claim, Completion, Episode, Library, Page, Question
 
 LEAST_SHARED = 0.65
@@ -366,55 +367,69 @@ def describe_rule(episodes: Sequence[Episode], seed: int = 0) -> str:
     return f"the rule calls demonstrations supported: {', '.join(shares)}"
 
 
-def list_findings(systems: Mapping[str, WrittenAnswers]) -> list[Finding]:
-    """Return the conditions under which the adapter may be shipped, and whether they hold.
-
-    `systems` are extract, sentence, without and adapter, of the same questions.
-    """
-    extract, script, plain, learnt = (
-        systems[name].answers for name in ("extract", "sentence", "without", "adapter")
-    )
-    held = _compare([each.held for each in learnt], [each.held for each in extract])
-    floor = _compare([each.held for each in plain], [each.held for each in extract])
-    simple = _compare([each.held for each in script], [each.held for each in extract])
-    supported, unsupported = (_estimate_support(each) for each in (learnt, plain))
-    readable = _estimate_wins(learnt, extract)
-    written = [each for each in learnt if each.written]
+def make_effects() -> list[Effect]:
+    """Return the condition of shipping that is judged by scores of the same questions."""
     return [
-        Finding(
-            "written answers hold the accepted answer as often as extract's, within .03",
-            "condition of shipping",
-            f"difference {format_estimate(held)}; without the adapter {format_estimate(floor)}; "
-            f"the sentence alone {format_estimate(simple)}",
-            held.value >= -0.03,
-        ),
-        Finding(
-            "at least .97 of the written sentences are supported by a rule that was not trained on",
-            "condition of shipping",
-            f"{format_estimate(supported)}; without the adapter {format_estimate(unsupported)}",
-            supported.value >= 0.97,
-        ),
-        Finding(
-            "written answers surprise the model as it was less than extract's, as answers to the "
-            "question",
-            "condition of shipping",
-            f"in {format_estimate(readable)} of those that were written (against the sentence "
-            f"alone {format_estimate(_estimate_wins(learnt, script))}); without the adapter "
-            f"{format_estimate(_estimate_wins(plain, extract))}",
-            readable.low > 0.5,
-        ),
-        Finding(
-            "most answers are written, and not the quotes for want of a supported sentence",
-            "",
-            f"{format_estimate(estimate_share(len(written), len(learnt)))}; without the adapter "
-            f"{format_estimate(estimate_share(sum(each.written for each in plain), len(plain)))}",
-            estimate_share(len(written), len(learnt)).low > 0.5,
-        ),
+        Effect(
+            effect="written answers hold the accepted answer as often as extract's, within .03",
+            paper="none: a condition of shipping",
+            table="held",
+            learnt="adapter",
+            reference="extract",
+            script=("sentence", "without"),
+            absent={
+                "chance": "no text by lot holds an accepted answer",
+                "best": "extract: what is written rests on its quotes",
+            },
+            claim="same",
+            margin=0.03,
+            chosen="the margin before the run; rules of the demonstrations on data that are "
+            "trained on",
+        )
     ]
 
 
-def _compare(ours: Sequence[bool], theirs: Sequence[bool]) -> Estimate:
-    return estimate_difference([float(each) for each in ours], [float(each) for each in theirs])
+def make_table(systems: Mapping[str, WrittenAnswers]) -> ScoreTable:
+    """Return whether each answer of each system holds the accepted answer."""
+    return ScoreTable(
+        "held",
+        "share of questions whose answer holds the accepted one",
+        tuple(each.id for each in systems["extract"].answers),
+        {
+            name: tuple(float(each.held) for each in system.answers)
+            for name, system in systems.items()
+        },
+    )
+
+
+def describe_written(systems: Mapping[str, WrittenAnswers]) -> Iterator[str]:
+    """Yield the measures of what was written, each beside the model without the adapter. What is
+    written differs by system, so that they are no scores of the same questions and not judged."""
+    extract, script, plain, learnt = (
+        systems[name].answers for name in ("extract", "sentence", "without", "adapter")
+    )
+    supported, unsupported = (_estimate_support(each) for each in (learnt, plain))
+    yield (
+        f"written sentences supported by a rule that was not trained on: "
+        f"{format_estimate(supported)}; without the adapter {format_estimate(unsupported)}; to "
+        "ship .970"
+    )
+    yield (
+        "written answers surprise the model as it was less than extract's, as answers to the "
+        f"question, in {format_estimate(_estimate_wins(learnt, extract))} of those that were "
+        f"written, and less than the sentence alone in "
+        f"{format_estimate(_estimate_wins(learnt, script))}; without the adapter "
+        f"{format_estimate(_estimate_wins(plain, extract))} and "
+        f"{format_estimate(_estimate_wins(plain, script))}; chance .500"
+    )
+    written, unaided = (
+        estimate_share(sum(each.written for each in answers), len(answers))
+        for answers in (learnt, plain)
+    )
+    yield (
+        "answers that are written, and not the quotes for want of a supported sentence: "
+        f"{format_estimate(written)}; without the adapter {format_estimate(unaided)}"
+    )
 
 
 def _estimate(values: Sequence[float], groups: Sequence[int] | None = None) -> Estimate:

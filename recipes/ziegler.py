@@ -54,8 +54,12 @@ def reproduce_paper(settings: Settings, data: Path, out: Path) -> RecipeOutput:
     right = ", ".join(f"{name} {run.read_reward_accuracy(name):.0%}" for name in learnt)
     notes = [f"{NOTES[0]} {tasks.accuracy:.1%} of them.", *NOTES[1:], f"{ACCURACY_NOTE} {right}."]
     notes.append(f"The canned sentence is “{canned}”.")
-    effects, tables, figures = (chain.from_iterable(each) for each in zip(*parts, strict=True))
-    return RecipeOutput(effects, tables, figures, notes)
+    return RecipeOutput(
+        chain.from_iterable(each.effects for each in parts),
+        chain.from_iterable(each.tables for each in parts),
+        chain.from_iterable(each.figures for each in parts),
+        notes,
+    )
 
 
 def _run_sentiment(run: StagedRun, task: Task, reference: str, canned: str) -> TaskReport:

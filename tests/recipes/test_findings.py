@@ -136,7 +136,12 @@ def test_orders_are_compared_by_area() -> None:
 
 
 def test_every_floor_has_a_system_or_a_reason() -> None:
-    for wrong in ({"absent": {}}, {"absent": {"best": "x", "script": "y"}}, {"chance": ()}):
+    wrongs: list[dict[str, object]] = [
+        {"absent": {}},
+        {"absent": {"best": "x", "script": "y"}},
+        {"chance": ()},
+    ]
+    for wrong in wrongs:
         with pytest.raises(ValueError, match="names a system or has a reason"):
             replace(EFFECT, **wrong)
     with pytest.raises(ValueError, match="2 rows, but a has 1"):

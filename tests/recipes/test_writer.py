@@ -201,7 +201,12 @@ def test_the_recipe_runs_whole_and_goes_on_where_it_was(tmp_path: Path) -> None:
     }
     assert all(each.held and not each.written for each in systems["extract"].answers)
     assert (tmp_path / "out" / "run" / "adapter" / WEIGHTS_FILE).exists()
-    assert [finding.holds for finding in result.findings][1:] == [False, False, False]
+    [finding] = result.findings
+    assert finding.reference.score.value == 1.0  # extract holds both accepted answers
+    assert finding.verdict == "undecided"  # two questions decide nothing
+    held = {name: [float(each.held) for each in system.answers] for name, system in systems.items()}
+    [table] = result.tables
+    assert {name: list(scores) for name, scores in table.scores.items()} == held
     stamp = (tmp_path / "out" / "adapter.json").stat().st_mtime_ns
     assert run().findings == result.findings
     assert (tmp_path / "out" / "adapter.json").stat().st_mtime_ns == stamp
