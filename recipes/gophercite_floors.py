@@ -2,6 +2,7 @@
 policies read: by lot, by scripts, and by the evidence model."""
 
 from collections.abc import Sequence
+from functools import partial
 from random import Random
 from statistics import fmean
 
@@ -12,7 +13,7 @@ from recipes.gophercite_data import (
     list_sentence_quotes,
 )
 from rookery.cite.evidence_model import BUNDLED_MODEL, EvidencePassage, load_evidence_model
-from rookery.measure.ranking import count_corpus_terms, quote_closest_sentence, score_tf_idf
+from rookery.measure.ranking import count_corpus_terms, score_tf_idf
 from rookery.records import Page, Question, Quote, Record
 
 WINDOWS = (48, 100)
@@ -21,7 +22,7 @@ WINDOWS_DRAWN = 50
 """Windows of each length on each page."""
 BY_LOT = (*(f"window of {size} characters" for size in WINDOWS), "random sentence")
 FIRST, TF_IDF, EVIDENCE = "first sentence", "TF-IDF sentence", "evidence model's sentence"
-TOLD = "TF-IDF sentence, told the answer"
+TOLD = "best sentence, told the answer"
 
 
 class FloorScores(Record, frozen=True):
@@ -59,7 +60,7 @@ def score_floors(world: Data, pages: int) -> FloorScores:
                 FIRST: sentences[:1],
                 TF_IDF: [sentences[alike.index(max(alike))]],
                 EVIDENCE: [sentences[answers.index(max(answers))]],
-                TOLD: [quote_closest_sentence(page, question.text, question.gold[0])],
+                TOLD: [max(sentences, key=partial(holds_gold_answer, question))],
             }
         for name, quotes in found.items():
             good = [float(holds_gold_answer(question, quote)) for quote in quotes]

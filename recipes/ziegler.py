@@ -2,7 +2,6 @@
 novels that are kind or physically descriptive, and summaries of abstracts, with a mock labeller
 that compares."""
 
-from itertools import chain
 from pathlib import Path
 from statistics import fmean, pstdev
 
@@ -54,12 +53,10 @@ def reproduce_paper(settings: Settings, data: Path, out: Path) -> RecipeOutput:
     right = ", ".join(f"{name} {run.read_reward_accuracy(name):.0%}" for name in learnt)
     notes = [f"{NOTES[0]} {tasks.accuracy:.1%} of them.", *NOTES[1:], f"{ACCURACY_NOTE} {right}."]
     notes.append(f"The canned sentence is “{canned}”.")
-    return RecipeOutput(
-        chain.from_iterable(each.effects for each in parts),
-        chain.from_iterable(each.tables for each in parts),
-        chain.from_iterable(each.figures for each in parts),
-        notes,
-    )
+    effects = [each for part in parts for each in part.effects]
+    tables = [each for part in parts for each in part.tables]
+    figures = [each for part in parts for each in part.figures]
+    return RecipeOutput(effects, tables, figures, notes)
 
 
 def _run_sentiment(run: StagedRun, task: Task, reference: str, canned: str) -> TaskReport:
