@@ -202,7 +202,7 @@ def test_findings_stand_first_and_figures_with_what_they_are_of(folder: Path) ->
     heads = [head.text() for head in tree.css("h2")]
     wanted = ["Contents", "Findings: webgpt, small", "Figures", "webgpt-small", "ziegler-small"]
     assert heads == wanted
-    assert [mark.text() for mark in tree.css(".yes, .no")] == ["yes", "no"]
+    assert [mark.text() for mark in tree.css(".yes, .no")] == ["yes", "not judged"]
     assert (
         "1 of 2 effects are seen beyond their intervals and floors. 4 figures."
         in tree.css("header")[0].text()
