@@ -153,7 +153,7 @@ def _run_webgpt(resources: MethodResources, question: Question) -> Episode:
     browser, writer = (_open_role(resources, r) for r in ("browse", "write"))
     options = WebgptSettings(BrowserRules(quotes=resources.settings.quotes or 0))
     sampling, observe = resources.configure_sampling(), resources.observe_command
-    library, judge = resources.library, resources.open_evidence_judge()
+    library, judge = resources.library, _open_claim_judge(resources)
     return answer_with_webgpt(question, library, browser, writer, sampling, options, observe, judge)
 
 
@@ -169,11 +169,22 @@ def _run_gophercite(resources: MethodResources, question: Question) -> Episode:
         return make_failed_episode(question, "gophercite", error)
     options = GopherCiteSettings(quotes=resources.settings.quotes or 0)
     observe, library = resources.observe_ranking, resources.library
-    judge = resources.open_evidence_judge()
+    judge = _open_claim_judge(resources)
     episode = answer_with_gophercite(
         question, library, model, rank, sampling, options, hold, observe, judge
     )
     return msgspec.structs.replace(episode, failures=(*episode.failures, *filter(None, [failure])))
+
+
+def _open_claim_judge(resources: MethodResources) -> "EvidenceJudge | None":
+    """Return the judge that takes out what no quote supports of the answers of a small model.
+
+    It takes out right sentences, too (docs/LOG.md), of which larger models, which are on servers,
+    write more than it would save.
+    """
+    if resources.open_model is not None and resources.is_writer_local():
+        return resources.open_evidence_judge()
+    return None
 
 
 def _run_webglm(resources: MethodResources, question: Question) -> Episode:
@@ -185,8 +196,7 @@ def _run_webglm(resources: MethodResources, question: Question) -> Episode:
     options = WebglmSettings() if quotes is None else WebglmSettings(references=quotes)
     rank, sampling = _choose_ranker(resources), resources.configure_sampling()
     observe, library = resources.observe_ranking, resources.library
-    judge = resources.open_evidence_judge()
-    return answer_with_webglm(question, library, model, rank, sampling, options, observe, judge)
+    return answer_with_webglm(question, library, model, rank, sampling, options, observe)
 
 
 def _write_by_small_model(resources: MethodResources, question: Question) -> Episode:

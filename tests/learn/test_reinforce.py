@@ -473,7 +473,7 @@ def test_silent_episodes_stand_beside_others(model: str, tmp_path: Path) -> None
         ({"chunk": 0}, "1 or more"),
         ({"every": 0}, "1 or more"),
         ({"value_width": 0}, "1 or more"),
-        ({"shown": -1}, "shown 0 or more"),
+        ({"shown": -1}, "shown and check 0 or more"),
         ({"episodes": 8, "minibatches": 9}, r"minibatches \(9\) .* more than episodes \(8\)"),
         ({"sampling": {"temperature": 0.0}}, "nothing is tried out"),
         ({"sampling": {"dtype": "bfloat16"}}, "set policy.dtype"),
