@@ -208,7 +208,7 @@ def test_imitation_is_validated_by_the_reward_of_a_world(
     world = FILES["reinforce"].partition("[world]")[2].partition("[settings]")[0]
     changes = [
         ("validation = 0.3\n", 'validation = 0.3\nbest = "reward"\nvalidation_episodes = 2\n'),
-        ("[trained]\n", f"[world]{world}[sampling]\ntokens = 24\n[trained]\n"),
+        ("[trained]\n", f"[world]{world}[sampling]\nmax_tokens = 24\n[trained]\n"),
     ]
     file = lesson(shelf, "imitate", changes, tmp_path)
     code, _, err = run("learn", "imitate", "--config", file, "--out", tmp_path / "run")
