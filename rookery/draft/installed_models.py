@@ -122,8 +122,8 @@ def choose_writing_model(home: Path) -> str:
     names = [model.name for model in list_installed_models(home)]
     if not names:
         detail = (
-            "no language model was added to this machine: pip install torch 'rookery[write]', then "
-            f"rookery models add {WRITING_MODEL}"
+            "no language model was added to this machine: pip install torch==2.13.0, then "
+            f"'rookery[write]', and run rookery models add {WRITING_MODEL}"
         )
         raise Failed(Failure("--write", "no_model", detail))
     return WRITING_MODEL if WRITING_MODEL in names else names[0]
