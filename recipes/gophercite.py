@@ -1,9 +1,10 @@
 """GopherCite: answers that rest on a verbatim quote, learnt from ratings and comparisons, reranked,
 or declined (Menick and others 2022, arXiv 2203.11147).
 
-Known answers stand in for raters: a quote is supported and plausible if it contains an accepted
-answer. The articles of some questions are in no library, so that these questions should be
-declined. Run it with `python -m recipes.gophercite tiny|small|paper`.
+Known answers stand in for raters: an answer is plausible if its claim contains an accepted answer,
+and supported if its quote does. Claim and quote are both written by the policy. The articles of
+some questions are in no library, so that these questions should be declined. Run it with
+`python -m recipes.gophercite tiny|small|paper`; `small` begins with SmolLM2-135M.
 """
 
 from functools import partial
@@ -41,7 +42,9 @@ def reproduce_paper(settings: Settings, data: Path, out: Path) -> RecipeOutput:
     squad, climate = data / settings.squad, data / settings.climate
     if not settings.squad:
         squad, climate = write_tiny_data(out / "little")
-    world = split_articles(read_squad(squad), settings.articles, settings.questions, settings.split)
+    world = split_articles(
+        read_squad(squad), settings.articles, settings.questions, settings.words, settings.split
+    )
     sft = train_imitation(settings, world, out)
     reward = train_reward(settings, world, climate, out, sft)
     rl = train_reinforcement(settings, world, out, sft, reward)

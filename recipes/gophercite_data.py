@@ -9,13 +9,14 @@ from typing import Any, NamedTuple
 from rookery.ask.question_files import SquadData
 from rookery.browse.passages import find_sentences
 from rookery.browse.search_index import InMemoryLibrary
-from rookery.draft.gold_answers import contains_gold_answer
+from rookery.draft.gold_answers import contains_gold_answer, is_correct_answer
 from rookery.judge.fact_comparisons import (
     FactComparison,
     FactSettings,
     make_fact_comparisons,
     read_climate_claims,
 )
+from rookery.judge.judgement_conversion import PLAUSIBLE_SCALE, SUPPORTED_SCALE
 from rookery.learn.single_step_environments import QuotedSample, build_quote_prompt
 from rookery.records import (
     Answer,
@@ -31,8 +32,6 @@ from rookery.records import (
     Step,
 )
 
-CLAIM_TEXT = "The page says so."
-"""Claim of every answer: a model too small to word a claim learns only to find what supports it."""
 QuestionWithPage = tuple[Question, Page]
 """A question, and the page it was written about."""
 
@@ -48,18 +47,20 @@ class Data(NamedTuple):
     """Questions about articles that the library lacks."""
     holdings: InMemoryLibrary
     """The library: pages of the articles of `taught` and `asked`."""
+    about: dict[str, list[Question]]
+    """All questions about each page of `taught`, by the page's address."""
 
 
 def split_articles(
-    squad: SquadData, articles: Sequence[int], questions: Sequence[int], seed: int
+    squad: SquadData, articles: Sequence[int], questions: Sequence[int], words: int, seed: int
 ) -> Data:
     """Sample articles, and questions about them, for `taught`, `asked` and `absent`; `articles` and
     `questions` give the number for each, in that order.
 
-    A page is a paragraph of at least three sentences and at most 90 words, with sentences of at
-    most 220 characters.
+    A page is a paragraph of at least three sentences and at most `words` words, with sentences of
+    at most 220 characters.
     """
-    pages = dict(_make_pages(squad))
+    pages = dict(_make_pages(squad, words))
     order = Random(f"{seed} articles").sample(range(len(squad.articles)), len(squad.articles))
     parts, first = [], 0
     for count, most in zip(articles, questions, strict=True):
@@ -79,11 +80,16 @@ def split_articles(
     there = set(order[: sum(articles[:2])])
     holdings = InMemoryLibrary(page for (article, _), page in pages.items() if article in there)
     taught, asked, absent = parts
-    return Data(taught, asked, absent, holdings)
+    about: dict[str, list[Question]] = {page.url: [] for _, page in taught}
+    for question in squad.questions:
+        page = pages.get(squad.places[question.id])
+        if page and page.url in about:
+            about[page.url].append(question)
+    return Data(taught, asked, absent, holdings, about)
 
 
 def _make_pages(
-    squad: SquadData, words: int = 90, longest: int = 220
+    squad: SquadData, words: int, longest: int = 220
 ) -> Iterator[tuple[tuple[int, int], Page]]:
     """Yield the paragraphs that qualify as pages, with their article and paragraph number."""
     for number, article in enumerate(squad.articles):
@@ -106,52 +112,70 @@ def holds_gold_answer(question: Question, quote: Quote) -> bool:
     return any(contains_gold_answer(quote.text, gold) for gold in question.gold)
 
 
-def make_answer(quote: Quote) -> Answer:
-    """Make the answer whose claim says nothing by itself and cites this quote."""
-    return Answer(CLAIM_TEXT, (quote,), (Claim(0, len(CLAIM_TEXT), (0,)),))
+def make_answer(claim: str, quote: Quote) -> Answer:
+    """Make the answer that claims this and cites this quote."""
+    return Answer(claim, (quote,), (Claim(0, len(claim), (0,)),))
 
 
-def rate_by_gold(question: Question, given: Answer, good: bool) -> list[Rating]:
-    """Rate an answer as supported and plausible from the known answers: since its claim says
-    nothing by itself, both hold if its quote is good."""
+def make_target(question: Question, quote: Quote) -> Answer:
+    """Make the answer that gives the shortest accepted answer and cites this quote."""
+    return make_answer(min(question.gold, key=len), quote)
+
+
+def rate_by_gold(question: Question, given: Answer) -> list[Rating]:
+    """Rate an answer by the known answers: it is plausible if its claim contains one, and supported
+    if one of its quotes does."""
+    values = {
+        SUPPORTED_SCALE: any(holds_gold_answer(question, quote) for quote in given.quotes),
+        PLAUSIBLE_SCALE: any(contains_gold_answer(given.text, gold) for gold in question.gold),
+    }
     return [
-        Rating(question, given, scale, float(good), "known answers")
-        for scale in ("supported", "plausible")
+        Rating(question, given, scale, float(value), "known answers")
+        for scale, value in values.items()
     ]
 
 
 def make_targets(asked: Sequence[QuestionWithPage]) -> Iterator[tuple[Episode, list[Rating]]]:
-    """Yield every sentence of each question's page as an episode with its ratings."""
+    """Yield an accepted answer with every sentence of each question's page, as an episode with its
+    ratings."""
     for question, page in asked:
         prompt = build_quote_prompt(question, page).prompt
-        for each in map(make_answer, list_sentence_quotes(page)):
-            said = f"%<{CLAIM_TEXT}>%({page.title})%[{each.quotes[0].text}]%"
+        for quote in list_sentence_quotes(page):
+            each = make_target(question, quote)
+            said = f"%<{each.text}>%({page.title})%[{quote.text}]%"
             step = Step(prompt, Completion(said))
-            good = holds_gold_answer(question, each.quotes[0])
-            yield (
-                Episode(question, "any sentence", (step,), each),
-                rate_by_gold(question, each, good),
-            )
+            yield Episode(question, "any sentence", (step,), each), rate_by_gold(question, each)
 
 
 def make_comparisons(
-    asked: Sequence[QuestionWithPage], samples: Sequence[Sequence[QuotedSample]], seed: int
+    world: Data, samples: Sequence[Sequence[QuotedSample]], seed: int
 ) -> Iterator[FactComparison]:
-    """Yield, for each question, a comparison of a good and a bad answer, drawn from the policy's
-    samples and the page's sentences; none where all are alike."""
+    """Yield comparisons of a correct and a wrong answer to each question that is learnt from.
+
+    One is of a demonstrated answer and one to another question about the same page; another, for
+    the first questions, of two of the policy's `samples`; none where all are alike.
+    """
     random = Random(f"{seed} compared")
-    for (question, page), found in zip(asked, samples, strict=True):
-        answers = [make_answer(quote) for quote in list_sentence_quotes(page)]
-        answers += [one.answer for one in found if one.answer]
-        random.shuffle(answers)
-        good = [holds_gold_answer(question, each.quotes[0]) for each in answers]
-        if len(set(good)) == 2:
-            at = sorted((good.index(True), good.index(False)))
-            pair, weights = tuple(answers[n] for n in at), tuple(float(good[n]) for n in at)
-            ratings = [one for n in at for one in rate_by_gold(question, answers[n], good[n])]
-            yield FactComparison(
-                Comparison(question, pair, weights, "known answers"), tuple(ratings)
-            )
+    for number, (question, page) in enumerate(world.taught):
+        targets = {
+            other: [
+                make_target(other, quote)
+                for quote in list_sentence_quotes(page)
+                if holds_gold_answer(other, quote)
+            ]
+            for other in world.about[page.url]
+        }
+        others = [one for other in targets if other != question for one in targets[other]]
+        drawn = [one.answer for one in samples[number] if one.answer] if samples[number:] else []
+        for answers in ([*targets[question], *others], drawn):
+            random.shuffle(answers)
+            correct = [is_correct_answer(question, each) for each in answers]
+            if len(set(correct)) == 2:
+                at = sorted((correct.index(True), correct.index(False)))
+                pair, weights = tuple(answers[n] for n in at), tuple(float(correct[n]) for n in at)
+                ratings = [one for answer in pair for one in rate_by_gold(question, answer)]
+                made = Comparison(question, pair, weights, "known answers")
+                yield FactComparison(made, tuple(ratings))
 
 
 def sample_fact_comparisons(path: Path, count: int, seed: int) -> list[FactComparison]:

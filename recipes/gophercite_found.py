@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import fmean
 
 from recipes.findings import Effect, ScoreTable, format_estimate
-from recipes.gophercite_data import QuestionWithPage, holds_gold_answer
+from recipes.gophercite_data import QuestionWithPage
 from recipes.gophercite_floors import (
     BY_LOT,
     EVIDENCE,
@@ -17,6 +17,7 @@ from recipes.gophercite_floors import (
     FloorScores,
     QuoteScores,
 )
+from rookery.draft.gold_answers import is_correct_answer
 from rookery.judge.judgement_conversion import GOOD_SCALE
 from rookery.learn.single_step_environments import QuotedSample, score_with_both_outputs
 from rookery.measure import reward_frontiers
@@ -41,8 +42,8 @@ class Sample(Record, frozen=True):
     """One sampled answer, judged."""
 
     good: float
-    """1 if its quote contains an accepted answer, else 0; always 0 where the article is in no
-    library."""
+    """1 if its claim and its quote contain the same accepted answer, else 0; always 0 where the
+    article is in no library."""
     reward: float
     """Reward by the reward model."""
     head: float
@@ -82,7 +83,8 @@ def score_samples(
             if one.answer:
                 [quote] = one.answer.quotes
                 first, second = known[question, one.answer]
-                good, size = number < there and holds_gold_answer(question, quote), len(quote.text)
+                good = number < there and is_correct_answer(question, one.answer)
+                size = len(quote.text)
             found[-1].append(Sample(float(good), first, second, one.logprob, size))
     return found
 
@@ -104,7 +106,9 @@ def make_tables(
             one.good for one in choose_by_reward(samples[:there])
         )
     systems[ANY_GOOD] = tuple(max(one.good for one in row) for row in found["SFT"][:there])
-    yield ScoreTable("good", "share of quotes that hold the answer", questions[:there], systems)
+    yield ScoreTable(
+        "good", "share of answers whose claim and quote hold the answer", questions[:there], systems
+    )
     lines = score_chosen_answers(found["SFT"])
     good = tuple(lines["reward"].good)
     yield ScoreTable(
@@ -264,15 +268,15 @@ def list_notes(found: Mapping[str, Samples], there: int) -> list[str]:
     rows.append(f"of {there} questions {sum(best)} have a good quote among the samples of SFT")
     return [
         *rows,
-        "Known answers rate in place of people. The claim is one sentence that says nothing of its "
-        "own, so that it is plausible just where its quote supports.",
-        "The first policy is tiny and knows no language, and in place of a prompted model, whose "
-        "answers are rated, every sentence of a page is. Pages are paragraphs.",
-        "Floors quote from the page that the policies read. The evidence model that ships has "
-        "learnt from articles of SQuAD, perhaps from these; “told the answer” looks for the "
-        "accepted answer's words, as the rule for a good quote does.",
-        "A quote of the small size has 40 characters at least, where the paper's has 5: a policy "
-        "as small as this does not know when a sentence is over.",
+        "Known answers rate in place of people: an answer is good where its claim and its quote "
+        "both hold an accepted answer.",
+        "In place of samples of a prompted model, whose answers are rated, an accepted answer with "
+        "each sentence of its page is. Imitation learns under the same constraint that samples. "
+        "Pages are paragraphs.",
+        "Floors quote from the page that the policies read, and claim what they quote, which is "
+        "longer than the claims that are learnt and so holds an answer more easily. The evidence "
+        "model that ships has learnt from articles of SQuAD, perhaps from these; “told the answer” "
+        "looks for the accepted answer's words, as the rule for a good answer does.",
         "Claims about the climate stand for FEVER, whose pages are not here.",
     ]
 

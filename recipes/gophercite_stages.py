@@ -13,9 +13,10 @@ from recipes.gophercite_data import (
     make_targets,
     sample_fact_comparisons,
 )
-from recipes.stages import load_or_make, print_progress
+from recipes.stages import find_start, load_or_make, print_progress
 from rookery.cite.grammar import VerbatimGrammar
 from rookery.cite.syntax import AnswerShape
+from rookery.draft.remote_model import AllowedTokens
 from rookery.judge.judgement_conversion import PLAUSIBLE_SCALE, SUPPORTED_SCALE
 from rookery.learn.imitation_learning import ImitationResult, ImitationSettings, train_by_imitation
 from rookery.learn.prompt_encoding import load_policy_tokenizer
@@ -32,7 +33,9 @@ from rookery.learn.reward_training import (
 from rookery.learn.single_step_environments import (
     QuotedSample,
     SingleStepEnvironment,
+    build_quote_prompt,
     cache_scores,
+    constrain_to_document,
     make_search_prompts,
     sample_quoted_answers,
 )
@@ -57,6 +60,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Defaults come from `rules.A2C`."""
     samples: int
     """N of best-of-N."""
+    words: int = 90
+    """Maximum words of a page."""
     pages: int = 1
     """K pages for each question, used in turn."""
     squad: str = "squad/train.json.xz"
@@ -76,7 +81,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def train_imitation(settings: Settings, world: Data, out: Path) -> Path:
     """Train the first policy to quote the sentences rated good (section 2.7) and return its
     folder."""
-    start = Path(settings.imitate.trained.model or out / "tiny")
+    start = Path(find_start(settings.imitate.trained.model) or out / "tiny")
     if not (settings.imitate.trained.model or start.exists()):
         texts = [part for question, page in world.taught for part in (question.text, page.text)]
         write_tiny_model(start, texts, settings.vocabulary, 1024, settings.seed)
@@ -89,9 +94,21 @@ def train_imitation(settings: Settings, world: Data, out: Path) -> Path:
         chosen=EpisodeFilter(rated=(SUPPORTED_SCALE, PLAUSIBLE_SCALE)),
         seed=settings.seed,
     )
-    done = load_or_make(
-        out / "imitated.json", ImitationResult, lambda: train_by_imitation(whole, out / "sft")
-    )
+    shown = [build_quote_prompt(question, page) for question, page in world.taught]
+    documents = {each.prompt: each.quoted_document for each in shown}
+
+    def learn() -> ImitationResult:
+        size = settings.reinforce.sampling.max_tokens
+        speech = load_policy_tokenizer(start, size, chat=False)
+        grammar = VerbatimGrammar(speech.vocabulary, settings.shape)
+
+        def constrain(prompt: str) -> AllowedTokens:
+            document = documents[prompt]
+            return constrain_to_document(grammar, document, size) if document else None
+
+        return train_by_imitation(whole, out / "sft", constrain=constrain)
+
+    done = load_or_make(out / "imitated.json", ImitationResult, learn)
     print_progress(f"imitated {done.rows} answers that were rated good; left out: {done.left_out}")
     return Path(done.model)
 
@@ -121,7 +138,7 @@ def train_reward(settings: Settings, world: Data, climate: Path, out: Path, sft:
     some = world.taught[: settings.compared]
     samples = sample_answers(settings, world, sft, some, 4, out / "compared.json")
     made = [
-        *make_comparisons(some, samples, settings.seed),
+        *make_comparisons(world, samples, settings.seed),
         *sample_fact_comparisons(climate, settings.facts, settings.seed),
     ]
     start = Path(settings.prefer.trained.model or sft)

@@ -11,7 +11,7 @@ import msgspec
 from recipes.gophercite_data import write_tiny_data
 from rookery.ask.question_files import read_squad, write_site
 from rookery.browse.browser_commands import BrowserTask
-from rookery.draft.gold_answers import build_small_web, contains_gold_answer
+from rookery.draft.gold_answers import build_small_web
 from rookery.draft.oracle_policies import (
     DemonstratorHabits,
     QuoteHabits,
@@ -23,7 +23,7 @@ from rookery.learn.browser_environment import BrowserEnvironmentSettings
 from rookery.learn.imitation_learning import ImitationSettings
 from rookery.learn.reinforcement_settings import ReinforcementSettings
 from rookery.learn.reward_training import RewardTrainingSettings
-from rookery.records import Answer, Episode, Library, Question
+from rookery.records import Episode, Library, Question
 
 HABITS = DemonstratorHabits(quotes=QuoteHabits(copy=0.0, retype=0.0))
 """Demonstrators type quotes in full or abbreviated, as models are offered them."""
@@ -82,15 +82,6 @@ def prepare_site(settings: Settings, data: Path, out: Path) -> tuple[Path, list[
 def is_year_question(question: Question) -> bool:
     """Return True if every accepted answer is a year of four digits."""
     return bool(question.gold) and all(map(_YEAR.fullmatch, question.gold))
-
-
-def is_correct_answer(question: Question, answer: Answer | None) -> bool:
-    """Return True if the answer's text and one of its quotes contain the same accepted answer."""
-    return answer is not None and any(
-        contains_gold_answer(answer.text, gold)
-        and any(contains_gold_answer(each.text, gold) for each in answer.quotes)
-        for gold in question.gold
-    )
 
 
 def make_demonstrations(

@@ -7,10 +7,11 @@ from statistics import fmean
 from typing import NamedTuple
 
 from recipes.findings import Effect, ScoreTable
-from recipes.webgpt_data import Settings, is_correct_answer
+from recipes.webgpt_data import Settings
 from recipes.webgpt_floors import EXTRACT, RANDOM, SCRIPT
 from recipes.webgpt_pools import CLONED_POLICY, PPO_POLICY, JudgedSamples, rate_best_of_n
 from recipes.webgpt_stages import Samples
+from rookery.draft.gold_answers import is_correct_answer
 from rookery.learn.reinforcement_learning import ReinforcementResult
 from rookery.learn.reward_training import RewardTrainingResult
 from rookery.measure.reward_frontiers import (

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 
-from recipes.webgpt_data import is_correct_answer
 from recipes.webgpt_floors import SCRIPT
 from recipes.webgpt_stages import Samples
+from rookery.draft.gold_answers import is_correct_answer
 from rookery.learn.browser_environment import BatchRewardFunction, compute_answer_rewards
 from rookery.learn.reward_model import RewardModel
 from rookery.measure.figures import Figure, make_bars_figure

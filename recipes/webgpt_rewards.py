@@ -7,8 +7,9 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from recipes.stages import load_or_make, print_progress
-from recipes.webgpt_data import Settings, is_correct_answer
+from recipes.webgpt_data import Settings
 from recipes.webgpt_stages import load_demonstrations, sample_answers, write_records
+from rookery.draft.gold_answers import is_correct_answer
 from rookery.draft.oracle_policies import list_candidate_actions
 from rookery.learn.browser_environment import BrowserEnvironment
 from rookery.learn.candidate_actions import CandidateActionEnvironment

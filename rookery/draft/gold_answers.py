@@ -11,7 +11,7 @@ from rookery.ask.question_files import SquadArticle, SquadData
 from rookery.browse.passages import find_sentences
 from rookery.browse.search_terms import find_language, get_question_terms, split_terms
 from rookery.browse.text_folding import find_occurrences, fold_text, locate_quote
-from rookery.records import Failed, Library, Page, Question
+from rookery.records import Answer, Failed, Library, Page, Question
 
 MAX_SEARCH_HITS = 20
 """results of a search among which the page must be"""
@@ -32,6 +32,15 @@ def contains_gold_answer(text: str, gold: str) -> bool:
     wanted = fold_text(gold).text.strip(" .,;:!?\"'")
     pattern = rf"(?<!\w){re.escape(wanted)}(?!\w)"
     return bool(wanted) and re.search(pattern, fold_text(text).text) is not None
+
+
+def is_correct_answer(question: Question, answer: Answer | None) -> bool:
+    """Return True if the answer's text and one of its quotes contain the same gold answer."""
+    return answer is not None and any(
+        contains_gold_answer(answer.text, gold)
+        and any(contains_gold_answer(each.text, gold) for each in answer.quotes)
+        for gold in question.gold
+    )
 
 
 def look_up_answer(

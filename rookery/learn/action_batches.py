@@ -86,24 +86,30 @@ def collate_rows(
         seen_BT[number, start:end] = True
     tokens = torch.from_numpy(tokens_BT).to(device)
     seen = torch.from_numpy(seen_BT).to(device)
-    allowed = _collate_allowed(rows, after, device)
+    starts = [(number, 0) for number in range(len(rows))]
+    allowed = collate_allowed(rows, starts, (len(rows), after), device)
     return ActionBatch(tokens, seen, tokens[:, before:], seen[:, before:], allowed)
 
 
-def _collate_allowed(
-    rows: Sequence[ActionRow], size: int, device: torch.device | str
+def collate_allowed(
+    rows: Sequence[ActionRow],
+    starts: Sequence[tuple[int, int]],
+    shape: tuple[int, int],
+    device: torch.device | str,
 ) -> AllowedTokens | None:
+    """Return the allowed ids of rows as sets in a matrix of `shape`; `starts` has for each row the
+    line and column where its action begins. None where all ids are allowed everywhere."""
     if not any(row.allowed for row in rows):
         return None
-    sets_BA = np.zeros((len(rows), size), np.int64)
+    sets_BA = np.zeros(shape, np.int64)
     numbers: dict[int, int] = {}
     sets: list[TokenIds] = []
-    for number, row in enumerate(rows):
-        for place, ids in enumerate(row.allowed or ()):
+    for row, (line, start) in zip(rows, starts, strict=True):
+        for column, ids in enumerate(row.allowed or (), start):
             if id(ids) not in numbers:
                 sets.append(ids)
                 numbers[id(ids)] = len(sets)
-            sets_BA[number, place] = numbers[id(ids)]
+            sets_BA[line, column] = numbers[id(ids)]
     members_N = np.repeat(np.arange(1, len(sets) + 1), [len(ids) for ids in sets])
     ids_N = np.concatenate(sets).astype(np.int64)
     here = [torch.from_numpy(each).to(device) for each in (sets_BA, members_N, ids_N)]
@@ -170,10 +176,14 @@ def _run_model(model: Any, batch: ActionBatch, **more: Any) -> Any:
 def _apply_temperature_and_mask(
     logits_BTV: Tensor, batch: ActionBatch, temperature: float
 ) -> Tensor:
-    logits_BAV = logits_BTV[:, :-1].float() / temperature
-    if batch.allowed is None:
+    return mask_logits(logits_BTV[:, :-1].float() / temperature, batch.allowed)
+
+
+def mask_logits(logits_BAV: Tensor, allowed: AllowedTokens | None) -> Tensor:
+    """Return the logits with -inf for ids that are not allowed."""
+    if allowed is None:
         return logits_BAV
-    return logits_BAV.masked_fill(~_make_mask_BAV(batch.allowed, logits_BAV), -torch.inf)
+    return logits_BAV.masked_fill(~_make_mask_BAV(allowed, logits_BAV), -torch.inf)
 
 
 def compute_logprobs(logits_BAV: Tensor, batch: ActionBatch) -> Tensor:

@@ -119,11 +119,12 @@ def sample_actions(
     """Sample an action for each context, up to an end token or `settings.max_tokens` tokens.
 
     Each context has its own random seed. `allow` has for each a function from the tokens so far to
-    the ids that may follow, or None for any. Each context is read once, and each token after it
-    once. Raises Failed (not_a_number) where the model has no distribution.
+    the ids that may follow, or None for any. Each context is read once, for all equal ones that are
+    drawn together, and each token after it once. Raises Failed (not_a_number) where the model has
+    no distribution.
     """
     found: dict[int, SampledAction] = {}
-    order = sorted(range(len(contexts)), key=lambda number: len(contexts[number]))
+    order = sorted(range(len(contexts)), key=lambda n: (len(contexts[n]), tuple(contexts[n])))
     for start in range(0, len(order), settings.rows):
         numbers = order[start : start + settings.rows]
         speakers = [
@@ -191,19 +192,25 @@ def _sample_to_end(
     """Let all speak to their end; those who have ended leave."""
     was, device = model.training, next(model.parameters()).device
     model.eval()
-    size = max(len(speaker.context) for speaker in speakers)
-    tokens_BT = torch.zeros((len(speakers), size), dtype=torch.long)
-    seen_BT = torch.zeros((len(speakers), size), dtype=torch.long)
-    for number, speaker in enumerate(speakers):
-        tokens_BT[number, size - len(speaker.context) :] = torch.tensor(speaker.context)
-        seen_BT[number, size - len(speaker.context) :] = 1
+    contexts = list(dict.fromkeys(tuple(speaker.context) for speaker in speakers))
+    size = max(map(len, contexts))
+    tokens_BT = torch.zeros((len(contexts), size), dtype=torch.long)
+    seen_BT = torch.zeros((len(contexts), size), dtype=torch.long)
+    for number, context in enumerate(contexts):
+        tokens_BT[number, size - len(context) :] = torch.tensor(context)
+        seen_BT[number, size - len(context) :] = 1
     tokens_BT, seen_BT = tokens_BT.to(device), seen_BT.to(device)
     cache, positions_BT = DynamicCache(), (seen_BT.cumsum(-1) - 1).clamp(min=0)
-    for _ in range(settings.max_tokens):
-        logits_BV = _compute_last_logits(model, tokens_BT, seen_BT, positions_BT, cache)
+    logits_BV = _compute_last_logits(model, tokens_BT, seen_BT, positions_BT, cache)
+    if len(contexts) < len(speakers):
+        places = {context: number for number, context in enumerate(contexts)}
+        of = torch.tensor([places[tuple(speaker.context)] for speaker in speakers], device=device)
+        cache.reorder_cache(of)  # type: ignore[arg-type]
+        logits_BV, seen_BT, positions_BT = logits_BV[of.cpu()], seen_BT[of], positions_BT[of]
+    for left_tokens in reversed(range(settings.max_tokens)):
         _append_tokens(speakers, logits_BV, settings)
         left = [row for row, one in enumerate(speakers) if one.tokens[-1] not in ends]
-        if not left:
+        if not left or not left_tokens:
             break
         rows = torch.tensor(left, device=device)
         if len(left) < len(speakers):
@@ -212,6 +219,7 @@ def _sample_to_end(
         tokens_BT = torch.tensor([[one.tokens[-1]] for one in speakers], device=device)
         seen_BT = torch.nn.functional.pad(seen_BT[rows], (0, 1), value=1)
         positions_BT = positions_BT[rows, -1:] + 1
+        logits_BV = _compute_last_logits(model, tokens_BT, seen_BT, positions_BT, cache)
     model.train(was)
 
 

@@ -40,6 +40,7 @@ from rookery.learn.training_data import (
     EpisodeFilter,
     ImitationExample,
     ImitationExamples,
+    PromptConstraint,
     build_imitation_examples,
     choose_validation_questions,
     describe_left_out,
@@ -236,13 +237,16 @@ def train_by_imitation(
     out: Path,
     told: StepCallback | None = None,
     environment: RolloutEnvironment | None = None,
+    constrain: PromptConstraint | None = None,
 ) -> ImitationResult:
     """Train a model on episodes and write it to `out`/model; continue a run that was broken off.
 
     Writes the model that was best at validation, or the last without a validation; with LoRA its
     changes to the weights are also written alone, to `out`/adapter. Where `settings.best` says so
     it is the best by its reward in the `environment`, whose questions should be none of those that
-    are imitated. The loss is that of the targets alone, a mean over the tokens of a whole step.
+    are imitated. The loss is that of the targets alone, a mean over the tokens of a whole step;
+    with `constrain` their probabilities are those of the constraint that will sample, so that
+    nothing is learnt from tokens that it leaves no choice of.
     What the model answers at validations is kept in `out`/samples.jsonl. Raises Failed: no_model,
     bad_model, not_found, bad_line, no_prompts (neither stored nor recorded), nothing_chosen (no
     step is left to learn from), one_question (validation needs two), no_commands (none to choose
@@ -255,7 +259,7 @@ def train_by_imitation(
     accelerator = make_accelerator(settings.trained.dtype)
     with ResumableRun(out, settings, accelerator) as run:
         loaded = load_model(Path(settings.trained.model), "cpu")
-        data = _load_data(settings, loaded)
+        data = _load_data(settings, loaded, constrain)
         learner = ModelOptimizer(
             _load_model(settings),
             settings.optimising,
@@ -335,7 +339,9 @@ class _ImitationData:
         return bool(self.validation) and ((step + 1) % often == 0 or step + 1 == self.steps)
 
 
-def _load_data(settings: ImitationSettings, loaded: LoadedModel) -> _ImitationData:
+def _load_data(
+    settings: ImitationSettings, loaded: LoadedModel, constrain: PromptConstraint | None
+) -> _ImitationData:
     with ExitStack() as stack:
         recording = None
         if settings.recording:
@@ -346,7 +352,7 @@ def _load_data(settings: ImitationSettings, loaded: LoadedModel) -> _ImitationDa
         ratings = read_json_lines(Path(settings.ratings), Rating) if settings.ratings else ()
         episodes = read_episodes([Path(each) for each in settings.episodes], recording)
         read = build_imitation_examples(
-            episodes, loaded, settings.chosen, AnswerRatings(ratings), settings.chat
+            episodes, loaded, settings.chosen, AnswerRatings(ratings), settings.chat, constrain
         )
     if not read.found:
         why = describe_left_out(read.left_out) or "the files hold no episode"

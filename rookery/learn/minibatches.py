@@ -16,9 +16,12 @@ from torch import Tensor
 from rookery.learn.action_batches import (
     ActionBatch,
     ActionRow,
+    AllowedTokens,
+    collate_allowed,
     collate_rows,
     compute_action_logits,
     compute_logprobs,
+    mask_logits,
 )
 
 _LOGPROB_TOLERANCE = {torch.float32: 1e-4, torch.float64: 1e-4}
@@ -34,6 +37,8 @@ class PackedRows(NamedTuple):
     places_A: Tensor
     """of the token before each token of an action: there a model predicts it"""
     actions_A: Tensor
+    allowed: AllowedTokens | None
+    """of one row that has all the actions; None: all ids, everywhere"""
 
 
 def pack_rows(rows: Sequence[ActionRow], device: torch.device | str = "cpu") -> PackedRows:
@@ -42,19 +47,23 @@ def pack_rows(rows: Sequence[ActionRow], device: torch.device | str = "cpu") -> 
     positions: list[int] = []
     places: list[int] = []
     actions: list[int] = []
+    starts: list[tuple[int, int]] = []
     for row in rows:
         size = len(row.context) + len(row.action)
         first = len(tokens) + len(row.context) - 1
         places += range(first, first + len(row.action))
         positions += range(size)
         tokens += [*row.context, *row.action]
+        starts.append((0, len(actions)))
         actions += row.action
     made = [torch.tensor(each, device=device) for each in (tokens, positions, places, actions)]
-    return PackedRows(made[0][None], made[1][None], made[2], made[3])
+    allowed = collate_allowed(rows, starts, (1, len(actions)), device)
+    return PackedRows(made[0][None], made[1][None], made[2], made[3], allowed)
 
 
 def compute_packed_logits(model: Any, packed: PackedRows) -> Tensor:
-    """Return the logits of a causal language model for each token of the actions, A × V, float32.
+    """Return the logits of a causal language model for each token of the actions, A × V, float32;
+    ids that were not allowed have -inf.
 
     Without an attention mask, transformers take a position of 0 for the beginning of another
     sequence, and let no token look back across it (`find_packed_sequence_indices`).
@@ -65,8 +74,7 @@ def compute_packed_logits(model: Any, packed: PackedRows) -> Tensor:
         logits_to_keep=packed.places_A,
         use_cache=False,
     )
-    logits_AV: Tensor = said.logits[0].float()
-    return logits_AV
+    return mask_logits(said.logits.float(), packed.allowed)[0]
 
 
 @torch.inference_mode()
@@ -137,10 +145,8 @@ def _count_padded_tokens(rows: Sequence[ActionRow]) -> int:
 def pad_rows(
     rows: Sequence[ActionRow], pad: int, device: torch.device | str = "cpu"
 ) -> ActionBatch:
-    """Return rows as one batch, padded on the left with id `pad`; all rows end in the same column.
-
-    The allowed ids of the rows are left out.
-    """
+    """Return rows as one batch, padded on the left with id `pad`; all rows end in the same
+    column."""
     size, said = max(map(_count_row_tokens, rows)), max(len(row.action) for row in rows)
     tokens_BT = torch.full((len(rows), size), pad)
     seen_BT = torch.zeros(tokens_BT.shape, dtype=torch.bool)
@@ -152,7 +158,9 @@ def pad_rows(
         seen_BT[number, size - _count_row_tokens(row) :] = True
         said_BA[number, said - len(row.action) :] = True
     tokens_BT, seen_BT, said_BA = (each.to(device) for each in (tokens_BT, seen_BT, said_BA))
-    return ActionBatch(tokens_BT, seen_BT, tokens_BT[:, -said:], said_BA, None)
+    starts = [(number, said - len(row.action)) for number, row in enumerate(rows)]
+    allowed = collate_allowed(rows, starts, (len(rows), said), device)
+    return ActionBatch(tokens_BT, seen_BT, tokens_BT[:, -said:], said_BA, allowed)
 
 
 def compute_padding_share(pieces: Sequence[Sequence[ActionRow]], packing: bool) -> float:

@@ -162,12 +162,9 @@ class SingleStepEnvironment:
         quoted."""
         if self._grammar is None or shown.quoted_document is None:
             return None
-        try:
-            constraint = VerbatimConstraint(self._grammar, [shown.quoted_document])
-            constraint.start_decoding(budget=self._speech.max_action_tokens)
-        except ValueError:
-            return None
-        return constraint.make_token_filter(budget=self._speech.max_action_tokens)
+        return constrain_to_document(
+            self._grammar, shown.quoted_document, self._speech.max_action_tokens
+        )
 
     def _parse_answer(
         self, shown: EnvironmentPrompt | None, row: SampledAction | None
@@ -180,6 +177,19 @@ class SingleStepEnvironment:
         if answer and all(len(quote.text) >= shortest for quote in answer.quotes):
             return _ParsedAnswer(answer, False)
         return _ParsedAnswer(Answer(text.strip()) if text.strip() else None, True)
+
+
+def constrain_to_document(
+    grammar: VerbatimGrammar, document: tuple[str, str], budget: int
+) -> AllowedTokens:
+    """Return the ids that may follow in an answer of at most `budget` tokens that quotes this
+    document (its title and text); None where nothing in it can be quoted."""
+    try:
+        constraint = VerbatimConstraint(grammar, [document])
+        constraint.start_decoding(budget=budget)
+    except ValueError:
+        return None
+    return constraint.make_token_filter(budget=budget)
 
 
 def make_quote_environment(

@@ -6,7 +6,7 @@ What is left out is counted, by its reason.
 import math
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -16,6 +16,7 @@ import numpy as np
 
 from rookery.browse.call_recording import CallRecording
 from rookery.browse.page_view import PageViewCache
+from rookery.draft.remote_model import AllowedTokens
 from rookery.draft.rollout import replace_surrogates, replay_episode
 from rookery.judge.json_lines import read_json_lines
 from rookery.learn.action_batches import ActionRow, TokenIds
@@ -59,6 +60,11 @@ class ImitationExample(NamedTuple):
     """in words: what was asked twice is one question"""
     said: str
     row: ActionRow
+
+
+PromptConstraint = Callable[[str], AllowedTokens]
+"""From a prompt to the function that says, after the tokens so far, which ids may follow; or to
+None, where any may."""
 
 
 class ImitationExamples(NamedTuple):
@@ -138,11 +144,14 @@ def build_imitation_examples(
     chosen: EpisodeFilter = EpisodeFilter(),
     judged: AnswerRatings | None = None,
     chat: bool | None = None,
+    constrain: PromptConstraint | None = None,
 ) -> ImitationExamples:
     """Return every step of the chosen episodes as tokens, and counts of what was left out.
 
     A step whose prompt and target together do not fit into the model's context is left out: a
-    prompt that is cut shows a state that nobody acted on.
+    prompt that is cut shows a state that nobody acted on. With `constrain` each row has the ids
+    that its tokens could be sampled from, and a step whose target the constraint forbids is left
+    out.
     """
     found: list[ImitationExample] = []
     left_out: Counter[str] = Counter()
@@ -155,11 +164,32 @@ def build_imitation_examples(
                 array("i", tokenize_prompt(loaded.tokenizer, step.prompt, chat)),
                 array("i", encode_target(step.said, loaded)),
             )
-            if reason := _describe_overlength(row, loaded.context):
+            reason = _describe_overlength(row, loaded.context)
+            allow = constrain(step.prompt) if constrain and not reason else None
+            if allow is not None:
+                row = row._replace(allowed=list_allowed_ids(row.action, allow))
+                if row.allowed is None:
+                    reason = "steps whose target the constraint forbids"
+            if reason:
                 left_out[reason] += 1
             else:
                 found.append(ImitationExample(episode.question.text, step.said.text, row))
     return ImitationExamples(found, left_out)
+
+
+def list_allowed_ids(
+    action: Sequence[int], allow: Callable[[Sequence[int]], Iterable[int]]
+) -> list[TokenIds] | None:
+    """Return for each token of an action the ids that it could be sampled from; None where one is
+    not among them."""
+    found: list[TokenIds] = []
+    for at, token in enumerate(action):
+        some = allow(action[:at])
+        ids = some if isinstance(some, np.ndarray) else np.fromiter(some, np.int32)
+        if token not in ids:
+            return None
+        found.append(ids)
+    return found
 
 
 def _describe_overlength(row: ActionRow, context: int) -> str:

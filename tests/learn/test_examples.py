@@ -11,13 +11,17 @@ from small import CROWS, MAGPIES, PAGES, TEXTS
 from rookery.browse.browser_commands import BrowserRules, BrowserTask
 from rookery.browse.call_recording import CallRecording
 from rookery.browse.search_index import InMemoryLibrary
+from rookery.cite.grammar import VerbatimGrammar
+from rookery.cite.syntax import AnswerShape
 from rookery.draft.completion_settings import LocalModelSettings
+from rookery.draft.remote_model import AllowedTokens
 from rookery.draft.rollout import make_scripted_policy, run_rollouts, strip_prompts
 from rookery.learn.action_batches import ActionRow
 from rookery.learn.local_model import LocalModel
 from rookery.learn.pretrained_models import LoadedModel, load_model
 from rookery.learn.prompt_encoding import tokenize_prompt
 from rookery.learn.random_models import END_TOKEN, write_tiny_model
+from rookery.learn.single_step_environments import constrain_to_document
 from rookery.learn.training_data import (
     AnswerRatings,
     EpisodeFilter,
@@ -127,6 +131,31 @@ def test_what_does_not_fit_is_left_out_and_counted(loaded: LoadedModel) -> None:
         "2 steps whose prompt and target are longer than the 100 tokens of the context, "
         "1 steps whose target is longer than the 100 tokens of the context"
     )
+
+
+def test_a_target_has_the_ids_that_a_constraint_leaves_or_is_left_out(loaded: LoadedModel) -> None:
+    grammar = VerbatimGrammar(loaded.vocabulary, AnswerShape())
+    page = ("Crows", "Crows are clever birds.")
+
+    def constrain(prompt: str) -> AllowedTokens:
+        return constrain_to_document(grammar, page, 60) if prompt == "Prompt 0" else None
+
+    said = [f"%<Clever.>%(Crows)%[{words}]%" for words in ("are clever", "are stupid")]
+    examples, left_out = build_imitation_examples(
+        [episode(said[0]), episode(said[1]), episode("Search", "crows")],
+        loaded,
+        chat=False,
+        constrain=constrain,
+    )
+    assert left_out == {"steps whose target the constraint forbids": 2}
+    quoted, free = (each.row for each in examples)
+    assert free.allowed is None
+    assert quoted.allowed is not None
+    for token, ids in zip(quoted.action, quoted.allowed, strict=True):
+        assert token in ids
+    # the page's title is the only one: after its mark nothing is left to choose
+    assert len(quoted.allowed[-1]) == 1
+    assert min(map(len, quoted.allowed[:2])) > 1
 
 
 def test_a_row_may_fill_the_context_and_no_more(loaded: LoadedModel) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -96,6 +97,29 @@ def test_packed_rows_have_the_losses_that_they_have_alone(name: str) -> None:
     assert hits_A.tolist() == [
         hit for row in rows for hit in predict_actions(model, [row], 0, False)[1].tolist()
     ]
+
+
+@pytest.mark.parametrize("packing", [False, True])
+@torch.inference_mode()
+def test_a_target_is_as_likely_as_among_the_ids_that_were_allowed(
+    llama: PreTrainedModel, packing: bool
+) -> None:
+    free = drawn(Random(3), 3)
+    sets = [[np.asarray(ids, np.int32) for ids in ([3, 9], [9], [3, 5, 60])], None, None]
+    action = [9, 9, 60]
+    rows = [ActionRow(free[0].context, action, sets[0]), *free[1:]]
+    logprobs_A, hits_A = predict_actions(llama, rows, 0, packing)
+    logits_AV = compute_packed_logits(llama, pack_rows([rows[0]._replace(allowed=None)]))
+    wanted = [
+        float(logits_V[ids].log_softmax(-1)[list(ids).index(token)])
+        for logits_V, ids, token in zip(logits_AV, sets[0] or (), action, strict=True)
+    ]
+    others = [predict_actions(llama, [row], 0, False)[0] for row in free[1:]]
+    torch.testing.assert_close(
+        logprobs_A, torch.cat([torch.tensor(wanted), *others]), atol=1e-5, rtol=0
+    )
+    assert wanted[1] == 0
+    assert hits_A[1]
 
 
 def test_a_model_that_mixes_rows_is_found_out() -> None:

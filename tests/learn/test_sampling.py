@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from transformers import LlamaConfig, LlamaForCausalLM
 
 from rookery.learn.decoding import SamplingSettings, draw_tokens, sample_actions
 
@@ -75,3 +76,32 @@ def test_a_policy_is_sampled_by_top_p_and_the_tokens_left_are_recorded() -> None
 def test_what_is_no_distribution_is_refused(row: list[float]) -> None:
     with pytest.raises(FloatingPointError):
         draw_tokens(torch.tensor([row]), [0.5])
+
+
+def test_equal_contexts_are_read_once_and_each_says_what_it_says_alone() -> None:
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=40,
+        hidden_size=16,
+        intermediate_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        max_position_embeddings=64,
+    )
+    model = LlamaForCausalLM(config).eval()
+    contexts = [[5, 6, 7], [9], [5, 6, 7], [5, 6, 8], [5, 6, 7]]
+    how = SamplingSettings(max_tokens=6)
+    ends = frozenset({1, 2, 3})
+    alone = [
+        sample_actions(model, [context], [number], ends, how)[0]
+        for number, context in enumerate(contexts)
+    ]
+    rows_read = []
+    model.register_forward_pre_hook(
+        lambda _, args, kwargs: rows_read.append(len(kwargs["input_ids"])), with_kwargs=True
+    )
+    together = sample_actions(model, contexts, range(5), ends, how)
+    assert rows_read[0] == 3
+    assert [list(each.row.action) for each in together] == [list(each.row.action) for each in alone]
+    for one, other in zip(together, alone, strict=True):
+        assert one.logprobs == pytest.approx(other.logprobs, abs=1e-4)

@@ -9,10 +9,11 @@ import pytest
 from recipes.findings import list_findings
 from recipes.gophercite import DEFAULTS, reproduce_paper
 from recipes.gophercite_data import (
-    CLAIM_TEXT,
     Data,
     holds_gold_answer,
     list_sentence_quotes,
+    make_answer,
+    rate_by_gold,
     split_articles,
 )
 from recipes.gophercite_floors import (
@@ -39,6 +40,7 @@ from recipes.gophercite_stages import Settings
 from recipes.stages import ROOT, Result, load_or_make, run_recipe
 from rookery.ask.question_files import read_squad
 from rookery.draft.config import parse_settings, read_toml_table
+from rookery.draft.gold_answers import is_correct_answer
 from rookery.judge.json_lines import read_json_lines
 from rookery.learn.imitation_learning import ImitationResult
 from rookery.learn.single_step_environments import QuotedSample
@@ -70,7 +72,7 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def world(out: Path) -> Data:
-    return split_articles(read_squad(out / "little/squad.json"), (8, 4, 4), (24, 10, 10), 0)
+    return split_articles(read_squad(out / "little/squad.json"), (8, 4, 4), (24, 10, 10), 90, 0)
 
 
 def answers(place: Path) -> list[Answer]:
@@ -103,7 +105,9 @@ def test_only_sentences_that_were_rated_good_are_imitated(out: Path) -> None:
     ratings = list(read_json_lines(out / "ratings.jsonl", Rating))
     done = msgspec.json.decode((out / "imitated.json").read_bytes(), type=ImitationResult)
     assert len(episodes) == 4 * 24
-    assert sum(rating.value for rating in ratings) == 2 * 24
+    assert all(each.answer and each.answer.text in each.question.gold for each in episodes)
+    # every claim is plausible, one sentence of four supports it
+    assert sum(rating.value for rating in ratings) == (4 + 1) * 24
     assert done.rows + done.validation_rows == 24
 
 
@@ -111,12 +115,13 @@ def test_only_sentences_that_were_rated_good_are_imitated(out: Path) -> None:
 def test_of_two_answers_that_are_compared_one_holds_an_accepted_answer(out: Path) -> None:
     made = list(read_json_lines(out / "comparisons.jsonl", Comparison))
     asked = [each for each in made if each.by == "known answers"]
-    assert len(asked) == 20
-    assert len(made) == 20 + 8
+    # one of each question with another about its page; more where samples differ in it
+    assert 24 <= len(asked) <= 24 + 20
+    assert len(made) == len(asked) + 8
     for each in asked:
-        good = [float(holds_gold_answer(each.question, one.quotes[0])) for one in each.answers]
+        good = [float(is_correct_answer(each.question, one)) for one in each.answers]
         assert tuple(good) == each.weights
-    assert 0 < sum(each.weights[0] for each in asked) < 20
+    assert 0 < sum(each.weights[0] for each in asked) < len(asked)
 
 
 @pytest.mark.parametrize("policy", ["SFT", "RL"])
@@ -128,6 +133,22 @@ def test_every_answer_is_a_slice_of_a_page_of_the_library(
     for each in given:
         [quote] = each.quotes
         assert world.holdings.fetch(quote.url).quote(quote.start, quote.end) == quote
+
+
+def test_a_claim_is_plausible_and_a_quote_supports_only_where_each_holds_the_answer(
+    world: Data,
+) -> None:
+    question, page = world.asked[0]
+    right = next(one for one in list_sentence_quotes(page) if holds_gold_answer(question, one))
+    wrong = next(one for one in list_sentence_quotes(page) if not holds_gold_answer(question, one))
+    for claim, quote, values in (
+        (question.gold[0], right, [1, 1]),
+        (question.gold[0], wrong, [0, 1]),
+        ("The page says so.", right, [1, 0]),
+    ):
+        given = make_answer(claim, quote)
+        assert [each.value for each in rate_by_gold(question, given)] == values
+        assert is_correct_answer(question, given) == all(values)
 
 
 def test_articles_that_are_left_out_are_in_no_library_and_no_lesson(world: Data) -> None:
@@ -233,7 +254,7 @@ def test_the_chosen_sample_is_the_one_with_the_highest_reward() -> None:
 def test_each_size_is_valid(size: str) -> None:
     place = SIZES / f"gophercite.{size}.toml"
     settings = parse_settings(read_toml_table(place), Settings, place)
-    assert settings.reinforce.sampling.max_tokens > len(CLAIM_TEXT) // 4
+    assert settings.reinforce.sampling.max_tokens >= settings.shape.free + 32
 
 
 def test_the_papers_size_has_the_papers_numbers() -> None:
