@@ -2,8 +2,10 @@
 
 Each effect of the papers stands beside chance, a script, the reference and the best known, judged
 over all seeds that were run. Nothing is measured here. The page has findings, pictures and short
-tables; the rows of every figure are in a CSV file beside it. A recipe that was not run since scores
-of questions are kept has the rows of its earlier run, which are not judged.
+tables; the rows of every figure are in a CSV file beside it. Results with their scores are kept
+beside the page, so that seeds may be run one after another, and on several machines. A recipe that
+was not run since scores of questions are kept has the rows of its earlier run, which are not
+judged.
 """
 
 import ast
@@ -18,7 +20,7 @@ import msgspec
 
 from recipes.findings import Finding, SystemEstimate, list_findings
 from recipes.stages import ROOT, Result
-from rookery.measure.figures import Figure
+from rookery.measure.figures import Figure, format_figure_markdown
 from rookery.measure.intervals import Estimate
 
 RECIPES = ("ziegler", "webgpt", "gophercite", "webglm")
@@ -76,14 +78,18 @@ class EarlierResult(msgspec.Struct, frozen=True):
 
 
 def main() -> None:
-    """Write the page from the runs that exist, and name those that are missing."""
+    """Keep what the runs that exist found, write the page from all that was kept, and name the
+    recipes that were never run."""
     runs = Path(sys.argv[1] if len(sys.argv) > 1 else "runs")
     parts = [HEAD]
     for recipe in RECIPES:
-        folders = [place.parent for place in sorted(runs.glob(f"{recipe}-small-*/result.json"))]
-        earlier = PICTURES / f"{recipe}-earlier.json"
+        folders = [place.parent for place in runs.glob(f"{recipe}-small-*/result.json")]
         if folders:
-            parts += _render_section(folders)
+            _keep_runs(recipe, folders)
+        kept = _read_kept_results(recipe)
+        earlier = PICTURES / f"{recipe}-earlier.json"
+        if kept:
+            parts += _render_section(kept)
         elif earlier.exists():
             parts += _render_earlier(earlier)
         else:
@@ -91,16 +97,49 @@ def main() -> None:
     PAGE.write_text("\n".join(parts), encoding="utf-8")
 
 
-def _render_section(folders: Sequence[Path]) -> Iterator[str]:
-    """Render a recipe's findings over all its runs, then the figures of the first."""
-    results = [Result.from_json((each / "result.json").read_bytes()) for each in folders]
-    first = results[0]
-    for other in results[1:]:
-        if other.effects != first.effects:
+def _read_kept_results(recipe: str) -> list[Result]:
+    """Return the kept results of a recipe, by their seeds."""
+    places = PICTURES.glob(f"{recipe}-seed-*.json")
+    found = [Result.from_json(place.read_bytes()) for place in places]
+    return sorted(found, key=lambda each: each.seeds)
+
+
+def _keep_runs(recipe: str, folders: Sequence[Path]) -> None:
+    """Copy the results of runs, with their scores, and the figures of the first seed.
+
+    Results of other seeds that were kept before stay, unless they look for other effects: then they
+    are of another version. Raises ValueError where the runs themselves do.
+    """
+    made = {each: Result.from_json((each / "result.json").read_bytes()) for each in folders}
+    first = min(made, key=lambda each: made[each].seeds)
+    for other in made.values():
+        if other.effects != made[first].effects:
             raise ValueError(
-                f"{first.recipe}: seeds {first.seeds[0]} and {other.seeds[0]} look for different "
+                f"{recipe}: seeds {made[first].seeds[0]} and {other.seeds[0]} look for different "
                 "effects: run them with the same version and size"
             )
+    seeds = {each.seeds for each in made.values()}
+    kept = [
+        each
+        for each in _read_kept_results(recipe)
+        if each.effects == made[first].effects and each.seeds not in seeds
+    ]
+    before = min((each.seeds for each in kept), default=made[first].seeds)
+    for old in PICTURES.glob(f"{recipe}-*"):
+        if made[first].seeds <= before or old.match(f"{recipe}-seed-*.json"):
+            old.unlink()
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    for each in (*kept, *made.values()):
+        (PICTURES / f"{recipe}-seed-{each.seeds[0]}.json").write_text(each.to_json() + "\n")
+    if made[first].seeds <= before:
+        for place in (first / "figures").glob("*.json"):
+            shutil.copyfile(place, PICTURES / f"{recipe}-{place.stem}.figure.json")
+            shutil.copyfile(place.with_suffix(".svg"), PICTURES / f"{recipe}-{place.stem}.svg")
+
+
+def _render_section(results: Sequence[Result]) -> Iterator[str]:
+    """Render a recipe's findings over all its runs, then the figures of the first."""
+    first = results[0]
     yield _render_title(first.recipe)
     seeds = ", ".join(str(seed) for each in results for seed in each.seeds)
     minutes = sum(each.minutes for each in results)
@@ -125,12 +164,14 @@ def _render_section(folders: Sequence[Path]) -> Iterator[str]:
     for result in results:
         of = f"seed {result.seeds[0]}: " if len(results) > 1 else ""
         yield from (f"- {of}{note}" for note in result.notes)
-    yield ""
-    for old in PICTURES.glob(f"{first.recipe}-*"):
-        old.unlink()
+    scores = (
+        f"[{each.seeds[0]}]({PICTURES.name}/{each.recipe}-seed-{each.seeds[0]}.json)"
+        for each in results
+    )
+    yield f"- Scores of single questions, by seed: {', '.join(scores)}\n"
     if len(results) > 1:
         yield f"The figures below are of seed {first.seeds[0]} alone.\n"
-    for place in sorted((folders[0] / "figures").glob("*.json")):
+    for place in sorted(PICTURES.glob(f"{first.recipe}-*.figure.json")):
         yield from _render_figure(first.recipe, place)
 
 
@@ -214,13 +255,11 @@ def _render_earlier(place: Path) -> Iterator[str]:
 
 def _render_figure(recipe: str, place: Path) -> Iterator[str]:
     figure = Figure.from_json(place.read_bytes())
-    PICTURES.mkdir(parents=True, exist_ok=True)
     picture = PICTURES / f"{recipe}-{figure.name}.svg"
-    shutil.copyfile(place.with_suffix(".svg"), picture)
     source = f" ({figure.source})" if figure.source else ""
     yield f"### {figure.title}{source}\n\n{figure.says}\n"
     yield f"![{figure.title}]({PICTURES.name}/{picture.name})\n"
-    lines = place.with_suffix(".md").read_text(encoding="utf-8").splitlines()
+    lines = format_figure_markdown(figure).splitlines()
     table = [line for line in lines if line.startswith("|")]
     if len(figure.rows) <= LONG:
         yield "\n".join(table) + "\n"

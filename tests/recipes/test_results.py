@@ -110,6 +110,27 @@ def test_the_page_judges_over_all_seeds_that_there_are(
         assert f"Not run: `python -m recipes.{name} small`." in page
 
 
+def test_seeds_that_were_run_elsewhere_before_count_unless_they_are_of_another_version(
+    tmp_path: Path, write_page: Callable[[], str]
+) -> None:
+    (tmp_path / "docs" / "results" / "webgpt-earlier.json").write_text("{}")
+    for seed in (1, 0):
+        folder = tmp_path / "runs" / f"webgpt-small-{seed}"
+        folder.mkdir(parents=True)
+        (folder / "result.json").write_text(make_result(seed, 0.5).to_json())
+        page = write_page()
+        (folder / "result.json").unlink()
+        assert write_page() == page
+    assert "2 seeds (0, 1)" in page
+    assert not (tmp_path / "docs" / "results" / "webgpt-earlier.json").exists()
+    made = make_result(2, 0.5)
+    other = replace(made, effects=made.effects[1:], findings=made.findings[1:])
+    folder = tmp_path / "runs" / "webgpt-small-2"
+    folder.mkdir()
+    (folder / "result.json").write_text(other.to_json())
+    assert "1 seed (2)" in write_page()
+
+
 def test_what_was_run_before_scores_were_kept_is_not_judged(
     tmp_path: Path, write_page: Callable[[], str]
 ) -> None:
