@@ -1,10 +1,12 @@
 """Settings of the WebGPT recipe, its questions and pages, and the check of answers."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from random import Random
+from typing import Literal
 
 import msgspec
 
@@ -19,10 +21,13 @@ from rookery.draft.oracle_policies import (
     is_correct_demonstration,
     list_candidate_actions,
 )
+from rookery.learn.action_constraints import allow_candidates, allow_commands
 from rookery.learn.browser_environment import BrowserEnvironmentSettings
 from rookery.learn.imitation_learning import ImitationSettings
+from rookery.learn.prompt_encoding import PolicyTokenizer
 from rookery.learn.reinforcement_settings import ReinforcementSettings
 from rookery.learn.reward_training import RewardTrainingSettings
+from rookery.learn.training_data import PromptConstraint
 from rookery.records import Episode, Library, Question
 
 HABITS = DemonstratorHabits(quotes=QuoteHabits(copy=0.0, retype=0.0))
@@ -53,8 +58,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Path in the data folder; empty: made-up data."""
     words: tuple[int, int] = (20, 70)
     """Minimum and maximum words of a page."""
-    held: bool = True
-    """True: the policy chooses among offered commands; False: it writes freely."""
+    actions: Literal["offered", "commands", "free"] = "offered"
+    """What a policy may say: one of the commands and short answers that are offered; commands under
+    the browser's grammar, and any answer; or anything."""
     sizes: tuple[tuple[int, int], ...] = ((64, 2), (32, 1))
     """Width and layers of the policy, then of other clones for the compute figure."""
     vocabulary: int = 3000
@@ -64,6 +70,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     split: int = 0
     """Number of the draw of the questions for each use;
     the same for all seeds, so that their rows can be paired."""
+
+
+def choose_constraint(settings: Settings) -> Callable[[PolicyTokenizer], PromptConstraint] | None:
+    """Return what makes the constraint that policies are held to; None: there is none."""
+    if settings.actions == "offered":
+        return partial(allow_candidates, offered=list_candidate_actions)
+    return allow_commands if settings.actions == "commands" else None
 
 
 def prepare_site(settings: Settings, data: Path, out: Path) -> tuple[Path, list[list[Question]]]:
@@ -87,12 +100,14 @@ def is_year_question(question: Question) -> bool:
 def make_demonstrations(
     settings: Settings, asked: Sequence[Question], library: Library
 ) -> Iterator[Episode]:
-    """Yield the correct demonstrations whose every command is among those offered to models."""
+    """Yield the correct demonstrations whose every command models may say, as far as is known: with
+    offered commands, one of these."""
     tasks = [BrowserTask(question, settings.browsing.rules) for question in asked]
     for number in range(settings.rounds):
         for each in generate_demonstrations(tasks, library, settings.seed + number, habits=HABITS):
             said = ((step.prompt, step.said.text) for step in each.steps)
-            if is_correct_demonstration(each) and all(
+            offered = settings.actions != "offered" or all(
                 text in list_candidate_actions(prompt) for prompt, text in said
-            ):
+            )
+            if is_correct_demonstration(each) and offered:
                 yield each

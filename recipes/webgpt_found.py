@@ -27,6 +27,13 @@ make_rated_effect = partial(
     Effect, chance=(RANDOM,), script=(SCRIPT,), best=(EXTRACT, ANY_RIGHT), table="right"
 )
 """Effect on the share of right answers, beside its floors."""
+SAID = {
+    "offered": "They choose among the commands and short answers that a state offers.",
+    "commands": "They write any command that the browser's grammar has, with words of their own in "
+    "searches and words of the screen in quotes, and any answer.",
+    "free": "They write what they like.",
+}
+"""Note on what policies may say."""
 SETTINGS_CHOICE = "settings on other draws of questions (docs/LOG.md); "
 SHARED_ERRORS_REASON = (
     "both reward models begin alike and share their errors, so that the check, too, is "
@@ -202,10 +209,10 @@ def list_notes(
     """Return notes on differences from the paper."""
     agreed = [each.after.credit if each.after else 0.5 for each in rewards]
     return [
-        f"Policies begin from nothing and learn from {shown} scripted demonstrations, which are "
-        "told the answer; they choose among the commands and short answers that a state offers, "
-        "since models of this size did not learn to copy a sentence in the time." * settings.held,
-        f"“{RANDOM}” chooses among the same offers, each as likely. The script, over the same "
+        f"Policies begin from {settings.imitate.trained.model or 'nothing'} and learn from {shown} "
+        f"scripted demonstrations, which are told the answer. {SAID[settings.actions]}",
+        f"“{RANDOM}” chooses among the commands and short answers that a state offers, each as "
+        "likely. The script, over the same "
         "offers, searches for the question, opens the first result, quotes the sentence with a "
         "year and the most words of the question, and answers with its first year. The extract "
         "method answers in up to three whole sentences, which hold the year more easily than "

@@ -7,12 +7,11 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from recipes.stages import load_or_make, print_progress
-from recipes.webgpt_data import Settings
+from recipes.webgpt_data import Settings, choose_constraint
 from recipes.webgpt_stages import load_demonstrations, sample_answers, write_records
 from rookery.draft.gold_answers import is_correct_answer
-from rookery.draft.oracle_policies import list_candidate_actions
+from rookery.learn.action_constraints import ConstrainedEnvironment
 from rookery.learn.browser_environment import BrowserEnvironment
-from rookery.learn.candidate_actions import CandidateActionEnvironment
 from rookery.learn.episodes import RolloutEnvironment
 from rookery.learn.prompt_encoding import load_policy_tokenizer
 from rookery.learn.reinforcement_learning import ReinforcementResult, train_by_reinforcement
@@ -98,9 +97,8 @@ def train_ppo(
 
         def make_environment(some: Sequence[Question]) -> RolloutEnvironment:
             world = BrowserEnvironment(some, library, scores, speech, settings.browsing)
-            if settings.held:
-                return CandidateActionEnvironment(world, speech, list_candidate_actions)
-            return world
+            make = choose_constraint(settings)
+            return ConstrainedEnvironment(world, speech, make(speech)) if make else world
 
         validation = make_environment(asked[kept:]) if given.check else None
         return train_by_reinforcement(

@@ -7,10 +7,9 @@ from statistics import fmean
 from msgspec.structs import replace
 from torch import nn
 
-from recipes.stages import load_or_make, print_progress
-from recipes.webgpt_data import Settings, make_demonstrations
-from rookery.draft.oracle_policies import list_candidate_actions
-from rookery.learn.candidate_actions import sample_browser_answers
+from recipes.stages import find_start, load_or_make, print_progress
+from recipes.webgpt_data import Settings, choose_constraint, make_demonstrations
+from rookery.learn.action_constraints import sample_browser_answers
 from rookery.learn.imitation_learning import ImitationResult, train_by_imitation
 from rookery.learn.pretrained_models import (
     get_layers,
@@ -18,6 +17,7 @@ from rookery.learn.pretrained_models import (
     load_model_with_head,
     load_tokenizer,
 )
+from rookery.learn.prompt_encoding import load_policy_tokenizer
 from rookery.learn.random_models import write_random_model
 from rookery.records import Answer, Episode, Library, Question, Record
 
@@ -40,7 +40,7 @@ def clone_behaviour(
 ) -> Path:
     """Train a policy of this width and number of layers by behaviour cloning (section 3.2) and
     return its folder."""
-    start = Path(settings.imitate.trained.model or out / "blank")
+    start = Path(find_start(settings.imitate.trained.model) or out / "blank")
     whole = replace(
         settings.imitate,
         trained=replace(settings.imitate.trained, model=str(start)),
@@ -56,7 +56,9 @@ def clone_behaviour(
                 start, texts, settings.vocabulary, settings.context, *size, settings.seed
             )
         write_records(out / "demonstrations.jsonl", made)
-        return train_by_imitation(whole, out / "run")
+        speech = load_policy_tokenizer(start, settings.reinforce.sampling.max_tokens, chat=False)
+        make = choose_constraint(settings)
+        return train_by_imitation(whole, out / "run", constrain=make(speech) if make else None)
 
     done = load_or_make(out / "imitated.json", ImitationResult, learn)
     print_progress(f"{len(made)} demonstrations cloned, {size}: {done.measured}")
@@ -103,8 +105,8 @@ def sample_answers(
     place: Path,
 ) -> Samples:
     """Sample n answers of a policy to each question, and keep them in `place`."""
-    held = list_candidate_actions if settings.held else None
-    parts = policy, asked, library, n, settings.reinforce.sampling, settings.browsing, held, seed
+    sampling, browsing = settings.reinforce.sampling, settings.browsing
+    parts = policy, asked, library, n, sampling, browsing, choose_constraint(settings), seed
     return load_or_make(place, Samples, lambda: sample_browser_answers(*parts))
 
 

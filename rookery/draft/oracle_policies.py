@@ -328,6 +328,24 @@ _ABBREVIATION_WORDS = (3, 4, 5)
 NO_ANSWER = "I did not find an answer."
 
 
+class Screen(NamedTuple):
+    """What a prompt shows of the page."""
+
+    text: str
+    """as it is read, without the marks of links"""
+    links: tuple[int, ...]
+    """numbers of the links, in their order"""
+
+
+def read_screen(prompt: str) -> Screen | None:
+    """Read the screen out of a prompt that asks for a command; None: it asks for an answer."""
+    state = _STATE.search(prompt)
+    if state is None:
+        return None
+    found = SCREEN_LINK.findall(state["text"])
+    return Screen(SCREEN_LINK.sub(r"\2", state["text"]), tuple(int(number) for number, _ in found))
+
+
 def list_candidate_actions(prompt: str) -> list[str]:
     """List the distinct commands, or short answers, that may follow a prompt; at least one.
 

@@ -202,10 +202,10 @@ def test_the_script_answers_from_the_offers_and_beats_the_lot(out: Path) -> None
 
 def test_every_size_can_be_read_and_the_paper_s_is_the_paper_s() -> None:
     paper, small = settings("paper"), settings("small")
-    assert (paper.samples, paper.browsing.extra_answers, paper.held) == (64, 15, False)
+    assert (paper.samples, paper.browsing.extra_answers, paper.actions) == (64, 15, "free")
     assert (paper.reinforce.minibatches, paper.reinforce.beta) == (128, 0.02)
     assert sum(small.asked) < 4379
-    assert small.held
+    assert small.actions == "commands"
 
 
 def test_what_was_drawn_is_kept_as_answers_of_each_question(out: Path) -> None:

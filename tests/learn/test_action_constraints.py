@@ -1,6 +1,8 @@
-"""A policy that chooses: nothing is said but what is offered, and learning knows what was."""
+"""Policies held to offered actions, or to the browser's commands: nothing else is said, and what
+was allowed is recorded."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -8,18 +10,24 @@ import pytest
 from msgspec.structs import replace
 from small import CROWS, MAGPIES, logprobs
 
-from rookery.browse.browser_commands import BrowserRules, format_prompt_head
+from rookery.browse.browser_commands import BrowserRules, format_prompt_head, parse_command
 from rookery.browse.page_reader import read_page
 from rookery.browse.search_index import InMemoryLibrary
-from rookery.draft.oracle_policies import list_candidate_actions
+from rookery.draft.oracle_policies import SCREEN_LINK, list_candidate_actions
 from rookery.learn.action_batches import TokenIds
+from rookery.learn.action_constraints import (
+    ConstrainedEnvironment,
+    allow_candidates,
+    allow_commands,
+    sample_browser_answers,
+)
 from rookery.learn.browser_environment import BrowserEnvironment, BrowserEnvironmentSettings
-from rookery.learn.candidate_actions import CandidateActionEnvironment, sample_browser_answers
 from rookery.learn.decoding import SampledAction, SamplingSettings, sample_actions
 from rookery.learn.episodes import PolicySampler, Trajectory
 from rookery.learn.pretrained_models import TrainedModelSettings, load_trainable_model
 from rookery.learn.prompt_encoding import PolicyTokenizer, load_policy_tokenizer
 from rookery.learn.random_models import write_random_model
+from rookery.learn.training_data import list_allowed_ids
 from rookery.records import Answer, Question
 
 TOKENS = 60
@@ -64,9 +72,8 @@ def played(model: Any, speech: PolicyTokenizer) -> list[Trajectory]:
         return [1.0] * len(pairs)
 
     world = BrowserEnvironment(QUESTIONS, LIBRARY, scores, speech, BROWSING)
-    return CandidateActionEnvironment(world, speech, list_candidate_actions).play_episodes(
-        drawn, range(8), seed=1
-    )
+    offered = allow_candidates(speech, list_candidate_actions)
+    return ConstrainedEnvironment(world, speech, offered).play_episodes(drawn, range(8), seed=1)
 
 
 class Asks:
@@ -125,7 +132,8 @@ def test_offers_that_are_too_long_are_left_out_while_others_are_not(
         def offer(_: str) -> Sequence[str]:
             return texts
 
-        CandidateActionEnvironment(Asks(speech), speech, offer).play_episodes(sampler, [0], 0)
+        offered = allow_candidates(speech, offer)
+        ConstrainedEnvironment(Asks(speech), speech, offered).play_episodes(sampler, [0], 0)
         return found[0]
 
     assert allowed("End: Answer", long) == allowed("End: Answer") != allowed(long) != set()
@@ -140,7 +148,7 @@ def test_answers_stand_with_their_questions_and_are_the_same_for_a_seed(folder: 
         3,
         SamplingSettings(TOKENS),
         BROWSING,
-        list_candidate_actions,
+        partial(allow_candidates, offered=list_candidate_actions),
     )
     found = sample_browser_answers(*parts, seed=2)
     assert found == sample_browser_answers(*parts, seed=2) != sample_browser_answers(*parts, seed=3)
@@ -157,7 +165,8 @@ def test_each_question_gets_its_answers_whatever_the_groups_and_extra_answers(
 ) -> None:
     def draw(extra_answers: int) -> list[list[Answer | None]]:
         browsing = replace(BROWSING, group=group, extra_answers=extra_answers)
-        parts = 3, SamplingSettings(TOKENS), browsing, list_candidate_actions
+        offered = partial(allow_candidates, offered=list_candidate_actions)
+        parts = 3, SamplingSettings(TOKENS), browsing, offered
         return sample_browser_answers(folder, QUESTIONS, LIBRARY, *parts, seed=2)
 
     plain = draw(0)
@@ -171,3 +180,90 @@ def test_without_offers_a_policy_that_knows_nothing_comes_to_no_answer(folder: P
         folder, QUESTIONS, LIBRARY, 1, SamplingSettings(8), BROWSING, None, seed=2
     )
     assert found == [[None], [None]]
+
+
+PAGE_TEXT = "Crows remember faces for years.\nThey tell 【3†their young†b.org】 of them."
+COMMAND_PROMPT = (
+    format_prompt_head("What do crows remember?", "", "Search crows", "Crow", (0, 100))
+    + f"\n{PAGE_TEXT}\n♦Actions left: 5\n♦Next action\n"
+)
+
+
+def encode_action(speech: PolicyTokenizer, text: str) -> list[int]:
+    encoded = speech.tokenizer(text, add_special_tokens=False, split_special_tokens=True)
+    return [*encoded["input_ids"], speech.vocabulary.end]
+
+
+def is_allowed(speech: PolicyTokenizer, text: str) -> bool:
+    allow = allow_commands(speech)(COMMAND_PROMPT)
+    return list_allowed_ids(encode_action(speech, text), allow) is not None
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "Search faces of crows",
+        "Find in page: crows remember",
+        "Clicked on link 3",
+        "Quote: Crows remember faces",
+        "Quote: faces for years. They tell their young of them.",
+        "Quote: Crows remember━of them.",
+        "Scrolled down 3",
+        "Scrolled up 1",
+        "Top",
+        "Back",
+        "End: Answer",
+        "End: Controversial",
+    ],
+)
+def test_each_command_of_the_browser_can_be_said(speech: PolicyTokenizer, command: str) -> None:
+    assert parse_command(command)
+    assert is_allowed(speech, command)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Search",
+        "Search\ncrows",
+        "Searchcrows",
+        "Clicked on link 4",
+        "Quote: Crows forget faces",
+        "Quote: of them.━Crows remember",
+        "Quote: Crows",
+        "Quote:Crows remember faces",
+        "Scrolled down 4",
+        "End: Nothing",
+        "I do not know.",
+        "",
+    ],
+)
+def test_nothing_else_can_be_said(speech: PolicyTokenizer, said: str) -> None:
+    assert not is_allowed(speech, said)
+
+
+def test_prompts_that_ask_for_an_answer_are_free(speech: PolicyTokenizer) -> None:
+    assert allow_commands(speech)("Why?■[1] Crow\n\nThey remember.■") is None
+
+
+def test_a_policy_that_knows_nothing_says_commands_that_end_and_quotes_of_the_screen(
+    model: Any, speech: PolicyTokenizer
+) -> None:
+    short = speech._replace(max_action_tokens=24)
+    allow = allow_commands(short)(COMMAND_PROMPT)
+    context = speech.encode_prompt(COMMAND_PROMPT)
+    said = sample_actions(
+        model, [context] * 60, range(60), speech.ends, SamplingSettings(24), [allow] * 60
+    )
+    screen = " ".join(SCREEN_LINK.sub(r"\2", PAGE_TEXT).split())
+    verbs = set()
+    for one in said:
+        assert one.ended
+        text = speech.decode_action(one.row.action)
+        command = parse_command(text)
+        assert command, text
+        verbs.add(command.verb)
+        if command.verb == "Quote:":
+            parts = command.argument.split("━")
+            assert all(part in screen for part in parts)
+    assert {"Quote:", "Search"} <= verbs

@@ -1,0 +1,239 @@
+"""Constraints on the actions of a policy in the text browser: the grammar of its commands, or a
+list of actions that are offered; and the environment that holds a policy to them.
+
+The rows hold the tokens that were allowed, so that training sees the same choice.
+"""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from rookery.cite.constraint import VerbatimConstraint
+from rookery.cite.grammar import VerbatimGrammar
+from rookery.cite.syntax import AnswerShape
+from rookery.draft.oracle_policies import read_screen
+from rookery.draft.remote_model import AllowedTokens
+from rookery.learn.action_batches import TokenIds
+from rookery.learn.browser_environment import (
+    BrowserEnvironment,
+    BrowserEnvironmentSettings,
+    assign_questions,
+)
+from rookery.learn.decoding import (
+    SampledAction,
+    SamplingSettings,
+    load_sampled_model,
+    sample_actions,
+)
+from rookery.learn.episodes import PolicySampler, RolloutEnvironment, Trajectory
+from rookery.learn.prompt_encoding import PolicyTokenizer, load_policy_tokenizer
+from rookery.learn.training_data import PromptConstraint
+from rookery.records import Answer, Library, Question
+
+_CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
+CandidateFunction = Callable[[str], Sequence[str]]
+"""from a prompt to all that may be said to it, one thing at least"""
+QUOTE_SHAPE = AnswerShape(form="quote", shortest=8, fragments=2, join="━")
+"""Words of the screen, or the first and the last of them with a mark between (WebGPT, appendix
+A)."""
+KEPT_PROMPTS = 1024
+"""prompts whose constraints are kept, since several samples may answer one"""
+_WORDLESS_COMMANDS = (
+    "Top",
+    "Back",
+    *(f"Scrolled {way} {count}" for way in ("down", "up") for count in (1, 2, 3)),
+    *(f"End: {why}" for why in ("Answer", "Nonsense", "Controversial")),
+)
+_WORDY_COMMANDS = ("Search", "Find in page:")
+
+
+class ConstrainedEnvironment:
+    """Environment in which a policy's actions are held to a constraint.
+
+    `speech` is that of the world, and shows prompts as they are (`chat` is False).
+    """
+
+    def __init__(
+        self, world: RolloutEnvironment, speech: PolicyTokenizer, constrain: PromptConstraint
+    ) -> None:
+        self._world = world
+        self._speech = speech
+        self._constrain = constrain
+
+    def play_episodes(
+        self, sample: PolicySampler, episodes: Sequence[int], seed: int
+    ) -> list[Trajectory]:
+        """Play these episodes in the wrapped environment, each action held to the constraint.
+
+        Returns them with their rewards, each followed by its extra answers.
+        """
+
+        def sample_constrained(
+            contexts: Sequence[Sequence[int]],
+            seeds: Sequence[str],
+            allow: Sequence[AllowedTokens] | None = None,
+        ) -> list[SampledAction]:
+            prompts = map(self._speech.decode_action, contexts)
+            return sample(contexts, seeds, [self._constrain(prompt) for prompt in prompts])
+
+        return self._world.play_episodes(sample_constrained, episodes, seed)
+
+
+def allow_candidates(speech: PolicyTokenizer, offered: CandidateFunction) -> PromptConstraint:
+    """Return a constraint to the actions that are offered to each prompt.
+
+    Those with more tokens than an action may have are offered only where all have.
+    """
+
+    @lru_cache(KEPT_PROMPTS)
+    def constrain(prompt: str) -> AllowedTokens:
+        rows = _tokenize_actions(speech, offered(prompt))
+        fitting = [row for row in rows if len(row) <= speech.max_action_tokens] or rows
+        return lambda said: _list_next_tokens(fitting, said)
+
+    return constrain
+
+
+def allow_commands(speech: PolicyTokenizer, shape: AnswerShape = QUOTE_SHAPE) -> PromptConstraint:
+    """Return a constraint to the commands of the browser (WebGPT, table 1).
+
+    Links are clicked that the screen shows, words are quoted that it shows, and queries are free
+    text on one line. Prompts that ask for an answer in place of a command are not constrained.
+    """
+    grammar = VerbatimGrammar(speech.vocabulary, shape)
+    quote, *wordy = _tokenize_actions(speech, ["Quote:", *_WORDY_COMMANDS], end=False)
+    first, wordy_tokens, further = _list_line_tokens(speech)
+    ends = np.asarray(sorted(speech.ends), np.int32)
+
+    def continue_line(said: Sequence[int]) -> TokenIds:
+        """Return the tokens that may follow these in free text behind a verb."""
+        if not said:
+            return first
+        if not speech.vocabulary.decode(said).strip():
+            return wordy_tokens
+        return ends if len(said) >= room - 1 else further
+
+    room = speech.max_action_tokens - max(map(len, wordy))
+
+    @lru_cache(KEPT_PROMPTS)
+    def constrain(prompt: str) -> AllowedTokens:
+        screen = read_screen(prompt)
+        if screen is None:
+            return None
+        links = (f"Clicked on link {number}" for number in screen.links)
+        rows = [*_tokenize_actions(speech, [*_WORDLESS_COMMANDS, *links]), *wordy]
+        words = _quote_words(grammar, screen.text, speech.max_action_tokens - len(quote))
+        begun = np.intersect1d(np.asarray(words([])), first) if words else first[:0]
+        if len(begun):
+            rows.append(quote)
+
+        def continue_command(said: Sequence[int]) -> Iterable[int]:
+            if words is not None and _starts_with(said, quote):
+                return words(said[len(quote) :]) if len(said) > len(quote) else begun
+            verb = next((each for each in wordy if _starts_with(said, each)), None)
+            if verb is not None:
+                return continue_line(said[len(verb) :])
+            return _list_next_tokens(rows, said)
+
+        return continue_command
+
+    return constrain
+
+
+def _quote_words(grammar: VerbatimGrammar, text: str, budget: int) -> AllowedTokens:
+    """Return the tokens that quote this text, a space before it; None where nothing can be."""
+    try:
+        constraint = VerbatimConstraint(grammar, [("", f" {' '.join(text.split())}")])
+        return constraint.make_token_filter(budget=budget)
+    except ValueError:
+        return None
+
+
+def _starts_with(said: Sequence[int], start: Sequence[int]) -> bool:
+    return len(said) >= len(start) and list(said[: len(start)]) == list(start)
+
+
+def _list_next_tokens(rows: Sequence[Sequence[int]], said: Sequence[int]) -> list[int]:
+    size = len(said)
+    return sorted({row[size] for row in rows if len(row) > size and _starts_with(row, said)})
+
+
+def _tokenize_actions(
+    speech: PolicyTokenizer, texts: Sequence[str], end: bool = True
+) -> list[list[int]]:
+    """Return texts as tokens, with `end` an end token last."""
+    encoded = speech.tokenizer(list(texts), add_special_tokens=False, split_special_tokens=True)
+    return [[*row, *[speech.vocabulary.end] * end] for row in encoded["input_ids"]]
+
+
+def _list_line_tokens(speech: PolicyTokenizer) -> tuple[TokenIds, TokenIds, TokenIds]:
+    """Return the tokens that begin with a space, as what stands behind a verb does; those that are
+    not blank; and all that may stand on a line, the end tokens among them."""
+    known = enumerate(speech.vocabulary.tokens)
+    line = {number: token for number, token in known if token and not _CONTROL.search(token)}
+    first = [number for number, token in line.items() if token[:1] == b" "]
+    wordy = [number for number, token in line.items() if token.strip()]
+    further = sorted({*line, *speech.ends})
+    return tuple(np.asarray(ids, np.int32) for ids in (first, wordy, further))  # type: ignore[return-value]
+
+
+def sample_browser_answers(
+    policy: Path,
+    questions: Sequence[Question],
+    library: Library,
+    n: int,
+    sampling: SamplingSettings,
+    browsing: BrowserEnvironmentSettings,
+    make_constraint: Callable[[PolicyTokenizer], PromptConstraint] | None,
+    seed: int,
+) -> list[list[Answer | None]]:
+    """Return n answers by a saved browsing policy to each question; None where an episode had none.
+
+    `make_constraint` returns what its actions are held to; None: any action. Extra answers are not
+    drawn, whatever `browsing` says of them. Raises Failed: no_model, bad_model, prompt_too_long,
+    not_a_number.
+    """
+    loaded = load_sampled_model(policy, sampling)
+    speech = load_policy_tokenizer(policy, sampling.max_tokens, chat=False)
+    answers: list[Answer] = []
+
+    def collect_answers(pairs: Sequence[tuple[Question, Answer]]) -> list[float]:
+        answers.extend(answer for _, answer in pairs)
+        return [0.0] * len(pairs)
+
+    def sample_policy(contexts: Any, seeds: Any, allow: Any = None) -> list[SampledAction]:
+        return sample_actions(loaded.model, contexts, seeds, loaded.ends, sampling, allow)
+
+    plain = msgspec.structs.replace(browsing, extra_answers=0)
+    world: RolloutEnvironment = BrowserEnvironment(
+        questions, library, collect_answers, speech, plain
+    )
+    if make_constraint is not None:
+        world = ConstrainedEnvironment(world, speech, make_constraint(speech))
+    episodes, asked = _choose_episodes(len(questions), n, browsing.group, seed)
+    found: list[list[Answer | None]] = [[] for _ in questions]
+    each = iter(answers)
+    for one, number in zip(world.play_episodes(sample_policy, episodes, seed), asked, strict=True):
+        found[number].append(None if one.reward is None else next(each))
+    return found
+
+
+def _choose_episodes(count: int, n: int, group: int, seed: int) -> tuple[list[int], list[int]]:
+    """Return the first episodes in which each of `count` questions is asked n times, and the number
+    of the question of each. Groups are whole but for the last of each question."""
+    rounds = range(math.ceil(n / group) * group * count)
+    turns = assign_questions(count, group, rounds, seed)
+    times, episodes, asked = Counter[int](), [], []
+    for episode, (number, _) in zip(rounds, turns, strict=True):
+        times[number] += 1
+        if times[number] <= n:
+            episodes.append(episode)
+            asked.append(number)
+    return episodes, asked
