@@ -10,7 +10,6 @@ import msgspec
 
 from rookery.browse.page_text import neutralize_line
 from rookery.browse.search_terms import QUESTION_WORDS
-from rookery.cite.evidence_model import EvidenceJudge
 from rookery.cite.passage_ranking import PassageRanker, RankingObserver, rank_passages
 from rookery.cite.repair import (
     NUMBER_OR_ESCAPED_MARK,
@@ -29,7 +28,6 @@ from rookery.draft.best_of_n import (
     sample_drafts,
 )
 from rookery.draft.retrieval import RetrievalLimits, gather_passages
-from rookery.draft.support_filter import SupportFilter
 from rookery.records import (
     Answer,
     Claim,
@@ -68,15 +66,12 @@ def answer_with_webglm(
     choosing: BestOfNSettings = BestOfNSettings(),
     settings: WebglmSettings = WebglmSettings(),
     observe: RankingObserver = lambda ranked: None,
-    judge: EvidenceJudge | None = None,
 ) -> Episode:
     """Answer a question from the best passages as numbered references, with corrected citations.
 
     Without a passage the policy is not called. Citations are corrected as in WebGLM, section 3.2.2;
     those that no reference matches are removed, and an answer without any is bad syntax. `rank`
-    orders the passages that were found, and `observe` gets them. With a `judge`, the model's
-    citations do not count: each sentence cites the references that support it, and one that none
-    supports is taken out, which the failures say (unsupported).
+    orders the passages that were found, and `observe` gets them.
     """
     gathered = gather_passages(question.text, library, settings.limits)
     ranked = rank(question.text, gathered.found)
@@ -88,11 +83,7 @@ def answer_with_webglm(
     if not quotes:
         return Episode(question, WEBGLM_METHOD, stop="no_evidence", failures=gathered.failures)
 
-    support = SupportFilter(question, quotes, judge) if judge else None
-
     def read(text: str) -> Answer:
-        if support:
-            return support.parse_supported(text)
         return order_quotes_by_use(parse_and_correct(text, quotes, settings.correct))
 
     asked = render_prompt("webglm", references=render_references(quotes), question=question.text)
@@ -100,8 +91,7 @@ def answer_with_webglm(
     def sample(n: int) -> list[AnswerDraft]:
         return sample_drafts(policy, asked, n, read)
 
-    episode = answer_with_best_draft(question, WEBGLM_METHOD, sample, choosing, gathered.failures)
-    return support.report_removed(episode) if support else episode
+    return answer_with_best_draft(question, WEBGLM_METHOD, sample, choosing, gathered.failures)
 
 
 def render_references(quotes: tuple[Quote, ...]) -> str:

@@ -20,6 +20,7 @@ from rookery.draft.extract import answer_by_extraction
 from rookery.draft.gophercite import GopherCiteSettings, answer_with_gophercite, truncate_page
 from rookery.draft.webglm import answer_with_webglm
 from rookery.draft.webgpt import WebgptSettings, answer_with_webgpt
+from rookery.draft.written_answers import put_into_words
 from rookery.records import Block, Completion, Episode, Hit, Library, Page, Question
 
 PAGES = list_injected_pages()
@@ -109,8 +110,11 @@ def run(
 ) -> tuple[Episode, SpyLibrary]:
     library, once = SpyLibrary(page), BestOfNSettings()
     question = Question("1", injected.topic.question)
-    if method == "webglm":
-        episode = answer_with_webglm(question, library, policy, choosing=once, judge=judge)
+    if method == "webglm" and judge:  # as a model on this machine is asked
+        found = answer_by_extraction(question, library)
+        episode = put_into_words(found, policy, judge, once)
+    elif method == "webglm":
+        episode = answer_with_webglm(question, library, policy, choosing=once)
     elif method == "webgpt":
         rules = WebgptSettings(BrowserRules(overlap=0))  # which censors pages with the question
         episode = answer_with_webgpt(
@@ -325,4 +329,9 @@ def test_what_no_quote_supports_does_not_enter_an_answer(
         assert {each.outcome for each in episode.failures} <= {"unsupported"}
         check_sources(episode, injected.page)
     episode, _ = run(method, injected, injected.page, obeying("{lie} [1]"), judge_by_words)
+    if method == "webglm":  # then the quotes are the answer
+        assert "not_written" in episode.count_failures()
+        assert episode.answer is not None
+        assert lie not in episode.answer.text
+        return
     assert (episode.answer, episode.stop) == (None, "bad_syntax")

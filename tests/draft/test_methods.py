@@ -119,20 +119,6 @@ class TestWebglm:
         assert [quote.url for quote in answer.quotes] == ["https://a.org/0"]
         assert [claim.quotes for claim in answer.claims] == [(0,)]
 
-    def test_with_a_judge_sentences_are_cited_by_what_supports_them_or_taken_out(self) -> None:
-        def judge(query: str, passages: Sequence[EvidencePassage]) -> list[EvidenceJudgement]:
-            odds = [0.9 if "feed" in query and "feeds" in each.text else 0.1 for each in passages]
-            return [EvidenceJudgement(0.0, (0, 1), 0.0, each, 0.0, 1 - each) for each in odds]
-
-        said = "Crows have learned that people feed them. They like shiny things."
-        episode = answer_with_webglm(WHY, WEB, Says([said]), judge=judge)
-        answer = verified(episode)
-        assert answer.text == "Crows have learned that people feed them."
-        assert [quote.url for quote in answer.quotes] == ["https://a.org/0"]
-        assert episode.count_failures() == {"unsupported": 1}
-        marked = answer_with_webglm(WHY, WEB, Says([f"{said} [1] {GIFTS} [9]"]), judge=judge)
-        assert verified(marked).text == f"Crows have learned that people feed them. {GIFTS}"
-
     @pytest.mark.parametrize(
         "said",
         [
