@@ -196,6 +196,7 @@ def encode_action(speech: PolicyTokenizer, text: str) -> list[int]:
 
 def is_allowed(speech: PolicyTokenizer, text: str) -> bool:
     allow = allow_commands(speech)(COMMAND_PROMPT)
+    assert allow is not None
     return list_allowed_ids(encode_action(speech, text), allow) is not None
 
 

@@ -88,7 +88,7 @@ def test_equal_contexts_are_read_once_and_each_says_what_it_says_alone() -> None
         num_attention_heads=2,
         max_position_embeddings=64,
     )
-    model = LlamaForCausalLM(config).eval()
+    model = LlamaForCausalLM(config).train(False)
     contexts = [[5, 6, 7], [9], [5, 6, 7], [5, 6, 8], [5, 6, 7]]
     how = SamplingSettings(max_tokens=6)
     ends = frozenset({1, 2, 3})
