@@ -304,8 +304,9 @@ def run_serve_env(
     render: RenderOption = False,
 ) -> None:
     """Serve the text browser as an environment for trainers (OpenEnv over HTTP and WebSocket)."""
-    _require_installed()
     with translate_failures("serve", "the environment"):
+        import sqlalchemy  # noqa: F401
+        import uvicorn  # noqa: F401
         import websockets  # noqa: F401
     from rookery.browse.browser_commands import BrowserRules
     from rookery.serve.env.sessions import EnvLimits

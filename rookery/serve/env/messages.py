@@ -1,5 +1,6 @@
 """Messages of the OpenEnv protocol: what clients send, what they are sent, and the errors."""
 
+import json
 from typing import Any
 
 import msgspec
@@ -152,7 +153,7 @@ _decoder = msgspec.json.Decoder(EnvMessage)
 def parse_env_message(text: str) -> EnvMessage:
     """Parse a WebSocket message. Raises EnvError: INVALID_JSON, UNKNOWN_TYPE, VALIDATION_ERROR."""
     try:
-        return _decoder.decode(text)
+        return _decode_message(text)
     except msgspec.ValidationError as error:
         said = str(error)
         if "$.type" in said or "`type`" in said:
@@ -161,8 +162,17 @@ def parse_env_message(text: str) -> EnvMessage:
                 UNKNOWN_TYPE, f'give the message one "type" of {known}: {said}'
             ) from error
         raise EnvError(VALIDATION_ERROR, f"the message does not fit: {said}") from error
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise EnvError(INVALID_JSON, f"the message is not JSON: {error}") from error
+
+
+def _decode_message(text: str) -> EnvMessage:
+    try:
+        return _decoder.decode(text)
+    except msgspec.ValidationError:
+        raise
+    except msgspec.DecodeError:  # perhaps a lone surrogate, which Python's own clients can send
+        return msgspec.convert(json.loads(text), EnvMessage)
 
 
 def build_env_schemas() -> dict[str, Any]:
