@@ -5,10 +5,12 @@ same task shows the same prompts and earns the same reward through each of them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from random import Random
 from typing import NamedTuple
 from uuid import uuid4
 
+from rookery.browse.browser import BrowserReply, BrowserRequest, answer_request
 from rookery.browse.browser_commands import BrowserRules, BrowserTask
 from rookery.browse.caching_library import CachingLibrary
 from rookery.browse.call_recording import CallRecording, RecordingLibrary
@@ -16,7 +18,7 @@ from rookery.browse.libraries import get_contents_digest
 from rookery.browse.page_view import PageViewCache
 from rookery.draft.browser_episode import BrowserEpisode, replace_surrogates
 from rookery.draft.gold_answers import contains_gold_answer
-from rookery.records import Answer, Completion, Episode, Library, Question, Reward
+from rookery.records import Answer, Completion, Episode, Failure, Library, Question, Reward
 
 
 class SelectedTask(NamedTuple):
@@ -27,27 +29,62 @@ class SelectedTask(NamedTuple):
     task: BrowserTask
 
 
-class SourceEpisode(NamedTuple):
-    """An episode of an `EpisodeSource`, with the library that answers its requests."""
+class SourceEpisode:
+    """An episode of an `EpisodeSource`, with the library that answers its requests.
 
-    selected: SelectedTask
-    browser: BrowserEpisode
-    library: Library
-    session: str
-    """name in the recording; empty without one"""
+    `begin`, `say` and `accept_reply` are those of its BrowserEpisode, but what the browser raises
+    ends the episode (browser_failed), as it does in rollouts.
+    """
 
-    def step(self, text: str) -> None:
-        """Take a command, or in the answering phase the answer, and wait for the library.
-
-        Raises ValueError after the end, and Failed where the store of pages fails.
-        """
-        request = self.browser.say(Completion(replace_surrogates(text)))
-        self.browser.answer_from(self.library, request)
+    def __init__(
+        self, selected: SelectedTask, browser: BrowserEpisode, library: Library, session: str
+    ) -> None:
+        self.selected = selected
+        self.browser = browser
+        self.library = library
+        self.session = session
+        """name in the recording; empty without one"""
 
     @property
     def prompt(self) -> str:
         """The prompt that waits for a command, or for the answer; empty after the end."""
         return self.browser.observation.prompt if self.browser.observation else ""
+
+    def begin(self) -> BrowserRequest | None:
+        """Begin the episode; return the request that the library is to answer."""
+        return self._advance(self.browser.begin)
+
+    def say(self, text: str) -> BrowserRequest | None:
+        """Take a command, or in the answering phase the answer. Raises ValueError after the end."""
+        if self.browser.result is not None:
+            raise ValueError("the episode has ended: begin another")
+        completion = Completion(replace_surrogates(text))
+        return self._advance(partial(self.browser.say, completion))
+
+    def accept_reply(self, reply: BrowserReply) -> BrowserRequest | None:
+        """Take the library's reply to the last request."""
+        return self._advance(partial(self.browser.accept_reply, reply))
+
+    def step(self, text: str) -> None:
+        """Take a command or the answer, and wait for the library.
+
+        Raises ValueError after the end, and Failed where the store of pages fails.
+        """
+        self.wait_for_library(self.say(text))
+
+    def wait_for_library(self, request: BrowserRequest | None) -> None:
+        """Have the library answer a request and those that follow. Raises Failed as `step` does."""
+        while request is not None:
+            request = self.accept_reply(answer_request(self.library, request))
+
+    def _advance(self, advance: Callable[[], BrowserRequest | None]) -> BrowserRequest | None:
+        try:
+            return advance()
+        except Exception as error:  # what one page holds must not end the other episodes
+            detail = f"{type(error).__name__}: {error}"
+            identity = self.selected.task.question.id
+            self.browser.break_off(Failure(identity, "browser_failed", detail))
+            return None
 
 
 class EpisodeSource:
@@ -134,7 +171,7 @@ class EpisodeSource:
     def begin_episode(self, selected: SelectedTask) -> SourceEpisode:
         """Create an episode of a task and show its first prompt. Raises Failed as libraries do."""
         episode = self.create_episode(selected)
-        episode.browser.answer_from(episode.library, episode.browser.begin())
+        episode.wait_for_library(episode.begin())
         return episode
 
     def compute_reward(self, episode: Episode) -> float:

@@ -1,8 +1,6 @@
 """Sessions of the environment server: episodes begun and stepped for one client at a time."""
 
 import asyncio
-from collections.abc import Callable
-from functools import partial
 from uuid import uuid4
 
 import msgspec
@@ -10,9 +8,8 @@ from anyio import CapacityLimiter, move_on_after
 from anyio.to_thread import run_sync
 
 from rookery.browse.browser import BrowserReply, BrowserRequest, BrowserSearch, answer_request
-from rookery.draft.browser_episode import replace_surrogates
 from rookery.draft.episode_source import EpisodeSource, SelectedTask, SourceEpisode
-from rookery.records import Completion, Episode, Failed, Failure
+from rookery.records import Episode, Failed, Failure
 from rookery.serve.env.messages import (
     EXECUTION_ERROR,
     VALIDATION_ERROR,
@@ -71,8 +68,8 @@ class EnvSession:
             raise EnvError(VALIDATION_ERROR, str(error)) from error
         self.episode_id, self._episode = wanted.episode_id or uuid4().hex, None
         episode = await self._create_episode(selected)
-        await self._advance_episode(episode, episode.browser.begin)
         self._episode = episode
+        await self._answer_requests(episode, episode.begin())
         return await self._describe_step(episode, None)
 
     async def step(self, text: str) -> EnvStepResult:
@@ -85,15 +82,14 @@ class EnvSession:
             raise EnvError(EXECUTION_ERROR, "no episode is running: send a reset first")
         if episode.browser.result is not None:
             raise EnvError(EXECUTION_ERROR, "the episode has ended: send a reset to begin another")
-        completion = Completion(replace_surrogates(text))
-        await self._advance_episode(episode, partial(episode.browser.say, completion))
+        await self._answer_requests(episode, episode.say(text))
         return await self._describe_step(episode, 0.0)
 
     def describe_state(self) -> EnvState:
         """Return where the session is."""
         if self._episode is None:
             return EnvState(self.episode_id, 0)
-        (split, index, task), browser, *_ = self._episode
+        (split, index, task), browser = self._episode.selected, self._episode.browser
         steps, done = len(browser.steps), browser.result is not None
         return EnvState(self.episode_id, steps, split, index, task.question.id, done)
 
@@ -105,21 +101,16 @@ class EnvSession:
         except Failed as failed:
             raise _convert_store_failure(failed.failure) from failed
 
-    async def _advance_episode(
-        self, episode: SourceEpisode, advance: Callable[[], BrowserRequest | None]
+    async def _answer_requests(
+        self, episode: SourceEpisode, request: BrowserRequest | None
     ) -> None:
-        """Advance an episode until it waits for a command or has ended."""
-        browser = episode.browser
+        """Answer an episode's requests until it waits for a command or has ended."""
         try:
-            request = advance()
             while request is not None:
-                request = browser.accept_reply(await self._ask_library(episode, request))
+                request = episode.accept_reply(await self._ask_library(episode, request))
         except Failed as failed:
             self._episode = None
             raise _convert_store_failure(failed.failure) from failed
-        except Exception as error:  # what one page holds must not end the other sessions
-            detail = f"{type(error).__name__}: {error}"
-            browser.break_off(Failure(browser.task.question.id, "browser_failed", detail))
 
     async def _ask_library(self, episode: SourceEpisode, request: BrowserRequest) -> BrowserReply:
         if self._source.answers_at_once:
@@ -137,7 +128,7 @@ class EnvSession:
         return Failure(what, "timed_out", detail)
 
     async def _describe_step(self, episode: SourceEpisode, reward: float | None) -> EnvStepResult:
-        selected, browser, _, session = episode
+        selected, browser, session = episode.selected, episode.browser, episode.session
         shown, ended = browser.observation, browser.result
         if ended is not None:
             reward = await self._compute_reward(ended)
