@@ -1,8 +1,15 @@
-"""The text browser as an agent loop of verl, registered under the name `rookery`.
+"""The text browser as an agent loop of verl.
 
 Each turn is a training row of its own: WebGPT's prompt shows the whole state anew, so an episode of
 n turns gives n outputs, and the reward of the last counts for all. That needs verl's newest worker
 (`AgentLoopWorkerTQ`), which takes a list of outputs.
+
+verl registers the loop by the file that `actor_rollout_ref.rollout.agent.agent_loop_config_path`
+names. Its decorator `register` would replace that entry, and with it the source:
+
+    - name: rookery
+      _target_: rookery.learn.verl_agent_loop.VerlBrowserLoop
+      source: {_target_: my_tasks.open_source}
 """
 
 from typing import Any
@@ -12,17 +19,12 @@ from verl.experimental.agent_loop.agent_loop import (
     AgentLoopBase,
     AgentLoopMetrics,
     AgentLoopOutput,
-    register,
 )
 
 from rookery.browse.browser import BrowserRequest, answer_request
 from rookery.draft.episode_source import EpisodeSource, SourceEpisode
 
-VERL_AGENT_NAME = "rookery"
-"""name of the agent loop, as the column `agent_name` of the data has it"""
 
-
-@register(VERL_AGENT_NAME)
 class VerlBrowserLoop(AgentLoopBase):  # type: ignore[misc]
     """An episode of a source for each sample, whose `extra_info` names its split and index.
 

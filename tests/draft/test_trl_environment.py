@@ -11,6 +11,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "serve" / "web"))
 sys.path.insert(0, str(Path(__file__).parent.parent / "serve"))
+from byte_tokenizer import make_byte_tokenizer
 from env_serving import RIGHT, SCRIPTS, TRAIN, make_source, roll_out
 
 from rookery.draft.trl_environment import TrlBrowserEnvironment
@@ -40,25 +41,6 @@ def test_what_cannot_be_done_is_a_sentence() -> None:
     with pytest.raises(ValueError, match="has no task 9: give one from 0 to 2"):
         environment.reset(split="train", index=9)
     assert environment.get_reward() == 0.0
-
-
-def make_tokenizer() -> Any:
-    """A tokenizer of bytes with the chat template of a model that calls tools."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast
-    from trl import chat_template_utils
-
-    letters = pre_tokenizers.ByteLevel.alphabet()
-    bytewise = Tokenizer(models.BPE({letter: n for n, letter in enumerate(sorted(letters))}, []))
-    bytewise.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    bytewise.decoder = decoders.ByteLevel()
-    return PreTrainedTokenizerFast(
-        tokenizer_object=bytewise,
-        eos_token="<|im_end|>",
-        pad_token="<|endoftext|>",
-        additional_special_tokens=["<|im_start|>"],
-        chat_template=chat_template_utils.qwen3_chat_template,
-    )
 
 
 def make_scripted_model(tokenizer: Any, scripts: dict[str, tuple[str, ...]], seen: Any) -> Any:
@@ -107,7 +89,7 @@ def test_grpo_plays_the_episodes_of_rollouts(tmp_path: Path) -> None:
         for index in (0, 2)
     ]
     seen: dict[str, list[str]] = {}
-    tokenizer = make_tokenizer()
+    tokenizer = make_byte_tokenizer()
     trainer = GRPOTrainer(
         make_scripted_model(tokenizer, scripts, seen),
         environment_factory=partial(TrlBrowserEnvironment, make_source()),
