@@ -90,10 +90,12 @@ class BrowserEpisode:
     def break_off(self, failure: Failure) -> Episode:
         """End the episode without an answer; the stop is the failure's outcome."""
         browsed = BrowseResult((), failure.outcome)
-        try:
-            self._flow.send("End: Nonsense")
-        except StopIteration as ended:  # of a browser that raised there is nothing to be had
-            browsed = ended.value or browsed
+        if self.observation is not None:
+            try:
+                self._flow.send("End: Nonsense")
+            except StopIteration as ended:
+                browsed = ended.value
+        self._flow.close()
         failures = (*browsed.failures, failure)
         return self._finish(
             msgspec.structs.replace(

@@ -1,4 +1,4 @@
-"""Plays episodes in verl's worker, into a TransferQueue, and prints the rows that are in it.
+"""Plays episodes in verl's worker, and prints the rows that it puts into the TransferQueue.
 
 Usage: engine_verl.py CONFIGURATION < EPISODES
 CONFIGURATION is a file as `agent_loop_config_path` names it, with `my_tasks.open_source` as source.
@@ -15,16 +15,16 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent / "web"))
 
-import ray
-import transfer_queue
 from byte_tokenizer import make_byte_tokenizer
 from env_serving import make_source
 from omegaconf import OmegaConf
 from verl.experimental.agent_loop import agent_loop
-from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopWorkerTQ
+from verl.trainer.ppo.v1 import agent_loop_tq
 from verl.workers.rollout.replica import TokenOutput
 
 TOKENIZER = make_byte_tokenizer()
+PLAYED: list[dict[str, Any]] = []
+"""the rows of each episode"""
 
 
 class ScriptedServer:
@@ -40,7 +40,7 @@ class ScriptedServer:
 
 def make_worker() -> Any:
     """The worker without its actor, its model and its configuration of training."""
-    worker = object.__new__(AgentLoopWorkerTQ.__ray_metadata__.modified_class)
+    worker = object.__new__(agent_loop_tq.AgentLoopWorkerTQ.__ray_metadata__.modified_class)
     worker.rollout_config = OmegaConf.create({"prompt_length": 4096, "response_length": 512})
     rollout = {"actor_rollout_ref": {"rollout": worker.rollout_config}, "data": {}}
     worker.config = OmegaConf.create(rollout)
@@ -52,7 +52,8 @@ def make_worker() -> Any:
 
 async def play_episodes(worker: Any, episodes: list[dict[str, Any]]) -> None:
     about = {"step": 0, "sample_index": 0, "rollout_n": 0, "validate": False}
-    for number, each in enumerate(episodes):
+    for each in episodes:
+        PLAYED.append({"prompts": [], "said": [], "rewards": []})
         worker.llm_client = ScriptedServer(each["commands"])
         await worker._run_agent_loop(
             {},
@@ -60,27 +61,24 @@ async def play_episodes(worker: Any, episodes: list[dict[str, Any]]) -> None:
             agent_name="rookery",
             trace=False,
             raw_prompt=[],
-            uid=f"episode{number}",
+            uid="episode",
             session_id=0,
             global_steps=0,
             extra_info={"split": each["split"], "index": each["index"]},
         )
 
 
-def read_rows(count: int) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = [{"prompts": [], "said": [], "rewards": []} for _ in range(count)]
-    keys = list(transfer_queue.kv_list(partition_id="train")["train"])
-    rows = transfer_queue.kv_batch_get(keys=keys, partition_id="train")
-    order = sorted(range(len(keys)), key=lambda row: int(keys[row].rpartition("_")[2]))
-    for row in order:
-        episode = found[int(keys[row].partition("_")[0].removeprefix("episode"))]
-        episode["prompts"].append(TOKENIZER.decode(rows["prompts"][row].tolist()))
-        said = TOKENIZER.decode(rows["responses"][row].tolist(), skip_special_tokens=True)
-        episode["said"].append(said)
-        episode["rewards"].append(rows["rm_scores"][row].sum().item())
-        assert rows["response_mask"][row].all()
-        assert len(rows["rollout_log_probs"][row]) == len(rows["responses"][row])
-    return found
+async def keep_rows(
+    keys: list[str], fields: Any, tags: list[dict[str, Any]], partition_id: str
+) -> None:
+    """Stand in for the TransferQueue, which would start Ray: note the rows, decoded."""
+    for row in range(len(keys)):
+        said = TOKENIZER.decode(fields["responses"][row].tolist(), skip_special_tokens=True)
+        assert fields["response_mask"][row].all()
+        assert len(fields["rollout_log_probs"][row]) == len(fields["responses"][row])
+        PLAYED[-1]["prompts"].append(TOKENIZER.decode(fields["prompts"][row].tolist()))
+        PLAYED[-1]["said"].append(said)
+        PLAYED[-1]["rewards"].append(fields["rm_scores"][row].sum().item())
 
 
 def main(configuration: str) -> None:
@@ -89,14 +87,9 @@ def main(configuration: str) -> None:
     sys.modules["my_tasks"] = tasks
     for loop in OmegaConf.load(configuration):  # as the worker itself reads it
         agent_loop._agent_loop_registry[loop.name] = loop
-    # The queue's actors wait for processors that they hardly use.
-    ray.init(num_cpus=16, include_dashboard=False, log_to_driver=False, configure_logging=False)
-    transfer_queue.init()
-    episodes = json.load(sys.stdin)
-    asyncio.run(play_episodes(make_worker(), episodes))
-    sys.stdout.write(f"\n{json.dumps(read_rows(len(episodes)))}\n")
-    sys.stdout.flush()
-    ray.shutdown()
+    agent_loop_tq.tq.async_kv_batch_put = keep_rows
+    asyncio.run(play_episodes(make_worker(), json.load(sys.stdin)))
+    sys.stdout.write(f"\n{json.dumps(PLAYED)}\n")
 
 
 if __name__ == "__main__":

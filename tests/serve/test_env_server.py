@@ -2,6 +2,7 @@
 
 import json
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -32,8 +33,11 @@ from rookery.browse.call_recording import CallRecording
 from rookery.browse.search_index import InMemoryLibrary
 from rookery.draft.episode_source import EpisodeSource, reward_accepted_answer
 from rookery.draft.rollout import replay_episode
+from rookery.judge.store import Store, initialize_store
 from rookery.records import Answer, Failed, Failure, Hit
 from rookery.serve.api.endpoints import create_api_key
+from rookery.serve.env.app import EnvSessions
+from rookery.serve.env.messages import EnvError
 from rookery.serve.env.sessions import EnvLimits
 
 NESTED = '{"type": "step", "data": {"command": "Top", "metadata": ' + '{"a":' * 700
@@ -284,6 +288,27 @@ def test_an_idle_session_is_closed_with_a_sentence(tmp_path: Path) -> None:
             socket.recv()
 
 
+def test_an_idle_episode_of_http_is_forgotten_and_leaves_room(tmp_path: Path) -> None:
+    place = str(tmp_path / "store.sqlite")
+    initialize_store(place)
+    now = [0.0]
+    with Store(place) as store:
+        limits = EnvLimits(sessions=2, idle=10)
+        sessions = EnvSessions(make_source(), store, limits, lambda: now[0])
+        for name in ("old", "new"):
+            session = sessions.open_session()
+            session.episode_id = name
+            sessions.keep_http_session("me", session)
+            now[0] += 4
+        with pytest.raises(EnvError, match="all 2 sessions are taken"):
+            sessions.open_session()
+        now[0] += 3
+        assert sessions.find_http_session("me", "new").episode_id == "new"
+        with pytest.raises(EnvError, match="no episode 'old' is open here"):
+            sessions.find_http_session("me", "old")
+        sessions.open_session()
+
+
 def test_keys_are_those_of_the_api(tmp_path: Path) -> None:
     with serving(tmp_path) as (address, store):
         with session(address) as socket:  # on this machine, before there is a key
@@ -319,6 +344,42 @@ class Broken(InMemoryLibrary):
         if query == "full":
             raise Failed(Failure("archive", "disk_full", "make room on the disk"))
         raise ValueError("it has gone")
+
+
+class Stuck(InMemoryLibrary):
+    """A library whose searches wait until the test ends."""
+
+    def __init__(self) -> None:
+        super().__init__(PAGES)
+        self.ended = threading.Event()
+
+    def search(self, query: str, k: int) -> list[Hit]:
+        self.ended.wait()
+        raise Failed(Failure(query, "ended"))
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+def test_a_search_that_takes_too_long_is_an_error_page_or_ends_a_recorded_episode(
+    tmp_path: Path, recorded: bool
+) -> None:
+    library = Stuck()
+    with CallRecording(tmp_path / "recording") as recording:
+        source = EpisodeSource(
+            *({"train": TRAIN}, library, reward_accepted_answer, RULES, "env"),
+            recording if recorded else None,
+        )
+        with (
+            serving(tmp_path, source, EnvLimits(seconds=0.1)) as (address, _),
+            session(address) as socket,
+        ):
+            ask(socket, "reset")
+            reply = ask(socket, "step", command="Search crows")
+            library.ended.set()
+        assert reply["done"] is recorded
+        if recorded:
+            assert (reply["metadata"]["stop"], reply["reward"]) == ("timed_out", 0.0)
+        else:
+            assert "not here after 0.1 seconds" in reply["observation"]["prompt"]
 
 
 def test_what_a_library_raises_ends_no_other_session(tmp_path: Path) -> None:

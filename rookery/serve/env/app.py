@@ -107,7 +107,9 @@ class EnvSessions:
 
     def keep_http_session(self, owner: str, session: EnvSession) -> None:
         """Keep a session under the id of its episode, in place of a former one of this id."""
-        self._episodes[owner, session.episode_id or ""] = session, self._clock()
+        key = owner, session.episode_id or ""
+        self._episodes.pop(key, None)  # so that the oldest stay first
+        self._episodes[key] = session, self._clock()
 
     def find_http_session(self, owner: str, episode_id: str) -> EnvSession:
         """Return an owner's session by the id of its episode. Raises EnvError (SESSION_ERROR)."""
@@ -242,8 +244,9 @@ async def _receive_text(socket: WebSocket) -> str:
 
 
 async def _send_and_close(socket: WebSocket, error: EnvError) -> None:
-    await socket.send_text(error.to_json().decode())
-    await socket.close(POLICY_VIOLATION)
+    with suppress(WebSocketDisconnect):  # the client has gone already
+        await socket.send_text(error.to_json().decode())
+        await socket.close(POLICY_VIOLATION)
 
 
 # HTTP

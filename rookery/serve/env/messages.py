@@ -91,8 +91,8 @@ class EnvStepMetadata(msgspec.Struct, frozen=True, omit_defaults=True):
     session: str = ""
     """name of the episode in the server's recording"""
     stop: str = ""
-    """at the end: end, max_actions, max_quotes, no_quotes, nonsense, controversial, bad_syntax, or
-    browser_failed"""
+    """at the end: end, max_actions, max_quotes, no_quotes, nonsense, controversial, bad_syntax,
+    browser_failed, or timed_out in a recording"""
     answer: Answer | None = None
     """at the end, with its quotes"""
     quotes: tuple[Quote, ...] = ()

@@ -21,6 +21,7 @@ from rookery.serve.env.messages import (
     EnvStepResult,
 )
 
+TIMED_OUT = "timed_out"
 MAX_ID_CHARACTERS = 255
 """characters of an episode's id, as in openenv's own server"""
 
@@ -107,7 +108,12 @@ class EnvSession:
         """Answer an episode's requests until it waits for a command or has ended."""
         try:
             while request is not None:
-                request = episode.accept_reply(await self._ask_library(episode, request))
+                reply = await self._ask_library(episode, request)
+                if episode.session and isinstance(reply, Failure) and reply.outcome == TIMED_OUT:
+                    # A later answer would be recorded, and a replay would show it.
+                    episode.browser.break_off(reply)
+                    return
+                request = episode.accept_reply(reply)
         except Failed as failed:
             self._episode = None
             raise _convert_store_failure(failed.failure) from failed
@@ -125,7 +131,7 @@ class EnvSession:
                 limiter=self._threads,
             )
         detail = f"not here after {self._limits.seconds:g} seconds"
-        return Failure(what, "timed_out", detail)
+        return Failure(what, TIMED_OUT, detail)
 
     async def _describe_step(self, episode: SourceEpisode, reward: float | None) -> EnvStepResult:
         selected, browser, session = episode.selected, episode.browser, episode.session
