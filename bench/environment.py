@@ -42,6 +42,8 @@ STEPS_PER_SECOND = 5000
 ENGINES = ROOT / ".venv" / "engines" / "bin" / "python"
 TICKS = os.sysconf("SC_CLK_TCK")
 LONGEST_START = 120.0
+QUIET_CHECKS = 30
+"""Tenths of a second for which all workers must wait."""
 
 
 class Played(NamedTuple):
@@ -221,32 +223,33 @@ def serving(questions: Path, folder: Path) -> Iterator[tuple[int, list[int]]]:
 
 
 def wait_for_workers(parent: int) -> list[int]:
-    """Return the ids of the processes that have loaded the questions, once all have."""
+    """Return the ids of the processes that serve, once all wait for connections.
+
+    The port is open before they have loaded the questions, and the first would get every session.
+    """
     end = time.monotonic() + LONGEST_START
+    quiet = 0
     while time.monotonic() < end:
-        found = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
-        ready = [int(pid) for pid in found if is_listening(int(pid))]
-        if len(ready) == WORKERS:
-            return ready
-        time.sleep(0.2)
+        children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+        found = [int(pid) for pid in children if b"spawn_main" in read_process(pid, "cmdline")]
+        asleep = [read_process(pid, "stat").rpartition(b")")[2].split()[0] == b"S" for pid in found]
+        quiet = quiet + 1 if len(found) == WORKERS and all(asleep) else 0
+        if quiet == QUIET_CHECKS:
+            return found
+        time.sleep(0.1)
     raise TimeoutError("the workers of the server do not begin")
 
 
-def is_listening(pid: int) -> bool:
-    """Return True if a process is a worker that waits for connections with epoll."""
-    try:
-        command = Path(f"/proc/{pid}/cmdline").read_bytes()
-        waits = Path(f"/proc/{pid}/wchan").read_text()
-    except OSError:
-        return False
-    return b"spawn_main" in command and "poll" in waits
+def read_process(pid: int | str, name: str) -> bytes:
+    """Read a file of /proc about a process."""
+    return Path(f"/proc/{pid}/{name}").read_bytes()
 
 
 def measure_cpu(pids: Sequence[int]) -> float:
     """Return the CPU seconds of processes so far."""
     spent = 0
     for pid in pids:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        fields = read_process(pid, "stat").rpartition(b")")[2].split()
         spent += int(fields[11]) + int(fields[12])
     return spent / TICKS
 

@@ -168,11 +168,12 @@ def parse_env_message(text: str) -> EnvMessage:
 
 def _decode_message(text: str) -> EnvMessage:
     try:
-        return _decoder.decode(text)
+        message: EnvMessage = _decoder.decode(text)
     except msgspec.ValidationError:
         raise
     except msgspec.DecodeError:  # perhaps a lone surrogate, which Python's own clients can send
-        return msgspec.convert(json.loads(text), EnvMessage)
+        message = msgspec.convert(json.loads(text), EnvMessage)
+    return message
 
 
 def build_env_schemas() -> dict[str, Any]:
