@@ -103,6 +103,19 @@ clean:
 	.venv/schemathesis/bin/pip install --quiet --disable-pip-version-check schemathesis==4.32.5
 	@touch $@
 
+# Other people's trainers, which play the text browser in their tests. openenv and verifiers ask for
+# different versions of mcp, and verl for much that its agent loop does not import, so these two come
+# without their requirements; uv starts the programs of verifiers.
+.venv/engines/ready: .venv/bin/python pyproject.toml
+	$(PYTHON) -m venv .venv/engines
+	.venv/engines/bin/pip install --quiet --disable-pip-version-check torch==2.13.0
+	.venv/engines/bin/pip install --quiet --disable-pip-version-check --editable '.[serve]' \
+		verifiers==0.4.0 trl==1.16.0 uv==0.13.9 fastapi==0.165.0 fastmcp==4.1.1 websockets==17.4 \
+		ray==2.60.0 hydra-core==1.3.8 tensordict==0.10.0 codetiming==1.4.0 prometheus_client==0.26.0
+	.venv/engines/bin/pip install --quiet --disable-pip-version-check --no-deps openenv==0.10.0 \
+		verl==0.9.1 TransferQueue==0.1.11 torchdata==0.11.0 peft==0.21.2
+	@touch $@
+
 # trafilatura and readability-lxml want different versions of lxml's cleaner.
 .venv/trafilatura/ready: .venv/bin/python
 	$(PYTHON) -m venv .venv/trafilatura

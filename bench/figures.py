@@ -164,6 +164,41 @@ def render_reading(found: Found) -> Iterator[str]:
     )
 
 
+def render_environment(found: Found) -> Iterator[str]:
+    """Yield the section on the environment server."""
+    speeds, compared = found["speeds"], found["compared"]
+    episodes = max(int(row["episodes"]) for row in compared.values())
+    differing = sum(
+        int(row["prompts differing"] + row["rewards differing"]) for row in compared.values()
+    )
+    yield (
+        f"{episodes:,} scripted episodes over the squad folder ({speeds['steps']:,} steps with "
+        f"searches, clicks, quotes and answers, {found['right']:,.0f} of them right) through "
+        "`rookery serve env` and the adapter for TRL, each prompt and reward compared with our own "
+        f"rollouts. The server has two processes and {found['sessions']} sessions; its steps a "
+        "second are those of its processes' CPU time, if two cores did nothing else. The clients "
+        "took their share of the same cores, and so did whatever else ran there.\n"
+    )
+    yield from format_targets(
+        [
+            make_minimum_row(
+                "steps a second that two cores serve",
+                found["target_steps_per_second"],
+                speeds["served_on_two_cores"],
+                ",.0f",
+            ),
+            make_maximum_row("prompts and rewards that differ", 0, differing, "", "d"),
+        ]
+    )
+    ratio = speeds["served_us"] / speeds["in_process_us"]
+    yield (
+        f"A served step takes {speeds['served_us']:,.0f} µs of CPU time, {ratio:.1f} times one in "
+        f"the same process ({speeds['in_process_us']:,.0f} µs). By the clock there were "
+        f"{speeds['seen_beside_the_clients']:,.0f} steps a second.\n"
+    )
+    yield from format_systems(compared, ".0f")
+
+
 def render_browser(found: Found) -> Iterator[str]:
     """Yield the section on the text browser."""
     rows, growth = found["rows"], list(found["growth"].values())
@@ -873,6 +908,7 @@ SECTIONS: tuple[tuple[str, str, Callable[[Found], Iterator[str]]], ...] = (
     ("reading", "Reading in reader processes", render_reading),
     ("browser", "The text browser", render_browser),
     ("sessions", "Many sessions at once", render_sessions),
+    ("environment", "The environment server", render_environment),
     ("demonstrations", "Demonstrations by script", render_demonstrations),
     ("desk", "The desk's hand-out", render_desk),
     ("killed", "Demonstrations in a server that is killed", render_killed),

@@ -24,6 +24,7 @@ PLACES = {
         "rookery/judge",
         "rookery/serve/web",
         "rookery/serve/api",
+        "rookery/serve/env",
         "rookery/serve/mcp/streamable_http.py",
     ],
     "postgres": [],
@@ -42,6 +43,7 @@ TRAINING = {"write", "learn", "recipes", "bench", "dev"}
 LOADED_UNSEEN = {
     "psycopg": "SQLAlchemy loads it by the name in the store's address",
     "python-multipart": "Starlette loads it to parse forms",
+    "websockets": "uvicorn speaks WebSocket with it",
     "safetensors": "transformers writes checkpoints with it",
     "onnx": "onnxruntime.quantization reads graphs with it",
     "mkdocs-material": "mkdocs loads the theme by its name in mkdocs.yml",

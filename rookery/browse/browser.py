@@ -25,6 +25,7 @@ from rookery.browse.page_view import (
     PageViewCache,
     build_error_page,
     build_results_page,
+    contains_ngram,
     find_forbidden_ngrams,
     get_domain,
     is_subdomain,
@@ -286,7 +287,7 @@ class _BrowserState:
         elif isinstance(reply, str | Page):
             raise TypeError("a search is answered with hits or a Failure")
         else:
-            page = build_results_page(query, reply, self.rules, self.forbidden_ngrams)
+            page = build_results_page(query, reply, self.rules, self.forbidden_ngrams, self.views)
             self._go_to(self._position_at_top(page, quotable=False))
 
     def click_link(self, number: int) -> Generator[BrowserRequest, str | BrowserReply, None]:
@@ -399,8 +400,8 @@ class _BrowserState:
         return BrowserPosition(opened, opened.article, opened.article.top, quotable)
 
     def _gives_away(self, page: Page) -> bool:
-        return bool(self.forbidden_ngrams) and not self.forbidden_ngrams.isdisjoint(
-            self.views.get_opened(page, self.rules).ngrams
+        return bool(self.forbidden_ngrams) and contains_ngram(
+            self.views.get_opened(page, self.rules).words, self.forbidden_ngrams
         )
 
     def _title_with_domain(self, title: str, url: str) -> str:

@@ -326,6 +326,21 @@ def list_recorded_versions(recording: CallRecording) -> frozenset[int]:
         return frozenset(unpack_records(body, _answer_decoder).version for (body,) in rows) - {0}
 
 
+def find_first_answer(
+    recording: CallRecording, kind: str, what: str, k: int
+) -> RecordedAnswer | None:
+    """Return what any session was first given for a call of LIBRARY_CALLS; None without one."""
+    with recording.archive.translate_decode_errors():
+        for body in _select_first_answer(recording, kind, what, k):
+            return unpack_records(body, _answer_decoder)
+    return None
+
+
+def _select_first_answer(recording: CallRecording, kind: str, what: str, k: int) -> list[bytes]:
+    asked = "answer from calls where kind = ? and what = ? and k = ? order by number limit 1"
+    return [body for (body,) in recording.select_rows(asked, kind, what, k)]
+
+
 class RecordingLibrary(Library):
     """A library that stores the answers of another one for a session before it gives them.
 
@@ -398,10 +413,7 @@ class ReplayLibrary(Library):
 
     def _replay_call(self, kind: str, what: str, k: int) -> RecordedAnswer:
         def repeat_answer(answers: list[bytes]) -> bytes:
-            asked = "answer from calls where kind = ? and what = ? and k = ? order by number"
-            every = answers[-1:] or [
-                row[0] for row in self._recording.select_rows(f"{asked} limit 1", kind, what, k)
-            ]
+            every = answers[-1:] or _select_first_answer(self._recording, kind, what, k)
             if not every:
                 doing = "opened this address" if kind == "fetch" else f"asked this for {k} results"
                 detail = f"no recorded session {doing}: do it once with the network, or ask another"

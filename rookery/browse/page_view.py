@@ -7,7 +7,7 @@ places are offsets into the page's text. Pages of search results and errors are 
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from operator import attrgetter
 from typing import NamedTuple
 from unicodedata import combining
@@ -344,18 +344,18 @@ def is_subdomain(domain: str, names: tuple[str, ...]) -> bool:
 
 
 KEPT_PAGES = 512
+KEPT_HITS = 1 << 14
 _WORD = re.compile(r"\w+")
 
 
 class OpenedPage:
-    """One version of one page in its two views, with its text finder and its n-grams."""
+    """One version of one page in its two views, with its text finder and its words."""
 
     def __init__(self, page: Page, rules: BrowserRules) -> None:
         self.page = page
         self.full = PageView(page, rules.window, rules.blocked, full=True)
         readable = any(page.iter_article())
         self.article = PageView(page, rules.window, rules.blocked) if readable else self.full
-        self._overlap = rules.overlap
 
     @cached_property
     def finder(self) -> TextFinder:
@@ -364,26 +364,55 @@ class OpenedPage:
         return TextFinder(self.page.text, hidden)
 
     @cached_property
-    def ngrams(self) -> frozenset[str]:
-        """Runs of `rules.overlap` words in the page's title and text; none where it is 0."""
-        return find_ngrams(f"{self.page.title}\n{self.page.text}", self._overlap)
+    def words(self) -> str:
+        """The words of the page's title and text, for `contains_ngram`."""
+        return fold_words(f"{self.page.title}\n{self.page.text}")
 
 
 class PageViewCache:
-    """Opened pages, found again by address and version. Give one to the sessions of one thread."""
+    """Opened pages, found again by address and version, and the words of search results.
+
+    Give one to the sessions of one thread.
+    """
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[str, str, int, int, tuple[str, ...]], OpenedPage] = {}
+        self._kept: dict[tuple[str, str, int, tuple[str, ...]], OpenedPage] = {}
+        self.fold_hit = lru_cache(KEPT_HITS)(_fold_hit)
+        """the words of a result's title and snippet, for `contains_ngram`"""
 
     def get_opened(self, page: Page, rules: BrowserRules) -> OpenedPage:
-        """Return the views of this page under these rules, from the cache or made now."""
-        key = (page.url, page.digest, rules.window, rules.overlap, rules.blocked)
-        opened = self._kept.get(key)
+        """Return the views of this page under these rules, from the cache or made now.
+
+        Of more than KEPT_PAGES, those used last are kept. Pages without an address are results of
+        searches, which are seldom the same, and are not kept.
+        """
+        if not page.url:
+            return OpenedPage(page, rules)
+        key = (page.url, page.digest, rules.window, rules.blocked)
+        opened = self._kept.pop(key, None)
         if opened is None or (opened.page is not page and opened.page != page):
-            if len(self._kept) >= KEPT_PAGES:
-                del self._kept[next(iter(self._kept))]
-            opened = self._kept[key] = OpenedPage(page, rules)
+            opened = OpenedPage(page, rules)
+        self._kept[key] = opened
+        if len(self._kept) > KEPT_PAGES:
+            del self._kept[next(iter(self._kept))]
         return opened
+
+
+def fold_words(text: str) -> str:
+    """Return the words of a text, case and typography folded, with a space around each."""
+    return f" {' '.join(_WORD.findall(fold_text(text).text))} "
+
+
+def _fold_hit(title: str, snippet: str) -> str:
+    return fold_words(f"{title}\n{snippet}")
+
+
+def contains_ngram(words: str, ngrams: Iterable[str]) -> bool:
+    """Return True if words, as `fold_words` gives them, contain one of these runs of words.
+
+    To search for the few runs of a question is much less work than to list all of a page.
+    """
+    return any(f" {ngram} " in words for ngram in ngrams)
 
 
 def find_ngrams(text: str, size: int) -> frozenset[str]:
@@ -411,7 +440,11 @@ SHOWN_SNIPPET_LENGTH = 400
 
 
 def build_results_page(
-    query: str, hits: Sequence[Hit], rules: BrowserRules, secret: frozenset[str]
+    query: str,
+    hits: Sequence[Hit],
+    rules: BrowserRules,
+    secret: frozenset[str],
+    views: PageViewCache,
 ) -> Page:
     """Return a page of search results: each address once, as a link, with a snippet below it.
 
@@ -420,9 +453,7 @@ def build_results_page(
     """
     chosen: dict[str, Hit] = {}
     for hit in hits:
-        given_away = secret and not secret.isdisjoint(
-            find_ngrams(f"{hit.title}\n{hit.snippet}", rules.overlap)
-        )
+        given_away = secret and contains_ngram(views.fold_hit(hit.title, hit.snippet), secret)
         if not given_away and not is_subdomain(get_domain(hit.url), rules.blocked):
             chosen.setdefault(hit.url, hit)
     return _lay_out_hits(query, list(chosen.values())[: rules.results], rules.title)

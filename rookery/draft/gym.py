@@ -4,15 +4,14 @@ Importing this module registers the id; `gymnasium.make("rookery.draft.gym:rooke
 library=...)` imports the module itself. Gymnasium is an optional dependency.
 """
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, overload
 
 from rookery.ask.question_files import parse_question
-from rookery.browse.browser import BrowseResult, browse_library
 from rookery.browse.browser_commands import BrowserTask, Observation, format_prompt_foot
 from rookery.browse.page_view import PageViewCache
-from rookery.draft.rollout import build_episode, replace_surrogates
-from rookery.records import Completion, Library, Reward, Step
+from rookery.draft.browser_episode import BrowserEpisode, replace_surrogates
+from rookery.records import Completion, Library, Reward
 
 try:
     import gymnasium
@@ -167,7 +166,7 @@ class BrowserEnv(gymnasium.Env[str, str]):
         self._reward = reward
         self._by = by
         self._views = PageViewCache()
-        self._flow: Generator[Observation, str, BrowseResult] | None = None
+        self._episode: BrowserEpisode | None = None
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -177,11 +176,9 @@ class BrowserEnv(gymnasium.Env[str, str]):
         The task is `options["task"]`, `options["question"]`, or drawn from the environment's tasks.
         """
         super().reset(seed=seed)
-        self._task = self._choose_task(options or {})
-        self._steps: list[Step] = []
-        self._flow = browse_library(self._task, self._library, self._views)
-        self._shown = next(self._flow)
-        return self._cut_prompt(), self._build_info(self._shown)
+        self._episode = BrowserEpisode(self._choose_task(options or {}), self._by, self._views)
+        self._episode.answer_from(self._library, self._episode.begin())
+        return self._describe_state(self._episode)[::4]
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         """Execute a browser command, or in the answering phase take the answer and end the episode.
@@ -190,25 +187,21 @@ class BrowserEnv(gymnasium.Env[str, str]):
         reward is 0 except for an answer, and an episode is never truncated. Raises
         gymnasium.error.ResetNeeded where no episode is running.
         """
-        if self._flow is None:
+        episode = self._episode
+        if episode is None or episode.result is not None:
             raise gymnasium.error.ResetNeeded("the episode has ended, or none begun: call reset()")
-        said = Completion(replace_surrogates(action))
-        self._steps.append(Step(self._shown.prompt, said))
-        try:
-            self._shown = self._flow.send(said.text)
-        except StopIteration as ended:
-            return self._finish_episode(ended.value)
-        return self._cut_prompt(), 0.0, False, False, self._build_info(self._shown)
+        episode.answer_from(self._library, episode.say(Completion(replace_surrogates(action))))
+        return self._describe_state(episode)
 
     def close(self) -> None:
         """End the episode, and close the library if the environment opened it."""
-        self._flow = None
+        self._episode = None
         if self._opened and hasattr(self._library, "close"):
             self._library.close()
 
-    def _cut_prompt(self) -> str:
-        """Return the current prompt, its window's text cut to the maximum length of the space."""
-        prompt, foot = self._shown.prompt, format_prompt_foot(self._shown.left)
+    def _cut_prompt(self, shown: Observation) -> str:
+        """Return a prompt, its window's text cut to the maximum length of the space."""
+        prompt, foot = shown.prompt, format_prompt_foot(shown.left)
         if len(prompt) <= self._longest:
             return prompt
         foot = foot if prompt.endswith(foot) else ""
@@ -224,24 +217,21 @@ class BrowserEnv(gymnasium.Env[str, str]):
             raise ValueError('nothing to do: give BrowserEnv tasks, or options={"question": ...}')
         return self._tasks[int(self.np_random.integers(len(self._tasks)))]
 
-    def _finish_episode(
-        self, browsed: BrowseResult
+    def _describe_state(
+        self, episode: BrowserEpisode
     ) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        self._flow = None
-        episode = build_episode(self._task, self._by, self._steps, browsed)
+        shown, ended = episode.observation, episode.result
         info = {
-            "observation": None,
-            "quotes": browsed.quotes,
-            "stop": episode.stop,
-            "trajectory": episode,
+            "observation": shown,
+            "quotes": shown.quotes if shown else episode.browsed.quotes,
+            "stop": ended.stop if ended else "",
+            "trajectory": ended,
         }
         reward = 0.0
-        if self._reward is not None and episode.answer is not None:
-            reward = float(self._reward(episode.question, episode.answer))
-        return "", reward, True, False, info
-
-    def _build_info(self, shown: Observation) -> dict[str, Any]:
-        return {"observation": shown, "quotes": shown.quotes, "stop": "", "trajectory": None}
+        if self._reward is not None and ended is not None and ended.answer is not None:
+            reward = float(self._reward(ended.question, ended.answer))
+        prompt = self._cut_prompt(shown) if shown else ""
+        return prompt, reward, ended is not None, False, info
 
 
 gymnasium.register(ENVIRONMENT_ID, "rookery.draft.gym:BrowserEnv")

@@ -29,6 +29,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from rookery.draft.browser_episode import replace_surrogates
 from rookery.draft.openai_protocol import (
     CompletionRequest,
     CompletionResponse,
@@ -50,7 +51,7 @@ from rookery.draft.openai_protocol import (
     make_status_error,
     read_slots,
 )
-from rookery.draft.rollout import BatchPolicy, RolloutTurn, replace_surrogates
+from rookery.draft.rollout import BatchPolicy, RolloutTurn
 from rookery.records import Completion, Failed, Failure
 
 if TYPE_CHECKING:

@@ -4,7 +4,6 @@ Searches and page fetches of the sessions run in threads, each with a time-out.
 """
 
 import hashlib
-import re
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -15,20 +14,22 @@ from typing import NamedTuple, NoReturn, TypeVar
 import msgspec
 
 from rookery.browse.browser import (
-    BrowseResult,
-    BrowserFlow,
     BrowserReply,
     BrowserRequest,
     BrowserSearch,
     answer_request,
     browse_library,
-    run_browser,
 )
 from rookery.browse.browser_commands import BrowserTask, Observation
 from rookery.browse.call_recording import CallRecording, RecordingLibrary, ReplayLibrary
-from rookery.browse.page_archive import convert_nested
 from rookery.browse.page_view import PageViewCache
-from rookery.cite.syntax import CitationSyntaxError, parse_numbered
+from rookery.draft.browser_episode import (
+    FINISHED_STOPS,
+    BrowserEpisode,
+    build_episode,
+    ensure_encodable,
+    replace_surrogates,
+)
 from rookery.records import Completion, Episode, Failed, Failure, Hit, Library, Page, Policy, Step
 
 T = TypeVar("T")
@@ -196,19 +197,6 @@ def raise_error(error: BaseException) -> None:
     raise error
 
 
-FINISHED_STOPS = (
-    "end",
-    "max_actions",
-    "max_quotes",
-    "no_quotes",
-    "nonsense",
-    "controversial",
-    "bad_syntax",
-)
-"""stops of episodes that came to their end; others were broken off: policy_failed where the policy
-gave no completion, browser_failed where a library's answer could not be shown"""
-
-
 class RolloutTurn(NamedTuple):
     """One step of a session, which waits for a completion."""
 
@@ -300,26 +288,6 @@ def derive_turn_seed(seed: int, session: int, number: int) -> int:
     return int.from_bytes(digest[:8]) >> 1
 
 
-def build_episode(
-    task: BrowserTask, by: str, steps: Sequence[Step], browsed: BrowseResult, session: str = ""
-) -> Episode:
-    """Build the episode of an ended session, with its answer parsed from `[1][2]` citations.
-
-    An answer that cites what was not quoted is left out: the stop is bad_syntax and the last
-    failure gives the reason.
-    """
-    answer, stop, failures = None, browsed.stop, browsed.failures
-    if browsed.answer_text is not None:
-        try:
-            answer = parse_numbered(browsed.answer_text, browsed.quotes)
-        except CitationSyntaxError as error:
-            stop = "bad_syntax"
-            failures = (*failures, Failure(by, stop, str(error)))
-    return _ensure_encodable(
-        Episode(task.question, by, tuple(steps), answer, stop, failures, session)
-    )
-
-
 def strip_prompts(episode: Episode) -> Episode:
     """Return the episode without prompts, to be stored; `replay_episode` restores them.
 
@@ -351,7 +319,7 @@ def replay_episode(
             shown = flow.send(step.said.text)
     except StopIteration as ended:
         browsed = ended.value
-    again = _ensure_encodable(msgspec.structs.replace(episode, steps=tuple(steps)))
+    again = ensure_encodable(msgspec.structs.replace(episode, steps=tuple(steps)))
     same = episode.stop not in FINISHED_STOPS
     if browsed is not None:
         same = build_episode(task, episode.by, steps, browsed, episode.session) == again
@@ -373,36 +341,13 @@ def _make_replay_error(session: str, why: str) -> Failed:
     return Failed(Failure(session, "not_replayable", f"{why}: name the recording of its run"))
 
 
-_SURROGATE = re.compile("[\ud800-\udfff]")
-
-
-def replace_surrogates(text: str) -> str:
-    """Replace lone surrogates, which UTF-8 cannot encode, by U+FFFD."""
-    return _SURROGATE.sub("\ufffd", text)
-
-
-def _ensure_encodable(episode: Episode) -> Episode:
-    """Return the episode with lone surrogates replaced, which pages and errors may contain."""
-    try:
-        episode.to_json()
-    except UnicodeEncodeError:
-        return msgspec.convert(
-            convert_nested(msgspec.to_builtins(episode), str, replace_surrogates), Episode
-        )
-    return episode
-
-
 class _RolloutSession(NamedTuple):
     """The running session of one task."""
 
     number: int
-    task: BrowserTask
-    flow: BrowserFlow
+    episode: BrowserEpisode
     library: Library
     recorder: LibraryRecorder
-    name: str
-    """name in the recording; empty without one"""
-    steps: list[Step]
 
 
 class _RolloutLoop:
@@ -432,7 +377,7 @@ class _RolloutLoop:
         self._ready: dict[int, Observation] = {}
         self._done: dict[int, Episode] = {}
         self._events: SimpleQueue[LoopEvent] = SimpleQueue()
-        self._requests = LibraryRequests(limits.seconds, self._events, self._advance_session)
+        self._requests = LibraryRequests(limits.seconds, self._events, self._deliver_reply)
         self._batches: SimpleQueue[list[RolloutTurn] | None] = SimpleQueue()
         self._acting = False
         self._closed = threading.Event()
@@ -473,30 +418,36 @@ class _RolloutLoop:
             name = f"{self._by}/{self._seed}/{number}"
             self._recording.begin_session(name, task.to_json().encode())
             noted = partial(RecordingLibrary, self._recording, session=name)
-        flow = run_browser(task, self._views)
-        self._sessions[number] = _RolloutSession(number, task, flow, library, noted, name, [])
-        self._advance_session(number, None)
+        episode = BrowserEpisode(task, self._by, self._views, name)
+        self._sessions[number] = session = _RolloutSession(number, episode, library, noted)
+        self._advance_session(session, episode.begin)
 
-    def _advance_session(self, number: int, sent: str | BrowserReply | None) -> None:
-        """Advance a session until it waits for the policy or a request, or is done."""
+    def _deliver_reply(self, number: int, reply: BrowserReply) -> None:
         session = self._sessions[number]
-        try:
-            shown = next(session.flow) if sent is None else session.flow.send(sent)
-        except StopIteration as ended:
-            self._finish_session(session, ended.value)
-        except Exception as error:  # an error in one session must not end the others
-            failure = Failure(session.task.question.id, "browser_failed", _describe_error(error))
-            self._finish_session(session, BrowseResult((), failure.outcome, failures=(failure,)))
-        else:
-            if isinstance(shown, Observation):
-                self._ready[number] = shown
-            else:
-                self._requests.ask(number, shown, session.library, session.recorder)
+        self._advance_session(session, partial(session.episode.accept_reply, reply))
 
-    def _finish_session(self, session: _RolloutSession, browsed: BrowseResult) -> None:
+    def _advance_session(
+        self, session: _RolloutSession, advance: Callable[[], BrowserRequest | None]
+    ) -> None:
+        """Advance a session until it waits for the policy or a request, or is done."""
+        episode = session.episode
+        try:
+            request = advance()
+        except Exception as error:  # an error in one session must not end the others
+            detail = _describe_error(error)
+            episode.break_off(Failure(episode.task.question.id, "browser_failed", detail))
+            request = None
+        if request is not None:
+            self._requests.ask(session.number, request, session.library, session.recorder)
+        elif episode.observation is not None:
+            self._ready[session.number] = episode.observation
+        else:
+            self._finish_session(session)
+
+    def _finish_session(self, session: _RolloutSession) -> None:
         del self._sessions[session.number]
-        episode = build_episode(session.task, self._by, session.steps, browsed, session.name)
-        self._done[session.number] = episode
+        assert session.episode.result is not None
+        self._done[session.number] = session.episode.result
 
     def _take_events(self) -> None:
         """Wait for an event or a request's time-out, then call all events that are queued."""
@@ -517,7 +468,7 @@ class _RolloutLoop:
             self._ready.clear()
 
     def _make_turn(self, session: int, shown: Observation) -> RolloutTurn:
-        number = len(self._sessions[session].steps)
+        number = len(self._sessions[session].episode.steps)
         return RolloutTurn(session, number, derive_turn_seed(self._seed, session, number), shown)
 
     def _run_policy_thread(self) -> None:
@@ -554,23 +505,10 @@ class _RolloutLoop:
         for turn, words in zip(turns, said, strict=True):
             session = self._sessions[turn.session]
             if isinstance(words, Failure):
-                self._finish_session(session, _break_off(session, words))
+                session.episode.break_off(words)
+                self._finish_session(session)
             else:
-                session.steps.append(Step(turn.observation.prompt, words))
-                self._advance_session(session.number, words.text)
-
-
-def _break_off(session: _RolloutSession, failure: Failure) -> BrowseResult:
-    """End a session whose policy failed; return its result with the failure and no answer."""
-    browsed = BrowseResult((), failure.outcome)
-    try:
-        session.flow.send("End: Nonsense")
-    except StopIteration as ended:
-        browsed = ended.value
-    failures = (*browsed.failures, failure)
-    return msgspec.structs.replace(
-        browsed, stop=failure.outcome, answer_text=None, failures=failures
-    )
+                self._advance_session(session, partial(session.episode.say, words))
 
 
 def _describe_error(error: Exception) -> str:

@@ -20,7 +20,7 @@ from rookery.draft.best_of_n import (
     render_prompt,
     sample_drafts,
 )
-from rookery.draft.rollout import replace_surrogates
+from rookery.draft.browser_episode import replace_surrogates
 from rookery.draft.support_filter import SupportFilter
 from rookery.records import (
     Answer,

@@ -28,8 +28,8 @@ from rookery.browse.browser_commands import (
     draw_action_limit,
 )
 from rookery.browse.page_view import PageViewCache
+from rookery.draft.browser_episode import build_episode
 from rookery.draft.remote_model import AllowedTokens
-from rookery.draft.rollout import build_episode
 from rookery.learn.decoding import (
     SampledAction,
     SamplingSettings,

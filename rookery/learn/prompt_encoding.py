@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from transformers import AutoConfig, PreTrainedTokenizerBase
 
 from rookery.cite.vocabulary import Vocabulary, read_vocabulary
-from rookery.draft.rollout import replace_surrogates
+from rookery.draft.browser_episode import replace_surrogates
 from rookery.learn.pretrained_models import load_tokenizer, locate_model
 from rookery.records import Failed, Failure
 

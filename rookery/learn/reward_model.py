@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
 from rookery.cite.syntax import insert_marks
-from rookery.draft.rollout import replace_surrogates
+from rookery.draft.browser_episode import replace_surrogates
 from rookery.learn.action_batches import TokenIds
 from rookery.learn.pretrained_models import (
     choose_device,

@@ -16,8 +16,9 @@ import numpy as np
 
 from rookery.browse.call_recording import CallRecording
 from rookery.browse.page_view import PageViewCache
+from rookery.draft.browser_episode import replace_surrogates
 from rookery.draft.remote_model import AllowedTokens
-from rookery.draft.rollout import replace_surrogates, replay_episode
+from rookery.draft.rollout import replay_episode
 from rookery.judge.json_lines import read_json_lines
 from rookery.learn.action_batches import ActionRow, TokenIds
 from rookery.learn.pretrained_models import LoadedModel

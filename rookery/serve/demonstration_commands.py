@@ -21,7 +21,7 @@ from rookery.browse.quote_search import ABBREVIATION_MARK, WindowText, find_quot
 from rookery.browse.text_folding import fold_text
 from rookery.browse.text_search import Span, TextFinder
 from rookery.cite.syntax import CitationSyntaxError, parse_numbered
-from rookery.draft.rollout import build_episode
+from rookery.draft.browser_episode import build_episode
 from rookery.records import Answer, Episode, Page
 from rookery.serve.browser_session import FIND_PREFIX, BrowserSession, parse_typed_command
 

@@ -18,7 +18,7 @@ import msgspec
 from rookery.browse.browser_commands import BrowserTask
 from rookery.browse.call_recording import CallRecording, RecordingLibrary
 from rookery.browse.page_archive import pack_records, translate_storage_errors, unpack_records
-from rookery.draft.rollout import build_episode
+from rookery.draft.browser_episode import build_episode
 from rookery.records import Episode, Failed, Failure, Record
 from rookery.serve.browser_session import BrowserSession, SessionEvent
 from rookery.serve.settings import Settings

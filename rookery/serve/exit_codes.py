@@ -18,7 +18,7 @@ USER_ERROR_OUTCOMES = frozenset(
     "not_found unreadable unknown_engine invalid_url unsupported_scheme".split()
     + "no_model bad_endpoint no_key no_openai no_torch bad_model no_device".split()
     + "no_package bad_name name_taken not_added not_on_hub".split()
-    + "no_folder bad_pattern not_indexed bad_contact".split()
+    + "no_folder bad_pattern not_indexed bad_contact not_a_recording".split()
     + "no_calibration bad_calibration not_usable no_labels unwritable".split()
 )
 """outcomes that are wrong use, and not a world that did not answer"""

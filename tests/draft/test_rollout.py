@@ -22,15 +22,14 @@ from rookery.browse.browser_commands import BrowserRules, BrowserTask, Observati
 from rookery.browse.call_recording import CallRecording, ReplayLibrary
 from rookery.browse.page_reader import read_page
 from rookery.browse.search_index import InMemoryLibrary
+from rookery.draft.browser_episode import build_episode, replace_surrogates
 from rookery.draft.rollout import (
     BatchPolicy,
     RolloutLimits,
     RolloutTurn,
-    build_episode,
     derive_turn_seed,
     make_scripted_policy,
     make_sequential_policy,
-    replace_surrogates,
     replay_episode,
     run_rollouts,
     strip_prompts,

@@ -6,6 +6,7 @@ words of a model's server.
 """
 
 import asyncio
+import base64
 import hashlib
 import ipaddress
 import logging
@@ -16,6 +17,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
@@ -25,7 +27,7 @@ from anyio.to_thread import run_sync
 from sqlalchemy import Connection, insert, select, update
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
@@ -253,21 +255,34 @@ def ensure_reader(store: Store, name: str) -> None:
 def authenticate_key(store: Store, authorization: str, open_here: bool) -> ApiKey:
     """Return the stored API key of an Authorization header: one in use, of a person still here.
 
-    With `open_here`, return NO_KEY while no key has ever been created. Raises ApiError (401).
+    The key is sent as Bearer, or as the password of Basic by clients that are given an address
+    alone (https://any:KEY@host). With `open_here`, return NO_KEY while no key has ever been
+    created. Raises ApiError (401).
     """
-    kind, _, token = authorization.strip().partition(" ")
+    token = _read_token(authorization)
     with store.begin_read() as connection:
         if open_here and connection.scalar(select(keys.c.name)) is None:
             return NO_KEY  # clients without a key send a placeholder
-        its = (keys.c.token == _hash_token(token.strip())) & keys.c.ended.is_(None)
+        its = (keys.c.token == _hash_token(token)) & keys.c.ended.is_(None)
         here = select(keys).join(those_here).where(its, those_here.c.gone.is_(None))
-        row = connection.execute(here).first() if kind.lower() == "bearer" else None
+        row = connection.execute(here).first() if token else None
     if row is None:
         message = "Send a key of this server in a header, as 'Authorization: Bearer KEY'."
         if authorization:
             message = "This key is unknown or was revoked. " + message
         raise ApiError(401, message, "invalid_api_key")
     return ApiKey(row.token, row.name, row.person, row.per_minute, row.budget, row.spent)
+
+
+def _read_token(authorization: str) -> str:
+    """Return the key of an Authorization header; empty where it has none."""
+    kind, _, value = authorization.strip().partition(" ")
+    if kind.lower() == "bearer":
+        return value.strip()
+    if kind.lower() == "basic":
+        with suppress(ValueError):
+            return base64.b64decode(value, validate=True).decode().partition(":")[2]
+    return ""
 
 
 def spend_budget(store: Store, key: ApiKey, answers: int = 1) -> None:
@@ -500,7 +515,7 @@ class ApiEndpoint:
         return body, tuple(str(name)[:80] for name in sent if name not in known)[:50]
 
 
-async def authenticate_request(request: Request, rates: KeyRateLimiter) -> ApiKey:
+async def authenticate_request(request: HTTPConnection, rates: KeyRateLimiter) -> ApiKey:
     """Return the client's API key, and count the request against the key's rate limit.
 
     Raises ApiError: 401 without a valid key, 403 for a page of another site, 429 above the rate
@@ -565,7 +580,7 @@ def _read_content_length(headers: Headers) -> int:
     return int(length) if length.isascii() and length.isdigit() and len(length) < 19 else 0
 
 
-def is_local_request(request: Request) -> bool:
+def is_local_request(request: HTTPConnection) -> bool:
     """Return True if a request comes from this machine, as far as can be known.
 
     It must carry no proxy header, and its Host must name this machine, since another name would be

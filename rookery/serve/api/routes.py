@@ -60,9 +60,9 @@ RETRY_HEADER = {"Retry-After": {"description": "seconds to wait", "schema": {"ty
 
 
 def build_openapi_document(
-    operations: Sequence[ApiOperation], offered: ServerCapabilities
+    operations: Sequence[ApiOperation], offered: ServerCapabilities | None = None
 ) -> dict[str, Any]:
-    """Return the OpenAPI document of a server with these capabilities."""
+    """Return the OpenAPI document of these operations, with the choices that `offered` gives."""
     types = [
         each
         for op in operations
@@ -73,7 +73,8 @@ def build_openapi_document(
     schemas, components = msgspec.json.schema_components(
         types, ref_template="#/components/schemas/{name}"
     )
-    _add_choices(components, offered)
+    if offered is not None:
+        _add_choices(components, offered)
     of = {id(kind): schema for kind, schema in zip(types, schemas, strict=True)}
     paths: dict[str, dict[str, Any]] = {}
     for operation in operations:

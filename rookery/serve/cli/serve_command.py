@@ -242,6 +242,112 @@ def run_serve_desk(
     _open_at(settings, store, host, port, "The desk", how)
 
 
+@serve_group.command("env")
+def run_serve_env(
+    questions: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[QUESTIONS ...]",
+            help="Files of questions, as for rookery ask --batch; each is a split with the name of "
+            "its file. Without one, the questions about rookery:corvids.",
+        ),
+    ] = None,
+    places: PlacesOption = None,
+    frozen: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE",
+            help="Browse a recording in place of --in: what was searched and opened when it was "
+            "made, without the network.",
+        ),
+    ] = "",
+    record: Annotated[
+        str,
+        typer.Option(metavar="FILE", help="Record what is searched and opened, for --frozen."),
+    ] = "",
+    reward: Annotated[
+        str,
+        typer.Option(
+            metavar="accepted|evidence",
+            help="What the last step earns. accepted: 1 where the answer, and a quote that it "
+            "cites, contain an accepted answer. evidence: 0 to 1, how far the evidence model finds "
+            "that its quotes support the answer, and answer the question.",
+        ),
+    ] = "accepted",
+    actions: Annotated[
+        int, typer.Option(metavar="NUMBER", min=1, help="Commands of an episode, at most.")
+    ] = 100,
+    sessions: Annotated[
+        int, typer.Option(metavar="NUMBER", min=1, help="Sessions at once, in each process.")
+    ] = 1024,
+    idle: Annotated[
+        float,
+        typer.Option(
+            metavar="SECONDS", min=1, help="Close a session that sends nothing for so long."
+        ),
+    ] = 3600.0,
+    message: Annotated[
+        int, typer.Option(metavar="NUMBER", min=1000, help="Characters of a message, at most.")
+    ] = 1_000_000,
+    workers: Annotated[
+        int, typer.Option(metavar="NUMBER", min=1, help="Processes that serve.")
+    ] = 1,
+    store: StoreOption = "",
+    host: HostOption = "127.0.0.1",
+    port: PortOption = 8500,
+    engine: EngineOption = "auto",
+    ranker: RankerOption = "",
+    offline: OfflineOption = False,
+    private: PrivateOption = False,
+    proxy: ProxyOption = False,
+    contact: ContactOption = "",
+    render: RenderOption = False,
+) -> None:
+    """Serve the text browser as an environment for trainers (OpenEnv over HTTP and WebSocket)."""
+    with translate_failures("serve", "the environment"):
+        import sqlalchemy  # noqa: F401
+        import uvicorn  # noqa: F401
+        import websockets  # noqa: F401
+    from rookery.browse.browser_commands import BrowserRules
+    from rookery.serve.env.sessions import EnvLimits
+    from rookery.serve.env.settings import EnvSettings, open_environment, run_env_server
+    from rookery.serve.settings import Settings
+
+    settings = Settings(
+        tuple(places or ()),
+        engine,
+        offline,
+        private,
+        proxy,
+        ranker=ranker,
+        contact=contact,
+        render=render,
+    )
+    how = EnvSettings(
+        tuple(questions or ()),
+        settings,
+        frozen,
+        record,
+        reward,
+        BrowserRules(actions=actions),
+        EnvLimits(sessions, idle, message),
+    )
+    place = store or _default_place()
+    opened = open_environment(how)
+    try:
+        with _open_listener(host, port) as listener:
+            _open_or_create_store(place).close()
+            for name, tasks in opened.source.splits.items():
+                typer.echo(f"{name}: {len(tasks):,} tasks")
+            if opened.left_out:
+                typer.echo(f"left out: {opened.left_out:,} questions without an accepted answer")
+            address = _format_address(host, listener.getsockname()[1])
+            typer.echo(f"The environment is open: {address}. Ctrl-C closes it.")
+            run_env_server(place, how, opened, listener, workers)
+    finally:
+        opened.close()
+
+
 @serve_group.command("key")
 def run_serve_key(
     name: Annotated[
@@ -364,7 +470,7 @@ def _print_welcome(store: "Store", host: str, port: int, what: str, here: bool) 
     """Say where it is. As long as nobody has ever come in, whoever starts it `here` may."""
     from rookery.judge.accounts import create_invite, list_audit_entries
 
-    at = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    at = _format_address(host, port)
     if any(line.action == "enter" for line in list_audit_entries(store)):
         typer.echo(f"{what} is open: {at}")
         typer.echo("To let somebody in: rookery judge invite NAME")
@@ -376,6 +482,10 @@ def _print_welcome(store: "Store", host: str, port: int, what: str, here: bool) 
         typer.echo(f"{what} is open: {at}")
         typer.echo("Nobody can come in yet: rookery judge invite NAME --role admin")
     typer.echo("Ctrl-C closes it.")
+
+
+def _format_address(host: str, port: int) -> str:
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def _is_loopback(host: str) -> bool:

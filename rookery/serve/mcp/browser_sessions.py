@@ -25,7 +25,7 @@ from rookery.browse.browser import (
 from rookery.browse.browser_commands import BrowserRules
 from rookery.browse.libraries import is_url
 from rookery.browse.page_archive import PageArchive
-from rookery.browse.page_view import OpenedPage, PageView, build_results_page
+from rookery.browse.page_view import OpenedPage, PageView, PageViewCache, build_results_page
 from rookery.browse.text_search import Span
 from rookery.browse.web_library import WebLibrary
 from rookery.records import Failed, Failure, Hit, Library, Page, Quote
@@ -154,7 +154,9 @@ class McpBrowser:
                 found.setdefault(hit.url, hit)
             self._last_search = query, list(found.values())[: self._limits.results]
         self._show_page(
-            build_results_page(query, self._last_search[1], self._rules, frozenset()),
+            build_results_page(
+                query, self._last_search[1], self._rules, frozenset(), PageViewCache()
+            ),
             quotable=False,
         )
         return self._last_search[1]

@@ -300,6 +300,7 @@ def _make_config(made: Any, how: ServerOptions) -> uvicorn.Config:
         log_level="warning",
         access_log=False,  # addresses hold the tokens of invites
         server_header=False,
+        ws="none",  # rookery serve env alone has WebSockets
         proxy_headers=False,  # these are read by ObservabilityMiddleware, or by nobody
         timeout_graceful_shutdown=SHUTDOWN_SECONDS,
         **logs,

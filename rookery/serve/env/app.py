@@ -1,0 +1,551 @@
+"""The environment server: OpenEnv over HTTP and WebSocket, from Starlette.
+
+A WebSocket at /ws is a session. Over HTTP, POST /reset names the episode that POST /step goes on
+with. The task operations are those that openenv's own server makes of a TaskProvider.
+"""
+
+import asyncio
+import logging
+import math
+import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import Any
+
+import msgspec
+from anyio import CapacityLimiter
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route, WebSocketRoute
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from rookery.draft.episode_source import EpisodeSource
+from rookery.judge.store import Store
+from rookery.serve.api.endpoints import (
+    INTERNAL_ERROR_MESSAGE,
+    ApiEndpoint,
+    ApiError,
+    ApiLimiters,
+    ApiLimits,
+    ApiOperation,
+    ApiRequest,
+    EndpointContext,
+    KeyRateLimiter,
+    authenticate_request,
+    build_json_response,
+)
+from rookery.serve.api.routes import build_openapi_document
+from rookery.serve.env.messages import (
+    CAPACITY_REACHED,
+    EXECUTION_ERROR,
+    HTTP_STATUSES,
+    SESSION_ERROR,
+    VALIDATION_ERROR,
+    EnvAction,
+    EnvCloseMessage,
+    EnvError,
+    EnvObservationReply,
+    EnvResetArguments,
+    EnvResetMessage,
+    EnvState,
+    EnvStateReply,
+    EnvStepMessage,
+    EnvStepResult,
+    build_env_schemas,
+    parse_env_message,
+)
+from rookery.serve.env.sessions import EnvLimits, EnvSession
+
+ENVIRONMENT_NAME = "rookery"
+"""name of the environment, in the paths of the task operations"""
+POLICY_VIOLATION = 1008
+"""WebSocket close code of a session that the server ends"""
+_LOG = logging.getLogger("rookery.env")
+
+
+class EnvSessions:
+    """The sessions of one server process: WebSockets are counted, HTTP episodes are kept by id."""
+
+    def __init__(
+        self,
+        source: EpisodeSource,
+        store: Store,
+        limits: EnvLimits = EnvLimits(),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.source = source
+        self.store = store
+        self.limits = limits
+        self.rates = KeyRateLimiter()
+        self._clock = clock
+        self._threads = CapacityLimiter(limits.requests)
+        self._sockets = 0
+        self._episodes: OrderedDict[tuple[str, str], tuple[EnvSession, float]] = OrderedDict()
+
+    def open_session(self) -> EnvSession:
+        """Return a new session, which is not counted yet. Raises EnvError (CAPACITY_REACHED)."""
+        self._drop_idle()
+        most = self.limits.sessions
+        if self._sockets + len(self._episodes) >= most:
+            raise EnvError(
+                CAPACITY_REACHED, f"all {most} sessions are taken: close one, or try again later"
+            )
+        return EnvSession(self.source, self.limits, self._threads)
+
+    @contextmanager
+    def hold_socket_session(self) -> Iterator[EnvSession]:
+        """Yield a new session and count it as open until the end. Raises EnvError
+        (CAPACITY_REACHED)."""
+        session = self.open_session()
+        self._sockets += 1
+        try:
+            yield session
+        finally:
+            self._sockets -= 1
+
+    def keep_http_session(self, owner: str, session: EnvSession) -> None:
+        """Keep a session under the id of its episode, in place of a former one of this id."""
+        key = owner, session.episode_id or ""
+        self._episodes.pop(key, None)  # so that the oldest stay first
+        self._episodes[key] = session, self._clock()
+
+    def find_http_session(self, owner: str, episode_id: str) -> EnvSession:
+        """Return an owner's session by the id of its episode. Raises EnvError (SESSION_ERROR)."""
+        self._drop_idle()
+        session, _ = self._episodes.pop((owner, episode_id), (None, 0.0))
+        if session is None:
+            raise EnvError(
+                SESSION_ERROR,
+                f"no episode {episode_id[:80]!r} is open here, or it has ended: POST /reset, and "
+                "send the episode_id of its metadata (with several workers, use the WebSocket)",
+            )
+        self._episodes[owner, episode_id] = session, self._clock()
+        return session
+
+    def close_http_session(self, owner: str, episode_id: str) -> None:
+        """Forget a session, whose episode has ended."""
+        self._episodes.pop((owner, episode_id), None)
+
+    def _drop_idle(self) -> None:
+        while self._episodes:
+            key, (_, used) = next(iter(self._episodes.items()))
+            if used > self._clock() - self.limits.idle:
+                return
+            del self._episodes[key]
+
+
+# WebSocket
+
+
+async def serve_socket(socket: WebSocket) -> None:
+    """Serve one session over a WebSocket, until the client closes it or is idle too long."""
+    sessions: EnvSessions = socket.app.state.desk
+    await socket.accept()
+    try:
+        await _authenticate_socket(socket, sessions)
+        with sessions.hold_socket_session() as session, suppress(WebSocketDisconnect):
+            await _answer_messages(socket, session, sessions.limits)
+    except EnvError as error:
+        await _send_and_close(socket, error)
+
+
+async def _authenticate_socket(socket: WebSocket, sessions: EnvSessions) -> None:
+    try:
+        await authenticate_request(socket, sessions.rates)
+    except ApiError as error:
+        raise EnvError(SESSION_ERROR, error.detail.message) from error
+
+
+async def _answer_messages(socket: WebSocket, session: EnvSession, limits: EnvLimits) -> None:
+    try:
+        async with asyncio.timeout(None) as limit:
+            idle = _IdleTimer(limits.idle, lambda: limit.reschedule(0))
+            try:
+                while (reply := await _answer_next(socket, session, limits, idle)) is not None:
+                    await socket.send({"type": "websocket.send", "text": reply.decode()})
+            finally:
+                idle.cancel_timer()
+    except TimeoutError as error:
+        sentence = f"the session was idle for {limits.idle:g} seconds and is closed"
+        raise EnvError(SESSION_ERROR, sentence) from error
+    await socket.close()
+
+
+class _IdleTimer:
+    """Calls a function where a client sends nothing for some seconds.
+
+    A time-out of its own for each message would cost more than many commands do.
+    """
+
+    def __init__(self, seconds: float, expire: Callable[[], None]) -> None:
+        self.last = math.inf
+        """when the client was last answered; infinite while it waits for an answer"""
+        self._seconds = seconds
+        self._expire = expire
+        self._loop = asyncio.get_running_loop()
+        self._timer = self._loop.call_later(seconds, self._check_idle)
+
+    def _check_idle(self) -> None:
+        left = self.last + self._seconds - self._loop.time()
+        if left > 0:
+            self._timer = self._loop.call_later(min(left, self._seconds), self._check_idle)
+        else:
+            self._expire()
+
+    def await_message(self) -> None:
+        """Begin to count the seconds."""
+        self.last = self._loop.time()
+
+    def cancel_timer(self) -> None:
+        """Call nothing any more."""
+        self._timer.cancel()
+
+
+async def _answer_next(
+    socket: WebSocket, session: EnvSession, limits: EnvLimits, idle: _IdleTimer
+) -> bytes | None:
+    """Return the reply to the next message; None where the client closes the session."""
+    idle.await_message()
+    text = await _receive_text(socket)
+    idle.last = math.inf
+    try:
+        return await _answer_message(text, session, limits)
+    except EnvError as error:
+        return error.to_json()
+    except Exception as error:
+        _LOG.error("/ws", exc_info=error)
+        return EnvError(EXECUTION_ERROR, INTERNAL_ERROR_MESSAGE).to_json()
+
+
+async def _answer_message(text: str, session: EnvSession, limits: EnvLimits) -> bytes | None:
+    """Return the reply to a message; None where the client closes the session. Raises EnvError."""
+    if len(text) > limits.message:
+        most = f"a message has at most {limits.message:,} characters"
+        raise EnvError(VALIDATION_ERROR, f"{most}, and this one has {len(text):,}")
+    message = parse_env_message(text)
+    if isinstance(message, EnvStepMessage):
+        return msgspec.json.encode(EnvObservationReply(await session.step(message.data.text)))
+    if isinstance(message, EnvResetMessage):
+        return msgspec.json.encode(EnvObservationReply(await session.reset(message.data)))
+    if isinstance(message, EnvCloseMessage):
+        return None
+    return msgspec.json.encode(EnvStateReply(session.describe_state()))
+
+
+async def _receive_text(socket: WebSocket) -> str:
+    """Return the next text message; the bytes of a binary one, decoded."""
+    message = await socket.receive()
+    if message["type"] == "websocket.disconnect":
+        raise WebSocketDisconnect(message.get("code", 1000))
+    text = message.get("text")
+    return text if text is not None else message["bytes"].decode(errors="replace")
+
+
+async def _send_and_close(socket: WebSocket, error: EnvError) -> None:
+    with suppress(WebSocketDisconnect):  # the client has gone already
+        await socket.send_text(error.to_json().decode())
+        await socket.close(POLICY_VIOLATION)
+
+
+# HTTP
+
+
+class EnvHealth(msgspec.Struct, frozen=True):
+    """Body of GET /health."""
+
+    status: str = "healthy"
+
+
+class EnvDescription(msgspec.Struct, frozen=True):
+    """Body of GET /metadata."""
+
+    name: str
+    description: str
+    version: str
+    contents: str
+    """digest of the web that is browsed; empty where it is not fixed"""
+    reward: str
+    """name of the reward"""
+    actions: int
+    """commands of an episode, at most"""
+
+
+class EnvSchemas(msgspec.Struct, frozen=True):
+    """Body of GET /schema."""
+
+    action: dict[str, Any]
+    observation: dict[str, Any]
+    state: dict[str, Any]
+
+
+class EnvStepRequest(msgspec.Struct, frozen=True):
+    """Body of POST /step."""
+
+    action: EnvAction
+    episode_id: str = ""
+    """of the metadata of POST /reset"""
+    timeout_s: float | None = None
+    request_id: str | None = None
+
+
+class EnvSplit(msgspec.Struct, frozen=True):
+    """A split of the tasks."""
+
+    name: str
+    type: str
+    """train, validation or test"""
+
+
+class EnvTask(msgspec.Struct, frozen=True):
+    """One task, without its accepted answers."""
+
+    id: str
+    index: int
+    question: str
+
+
+class EnvSplitRequest(msgspec.Struct, frozen=True):
+    """Body of POST /rookery/tasks and /rookery/num_tasks."""
+
+    split: str
+
+
+class EnvTaskRequest(msgspec.Struct, frozen=True):
+    """Body of POST /rookery/task."""
+
+    split: str
+    index: int
+
+
+class EnvTaskRangeRequest(msgspec.Struct, frozen=True):
+    """Body of POST /rookery/task_range."""
+
+    split: str
+    start: int | None = None
+    stop: int | None = None
+
+
+class EnvTaskList(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Tasks of a split."""
+
+    tasks: list[EnvTask]
+    env_name: str = ""
+
+
+class EnvTaskCount(msgspec.Struct, frozen=True):
+    """Number of tasks of a split."""
+
+    num_tasks: int
+
+
+class EnvTaskBody(msgspec.Struct, frozen=True):
+    """One task."""
+
+    task: EnvTask
+
+
+class EnvToolError(msgspec.Struct, frozen=True):
+    """Reply to POST /mcp: this environment is stepped and offers no tools."""
+
+    error: dict[str, Any]
+    jsonrpc: str = "2.0"
+    id: None = None
+
+
+async def _reset_over_http(call: ApiRequest) -> Response:
+    sessions = _get_sessions(call)
+    with _convert_errors():
+        session = sessions.open_session()
+        result = await session.reset(call.body)
+    sessions.keep_http_session(call.key.name, session)
+    return build_json_response(result)
+
+
+async def _step_over_http(call: ApiRequest) -> Response:
+    sessions, owner, body = _get_sessions(call), call.key.name, call.body
+    with _convert_errors():
+        session = sessions.find_http_session(owner, body.episode_id)
+        async with session.lock:
+            result = await session.step(body.action.text)
+    if result.done:
+        sessions.close_http_session(owner, body.episode_id)
+    return build_json_response(result)
+
+
+async def _get_state(call: ApiRequest) -> Response:
+    """Return the state of the episode that the query names; without one, that of no episode."""
+    episode_id = call.request.query_params.get("episode_id", "")
+    if not episode_id:
+        return build_json_response(EnvState(None, 0))
+    with _convert_errors():
+        session = _get_sessions(call).find_http_session(call.key.name, episode_id)
+    return build_json_response(session.describe_state())
+
+
+async def _get_schemas(call: ApiRequest) -> Response:
+    return build_json_response(build_env_schemas())
+
+
+async def _get_description(call: ApiRequest) -> Response:
+    return build_json_response(call.request.app.state.about)
+
+
+async def _list_environments(call: ApiRequest) -> Response:
+    return build_json_response([ENVIRONMENT_NAME])
+
+
+async def _list_splits(call: ApiRequest) -> Response:
+    _require_name(call)
+    kinds = ("train", "validation", "test")
+    return build_json_response(
+        [
+            EnvSplit(name, name if name in kinds else "validation")
+            for name in _get_sessions(call).source.splits
+        ]
+    )
+
+
+async def _list_tasks(call: ApiRequest) -> Response:
+    return build_json_response(EnvTaskList(_read_split(call), ENVIRONMENT_NAME))
+
+
+async def _count_tasks(call: ApiRequest) -> Response:
+    return build_json_response(EnvTaskCount(len(_read_split(call))))
+
+
+async def _get_task(call: ApiRequest) -> Response:
+    tasks, index = _read_split(call), call.body.index
+    if not 0 <= index < len(tasks):
+        message = f"the split has no task {index}: give one from 0 to {len(tasks) - 1}"
+        raise ApiError(400, message, "no_such_task", "index")
+    return build_json_response(EnvTaskBody(tasks[index]))
+
+
+async def _get_task_range(call: ApiRequest) -> Response:
+    return build_json_response(EnvTaskList(_read_split(call)[call.body.start : call.body.stop]))
+
+
+async def _refuse_tools(call: ApiRequest) -> Response:
+    message = "this environment has no tools: step it over the WebSocket /ws"
+    return build_json_response(EnvToolError({"code": -32601, "message": message}))
+
+
+async def _report_health(request: Request) -> Response:
+    """Say that the server runs; for supervisors, which have no key."""
+    return build_json_response(EnvHealth())
+
+
+def _get_sessions(call: ApiRequest) -> EnvSessions:
+    sessions: EnvSessions = call.request.app.state.desk
+    return sessions
+
+
+@contextmanager
+def _convert_errors() -> Iterator[None]:
+    try:
+        yield
+    except EnvError as error:
+        status, code = HTTP_STATUSES.get(error.code, 400), error.code.lower()
+        raise ApiError(status, error.message, code) from error
+
+
+def _require_name(call: ApiRequest) -> None:
+    name = call.request.path_params["env_name"]
+    if name.lower() != ENVIRONMENT_NAME:
+        message = f"there is no environment {name[:80]!r} here: it is called {ENVIRONMENT_NAME}"
+        raise ApiError(404, message, "no_such_environment")
+
+
+def _read_split(call: ApiRequest) -> list[EnvTask]:
+    """Return the tasks of the split that the body names. Raises ApiError (404)."""
+    _require_name(call)
+    splits, wanted = _get_sessions(call).source.splits, call.body.split
+    if wanted not in splits:
+        message = f"there is no split {wanted[:80]!r}: use one of {', '.join(splits)}"
+        raise ApiError(404, message, "no_such_split", "split")
+    return [
+        EnvTask(question.id, index, question.text) for index, question in enumerate(splits[wanted])
+    ]
+
+
+OPERATIONS = (
+    ApiOperation(
+        *("POST", "/reset", "reset", "Begin an episode", _reset_over_http, EnvStepResult),
+        EnvResetArguments,
+    ),
+    ApiOperation(
+        *("POST", "/step", "step", "Take a command or the answer", _step_over_http, EnvStepResult),
+        EnvStepRequest,
+    ),
+    ApiOperation("GET", "/state", "state", "Get the state of an episode", _get_state, EnvState),
+    ApiOperation("GET", "/schema", "schema", "Get the schemas", _get_schemas, EnvSchemas),
+    ApiOperation(
+        "GET", "/metadata", "metadata", "Describe the environment", _get_description, EnvDescription
+    ),
+    ApiOperation("POST", "/mcp", "mcp", "Say that there are no tools", _refuse_tools, EnvToolError),
+    ApiOperation(
+        *("GET", "/list_environments", "environments", "List the environment"),
+        *(_list_environments, list[str]),
+    ),
+    ApiOperation(
+        *("GET", "/{env_name}/splits", "splits", "List the splits", _list_splits, list[EnvSplit]),
+    ),
+    ApiOperation(
+        *("POST", "/{env_name}/tasks", "tasks", "List the tasks of a split"),
+        *(_list_tasks, EnvTaskList, EnvSplitRequest),
+    ),
+    ApiOperation(
+        *("POST", "/{env_name}/num_tasks", "num_tasks", "Count the tasks of a split"),
+        *(_count_tasks, EnvTaskCount, EnvSplitRequest),
+    ),
+    ApiOperation(
+        *("POST", "/{env_name}/task", "task", "Get a task"),
+        *(_get_task, EnvTaskBody, EnvTaskRequest),
+    ),
+    ApiOperation(
+        *("POST", "/{env_name}/task_range", "task_range", "Get tasks of a split"),
+        *(_get_task_range, EnvTaskList, EnvTaskRangeRequest),
+    ),
+)
+"""of the protocol over HTTP, each with the types of its bodies"""
+
+
+async def _get_document(call: ApiRequest) -> Response:
+    return build_json_response(build_openapi_document(OPERATIONS))
+
+
+def build_env_app(
+    source: EpisodeSource,
+    store: Store,
+    about: EnvDescription,
+    limits: EnvLimits = EnvLimits(),
+    close: Callable[[], None] = lambda: None,
+) -> Starlette:
+    """Return the application that serves the episodes of a source; `close` is called at its end.
+
+    Clients on this machine need no key of the store before there is one.
+    """
+    sessions = EnvSessions(source, store, limits)
+    rooms = ApiLimiters(CapacityLimiter(1), CapacityLimiter(1))
+    door = EndpointContext(sessions.rates, ApiLimits(body=limits.message), rooms)
+    document = ApiOperation(
+        "GET", "/openapi.json", "about", "Get this document", _get_document, None
+    )
+    routes: list[BaseRoute] = [
+        Route(each.path, ApiEndpoint([each], door)) for each in (*OPERATIONS, document)
+    ]
+    health = Route("/health", _report_health)
+
+    @asynccontextmanager
+    async def run_lifespan(app: Starlette) -> AsyncIterator[None]:
+        yield
+        close()
+
+    app = Starlette(
+        routes=[health, WebSocketRoute("/ws", serve_socket), *routes], lifespan=run_lifespan
+    )
+    app.state.desk = sessions
+    app.state.about = about
+    return app
