@@ -62,15 +62,7 @@ def _run_sentiment(run: StagedRun, task: Task, reference: str, canned: str) -> T
     """Run the sentiment task: policies that learn from labels, and that know the hidden reward, at
     several KLs; compare them with the optimal policy."""
     made = run.settings
-    some = task._replace(held=task.held[: made.drawn_excerpts])
-    said = run.sample_completions("drawn", some, reference, "", made.drawn)
-    drawn, judged = (
-        [each[at : at + made.drawn] for at in range(0, len(each), made.drawn)]
-        for each in (
-            run.score_hidden_reward(some, said, made.drawn),
-            run.judge_completions(some, said, made.drawn),
-        )
-    )
+    drawn, judged = run.draw_rewards(task, reference)
     aims = {f"aimed-{kl:g}": RewardTarget(kl, fmean(map(pstdev, drawn))) for kl in made.targets}
     offline = run.train_with_labels("offline", task, reference, _label_offline(made.labels))
     policies = {

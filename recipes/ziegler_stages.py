@@ -280,6 +280,23 @@ class StagedRun:
             others_hidden,
         )
 
+    def draw_rewards(
+        self, task: Task, reference: str
+    ) -> tuple[list[list[float]], list[list[float]]]:
+        """Sample the reference for the optimum; return the labeller's rewards, and the judge's, of
+        the samples of each excerpt."""
+        times = self.settings.drawn
+        some = task._replace(held=task.held[: self.settings.drawn_excerpts])
+        said = self.sample_completions("drawn", some, reference, "", times)
+        drawn, judged = (
+            [each[at : at + times] for at in range(0, len(each), times)]
+            for each in (
+                self.score_hidden_reward(some, said, times),
+                self.judge_completions(some, said, times),
+            )
+        )
+        return drawn, judged
+
     def judge_completions(
         self, task: Task, said: Sequence[PolicyCompletion], times: int
     ) -> list[float]:
