@@ -59,11 +59,17 @@ CHOSEN = (
 
 
 def list_notes(
-    made: Settings, judges: SentimentJudges, right: Mapping[str, float], canned: str
+    made: Settings,
+    judges: SentimentJudges,
+    right: Mapping[str, tuple[float, float]],
+    canned: str,
 ) -> list[str]:
-    """Return what differs from the paper, and how good labellers, judges and reward models are."""
+    """Return what differs from the paper, and how good labellers, judges and reward models are.
+
+    `right` holds the accuracy of each run's reward model, and that by lot.
+    """
     labeller, judge = judges.accuracies
-    credits = ", ".join(f"{name} {each:.0%}" for name, each in right.items())
+    credits = ", ".join(f"{name} {each:.0%} ({lot:.0%})" for name, (each, lot) in right.items())
     begun = (
         f"The language model is {made.model}, as it is; what it was trained on may hold the novels."
         if made.model
@@ -83,7 +89,9 @@ def list_notes(
         f"labels; here {made.labels.episodes} episodes from {made.labels.labels} labels, and "
         f"{made.summaries.episodes} from {made.summaries.labels} for summaries. The value network "
         "is a head on the policy.",
-        f"How often reward models find the one of four that was chosen, by lot 25 %: {credits}.",
+        "A label compares those of four answers that have their full stop or end, and not four "
+        "that were drawn until they had. How often reward models find the chosen one on the held-out "
+        f"tenth of the labels, and by lot: {credits}.",
         f"The canned sentence, which the labeller likes best, is “{canned}”.",
     ]
 

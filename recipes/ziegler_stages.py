@@ -35,7 +35,7 @@ from rookery.learn.training_data import EpisodeFilter
 from rookery.measure.intervals import estimate_mean
 from rookery.measure.pairwise import PairwiseMatch
 from rookery.measure.reward_frontiers import ReachedPoint
-from rookery.records import Answer, Completion, Episode, Question, Step
+from rookery.records import Answer, Comparison, Completion, Episode, Question, Step
 
 REFERENCE = "reference"
 PromptCompletion = tuple[str, str, str]
@@ -238,12 +238,16 @@ class StagedRun:
         lines = (self.out / name / "metrics.jsonl").read_text("utf-8").splitlines()
         return [float(json.loads(line)["kl"]) for line in lines]
 
-    def read_reward_accuracy(self, name: str) -> float:
-        """Read how often the last reward model of a run ranks the chosen one of four first, on
-        held-out labels."""
-        place = max((self.out / name / "labels" / "rewards").glob("*/metrics.jsonl"))
+    def read_reward_accuracy(self, name: str) -> tuple[float, float]:
+        """Read how often the last reward model of a run ranks the chosen answer first, on held-out
+        labels, and how often one by lot is first, on all: labels compare four answers, or fewer
+        where some have no full stop or do not end."""
+        folder = self.out / name / "labels"
+        place = max((folder / "rewards").glob("*/metrics.jsonl"))
         last = json.loads(place.read_text("utf-8").splitlines()[-1])
-        return float(last.get("validation_credit", math.nan))
+        labels = read_json_lines(folder / "labels.jsonl", Comparison)
+        by_lot = fmean(1 / len(label.answers) for label in labels)
+        return float(last.get("validation_credit", math.nan)), by_lot
 
     def compare_with_reference(
         self, task: Task, name: str, model: str, reference: str
