@@ -90,8 +90,8 @@ def list_notes(
         f"{made.summaries.episodes} from {made.summaries.labels} for summaries. The value network "
         "is a head on the policy.",
         "A label compares those of four answers that have their full stop or end, and not four "
-        "that were drawn until they had. How often reward models find the chosen one on the held-out "
-        f"tenth of the labels, and by lot: {credits}.",
+        "that were drawn until they had. How often reward models find the chosen one, on the tenth "
+        f"of the labels that was held out, and by lot: {credits}.",
         f"The canned sentence, which the labeller likes best, is “{canned}”.",
     ]
 
