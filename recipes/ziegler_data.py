@@ -32,12 +32,10 @@ from rookery.records import Answer, Question
 
 PHYSICAL_WORDS = frozenset((Path(__file__).parent / "physical.txt").read_text("utf-8").split())
 """Words for what can be seen, heard, felt, smelt or tasted."""
-LABELLED_WORDS = frozenset(sorted(PHYSICAL_WORDS)[::2])
-"""Those that the labeller counts."""
-JUDGED_WORDS = PHYSICAL_WORDS - LABELLED_WORDS
-"""Those that results are judged by."""
 CANNED_WORDS = 12
 """Words of a canned continuation, about as many as fit into 24 tokens."""
+JUDGED_TEXTS = 2000
+"""Texts at most that a judge learns from: to embed them takes nearly all of its time."""
 CANNED_TEXTS = 5000
 """Texts, of those that the language model learns from, among which a canned one is chosen."""
 Pairs = Sequence[tuple[Question, Answer]]
@@ -62,17 +60,17 @@ class Task(NamedTuple):
     """Token, counted from 1, from which on a text ends at a full stop; 0: at any end."""
 
 
-class SentimentJudges(NamedTuple):
-    """Two classifiers of film reviews, each from a half of them, and how good they are."""
+class Judges(NamedTuple):
+    """Two classifiers that have learnt the same from different texts, and how good they are."""
 
     labeller: BatchRewardFunction
-    """TF-IDF and logistic regression: log-odds that a text is positive."""
+    """TF-IDF and logistic regression: log-odds."""
     judge: BatchRewardFunction
-    """Sentence embeddings and logistic regression: the same."""
+    """Sentence embeddings and logistic regression: log-odds."""
     accuracies: tuple[float, float]
-    """Of labeller and judge, on reviews that neither has learnt from."""
+    """Of labeller and judge, on texts that neither has learnt from."""
     agreement: float
-    """Share of these reviews that both call the same."""
+    """Share of these texts that both call the same."""
 
 
 class Tasks(NamedTuple):
@@ -83,7 +81,8 @@ class Tasks(NamedTuple):
     sentiment: Task
     descriptive: Task
     summary: Task
-    judges: SentimentJudges
+    judges: tuple[Judges, Judges]
+    """Of sentiment and of description."""
 
 
 class Texts(NamedTuple):
@@ -113,19 +112,14 @@ def read_tasks(
         read_abstracts(data / "scitldr" / f"{name}.jsonl.xz", abstract) for name in ("train", "dev")
     )
     embed = load_sentence_encoder(encoder)
-    judges = train_sentiment_judges(data, embed, seed)
+    kind = train_judges(read_reviews(data), embed, seed)
+    vivid = train_judges(select_descriptions(texts.language), embed, seed)
     contexts = texts.asked, texts.held[: held[0]], format_continuation_prompt
     ends = full_stop > 0, full_stop
     return Tasks(
         [*(part for one in asked for part in cut_excerpts(one.text, *passage)), *texts.language],
-        Task("sentiment", *contexts, judges.labeller, judges.judge, *ends),
-        Task(
-            "descriptive",
-            *contexts,
-            partial(count_words, LABELLED_WORDS),
-            partial(count_words, JUDGED_WORDS),
-            *ends,
-        ),
+        Task("sentiment", *contexts, kind.labeller, kind.judge, *ends),
+        Task("descriptive", *contexts, vivid.labeller, vivid.judge, *ends),
         Task(
             "summary",
             asked,
@@ -135,7 +129,7 @@ def read_tasks(
             partial(score_likeness, embed),
             True,
         ),
-        judges,
+        (kind, vivid),
     )
 
 
@@ -180,17 +174,30 @@ def read_abstracts(place: Path, size: int) -> list[Question]:
     return found
 
 
-def train_sentiment_judges(data: Path, embed: SentenceEncoder, seed: int) -> SentimentJudges:
-    """Train two classifiers of film reviews, on 45 % of them each; the last tenth is for measuring.
-    Ziegler (section 3.1.1) used a transformer on Amazon reviews."""
-    rows = [
+def read_reviews(data: Path) -> list[tuple[str, bool]]:
+    """Read sentences of film reviews, and whether each is positive."""
+    return [
         (line, mood == "pos")
         for mood in ("pos", "neg")
         for line in _read_xz(data / "sentiment" / f"rt-polarity.{mood}.xz").splitlines()
     ]
-    Random(f"{seed} reviews").shuffle(rows)
-    texts, kind = zip(*rows, strict=True)
+
+
+def select_descriptions(passages: Sequence[str]) -> list[tuple[str, bool]]:
+    """Return the passages that hold a physical word, and as many others."""
+    by: dict[bool, list[str]] = {True: [], False: []}
+    for text in passages:
+        by[not PHYSICAL_WORDS.isdisjoint(split_words(text))].append(text)
+    count = min(map(len, by.values()))
+    return [(text, vivid) for vivid, texts in by.items() for text in texts[:count]]
+
+
+def train_judges(rows: Sequence[tuple[str, bool]], embed: SentenceEncoder, seed: int) -> Judges:
+    """Train two classifiers, each on its 45 % of the texts; the last tenth is for measuring.
+    Ziegler (section 3.1.1) used a transformer on Amazon reviews."""
+    texts, kind = zip(*Random(f"{seed} judges").sample(rows, len(rows)), strict=True)
     half, cut = len(rows) * 9 // 20, len(rows) * 9 // 10
+    some, tests = slice(half, min(half + JUDGED_TEXTS, cut)), slice(cut, cut + JUDGED_TEXTS // 2)
     labeller = make_pipeline(
         TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True),
         LogisticRegression(C=2.0, max_iter=1000),
@@ -203,10 +210,10 @@ def train_sentiment_judges(data: Path, embed: SentenceEncoder, seed: int) -> Sen
     # Embeddings have length 1, so that C is larger than for TF-IDF.
     judge = make_pipeline(
         FunctionTransformer(embed_texts), LogisticRegression(C=10.0, max_iter=1000)
-    ).fit(texts[half:cut], kind[half:cut])
-    both = [known.predict(texts[cut:]) for known in (labeller, judge)]
-    right = [float((found == kind[cut:]).mean()) for found in both]
-    return SentimentJudges(
+    ).fit(texts[some], kind[some])
+    both = [known.predict(texts[tests]) for known in (labeller, judge)]
+    right = [float((found == kind[tests]).mean()) for found in both]
+    return Judges(
         partial(_compute_log_odds, labeller),
         partial(_compute_log_odds, judge),
         (right[0], right[1]),
@@ -215,13 +222,8 @@ def train_sentiment_judges(data: Path, embed: SentenceEncoder, seed: int) -> Sen
 
 
 def _compute_log_odds(known: Any, pairs: Pairs) -> list[float]:
-    """Return the log-odds of a classifier that each answer is positive."""
+    """Return a classifier's log-odds of each answer."""
     return [float(odds) for odds in known.decision_function([answer.text for _, answer in pairs])]
-
-
-def count_words(words: frozenset[str], pairs: Pairs) -> list[float]:
-    """Score each continuation by how many of these words are in it."""
-    return [float(len(words & {*split_words(answer.text)})) for _, answer in pairs]
 
 
 def choose_canned_sentence(task: Task, texts: Sequence[str]) -> str:
@@ -233,8 +235,7 @@ def choose_canned_sentence(task: Task, texts: Sequence[str]) -> str:
 
 
 def list_physical_words() -> str:
-    """Return CANNED_WORDS different physical words, the first of the alphabet, of which the
-    labeller and the judge know a half each."""
+    """Return CANNED_WORDS different physical words, the first of the alphabet."""
     return " ".join(sorted(PHYSICAL_WORDS)[:CANNED_WORDS])
 
 

@@ -5,7 +5,7 @@ from functools import partial
 from typing import NamedTuple
 
 from recipes.findings import Effect, ScoreTable
-from recipes.ziegler_data import SentimentJudges, Task
+from recipes.ziegler_data import Judges, Task
 from recipes.ziegler_stages import REFERENCE, PolicyComparison, Settings
 from rookery.browse.passages import find_sentences
 from rookery.cite.word_overlap import split_words
@@ -41,8 +41,8 @@ CANNED, LISTED, PEOPLE = "canned sentence", "twelve physical words", "people"
 BEST = "best of the reference's, by the labeller"
 BY_LOT, TOLD_SENTENCE = "sentence by lot", "best sentence, told the summary"
 LISTED_REASON = (
-    "the judge is a formula, and a text that was made for it pleases it more than a continuation "
-    "that stays near the reference"
+    "the judge has learnt to tell passages with such words, and a list of nothing else pleases it "
+    "more than a continuation that stays near the reference"
 )
 PAPER_ROUGE = {
     "supervised": "10.6 to 11.9 % (table 4, TL;DR)",
@@ -53,14 +53,14 @@ KL_TOLERANCE = 0.2
 
 
 CHOSEN = (
-    "settings on another draw of texts (docs/LOG.md); the canned sentence on texts that the "
-    "language model learnt from; nothing on these"
+    "settings on another draw of texts (docs/LOG.md); the canned sentence on passages that nothing "
+    "is measured on; nothing on these"
 )
 
 
 def list_notes(
     made: Settings,
-    judges: SentimentJudges,
+    judges: tuple[Judges, Judges],
     right: Mapping[str, tuple[float, float]],
     canned: str,
 ) -> list[str]:
@@ -68,7 +68,7 @@ def list_notes(
 
     `right` holds the accuracy of each run's reward model, and that by lot.
     """
-    labeller, judge = judges.accuracies
+    kind, vivid = map(_describe_judges, judges)
     credits = ", ".join(f"{name} {each:.0%} ({lot:.0%})" for name, (each, lot) in right.items())
     begun = (
         f"The language model is {made.model}, as it is; what it was trained on may hold the novels."
@@ -76,13 +76,14 @@ def list_notes(
         else "The language model is random weights that have learnt novels and abstracts once."
     )
     return [
-        "Sentiment is labelled by TF-IDF and logistic regression from 45 % of the reviews, and "
-        "judged by logistic regression on MiniLM's sentence embeddings from another 45 %. On the "
-        f"tenth that neither has learnt from they are right for {labeller:.1%} and {judge:.1%}, "
-        f"and call {judges.agreement:.1%} of the reviews the same. The judge reads also "
-        "continuations without a full stop, which get no reward.",
-        "Descriptive is the number of different words of a half of a list of physical ones for the "
-        "labeller, and of the other half for the judge; nobody was asked.",
+        "Labels come from TF-IDF and logistic regression on 45 % of the texts; results are judged "
+        "by logistic regression on MiniLM's sentence embeddings of others. Sentiment was learnt "
+        f"from film reviews: on those that neither has learnt from, {kind}. Description was learnt "
+        "from passages of the novels with a word of a list of physical ones, and as many without "
+        f"one: {vivid}. The judge reads also continuations without a full stop, which get no "
+        "reward.",
+        "The list of physical words and the canned sentence, which the labeller likes best, are "
+        f"read by the judge as well. The sentence is “{canned}”.",
         "The labeller of summaries prefers the highest R-AVG with what people wrote; the judge is "
         "the cosine of MiniLM's sentence embeddings with it.",
         f"{begun} The paper's has 774 million weights and learns in 2 million episodes from 5,000 "
@@ -92,8 +93,15 @@ def list_notes(
         "A label compares those of four answers that have their full stop or end, and not four "
         "that were drawn until they had. How often reward models find the chosen one, on the tenth "
         f"of the labels that was held out, and by lot: {credits}.",
-        f"The canned sentence, which the labeller likes best, is “{canned}”.",
     ]
+
+
+def _describe_judges(judges: Judges) -> str:
+    labeller, judge = judges.accuracies
+    return (
+        f"labeller and judge are right for {labeller:.1%} and {judge:.1%}, and call "
+        f"{judges.agreement:.1%} the same"
+    )
 
 
 def report_sentiment(
@@ -261,8 +269,8 @@ def report_descriptive(seen: PolicyComparison, listed: float) -> TaskReport:
         chosen=CHOSEN,
         why=LISTED_REASON,
     )
-    says = "different words of the judge's half of the list in a continuation"
-    return TaskReport([effect], [ScoreTable("descriptive", says, tuple(seen.groups), scores)], [])
+    table = ScoreTable("descriptive", "the judge's log-odds", tuple(seen.groups), scores)
+    return TaskReport([effect], [table], [])
 
 
 def report_summaries(task: Task, said: Mapping[str, Sequence[str]]) -> TaskReport:

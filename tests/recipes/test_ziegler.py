@@ -1,7 +1,7 @@
 """Ziegler's recipe at its smallest: all stages on made-up data, stopped and gone on with."""
 
 import lzma
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
@@ -13,17 +13,15 @@ from recipes.stages import ROOT, Result, find_start, run_recipe
 from recipes.ziegler import reproduce_paper
 from recipes.ziegler_data import (
     CANNED_WORDS,
-    JUDGED_WORDS,
-    LABELLED_WORDS,
     PHYSICAL_WORDS,
     Task,
     Tasks,
     choose_canned_sentence,
-    count_words,
     list_physical_words,
     read_tasks,
     read_texts,
     score_against_reference,
+    select_descriptions,
 )
 from recipes.ziegler_found import (
     TaskReport,
@@ -33,6 +31,7 @@ from recipes.ziegler_found import (
     report_descriptive,
 )
 from recipes.ziegler_stages import REFERENCE, PolicyComparison, RewardTarget, Settings
+from rookery.cite.word_overlap import split_words
 from rookery.draft.config import parse_settings, read_toml_table
 from rookery.judge.json_lines import read_json_lines
 from rookery.learn.online_labelling import PolicyCompletion, RequestRound
@@ -147,9 +146,18 @@ def test_results_are_judged_by_another_than_the_labeller(out: Path, tasks: Tasks
     [scores] = [each.scores for each in result.tables if each.name == "sentiment"]
     assert scores["offline"] == pytest.approx(tasks.sentiment.judged(pairs))
     assert scores["offline"] != pytest.approx(tasks.sentiment.worth(pairs))
-    assert any(f"{tasks.judges.agreement:.1%}" in note for note in result.notes)
-    assert not LABELLED_WORDS & JUDGED_WORDS
-    assert LABELLED_WORDS | JUDGED_WORDS == PHYSICAL_WORDS
+    for judges in tasks.judges:
+        assert any(f"{judges.agreement:.1%} the same" in note for note in result.notes)
+
+
+def test_passages_with_a_physical_word_are_learnt_from_beside_as_many_without_one() -> None:
+    passages = ["The red sky.", "an idea", "no thing", "A thought of blue", "nothing"]
+    assert select_descriptions(passages) == [
+        ("The red sky.", True),
+        ("A thought of blue", True),
+        ("an idea", False),
+        ("no thing", False),
+    ]
 
 
 def test_a_model_on_this_machine_is_found_by_its_name(
@@ -197,11 +205,10 @@ def test_excerpts_have_the_words_that_they_are_to_have(tasks: Tasks) -> None:
     assert low <= min(counts) <= max(counts) <= high
 
 
-def test_the_mock_likes_physical_words_and_summaries_like_those_of_people() -> None:
+def test_the_mock_likes_summaries_like_those_of_people() -> None:
     nothing = Question("1", "", gold=("a bird sings", "the jay"))
     said = [Answer("The red sky, red light."), Answer("an idea"), Answer("A bird sings!")]
     pairs = [(nothing, one) for one in said]
-    assert count_words(PHYSICAL_WORDS, pairs) == [3.0, 0.0, 0.0]
     assert score_against_reference(pairs)[2] == 10.0
     # of "the red sky red light" and "the jay" one word is shared: R-1 and R-L 2/7, R-2 0
     assert score_against_reference(pairs)[0] == pytest.approx(10 * (2 / 7 + 0 + 2 / 7) / 3)
@@ -257,7 +264,10 @@ def test_a_target_is_held_by_the_last_third_alone(kls: list[float], verdict: str
 
 def test_the_canned_sentence_is_the_beginning_that_the_labeller_likes_best() -> None:
     texts = ["an idea of nothing", "the red sky and the red light", "a word " * 12 + "red sky"]
-    count = partial(count_words, PHYSICAL_WORDS)
+
+    def count(pairs: Sequence[tuple[Question, Answer]]) -> list[float]:
+        return [float(len(PHYSICAL_WORDS & {*split_words(answer.text)})) for _, answer in pairs]
+
     nothing = Task("", [], [], lambda question: "", count, count, False)
     assert choose_canned_sentence(nothing, texts) == texts[1]
     listed = list_physical_words()
