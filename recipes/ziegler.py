@@ -54,7 +54,9 @@ def reproduce_paper(settings: Settings, data: Path, out: Path) -> RecipeOutput:
     )
     learnt = ("offline", "online", "described", "summed-up")
     right = {name: run.read_reward_accuracy(name) for name in learnt}
-    effects, tables, figures = map(chain.from_iterable, zip(*parts, strict=True))
+    effects = chain.from_iterable(part.effects for part in parts)
+    tables = chain.from_iterable(part.tables for part in parts)
+    figures = chain.from_iterable(part.figures for part in parts)
     return RecipeOutput(effects, tables, figures, list_notes(settings, tasks.judges, right, canned))
 
 
