@@ -1,7 +1,8 @@
 """Fine-tuning language models from human preferences (Ziegler and others, 2019): continuations of
 novels that are kind or physically descriptive, and summaries of abstracts, with a mock labeller
-that compares."""
+that compares and another judge who measures what was learnt."""
 
+from itertools import chain
 from pathlib import Path
 from statistics import fmean, pstdev
 
@@ -16,9 +17,8 @@ from recipes.ziegler_data import (
     write_tiny_data,
 )
 from recipes.ziegler_found import (
-    ACCURACY_NOTE,
-    NOTES,
     TaskReport,
+    list_notes,
     report_descriptive,
     report_sentiment,
     report_summaries,
@@ -30,17 +30,20 @@ from rookery.records import Answer
 
 def reproduce_paper(settings: Settings, data: Path, out: Path) -> RecipeOutput:
     """Run the three tasks with one language model as their common reference."""
+    encoder = settings.encoder
     if settings.made_up:
         data = out / "data"
-        write_tiny_data(data)
+        encoder = write_tiny_data(data)
     run = StagedRun(settings, out)
     tasks = read_tasks(
         data,
         settings.passage,
         settings.excerpt,
         settings.abstract,
-        (settings.held, settings.held * settings.each),
+        (settings.held, settings.held_abstracts),
         settings.split,
+        encoder,
+        settings.full_stop,
     )
     language = run.train_language_model(tasks.texts)
     canned = choose_canned_sentence(tasks.sentiment, tasks.texts)
@@ -50,54 +53,51 @@ def reproduce_paper(settings: Settings, data: Path, out: Path) -> RecipeOutput:
         _run_summaries(run, tasks.summary, language),
     )
     learnt = ("offline", "online", "described", "summed-up")
-    right = ", ".join(f"{name} {run.read_reward_accuracy(name):.0%}" for name in learnt)
-    notes = [f"{NOTES[0]} {tasks.accuracy:.1%} of them.", *NOTES[1:], f"{ACCURACY_NOTE} {right}."]
-    notes.append(f"The canned sentence is “{canned}”.")
-    effects = [each for part in parts for each in part.effects]
-    tables = [each for part in parts for each in part.tables]
-    figures = [each for part in parts for each in part.figures]
-    return RecipeOutput(effects, tables, figures, notes)
+    right = {name: run.read_reward_accuracy(name) for name in learnt}
+    effects = chain.from_iterable(part.effects for part in parts)
+    tables = chain.from_iterable(part.tables for part in parts)
+    figures = chain.from_iterable(part.figures for part in parts)
+    return RecipeOutput(effects, tables, figures, list_notes(settings, tasks.judges, right, canned))
 
 
 def _run_sentiment(run: StagedRun, task: Task, reference: str, canned: str) -> TaskReport:
-    """Run the sentiment task: policies that learn from labels, that imitate the chosen answers, and
-    that know the hidden reward, at several KLs; compare them with the optimal policy."""
+    """Run the sentiment task: policies that learn from labels, and that know the hidden reward, at
+    several KLs; compare them with the optimal policy."""
     made = run.settings
-    said = run.sample_completions("drawn", task, reference, "", made.drawn)
-    every = run.score_hidden_reward(task, said, made.drawn)
-    drawn = [every[at : at + made.drawn] for at in range(0, len(every), made.drawn)]
+    drawn, judged = run.draw_rewards(task, reference)
     aims = {f"aimed-{kl:g}": RewardTarget(kl, fmean(map(pstdev, drawn))) for kl in made.targets}
+    offline = run.train_with_labels("offline", task, reference, _label_offline(made.labels))
     policies = {
-        "offline": run.train_with_labels("offline", task, reference, _label_offline(made.labels)),
-        "online": run.train_with_labels("online", task, reference, made.labels),
-        "cloned": run.clone_chosen("cloned", task, reference, "offline"),
+        "offline": offline,
+        "online": run.train_with_labels("online", task, reference, made.labels, shared="offline"),
         **{
             name: run.train_with_labels(name, task, reference, made.labels, aims[name])
             for name in aims
         },
     }
     seen = {
-        name: run.compare_with_reference(task, name, model, reference)
-        for name, model in policies.items()
+        name: run.compare_with_reference(task, name, policies[name], reference) for name in policies
     }
     kls = {name: run.read_kls(name) for name in aims}
-    [reward] = task.worth([(task.held[0], Answer(canned))])
+    [reward] = task.judged([(task.held[0], Answer(canned))])
     targets = {name: aim.kl for name, aim in aims.items()}
-    return report_sentiment(seen, kls, targets, drawn, made.betas, reward)
+    return report_sentiment(seen, kls, targets, drawn, judged, made.betas, reward)
 
 
 def _run_descriptive(run: StagedRun, task: Task, reference: str) -> TaskReport:
     """Run the descriptive task: words for what can be seen, heard, felt, smelt or tasted."""
-    model = run.train_with_labels("described", task, reference, _label_offline(run.settings.labels))
+    how = _label_offline(run.settings.labels)
+    model = run.train_with_labels("described", task, reference, how, shared="offline")
     seen = run.compare_with_reference(task, "described", model, reference)
-    [listed] = task.worth([(task.held[0], Answer(list_physical_words()))])
+    [listed] = task.judged([(task.held[0], Answer(list_physical_words()))])
     return report_descriptive(seen, listed)
 
 
 def _run_summaries(run: StagedRun, task: Task, reference: str) -> TaskReport:
     """Run the summary task: the language model alone, after imitating summaries, and after labels
     on top of that."""
-    taught = [(task.shown(one), f" {min(one.gold, key=len)}", "end") for one in task.asked]
+    some = task.asked[: run.settings.demonstrations]
+    taught = [(task.shown(one), f" {min(one.gold, key=len)}", "end") for one in some]
     tuned = run.train_imitation("taught", run.settings.tuned, reference, taught)
     learnt = run.train_with_labels("summed-up", task, tuned, _label_offline(run.settings.summaries))
     models = {"zero-shot": reference, "supervised": tuned, "labels": learnt}

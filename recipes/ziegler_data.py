@@ -1,5 +1,5 @@
-"""The three tasks of `recipes.ziegler`: texts to continue or summarise, and the mock labeller's
-hidden reward.
+"""The three tasks of `recipes.ziegler`: texts to continue or summarise, the mock labeller's hidden
+reward, and another judge of the results.
 
 Data lie in a folder with the layout of `../shared/data`; `write_tiny_data` writes such a folder
 from the pages that come with the package.
@@ -8,20 +8,25 @@ from the pages that come with the package.
 import json
 import lzma
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from random import Random
 from statistics import fmean
 from typing import Any, NamedTuple
 
+import torch
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
 
 from rookery.browse.libraries import get_bundled_folder
 from rookery.browse.page_reader import read_page
 from rookery.cite.word_overlap import split_words
 from rookery.draft.gold_answers import cut_excerpts
 from rookery.learn.browser_environment import BatchRewardFunction
+from rookery.learn.random_models import write_tiny_encoder
+from rookery.learn.retrieval_training import SentenceEncoder, load_sentence_encoder
 from rookery.measure.text_metrics import AVERAGED_KINDS, compute_best_rouge
 from rookery.records import Answer, Question
 
@@ -29,13 +34,15 @@ PHYSICAL_WORDS = frozenset((Path(__file__).parent / "physical.txt").read_text("u
 """Words for what can be seen, heard, felt, smelt or tasted."""
 CANNED_WORDS = 12
 """Words of a canned continuation, about as many as fit into 24 tokens."""
+JUDGED_TEXTS = 2000
+"""Texts at most that a judge learns from: to embed them takes nearly all of its time."""
 CANNED_TEXTS = 5000
 """Texts, of those that the language model learns from, among which a canned one is chosen."""
 Pairs = Sequence[tuple[Question, Answer]]
 
 
 class Task(NamedTuple):
-    """Prompts of one task, and the mock labeller's hidden reward."""
+    """Prompts of one task, the mock labeller's hidden reward, and the judge of the results."""
 
     name: str
     asked: list[Question]
@@ -44,8 +51,26 @@ class Task(NamedTuple):
     """Questions for measuring."""
     shown: Callable[[Question], str]
     worth: BatchRewardFunction
+    """The labeller's."""
+    judged: BatchRewardFunction
+    """That of another judge, who has learnt from other data, by whom the results are measured."""
     whole: bool
     """True: a text that was cut off counts as no answer."""
+    full_stop: int = 0
+    """Token, counted from 1, from which on a text ends at a full stop; 0: at any end."""
+
+
+class Judges(NamedTuple):
+    """Two classifiers that have learnt the same from different texts, and how good they are."""
+
+    labeller: BatchRewardFunction
+    """TF-IDF and logistic regression: log-odds."""
+    judge: BatchRewardFunction
+    """Sentence embeddings and logistic regression: log-odds."""
+    accuracies: tuple[float, float]
+    """Of labeller and judge, on texts that neither has learnt from."""
+    agreement: float
+    """Share of these texts that both call the same."""
 
 
 class Tasks(NamedTuple):
@@ -56,8 +81,8 @@ class Tasks(NamedTuple):
     sentiment: Task
     descriptive: Task
     summary: Task
-    accuracy: float
-    """Accuracy of the sentiment labeller on held-out reviews."""
+    judges: tuple[Judges, Judges]
+    """Of sentiment and of description."""
 
 
 class Texts(NamedTuple):
@@ -76,23 +101,35 @@ def read_tasks(
     abstract: int,
     held: tuple[int, int],
     seed: int,
+    encoder: str,
+    full_stop: int = 0,
 ) -> Tasks:
     """Read the tasks from a data folder; `passage`, `excerpt` and `abstract` are sizes in words,
-    `held` the numbers of excerpts and abstracts held out."""
+    `held` the numbers of excerpts and abstracts held out, `encoder` the judge's. Continuations end
+    with a full stop from the token `full_stop` on; 0: in any way."""
     texts = read_texts(data, passage, excerpt, seed)
     asked, kept = (
         read_abstracts(data / "scitldr" / f"{name}.jsonl.xz", abstract) for name in ("train", "dev")
     )
-    kind, accuracy = train_sentiment_classifier(data, seed)
-    contexts = texts.asked, texts.held[: held[0]]
+    embed = load_sentence_encoder(encoder)
+    kind = train_judges(read_reviews(data), embed, seed)
+    vivid = train_judges(select_descriptions(texts.language), embed, seed)
+    contexts = texts.asked, texts.held[: held[0]], format_continuation_prompt
+    ends = full_stop > 0, full_stop
     return Tasks(
         [*(part for one in asked for part in cut_excerpts(one.text, *passage)), *texts.language],
-        Task("sentiment", *contexts, format_continuation_prompt, kind, False),
-        Task("descriptive", *contexts, format_continuation_prompt, count_physical_words, False),
+        Task("sentiment", *contexts, kind.labeller, kind.judge, *ends),
+        Task("descriptive", *contexts, vivid.labeller, vivid.judge, *ends),
         Task(
-            "summary", asked, kept[: held[1]], format_summary_prompt, score_against_reference, True
+            "summary",
+            asked,
+            kept[: held[1]],
+            format_summary_prompt,
+            score_against_reference,
+            partial(score_likeness, embed),
+            True,
         ),
-        accuracy,
+        (kind, vivid),
     )
 
 
@@ -137,33 +174,56 @@ def read_abstracts(place: Path, size: int) -> list[Question]:
     return found
 
 
-def train_sentiment_classifier(data: Path, seed: int) -> tuple[BatchRewardFunction, float]:
-    """Train a classifier of film reviews and return its scorer (log-odds that a text is positive)
-    and its accuracy on a held-out tenth. Ziegler (section 3.1.1) used a transformer on Amazon
-    reviews."""
-    rows = [
+def read_reviews(data: Path) -> list[tuple[str, bool]]:
+    """Read sentences of film reviews, and whether each is positive."""
+    return [
         (line, mood == "pos")
         for mood in ("pos", "neg")
         for line in _read_xz(data / "sentiment" / f"rt-polarity.{mood}.xz").splitlines()
     ]
-    Random(f"{seed} reviews").shuffle(rows)
-    texts, kind = zip(*rows, strict=True)
-    cut = len(rows) * 9 // 10
-    known = make_pipeline(
+
+
+def select_descriptions(passages: Sequence[str]) -> list[tuple[str, bool]]:
+    """Return the passages that hold a physical word, and as many others."""
+    by: dict[bool, list[str]] = {True: [], False: []}
+    for text in passages:
+        by[not PHYSICAL_WORDS.isdisjoint(split_words(text))].append(text)
+    count = min(map(len, by.values()))
+    return [(text, vivid) for vivid, texts in by.items() for text in texts[:count]]
+
+
+def train_judges(rows: Sequence[tuple[str, bool]], embed: SentenceEncoder, seed: int) -> Judges:
+    """Train two classifiers, each on its 45 % of the texts; the last tenth is for measuring.
+    Ziegler (section 3.1.1) used a transformer on Amazon reviews."""
+    texts, kind = zip(*Random(f"{seed} judges").sample(rows, len(rows)), strict=True)
+    half, cut = len(rows) * 9 // 20, len(rows) * 9 // 10
+    some, tests = slice(half, min(half + JUDGED_TEXTS, cut)), slice(cut, cut + JUDGED_TEXTS // 2)
+    labeller = make_pipeline(
         TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True),
         LogisticRegression(C=2.0, max_iter=1000),
-    ).fit(texts[:cut], kind[:cut])
+    ).fit(texts[:half], kind[:half])
 
-    def score_sentiment(pairs: Pairs) -> list[float]:
-        said = [answer.text for _, answer in pairs]
-        return [float(odds) for odds in known.decision_function(said)]
+    @torch.inference_mode()
+    def embed_texts(said: Sequence[str]) -> Any:
+        return embed(said).numpy()
 
-    return score_sentiment, float(known.score(texts[cut:], kind[cut:]))
+    # Embeddings have length 1, so that C is larger than for TF-IDF.
+    judge = make_pipeline(
+        FunctionTransformer(embed_texts), LogisticRegression(C=10.0, max_iter=1000)
+    ).fit(texts[some], kind[some])
+    both = [known.predict(texts[tests]) for known in (labeller, judge)]
+    right = [float((found == kind[tests]).mean()) for found in both]
+    return Judges(
+        partial(_compute_log_odds, labeller),
+        partial(_compute_log_odds, judge),
+        (right[0], right[1]),
+        float((both[0] == both[1]).mean()),
+    )
 
 
-def count_physical_words(pairs: Pairs) -> list[float]:
-    """Score each continuation by its number of different physical words."""
-    return [float(len(PHYSICAL_WORDS & {*split_words(answer.text)})) for _, answer in pairs]
+def _compute_log_odds(known: Any, pairs: Pairs) -> list[float]:
+    """Return a classifier's log-odds of each answer."""
+    return [float(odds) for odds in known.decision_function([answer.text for _, answer in pairs])]
 
 
 def choose_canned_sentence(task: Task, texts: Sequence[str]) -> str:
@@ -188,10 +248,22 @@ def score_against_reference(pairs: Pairs) -> list[float]:
     ]
 
 
-def write_tiny_data(data: Path) -> None:
+@torch.inference_mode()
+def score_likeness(embed: SentenceEncoder, pairs: Pairs) -> list[float]:
+    """Score each summary by the cosine of its sentence embedding with that of the most alike of the
+    question's references."""
+    return [
+        float((embed([answer.text]) @ embed(question.gold).T).max()) for question, answer in pairs
+    ]
+
+
+def write_tiny_data(data: Path) -> str:
     """Write the packaged pages about corvids as novels, reviews (positive if they contain a word of
-    ability or care) and abstracts (their summary is the first word): enough to run every stage."""
+    ability or care) and abstracts (their summary is the first word), and an encoder, whose folder
+    is returned: enough to run every stage."""
     said = [*_read_bundled_pages()]
+    encoder = data / "encoder"
+    write_tiny_encoder(encoder, said)
     kind = {"can", "clever", "learn", "remember", "feed", "young"}
     _write_xz(data / "prose" / "corvids_all.txt.xz", "\n".join(said))
     for mood, wanted in (("pos", True), ("neg", False)):
@@ -203,6 +275,7 @@ def write_tiny_data(data: Path) -> None:
             for at in range(0, len(part), 3)
         ]
         _write_xz(data / "scitldr" / f"{name}.jsonl.xz", "\n".join(map(json.dumps, rows)))
+    return str(encoder)
 
 
 def _read_bundled_pages() -> Iterator[str]:

@@ -3,6 +3,7 @@ samples."""
 
 import json
 import math
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
@@ -11,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from recipes.stages import load_or_make, print_progress
+from recipes.stages import find_start, load_or_make, print_progress
 from recipes.ziegler_data import Task
 from rookery.judge.json_lines import read_json_lines
 from rookery.learn.browser_environment import compute_answer_rewards
@@ -20,6 +21,7 @@ from rookery.learn.online_labelling import (
     MockLabeller,
     OnlineLabellingSettings,
     PolicyCompletion,
+    RequestRound,
     convert_completion_to_answer,
     make_text_environment,
     sample_completions,
@@ -33,7 +35,7 @@ from rookery.learn.training_data import EpisodeFilter
 from rookery.measure.intervals import estimate_mean
 from rookery.measure.pairwise import PairwiseMatch
 from rookery.measure.reward_frontiers import ReachedPoint
-from rookery.records import Comparison, Completion, Episode, Question, Step
+from rookery.records import Answer, Comparison, Completion, Episode, Question, Step
 
 REFERENCE = "reference"
 PromptCompletion = tuple[str, str, str]
@@ -56,7 +58,7 @@ class RewardTarget(NamedTuple):
 
 
 class PolicyComparison(NamedTuple):
-    """A policy compared with its reference on the held-out questions."""
+    """A policy compared with its reference on the held-out questions, by the judge."""
 
     rewards: list[float]
     reference: list[float]
@@ -65,6 +67,13 @@ class PolicyComparison(NamedTuple):
     """Question of each reward."""
     matches: list[PairwiseMatch]
     reached: ReachedPoint
+    """By the labeller, who did not judge: what was learnt from."""
+    judged: ReachedPoint
+    whole: list[float]
+    """Of each completion, 1 where it is an answer, and not cut off or empty; else 0."""
+    reference_whole: list[float]
+    reference_hidden: list[float]
+    """Of each completion of the reference, the labeller's reward."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -73,7 +82,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     language: ImitationSettings
     """For the language model, trained on the novels (without the held-out parts) and abstracts."""
     tuned: ImitationSettings
-    """For imitating the chosen answers, and the summaries that people wrote."""
+    """For imitating the summaries that people wrote."""
     labels: OnlineLabellingSettings
     """For continuations, online; offline, every label comes first."""
     summaries: OnlineLabellingSettings
@@ -82,7 +91,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     betas: tuple[float, ...]
     """KL coefficients at which the optimum is computed."""
     model: str = ""
-    """Folder of a language model; empty: one is trained from random weights."""
+    """Folder of a language model, or "smollm2" for the one that was added to this machine; empty:
+    one is trained from random weights."""
+    encoder: str = "minilm"
+    """Sentence encoder of the judge: a folder, or "minilm" for all-MiniLM-L6-v2."""
     vocabulary: int = 2048
     width: int = 128
     layers: int = 2
@@ -92,14 +104,23 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Words of the language model's training texts, in whole sentences."""
     excerpt: tuple[int, int] = (8, 16)
     """Words of a text to continue."""
+    full_stop: int = 0
+    """Token of a continuation, counted from 1, from which on a full stop ends it; without one it is
+    no answer (Ziegler, section 3.1.2: 16, of 24). 0: it ends as it will."""
     abstract: int = 60
     """Maximum words of an abstract in a prompt."""
+    demonstrations: int | None = None
+    """Summaries of people that are imitated; None: all."""
+    held_abstracts: int = 48
+    """Abstracts that are measured on."""
     held: int = 48
-    """Excerpts that are measured on; of abstracts `each` times as many."""
+    """Excerpts that are measured on."""
     each: int = 8
     """Continuations of each prompt by each policy."""
     drawn: int = 256
-    """Samples of the reference for the optimum."""
+    """Samples of the reference for the optimum, of each of `drawn_excerpts`."""
+    drawn_excerpts: int = 48
+    """Excerpts, of those that are measured on, for which the optimum is estimated."""
     made_up: bool = False
     """True: data are made from the packaged pages."""
     seed: int = 0
@@ -121,7 +142,7 @@ class StagedRun:
         reference of every task."""
         made = self.settings
         if made.model:
-            return made.model
+            return find_start(made.model)
         size = (made.vocabulary, made.context, made.width, made.layers, made.seed)
         blank = self.out / "blank"
         load_or_make(
@@ -168,15 +189,21 @@ class StagedRun:
         model: str,
         how: OnlineLabellingSettings,
         aim: RewardTarget | None = None,
+        shared: str = "",
     ) -> str:
         """Train a policy from labels, or with an aim from the hidden reward itself, and return its
-        folder."""
+        folder.
+
+        The first labels are about the answers that were drawn for the run `shared`, of the same
+        questions and reference.
+        """
         seed, begun = self.settings.seed, replace(how.reinforce.policy, model=model)
         policy = replace(how.reinforce, policy=begun, seed=seed)
         trained = replace(how.prefer.trained, model=model)
         prefer = replace(how.prefer, trained=trained, seed=seed)
         speech = load_policy_tokenizer(Path(model), policy.sampling.max_tokens, chat=False)
-        world = make_text_environment(task.asked, task.shown, speech, task.whole)
+        ends = task.whole, task.full_stop
+        world = make_text_environment(task.asked, task.shown, speech, *ends)
         place = self.out / name
 
         def make() -> str:
@@ -184,33 +211,43 @@ class StagedRun:
             if aim:
                 aimed = replace(policy, target=aim.kl, beta=aim.beta)
                 return train_by_reinforcement(aimed, world(task.worth, 1), place).model
+            if shared:
+                self._share_requests(shared, name, how.initial)
             mock = MockLabeller(lambda question, answer: task.worth([(question, answer)])[0])
             asking = replace(how, reinforce=policy, prefer=prefer)
             return train_with_online_labels(asking, world, mock, place).reinforced.model
 
         return load_or_make(self.out / f"{name}.json", str, make)
 
-    def clone_chosen(self, name: str, task: Task, model: str, labelled: str) -> str:
-        """Train a policy to imitate the chosen answers in the labels of the run `labelled`, and
-        return its folder."""
-        labels = read_json_lines(self.out / labelled / "labels" / "labels.jsonl", Comparison)
-        chosen = [
-            (one.question, one.answers[one.weights.index(max(one.weights))]) for one in labels
-        ]
-        said = [(task.shown(asked), f" {best.text}", "length") for asked, best in chosen]
-        return self.train_imitation(name, self.settings.tuned, model, said)
+    def _share_requests(self, shared: str, name: str, count: int) -> None:
+        """Begin a run with the first requests of another, and its samples of the reference.
+
+        All runs would draw the same from the reference, which took a fifth of their time.
+        """
+        source, folder = (self.out / each / "labels" for each in (shared, name))
+        if (folder / "requests.jsonl").exists():
+            return
+        rounds = list(read_json_lines(source / "requests.jsonl", RequestRound))
+        requests = [request for each in rounds for request in each.requests][:count]
+        folder.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source / "reference.jsonl", folder / "reference.jsonl")
+        write_records(folder / "requests.jsonl", [RequestRound(rounds[-1].groups, tuple(requests))])
 
     def read_kls(self, name: str) -> list[float]:
         """Read the KL of each batch of a run, in nats per episode."""
         lines = (self.out / name / "metrics.jsonl").read_text("utf-8").splitlines()
         return [float(json.loads(line)["kl"]) for line in lines]
 
-    def read_reward_accuracy(self, name: str) -> float:
-        """Read how often the last reward model of a run ranks the chosen one of four first, on
-        held-out labels."""
-        place = max((self.out / name / "labels" / "rewards").glob("*/metrics.jsonl"))
+    def read_reward_accuracy(self, name: str) -> tuple[float, float]:
+        """Read how often the last reward model of a run ranks the chosen answer first, on held-out
+        labels, and how often one by lot is first, on all: labels compare four answers, or fewer
+        where some have no full stop or do not end."""
+        folder = self.out / name / "labels"
+        place = max((folder / "rewards").glob("*/metrics.jsonl"))
         last = json.loads(place.read_text("utf-8").splitlines()[-1])
-        return float(last.get("validation_credit", math.nan))
+        labels = read_json_lines(folder / "labels.jsonl", Comparison)
+        by_lot = fmean(1 / len(label.answers) for label in labels)
+        return float(last.get("validation_credit", math.nan)), by_lot
 
     def compare_with_reference(
         self, task: Task, name: str, model: str, reference: str
@@ -222,13 +259,57 @@ class StagedRun:
             self.sample_completions(f"{task.name}-{who}", task, where, reference, times)
             for who, where in ((name, model), (REFERENCE, reference))
         )
-        rewards, others = (self.score_hidden_reward(task, said, times) for said in (ours, theirs))
+        rewards, others = (self.judge_completions(task, said, times) for said in (ours, theirs))
         matches = [
             PairwiseMatch(name, REFERENCE, (one > other) + (one == other) / 2, group)
             for one, other, group in zip(rewards, others, groups, strict=True)
         ]
-        reached = ReachedPoint(fmean(one.kl for one in ours), estimate_mean(rewards, groups))
-        return PolicyComparison(rewards, others, groups, matches, reached)
+        kl = fmean(one.kl for one in ours)
+        hidden, others_hidden = (
+            self.score_hidden_reward(task, said, times) for said in (ours, theirs)
+        )
+        whole, others_whole = (
+            [float(convert_completion_to_answer(one, task.whole) is not None) for one in said]
+            for said in (ours, theirs)
+        )
+        return PolicyComparison(
+            rewards,
+            others,
+            groups,
+            matches,
+            ReachedPoint(kl, estimate_mean(hidden, groups)),
+            ReachedPoint(kl, estimate_mean(rewards, groups)),
+            whole,
+            others_whole,
+            others_hidden,
+        )
+
+    def draw_rewards(
+        self, task: Task, reference: str
+    ) -> tuple[list[list[float]], list[list[float]]]:
+        """Sample the reference for the optimum; return the labeller's rewards, and the judge's, of
+        the samples of each excerpt."""
+        times = self.settings.drawn
+        some = task._replace(held=task.held[: self.settings.drawn_excerpts])
+        said = self.sample_completions("drawn", some, reference, "", times)
+        drawn, judged = (
+            [each[at : at + times] for at in range(0, len(each), times)]
+            for each in (
+                self.score_hidden_reward(some, said, times),
+                self.judge_completions(some, said, times),
+            )
+        )
+        return drawn, judged
+
+    def judge_completions(
+        self, task: Task, said: Sequence[PolicyCompletion], times: int
+    ) -> list[float]:
+        """Return the reward of each completion by the judge, who reads also what was cut off: what
+        full stops are worth is not a part of it."""
+        asked = [question for question in task.held for _ in range(times)]
+        return list(
+            task.judged([(one, Answer(each.text)) for one, each in zip(asked, said, strict=True)])
+        )
 
     def score_hidden_reward(
         self, task: Task, said: Sequence[PolicyCompletion], times: int
@@ -253,6 +334,9 @@ class StagedRun:
 
         def make() -> list[PolicyCompletion]:
             print_progress(f"{name}: {len(prompts)} texts")
-            return sample_completions(Path(model), prompts, how.reinforce.sampling, reference, seed)
+            sampling = how.reinforce.sampling
+            return sample_completions(
+                Path(model), prompts, sampling, reference, seed, task.full_stop
+            )
 
         return load_or_make(self.out / "said" / f"{name}.json", list[PolicyCompletion], make)

@@ -232,7 +232,9 @@ def _compute_last_logits(
         position_ids=positions_BT,
         cache=cache,
         use_cache=True,
-        logits_to_keep=1,
+        # An index: for a slice torch multiplies the head's weights row by row, which took a
+        # quarter of the time of reading 128 short prompts.
+        logits_to_keep=torch.tensor([-1], device=tokens_BT.device),
     )
     logits_BV: Tensor = said.logits[:, -1].float().cpu()
     if not logits_BV.isfinite().any(-1).all():

@@ -509,7 +509,7 @@ class PolicyCompletion(Record, frozen=True):
 
     text: str
     ended: bool
-    """whether it ended by itself; else it was cut off"""
+    """whether it ended by itself, or with the full stop that was asked for; else it was cut off"""
     kl: float = 0.0
     """by how much likelier its tokens are to the policy than to its reference, in nats: the mean
     of many estimates the KL, and a single one may be negative"""
@@ -520,12 +520,14 @@ def make_text_environment(
     shown: Callable[[Question], str],
     speech: PolicyTokenizer,
     whole: bool,
+    full_stop: int = 0,
 ) -> EnvironmentFactory:
     """Return a factory of environments with one prompt a question, whose completion is its answer.
 
     `shown` makes the prompt of a question. An empty completion is no answer; with `whole`, neither
-    is one that did not end by itself (Ziegler, section 3.2: a summary without a line break). Raises
-    Failed (prompt_too_long).
+    is one that did not end by itself (Ziegler, section 3.2: a summary without a line break). With
+    `full_stop`, a completion ends at the first full stop in its tokens from that one on, counted
+    from 1 (section 3.1.2: 16, of 24). Raises Failed (prompt_too_long).
     """
     contexts = [speech.encode_prompt(shown(question)) for question in questions]
 
@@ -534,7 +536,9 @@ def make_text_environment(
             numbers: Sequence[int], actions: Sequence[Sequence[int]]
         ) -> list[float | None]:
             answers = [
-                convert_completion_to_answer(_make_completion(action, speech), whole)
+                convert_completion_to_answer(
+                    _make_completion(action, speech, full_stop=full_stop), whole
+                )
                 for action in actions
             ]
             asked = [questions[number] for number in numbers]
@@ -551,9 +555,13 @@ def convert_completion_to_answer(said: PolicyCompletion, whole: bool) -> Answer 
 
 
 def _make_completion(
-    action: Sequence[int], speech: PolicyTokenizer, kl: float = 0.0
+    action: Sequence[int], speech: PolicyTokenizer, kl: float = 0.0, full_stop: int = 0
 ) -> PolicyCompletion:
-    return PolicyCompletion(speech.decode_action(action).strip(), action[-1] in speech.ends, kl)
+    text, ended = speech.decode_action(action), action[-1] in speech.ends
+    if full_stop:
+        stop = text.find(".", len(speech.decode_action(action[: full_stop - 1])))
+        text, ended = (text[: stop + 1], True) if stop >= 0 else (text, False)
+    return PolicyCompletion(text.strip(), ended, kl)
 
 
 def sample_completions(
@@ -562,11 +570,13 @@ def sample_completions(
     sampling: SamplingSettings,
     reference: str = "",
     seed: int = 0,
+    full_stop: int = 0,
 ) -> list[PolicyCompletion]:
     """Sample a completion of each prompt from a saved policy, without a chat template.
 
-    With the folder of a `reference`, each has an estimate of its KL from it, else 0. Raises Failed:
-    no_model, bad_model, prompt_too_long, not_a_number.
+    With the folder of a `reference`, each has an estimate of its KL from it, else 0. `full_stop` is
+    as in `make_text_environment`. Raises Failed: no_model, bad_model, prompt_too_long,
+    not_a_number.
     """
     loaded = load_sampled_model(folder, sampling)
     speech = load_policy_tokenizer(folder, sampling.max_tokens, chat=False)
@@ -579,7 +589,8 @@ def sample_completions(
         else [0.0] * len(said)
     )
     return [
-        _make_completion(one.row.action, speech, kl) for one, kl in zip(said, apart, strict=True)
+        _make_completion(one.row.action, speech, kl, full_stop)
+        for one, kl in zip(said, apart, strict=True)
     ]
 
 

@@ -9,7 +9,8 @@ import torch
 from small import TEXTS, logprobs
 from transformers import AutoModelForCausalLM
 
-from rookery.learn.decoding import SamplingSettings, sample_actions
+from rookery.learn.action_batches import ActionRow
+from rookery.learn.decoding import SampledAction, SamplingSettings, sample_actions
 from rookery.learn.imitation_learning import ImitationSettings, train_by_imitation
 from rookery.learn.online_labelling import (
     PolicyCompletion,
@@ -153,3 +154,34 @@ def test_the_kl_is_the_difference_of_log_probabilities_at_the_temperature(
         assert one.text == speech.decode_action(each.row.action).strip()
     assert sum(one.kl for one in found) > 0
     assert {one.kl for one in sample_completions(other, prompts[:4], sampling)} == {0.0}
+
+
+def test_a_full_stop_between_two_tokens_ends_an_answer_and_without_one_there_is_none(
+    folder: Path,
+) -> None:
+    """Ziegler, section 3.1.2: between tokens 16 and 24; here between 4 and the last."""
+    speech = load_policy_tokenizer(folder, 12, chat=False)
+    dot, bird = (speech.encode_prompt(text)[-1] for text in (".", " a"))
+
+    def play(action: list[int], full_stop: int) -> list[Answer]:
+        found: list[Answer] = []
+
+        def scores(pairs: Sequence[tuple[Question, Answer]]) -> list[float]:
+            found.extend(answer for _, answer in pairs)
+            return [0.0] * len(pairs)
+
+        world = make_text_environment(
+            ASKED[:1], lambda question: question.text, speech, True, full_stop
+        )(scores, 1)
+        said = SampledAction(ActionRow([bird], action), [0.0] * len(action), False)
+        [played] = world.play_episodes(lambda *_: [said], [0], 0)
+        assert (played.reward is None) == (not found)
+        return found
+
+    early, late = [bird, dot, bird, bird, bird], [bird, dot, bird, dot, bird, dot, bird]
+    assert play(early, 4) == []
+    [answer] = play(late, 4)
+    assert answer.text == speech.decode_action(late[:4]).strip()
+    assert play(late, 0) == []  # it did not end by itself
+    assert play([bird, bird, dot], 4) == []
+    assert play([bird, bird, bird, dot], 4) != []

@@ -1,6 +1,7 @@
 """Ziegler's recipe at its smallest: all stages on made-up data, stopped and gone on with."""
 
 import lzma
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
@@ -8,26 +9,29 @@ import msgspec
 import pytest
 
 from recipes.findings import list_findings
-from recipes.stages import ROOT, Result, run_recipe
+from recipes.stages import ROOT, Result, find_start, run_recipe
 from recipes.ziegler import reproduce_paper
 from recipes.ziegler_data import (
     CANNED_WORDS,
+    PHYSICAL_WORDS,
     Task,
     Tasks,
     choose_canned_sentence,
-    count_physical_words,
     list_physical_words,
     read_tasks,
     read_texts,
     score_against_reference,
+    select_descriptions,
 )
 from recipes.ziegler_found import (
     TaskReport,
+    choose_by_labeller,
     find_kl_control,
     make_kl_table,
     report_descriptive,
 )
 from recipes.ziegler_stages import REFERENCE, PolicyComparison, RewardTarget, Settings
+from rookery.cite.word_overlap import split_words
 from rookery.draft.config import parse_settings, read_toml_table
 from rookery.judge.json_lines import read_json_lines
 from rookery.learn.online_labelling import PolicyCompletion, RequestRound
@@ -35,7 +39,7 @@ from rookery.measure.figures import read_figures
 from rookery.measure.intervals import estimate_mean
 from rookery.measure.pairwise import PairwiseMatch
 from rookery.measure.reward_frontiers import ReachedPoint, tilt_policy
-from rookery.records import Answer, Comparison, Episode, Failed, Question
+from rookery.records import Answer, Comparison, Failed, Question
 
 SIZES = ROOT / "recipes" / "sizes"
 NO_DATA = Path("no-such-folder")
@@ -68,7 +72,8 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def tasks(out: Path) -> Tasks:
     made = sized("tiny")
     sizes = made.passage, made.excerpt, made.abstract
-    return read_tasks(out / "data", *sizes, (made.held, made.held * made.each), made.seed)
+    held, encoder = (made.held, made.held_abstracts), str(out / "data" / "encoder")
+    return read_tasks(out / "data", *sizes, held, made.split, encoder)
 
 
 def spoken(out: Path, name: str) -> list[PolicyCompletion]:
@@ -90,6 +95,7 @@ def test_it_writes_a_figure_for_each_thing_that_it_shows(out: Path) -> None:
     found = {place.stem for place in read_figures(out / "figures")}
     assert found == {
         "frontier",
+        "frontier-judged",
         "preferred",
         "kl-control",
         "rouge",
@@ -111,17 +117,66 @@ def test_offline_all_labels_come_first_and_online_some_come_later(out: Path) -> 
     assert len(list((out / "online/labels/rewards").iterdir())) == 2
 
 
-def test_what_is_imitated_is_what_was_chosen(out: Path) -> None:
-    labels = list(read_json_lines(out / "offline" / "labels" / "labels.jsonl", Comparison))
-    cloned = list(read_json_lines(out / "cloned.jsonl", Episode))
-    best = [one.answers[one.weights.index(1.0)].text for one in labels]
-    assert [one.steps[0].said.text.strip() for one in cloned] == best
+@pytest.mark.slow
+def test_answers_of_the_reference_are_drawn_once_and_labelled_for_each_task(out: Path) -> None:
+    """Another run would draw the same: what is shared changes nothing but the time."""
+    offline, online, described = (
+        [
+            request
+            for each in read_json_lines(out / name / "labels" / "requests.jsonl", RequestRound)
+            for request in each.requests
+        ]
+        for name in ("offline", "online", "described")
+    )
+    assert offline == described
+    assert offline[:6] == online[:6]
+    kind, words = (
+        [one.weights for one in read_json_lines(out / name / "labels" / "labels.jsonl", Comparison)]
+        for name in ("offline", "described")
+    )
+    assert kind != words
+
+
+def test_results_are_judged_by_another_than_the_labeller(out: Path, tasks: Tasks) -> None:
+    """In the scores that effects are judged by, and not in the rewards that were learnt from."""
+    said = spoken(out, "sentiment-offline")
+    asked = [one for one in tasks.sentiment.held for _ in range(2)]
+    pairs = [(one, Answer(each.text)) for one, each in zip(asked, said, strict=True)]
+    result = Result.from_json((out / "result.json").read_bytes())
+    [scores] = [each.scores for each in result.tables if each.name == "sentiment"]
+    assert scores["offline"] == pytest.approx(tasks.sentiment.judged(pairs))
+    assert scores["offline"] != pytest.approx(tasks.sentiment.worth(pairs))
+    for judges in tasks.judges:
+        assert any(f"{judges.agreement:.1%} the same" in note for note in result.notes)
+
+
+def test_passages_with_a_physical_word_are_learnt_from_beside_as_many_without_one() -> None:
+    passages = ["The red sky.", "an idea", "no thing", "A thought of blue", "nothing"]
+    assert select_descriptions(passages) == [
+        ("The red sky.", True),
+        ("A thought of blue", True),
+        ("an idea", False),
+        ("no thing", False),
+    ]
+
+
+def test_a_model_on_this_machine_is_found_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    with pytest.raises(Failed, match="no model of this name"):
+        find_start("smollm2")
+    folder = tmp_path / "rookery" / "models" / "smollm2"
+    folder.mkdir(parents=True)
+    (folder / "rookery-model.json").touch()
+    assert find_start("smollm2") == str(folder)
+    assert [find_start(model) for model in ("", "a/folder")] == ["", "a/folder"]
 
 
 @pytest.mark.slow
 def test_the_reference_is_nowhere_from_itself_and_a_policy_is_somewhere_else(out: Path) -> None:
     same, other = (
-        [abs(one.kl) for one in spoken(out, f"sentiment-{name}")] for name in (REFERENCE, "cloned")
+        [abs(one.kl) for one in spoken(out, f"sentiment-{name}")] for name in (REFERENCE, "offline")
     )
     assert max(same) < 1e-4 < max(other)
 
@@ -150,11 +205,10 @@ def test_excerpts_have_the_words_that_they_are_to_have(tasks: Tasks) -> None:
     assert low <= min(counts) <= max(counts) <= high
 
 
-def test_the_mock_likes_physical_words_and_summaries_like_those_of_people() -> None:
+def test_the_mock_likes_summaries_like_those_of_people() -> None:
     nothing = Question("1", "", gold=("a bird sings", "the jay"))
     said = [Answer("The red sky, red light."), Answer("an idea"), Answer("A bird sings!")]
     pairs = [(nothing, one) for one in said]
-    assert count_physical_words(pairs) == [3.0, 0.0, 0.0]
     assert score_against_reference(pairs)[2] == 10.0
     # of "the red sky red light" and "the jay" one word is shared: R-1 and R-L 2/7, R-2 0
     assert score_against_reference(pairs)[0] == pytest.approx(10 * (2 / 7 + 0 + 2 / 7) / 3)
@@ -173,8 +227,10 @@ def seen_of(rewards: list[float], others: list[float], kl: float = 1.0) -> Polic
         PairwiseMatch("ours", REFERENCE, (one > other) + (one == other) / 2, group)
         for one, other, group in zip(rewards, others, groups, strict=True)
     ]
+    reached = ReachedPoint(kl, estimate_mean(rewards))
+    whole = [1.0] * len(rewards)
     return PolicyComparison(
-        rewards, others, groups, matches, ReachedPoint(kl, estimate_mean(rewards))
+        rewards, others, groups, matches, reached, reached, whole, whole, others
     )
 
 
@@ -208,10 +264,21 @@ def test_a_target_is_held_by_the_last_third_alone(kls: list[float], verdict: str
 
 def test_the_canned_sentence_is_the_beginning_that_the_labeller_likes_best() -> None:
     texts = ["an idea of nothing", "the red sky and the red light", "a word " * 12 + "red sky"]
-    nothing = Task("", [], [], lambda question: "", count_physical_words, False)
+
+    def count(pairs: Sequence[tuple[Question, Answer]]) -> list[float]:
+        return [float(len(PHYSICAL_WORDS & {*split_words(answer.text)})) for _, answer in pairs]
+
+    nothing = Task("", [], [], lambda question: "", count, count, False)
     assert choose_canned_sentence(nothing, texts) == texts[1]
     listed = list_physical_words()
-    assert count_physical_words([(Question("1", ""), Answer(listed))]) == [float(CANNED_WORDS)]
+    assert count([(Question("1", ""), Answer(listed))]) == [float(CANNED_WORDS)]
+
+
+def test_the_best_by_the_labeller_is_the_judges_reward_of_the_one_that_the_labeller_likes() -> None:
+    seen = seen_of([0.0] * 4, [1.0, 2.0, 3.0, 4.0])._replace(
+        groups=["a", "a", "b", "b"], reference_hidden=[0.5, -0.5, 0.1, 0.2]
+    )
+    assert choose_by_labeller(seen) == (1.0, 1.0, 4.0, 4.0)
 
 
 @pytest.mark.parametrize("size", ["tiny", "small", "paper"])
@@ -223,7 +290,7 @@ def test_each_size_is_valid(size: str) -> None:
 
 def test_the_papers_size_has_the_papers_numbers() -> None:
     paper = sized("paper")
-    assert paper.labels.reinforce.sampling.max_tokens == 24
+    assert (paper.full_stop, paper.labels.reinforce.sampling.max_tokens) == (16, 24)
     assert round(paper.labels.episodes, -4) == 2_000_000
     assert round(paper.summaries.episodes, -4) == 2_000_000
     assert (paper.labels.labels, paper.summaries.labels) == (5_000, 60_000)
