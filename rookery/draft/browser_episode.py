@@ -39,9 +39,10 @@ class BrowserEpisode:
     """One episode under way: it waits for a command (`observation`), for a library's reply, or has
     ended (`result`).
 
-    `begin`, `say` and `accept_reply` return the request that the library is to answer next, or None
-    where there is an observation or the episode has ended. What the browser itself raises is raised
-    by them; `break_off` then ends the episode. Share `views` between episodes to render pages once.
+    `begin_browsing`, `accept_completion` and `accept_reply` return the request that the library is
+    to answer next, or None where there is an observation or the episode has ended. What the browser
+    itself raises is raised by them; `break_off` then ends the episode. Share `views` between
+    episodes to render pages once.
     """
 
     def __init__(
@@ -61,11 +62,11 @@ class BrowserEpisode:
         self._session = session
         self._flow = run_browser(task, views)
 
-    def begin(self) -> BrowserRequest | None:
+    def begin_browsing(self) -> BrowserRequest | None:
         """Begin the episode."""
-        return self._advance(None)
+        return self._advance_browser(None)
 
-    def say(self, completion: Completion) -> BrowserRequest | None:
+    def accept_completion(self, completion: Completion) -> BrowserRequest | None:
         """Take a command, or in the answering phase the answer. Raises ValueError where none is
         awaited."""
         if self.observation is None:
@@ -75,11 +76,11 @@ class BrowserEpisode:
                 else "the library is being asked: no command is awaited"
             )
         self.steps.append(Step(self.observation.prompt, completion))
-        return self._advance(completion.text)
+        return self._advance_browser(completion.text)
 
     def accept_reply(self, reply: BrowserReply) -> BrowserRequest | None:
         """Take the library's reply to the last request."""
-        return self._advance(reply)
+        return self._advance_browser(reply)
 
     def answer_from(self, library: Library, request: BrowserRequest | None) -> None:
         """Have a library answer a request, and those that follow from it. Raises Failed as
@@ -103,7 +104,7 @@ class BrowserEpisode:
             )
         )
 
-    def _advance(self, sent: str | BrowserReply | None) -> BrowserRequest | None:
+    def _advance_browser(self, sent: str | BrowserReply | None) -> BrowserRequest | None:
         self.observation = None
         try:
             shown = next(self._flow) if sent is None else self._flow.send(sent)

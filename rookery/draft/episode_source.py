@@ -32,8 +32,8 @@ class SelectedTask(NamedTuple):
 class SourceEpisode:
     """An episode of an `EpisodeSource`, with the library that answers its requests.
 
-    `begin`, `say` and `accept_reply` are those of its BrowserEpisode, but what the browser raises
-    ends the episode (browser_failed), as it does in rollouts.
+    `begin_browsing`, `accept_text` and `accept_reply` do as those of its BrowserEpisode, but what
+    the browser raises ends the episode (browser_failed), as it does in rollouts.
     """
 
     def __init__(
@@ -50,34 +50,36 @@ class SourceEpisode:
         """The prompt that waits for a command, or for the answer; empty after the end."""
         return self.browser.observation.prompt if self.browser.observation else ""
 
-    def begin(self) -> BrowserRequest | None:
+    def begin_browsing(self) -> BrowserRequest | None:
         """Begin the episode; return the request that the library is to answer."""
-        return self._advance(self.browser.begin)
+        return self._advance_browser(self.browser.begin_browsing)
 
-    def say(self, text: str) -> BrowserRequest | None:
+    def accept_text(self, text: str) -> BrowserRequest | None:
         """Take a command, or in the answering phase the answer. Raises ValueError after the end."""
         if self.browser.result is not None:
             raise ValueError("the episode has ended: begin another")
         completion = Completion(replace_surrogates(text))
-        return self._advance(partial(self.browser.say, completion))
+        return self._advance_browser(partial(self.browser.accept_completion, completion))
 
     def accept_reply(self, reply: BrowserReply) -> BrowserRequest | None:
         """Take the library's reply to the last request."""
-        return self._advance(partial(self.browser.accept_reply, reply))
+        return self._advance_browser(partial(self.browser.accept_reply, reply))
 
     def step(self, text: str) -> None:
         """Take a command or the answer, and wait for the library.
 
         Raises ValueError after the end, and Failed where the store of pages fails.
         """
-        self.wait_for_library(self.say(text))
+        self.wait_for_library(self.accept_text(text))
 
     def wait_for_library(self, request: BrowserRequest | None) -> None:
         """Have the library answer a request and those that follow. Raises Failed as `step` does."""
         while request is not None:
             request = self.accept_reply(answer_request(self.library, request))
 
-    def _advance(self, advance: Callable[[], BrowserRequest | None]) -> BrowserRequest | None:
+    def _advance_browser(
+        self, advance: Callable[[], BrowserRequest | None]
+    ) -> BrowserRequest | None:
         try:
             return advance()
         except Exception as error:  # what one page holds must not end the other episodes
@@ -171,7 +173,7 @@ class EpisodeSource:
     def begin_episode(self, selected: SelectedTask) -> SourceEpisode:
         """Create an episode of a task and show its first prompt. Raises Failed as libraries do."""
         episode = self.create_episode(selected)
-        episode.wait_for_library(episode.begin())
+        episode.wait_for_library(episode.begin_browsing())
         return episode
 
     def compute_reward(self, episode: Episode) -> float:

@@ -177,7 +177,7 @@ class BrowserEnv(gymnasium.Env[str, str]):
         """
         super().reset(seed=seed)
         self._episode = BrowserEpisode(self._choose_task(options or {}), self._by, self._views)
-        self._episode.answer_from(self._library, self._episode.begin())
+        self._episode.answer_from(self._library, self._episode.begin_browsing())
         return self._describe_state(self._episode)[::4]
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
@@ -190,7 +190,9 @@ class BrowserEnv(gymnasium.Env[str, str]):
         episode = self._episode
         if episode is None or episode.result is not None:
             raise gymnasium.error.ResetNeeded("the episode has ended, or none begun: call reset()")
-        episode.answer_from(self._library, episode.say(Completion(replace_surrogates(action))))
+        episode.answer_from(
+            self._library, episode.accept_completion(Completion(replace_surrogates(action)))
+        )
         return self._describe_state(episode)
 
     def close(self) -> None:

@@ -420,7 +420,7 @@ class _RolloutLoop:
             noted = partial(RecordingLibrary, self._recording, session=name)
         episode = BrowserEpisode(task, self._by, self._views, name)
         self._sessions[number] = session = _RolloutSession(number, episode, library, noted)
-        self._advance_session(session, episode.begin)
+        self._advance_session(session, episode.begin_browsing)
 
     def _deliver_reply(self, number: int, reply: BrowserReply) -> None:
         session = self._sessions[number]
@@ -508,7 +508,7 @@ class _RolloutLoop:
                 session.episode.break_off(words)
                 self._finish_session(session)
             else:
-                self._advance_session(session, partial(session.episode.say, words))
+                self._advance_session(session, partial(session.episode.accept_completion, words))
 
 
 def _describe_error(error: Exception) -> str:

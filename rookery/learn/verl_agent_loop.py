@@ -52,7 +52,7 @@ class VerlBrowserLoop(AgentLoopBase):  # type: ignore[misc]
             raise ValueError('a sample needs extra_info = {"split": ..., "index": ...}')
         selected = self._source.select_task(wanted.get("split") or "", int(wanted["index"]))
         episode, request_id = self._source.create_episode(selected), uuid4().hex
-        await self._answer_requests(episode, episode.begin())
+        await self._answer_requests(episode, episode.begin_browsing())
         rows: list[AgentLoopOutput] = []
         while episode.browser.observation is not None:
             prompt_ids, longest = self._encode_prompt(episode.prompt), self._longest_prompt
@@ -63,7 +63,7 @@ class VerlBrowserLoop(AgentLoopBase):  # type: ignore[misc]
                 break
             row, text = await self._sample_turn(request_id, prompt_ids, sampling_params)
             rows.append(row)
-            await self._answer_requests(episode, episode.say(text))
+            await self._answer_requests(episode, episode.accept_text(text))
         return self._reward_rows(rows, episode)
 
     @property

@@ -67,7 +67,7 @@ class EnvAction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class EnvObservation(msgspec.Struct, frozen=True):
-    """All that a model is given before a command."""
+    """The prompt, which is all that a model is given before a command."""
 
     prompt: str
     """as WebGPT writes it (figure 1(b)); empty at the end of the episode"""
@@ -112,7 +112,7 @@ class EnvStepResult(msgspec.Struct, frozen=True):
 
 
 class EnvState(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Where a session is."""
+    """State of a session."""
 
     episode_id: str | None
     step_count: int

@@ -70,7 +70,7 @@ class EnvSession:
         self.episode_id, self._episode = wanted.episode_id or uuid4().hex, None
         episode = await self._create_episode(selected)
         self._episode = episode
-        await self._answer_requests(episode, episode.begin())
+        await self._answer_requests(episode, episode.begin_browsing())
         return await self._describe_step(episode, None)
 
     async def step(self, text: str) -> EnvStepResult:
@@ -83,7 +83,7 @@ class EnvSession:
             raise EnvError(EXECUTION_ERROR, "no episode is running: send a reset first")
         if episode.browser.result is not None:
             raise EnvError(EXECUTION_ERROR, "the episode has ended: send a reset to begin another")
-        await self._answer_requests(episode, episode.say(text))
+        await self._answer_requests(episode, episode.accept_text(text))
         return await self._describe_step(episode, 0.0)
 
     def describe_state(self) -> EnvState:
