@@ -7,8 +7,9 @@ same task shows the same prompts and earns the same reward through each of them.
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from random import Random
-from typing import NamedTuple
 from uuid import uuid4
+
+import msgspec
 
 from rookery.browse.browser import BrowserReply, BrowserRequest, answer_request
 from rookery.browse.browser_commands import BrowserRules, BrowserTask
@@ -21,7 +22,7 @@ from rookery.draft.gold_answers import contains_gold_answer
 from rookery.records import Answer, Completion, Episode, Failure, Library, Question, Reward
 
 
-class SelectedTask(NamedTuple):
+class SelectedTask(msgspec.Struct, frozen=True):
     """A task, and its place among the others."""
 
     split: str
@@ -116,13 +117,13 @@ class EpisodeSource:
                 raise ValueError(f"the split {name!r} has no questions")
         if not splits:
             raise ValueError("there is no split: give at least one file of questions")
-        fixed = not callable(library) and bool(get_contents_digest(library))
-        self.answers_at_once = fixed and recording is None
+        fixed = None if callable(library) or not get_contents_digest(library) else library
+        self.answers_at_once = fixed is not None and recording is None
         """whether the library takes less time to answer than a change of threads"""
         self.slow_reward = slow_reward
         self.splits = {name: tuple(questions) for name, questions in splits.items()}
         self.rules = rules
-        self._library = CachingLibrary(library) if fixed else library
+        self._library = library if fixed is None else CachingLibrary(fixed)
         self._reward = reward
         self._by = by
         self._recording = recording

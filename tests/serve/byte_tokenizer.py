@@ -13,7 +13,7 @@ def make_byte_tokenizer() -> Any:
     bytewise = Tokenizer(models.BPE({letter: n for n, letter in enumerate(sorted(letters))}, []))
     bytewise.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     bytewise.decoder = decoders.ByteLevel()
-    return PreTrainedTokenizerFast(
+    return PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
         tokenizer_object=bytewise,
         eos_token="<|im_end|>",
         pad_token="<|endoftext|>",

@@ -239,8 +239,8 @@ async def _receive_text(socket: WebSocket) -> str:
     message = await socket.receive()
     if message["type"] == "websocket.disconnect":
         raise WebSocketDisconnect(message.get("code", 1000))
-    text = message.get("text")
-    return text if text is not None else message["bytes"].decode(errors="replace")
+    text: str | None = message.get("text")
+    return str(message["bytes"], errors="replace") if text is None else text
 
 
 async def _send_and_close(socket: WebSocket, error: EnvError) -> None:

@@ -90,9 +90,10 @@ class EnvSession:
         """Return where the session is."""
         if self._episode is None:
             return EnvState(self.episode_id, 0)
-        (split, index, task), browser = self._episode.selected, self._episode.browser
+        selected, browser = self._episode.selected, self._episode.browser
+        place = (selected.split, selected.index, selected.task.question.id)
         steps, done = len(browser.steps), browser.result is not None
-        return EnvState(self.episode_id, steps, split, index, task.question.id, done)
+        return EnvState(self.episode_id, steps, *place, done)
 
     async def _create_episode(self, selected: SelectedTask) -> SourceEpisode:
         if self._source.answers_at_once:
