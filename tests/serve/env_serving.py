@@ -76,7 +76,8 @@ def serving(
 
 @contextmanager
 def session(address: str, **more: Any) -> Iterator[ClientConnection]:
-    with connect(f"{address.replace('http', 'ws', 1)}/ws", **more) as socket:
+    # of several workers, one may still begin when the first is listening
+    with connect(f"{address.replace('http', 'ws', 1)}/ws", open_timeout=300, **more) as socket:
         yield socket
 
 
