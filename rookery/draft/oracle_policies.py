@@ -329,7 +329,7 @@ NO_ANSWER = "I did not find an answer."
 
 
 class Screen(NamedTuple):
-    """What a prompt shows of the page."""
+    """Part of the page that a prompt shows."""
 
     text: str
     """as it is read, without the marks of links"""

@@ -93,12 +93,12 @@ def allow_candidates(speech: PolicyTokenizer, offered: CandidateFunction) -> Pro
     """
 
     @lru_cache(KEPT_PROMPTS)
-    def constrain(prompt: str) -> AllowedTokens:
+    def constrain_action(prompt: str) -> AllowedTokens:
         rows = _tokenize_actions(speech, offered(prompt))
         fitting = [row for row in rows if len(row) <= speech.max_action_tokens] or rows
         return lambda said: _list_next_tokens(fitting, said)
 
-    return constrain
+    return constrain_action
 
 
 def allow_commands(speech: PolicyTokenizer, shape: AnswerShape = QUOTE_SHAPE) -> PromptConstraint:
@@ -123,7 +123,7 @@ def allow_commands(speech: PolicyTokenizer, shape: AnswerShape = QUOTE_SHAPE) ->
     room = speech.max_action_tokens - max(map(len, wordy))
 
     @lru_cache(KEPT_PROMPTS)
-    def constrain(prompt: str) -> AllowedTokens:
+    def constrain_action(prompt: str) -> AllowedTokens:
         screen = read_screen(prompt)
         if screen is None:
             return None
@@ -144,7 +144,7 @@ def allow_commands(speech: PolicyTokenizer, shape: AnswerShape = QUOTE_SHAPE) ->
 
         return continue_command
 
-    return constrain
+    return constrain_action
 
 
 def _quote_words(grammar: VerbatimGrammar, text: str, budget: int) -> AllowedTokens:

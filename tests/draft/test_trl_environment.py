@@ -51,7 +51,7 @@ def make_scripted_model(tokenizer: Any, scripts: dict[str, tuple[str, ...]], see
     import torch
     from transformers import GPT2Config, GPT2LMHeadModel
 
-    class ScriptedModel(GPT2LMHeadModel):
+    class ScriptedModel(GPT2LMHeadModel):  # type: ignore[no-untyped-call]
         def generate(self, input_ids: Any, **_: Any) -> Any:
             said = [
                 tokenizer.encode(self.continue_text(tokenizer.decode(ids))) for ids in input_ids
@@ -79,8 +79,9 @@ def make_scripted_model(tokenizer: Any, scripts: dict[str, tuple[str, ...]], see
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_grpo_plays_the_episodes_of_rollouts(tmp_path: Path) -> None:
-    from datasets import Dataset
-    from trl import GRPOConfig, GRPOTrainer
+    from datasets import Dataset  # type: ignore[import-untyped]
+    from trl.trainer.grpo_config import GRPOConfig
+    from trl.trainer.grpo_trainer import GRPOTrainer
 
     asked: list[Question] = [TRAIN[0], TRAIN[2]]
     scripts = {asked[0].text: RIGHT, asked[1].text: tuple(SCRIPTS["not cited"][0])}
@@ -113,6 +114,7 @@ def test_grpo_plays_the_episodes_of_rollouts(tmp_path: Path) -> None:
     for question in asked:
         rolled = roll_out(scripts[question.text], question)
         assert seen[question.text] == [*(step.prompt for step in rolled.steps), ""]
-    rewards = sorted(environment.get_reward() for environment in trainer.environments)
+    played: Any = trainer.environments
+    rewards = sorted(environment.get_reward() for environment in played)
     assert rewards == [0.0, 0.0, 1.0, 1.0]
     assert trainer.state.log_history[0]["reward"] == pytest.approx(0.5)

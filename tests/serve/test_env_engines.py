@@ -76,7 +76,7 @@ def test_an_engine_plays_the_episodes_of_rollouts(tmp_path: Path, engine: str) -
 def read_manual(page: str, title: str) -> str:
     """A file that a page of the manual shows."""
     text = (Path(ROOT) / "docs" / "howto" / page).read_text("utf-8")
-    return re.findall(rf'title="{title}"\n(.*?)^```$', text, re.DOTALL | re.MULTILINE)[0]
+    return str(re.findall(rf'title="{title}"\n(.*?)^```$', text, re.DOTALL | re.MULTILINE)[0])
 
 
 def test_verl_gets_a_row_a_turn(tmp_path: Path) -> None:
