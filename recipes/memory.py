@@ -160,7 +160,7 @@ def format_table(
         "sampling": lambda one: one.process.cache + one.process.sampling,
         "at most": lambda one: one.process.peak,
         f"FSDP, {processes}": lambda one: (
-            None if explain_refused_sharding(one.shape) else one.shard(processes).peak
+            None if explain_refused_sharding(one.shape) else one.shard_weights(processes).peak
         ),
     }
     heads = "".join(f"{name:>12}" for name in columns)

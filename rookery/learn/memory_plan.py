@@ -173,7 +173,7 @@ class TrainingMemory(NamedTuple):
     outputs: tuple[tuple[str, tuple[int, ...]], ...]
     """names and shapes of what the forward pass of a micro-batch gives"""
 
-    def replicate(self, processes: int) -> ProcessMemory:
+    def replicate_weights(self, processes: int) -> ProcessMemory:
         """Return the memory of each of several processes that have all weights and share the rows.
 
         Each then has a second buffer for the gradients (DistributedDataParallel's buckets).
@@ -185,7 +185,7 @@ class TrainingMemory(NamedTuple):
             alone, buckets=alone.gradients, states=math.ceil(alone.states / processes)
         )
 
-    def shard(self, processes: int) -> ProcessMemory:
+    def shard_weights(self, processes: int) -> ProcessMemory:
         """Return the memory of each of several processes under FSDP.
 
         It splits weights, gradients and the optimizer's state; each process keeps a whole copy of
@@ -370,7 +370,7 @@ def suggest_smaller_setting(shape: TrainingShape, found: ProcessMemory) -> str:
     """Return a sentence that names the largest part of what a process holds at its peak, and the
     setting that makes it smaller."""
     name, size = next(iter(found.list_parts(found.peak_phase).items()))
-    return f"the largest part is {PART_NAMES[name]} ({size / 1e9:,.3f} GB): {_suggest(name, shape)}"
+    return f"the largest part is {PART_NAMES[name]} ({size / 1e9:,.3f} GB): {_choose_suggestion(name, shape)}"
 
 
 PART_NAMES: Mapping[str, str] = {
@@ -392,7 +392,7 @@ PART_NAMES: Mapping[str, str] = {
 }
 
 
-def _suggest(part: str, shape: TrainingShape) -> str:
+def _choose_suggestion(part: str, shape: TrainingShape) -> str:
     """Name a setting that makes a part smaller, of those that are not used yet."""
     how, trained = shape.reinforce, shape.trained
     separate = how is not None and how.advantage == "gae" and how.value == "separate"
@@ -494,7 +494,7 @@ def _put_on_processor(model: nn.Module) -> None:
 _PLANNED_ATTENTION = "rookery_planned"
 
 
-def _attend(
+def _attend_as_planned(
     module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, **more: Any
 ) -> tuple[Tensor, None]:
     """Attend as transformers do where they see the values of a mask: one row without padding needs
@@ -505,7 +505,7 @@ def _attend(
     return sdpa_attention_forward(module, query, key, value, mask, **more | {"dropout": 0.0})
 
 
-AttentionInterface.register(_PLANNED_ATTENTION, _attend)
+AttentionInterface.register(_PLANNED_ATTENTION, _attend_as_planned)
 AttentionMaskInterface.register(_PLANNED_ATTENTION, sdpa_mask)
 
 
@@ -545,11 +545,11 @@ class _StorageCounter(TorchDispatchMode):
             return
         self._counted.add(number)
         self.live[kind] += storage.nbytes()
-        finalize(storage, self._forget, number, kind, storage.nbytes())
+        finalize(storage, self._forget_storage, number, kind, storage.nbytes())
         if self.live.total() > self.most.total():
             self.most = self.live.copy()
 
-    def _forget(self, number: int, kind: str, size: int) -> None:
+    def _forget_storage(self, number: int, kind: str, size: int) -> None:
         self._counted.remove(number)
         self.live[kind] -= size
 

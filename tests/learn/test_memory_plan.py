@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import BloomConfig, LlamaConfig, LlamaForCausalLM
 
 from rookery.learn.decoding import SamplingSettings
 from rookery.learn.episodes import PromptEnvironment
@@ -243,8 +243,8 @@ def small_config(**changed: Any) -> LlamaConfig:
 def test_shared_among_processes() -> None:
     settings = make_ppo_settings(policy=TrainedModelSettings("none"), steps=1, piece=2)
     found = measure_training_memory(shape_reinforcement(settings, small_config(), 32))
-    alone, two, split = found.process, found.replicate(2), found.shard(2)
-    assert found.replicate(1) == alone
+    alone, two, split = found.process, found.replicate_weights(2), found.shard_weights(2)
+    assert found.replicate_weights(1) == alone
     assert two.peak == alone.peak + alone.gradients
     assert (split.weights, split.whole_copy) == (alone.weights / 2, alone.weights)
     assert split.optimizer == alone.optimizer / 2
@@ -263,11 +263,10 @@ def test_what_training_refuses_to_split_is_not_planned(changed: dict[str, Any], 
     settings = make_ppo_settings(**usual | changed)
     found = measure_training_memory(shape_reinforcement(settings, small_config(), 32))
     with pytest.raises(ValueError, match=why):
-        found.shard(2)
+        found.shard_weights(2)
 
 
 def test_without_a_context_the_tokens_must_be_named() -> None:
-    config = small_config()
-    del config.max_position_embeddings
+    assert count_context_tokens(small_config()) == 64
     with pytest.raises(Failed, match="--tokens"):
-        count_context_tokens(config)
+        count_context_tokens(BloomConfig())

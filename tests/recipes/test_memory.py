@@ -48,7 +48,7 @@ def test_gpt2_large_is_as_a_hand_computes() -> None:
     states = held.activations / (layers * positions)
     assert states == pytest.approx(30.8, abs=0.15)
     assert held.sum_parts("step") == 16 * parameters + held.activations + held.logits
-    step = found.shard(8).sum_parts("step")
+    step = found.shard_weights(8).sum_parts("step")
     assert step - found.gathered == 2 * parameters + 4 * parameters + held.activations + 3 * logits
 
 

@@ -160,8 +160,8 @@ def _find_reward_config(reward: str, policy: Any) -> Any:
 def _make_plan(kind: str, found: TrainingMemory, gpus: int, memory: float | None) -> TrainingPlan:
     shape = found.shape
     refused = explain_refused_sharding(shape)
-    whole = found.replicate(gpus)
-    split = None if gpus == 1 or refused else found.shard(gpus)
+    whole = found.replicate_weights(gpus)
+    split = None if gpus == 1 or refused else found.shard_weights(gpus)
     best = whole if split is None or whole.peak <= split.peak else split
     fits = None if memory is None else best.peak <= memory * GB
     placed = "whole weights" if best is whole else "weights that FSDP splits"
@@ -183,15 +183,15 @@ def _make_plan(kind: str, found: TrainingMemory, gpus: int, memory: float | None
         shape.targets,
         gpus,
         memory,
-        _place(whole),
-        None if split is None else _place(split),
+        _sum_placement(whole),
+        None if split is None else _sum_placement(split),
         refused,
         fits,
         conclusion,
     )
 
 
-def _place(parts: ProcessMemory) -> PlacementPlan:
+def _sum_placement(parts: ProcessMemory) -> PlacementPlan:
     step, sampling = (parts.sum_parts(phase) for phase in PHASES)
     return PlacementPlan(parts, step, sampling, parts.peak)
 
