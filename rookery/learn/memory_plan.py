@@ -370,7 +370,8 @@ def suggest_smaller_setting(shape: TrainingShape, found: ProcessMemory) -> str:
     """Return a sentence that names the largest part of what a process holds at its peak, and the
     setting that makes it smaller."""
     name, size = next(iter(found.list_parts(found.peak_phase).items()))
-    return f"the largest part is {PART_NAMES[name]} ({size / 1e9:,.3f} GB): {_choose_suggestion(name, shape)}"
+    change = _choose_suggestion(name, shape)
+    return f"the largest part is {PART_NAMES[name]} ({size / 1e9:,.3f} GB): {change}"
 
 
 PART_NAMES: Mapping[str, str] = {
