@@ -483,7 +483,8 @@ def _put_on_processor(model: nn.Module) -> None:
     """
     made: dict[int, Tensor] = {}
     for module in model.modules():
-        for held in (module._parameters, module._buffers):
+        tables: tuple[dict[str, Any], ...] = (module._parameters, module._buffers)
+        for held in tables:
             for name, each in held.items():
                 if each is not None and id(each) not in made:
                     empty = torch.empty(each.shape, dtype=each.dtype)
@@ -510,7 +511,7 @@ AttentionInterface.register(_PLANNED_ATTENTION, _attend_as_planned)
 AttentionMaskInterface.register(_PLANNED_ATTENTION, sdpa_mask)
 
 
-class _StorageCounter(TorchDispatchMode):
+class _StorageCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Counts the bytes of storages that operations make, as they come and go, and keeps the counts
     by kind of the moment when they were the most.
 
@@ -518,7 +519,7 @@ class _StorageCounter(TorchDispatchMode):
     """
 
     def __init__(self, known: Iterable[Tensor], vocabulary: int) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.live: Counter[str] = Counter()
         self.most: Counter[str] = Counter()
         self._known = {_identify_storage(each) for each in known}
@@ -608,7 +609,7 @@ def _simulate_step(
         counter.most.clear()
         with resuming:
             loss, outputs = _compute_loss(shape, made, batch)
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]
     return counter.most, tuple(outputs), states
 
 
@@ -670,14 +671,15 @@ def _simulate_sampling(shape: TrainingShape, made: PolicyNetworks) -> tuple[int,
     with _StorageCounter(known, text.vocab_size) as counter, _compute_in(shape.trained.dtype):
         _read_tokens(model, shape.sampled_rows, prompt, 0, cache)
         read = counter.most.total()
-        for layer in cache.layers:
+        layers: list[Any] = cache.layers
+        for layer in layers:
             layer.keys, layer.values = (
                 each.new_empty(*each.shape[:2], shape.tokens - 2, each.shape[-1])
                 for each in (layer.keys, layer.values)
             )
         counter.most.clear()
         _read_tokens(model, shape.sampled_rows, 1, shape.tokens - 2, cache)
-    size = _sum_storage_bytes(each for layer in cache.layers for each in (layer.keys, layer.values))
+    size = _sum_storage_bytes(each for layer in layers for each in (layer.keys, layer.values))
     return size, max(read, counter.most.total()) - size
 
 

@@ -50,11 +50,11 @@ from rookery.records import Episode, Failed
 CONTEXT = 1024
 
 
-class LiveBytes(TorchDispatchMode):
+class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Counts the storages of tensors that operations read or make, until they are freed."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.now = self.most = 0
         self.kept: list[int] = []
         """after each step"""

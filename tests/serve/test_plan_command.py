@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from commands import Run
@@ -21,8 +22,8 @@ FILES = {
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a configuration and nothing else."""
     folder = tmp_path_factory.mktemp("model")
-    sizes = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2}
-    heads = {"num_attention_heads": 4, "num_key_value_heads": 2}
+    sizes: dict[str, Any] = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2}
+    heads: dict[str, Any] = {"num_attention_heads": 4, "num_key_value_heads": 2}
     LlamaConfig(vocab_size=300, max_position_embeddings=256, **sizes, **heads).save_pretrained(
         folder
     )
