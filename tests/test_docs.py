@@ -63,6 +63,7 @@ TIERS = {
     "tutorial/measuring.md": pytest.mark.slow,  # matplotlib, twice
     "howto/api.md": pytest.mark.slow,  # a server
     "howto/environments.md": pytest.mark.slow,  # a server
+    "howto/memory.md": pytest.mark.slow,  # torch
     "tutorial/models.md": pytest.mark.slow,  # torch
     "tutorial/training.md": pytest.mark.slow,  # torch
 }

@@ -318,22 +318,34 @@ def find_shared_layers(policy: Any, others: Sequence[Any]) -> SharedLayers | Non
     place of their own. None where there are no such layers, or where a pass that begins above them
     does not come to what a whole one comes to.
     """
-    size = sum(1 for _ in takewhile(_is_frozen, get_layers(policy)))
+    size = count_frozen_layers(policy)
     if not size:
         return None
     probe, alone = _make_probe_batch(policy), SharedLayers([policy], size)
     learning = [weight for weight in policy.parameters() if weight.requires_grad]
     if not alone.reproduces_outputs(policy, probe) or alone.depends_on_weights(learning, probe):
         return None
-    ours, sharing = _get_lower_weights(policy, size), [policy]
+    ours = _get_lower_weights(policy, size)
+    alike = [
+        other
+        for other in others
+        if _are_weights_equal(ours, _get_lower_weights(other, size))
+        and SharedLayers([policy, other], size).reproduces_outputs(other, probe)
+    ]
+    return share_lower_layers(policy, alike, size)
+
+
+def count_frozen_layers(model: nn.Module) -> int:
+    """Return how many layers, from the first on, have no weight that learns."""
+    return sum(1 for _ in takewhile(_is_frozen, get_layers(model)))
+
+
+def share_lower_layers(policy: Any, others: Sequence[Any], size: int) -> SharedLayers:
+    """Give other models the policy's embeddings and first `size` layers in place of their own."""
+    ours = _get_lower_weights(policy, size)
     for other in others:
-        theirs = _get_lower_weights(other, size)
-        if _are_weights_equal(ours, theirs) and SharedLayers(
-            [policy, other], size
-        ).reproduces_outputs(other, probe):
-            _replace_weights(other, theirs, ours)
-            sharing.append(other)
-    return SharedLayers(sharing, size)
+        _replace_weights(other, _get_lower_weights(other, size), ours)
+    return SharedLayers([policy, *others], size)
 
 
 def _is_frozen(module: nn.Module) -> bool:

@@ -79,10 +79,17 @@ def locate_model(model: Path) -> Path:
 
     A folder goes before a name. Raises Failed (no_model) unless all files are there.
     """
+    folder = find_model_or_folder(model)
+    require_model_files(folder)
+    return folder
+
+
+def find_model_or_folder(model: Path) -> Path:
+    """Return the folder of an added model's name, where there is one and no folder of that name;
+    else the path as it is."""
     if not model.is_dir() and len(model.parts) == 1:
         with suppress(Failed):
-            model = find_model_folder(model.name, Path(user_data_path("rookery")))
-    require_model_files(model)
+            return find_model_folder(model.name, Path(user_data_path("rookery")))
     return model
 
 

@@ -180,6 +180,7 @@ def train_by_reinforcement(
             run.record_metrics(**measured)
             for one in played[: settings.shown]:
                 run.record_sample(step=step, **_decode_trajectory(one, tokenizer))
+            del lesson  # the states of frozen layers, which it keeps, would stand beside the next's
         accelerator.wait_for_everyone()
         if not settings.check:
             model = _get_averaged_actor(learner)

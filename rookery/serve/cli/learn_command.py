@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from rich.console import Console
@@ -15,6 +15,9 @@ from rookery.records import Failed, Failure
 from rookery.serve.command_line import CommandError, print_lines
 from rookery.serve.exit_codes import EXIT_ANSWERED, EXIT_STOPPED
 from rookery.serve.terminal_output import StreamConsole, sanitize_text
+
+if TYPE_CHECKING:
+    from rookery.learn.imitation_learning import ImitationSettings
 
 Trainer = Callable[[dict[str, Any], Path, Path, "StepObserver", str, bool], msgspec.Struct]
 """from a table, the file it stands in, the run's folder, who is told, the store of a desk, and
@@ -266,17 +269,24 @@ def _open_tensorboard(folder: Path) -> Any:
 def _run_imitate(
     table: dict[str, Any], config: Path, out: Path, told: StepObserver, *_: object
 ) -> msgspec.Struct:
-    from rookery.learn.imitation_learning import ImitationSettings, train_by_imitation
+    from rookery.learn.imitation_learning import train_by_imitation
     from rookery.serve.cli.reinforce_command import open_reward_environment
 
-    world = table.get("world")
-    table = {name: value for name, value in table.items() if name != "world"}
-    settings = parse_settings(table, ImitationSettings, config, also=("out", "world"))
+    settings, world = parse_imitation_file(table, config)
     if world is None:
         return train_by_imitation(settings, out, told)
     model, tokens = settings.trained.model, settings.sampling.token_limit
     with open_reward_environment(world, config, model, tokens) as environment:
         return train_by_imitation(settings, out, told, environment)
+
+
+def parse_imitation_file(table: dict[str, Any], config: Path) -> tuple["ImitationSettings", Any]:
+    """Return the settings of a file for imitation, and its table [world]; None without one."""
+    from rookery.learn.imitation_learning import ImitationSettings
+
+    own = {name: value for name, value in table.items() if name != "world"}
+    settings = parse_settings(own, ImitationSettings, config, also=("out", "world"))
+    return settings, table.get("world")
 
 
 def _run_prefer(

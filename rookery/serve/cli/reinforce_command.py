@@ -170,7 +170,7 @@ def run_reinforcement(
     people compare samples and may stop the run; without one, a reward model decides. Raises Failed:
     bad_config, stopped where the stop switch was used, and as training does.
     """
-    config = parse_settings(_add_paper_settings(table), ReinforceFile, path, also=("out",))
+    config = parse_reinforce_file(table, path)
     labels = _read_label_settings(config, path)
     named = config.world
     with (
@@ -182,6 +182,14 @@ def run_reinforcement(
         if labels and there:
             return _train_by_labels(config, labels, worlds, there, out, tell)
         return _train_by_reward(config, worlds, out, tell, there.find_stop_reason if there else str)
+
+
+def parse_reinforce_file(table: dict[str, Any], path: Path) -> ReinforceFile:
+    """Convert the table of a TOML file, on top of the paper's settings that it names.
+
+    `path` names that file in messages. Raises Failed (bad_config).
+    """
+    return parse_settings(_add_paper_settings(table), ReinforceFile, path, also=("out",))
 
 
 @contextmanager

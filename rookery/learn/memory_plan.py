@@ -1,0 +1,723 @@
+"""Memory of a training, computed from its settings and the shapes of its models, without weights.
+
+The models are built of fake tensors, which have shapes and no data (`torch._subclasses`). One
+micro-batch goes through the functions that train, forwards and backwards, and what they allocate is
+counted as it comes and goes. Kernels are those of torch on a CPU; those of a GPU keep as much for
+the backward pass.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+from weakref import finalize
+
+import msgspec
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_iter
+from transformers import (
+    AttentionInterface,
+    AttentionMaskInterface,
+    AutoConfig,
+    DynamicCache,
+    PreTrainedModel,
+)
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
+
+from rookery.learn.action_batches import (
+    ActionBatch,
+    compute_action_logits,
+    compute_entropies,
+    compute_logprobs,
+)
+from rookery.learn.imitation_learning import ImitationSettings
+from rookery.learn.optimizer import OptimizerSettings
+from rookery.learn.policy_gradient import (
+    ActorCritic,
+    PolicyNetworks,
+    build_value_head,
+    compute_full_kl,
+    compute_reference_logits,
+    count_frozen_layers,
+    share_lower_layers,
+)
+from rookery.learn.pretrained_models import (
+    HEAD_CLASSES,
+    ModelHead,
+    TrainedModelSettings,
+    convert_load_errors,
+    find_model_or_folder,
+    get_layers,
+    prepare_trainable_model,
+    silence_transformers,
+)
+from rookery.learn.reinforcement_settings import ReinforcementSettings
+from rookery.learn.reward_training import RewardTrainingSettings
+from rookery.records import Failed, Failure
+
+FLOAT_BYTES = 4
+"""bytes of a weight as it is kept, of its gradient, and of a value of the optimizer"""
+
+
+class TrainingShape(NamedTuple):
+    """The models of a training, how they learn, and the size of its largest micro-batch."""
+
+    model: Any
+    """transformers' configuration of the model that is trained"""
+    trained: TrainedModelSettings
+    optimising: OptimizerSettings
+    rows: int
+    """of a micro-batch"""
+    tokens: int
+    """of each row, at most"""
+    fewest_rows: int = 1
+    """that a micro-batch may have: the answers of a comparison go through the model together"""
+    targets: int = 0
+    """tokens of a row that are predicted; 0: a head gives numbers for each row"""
+    outputs: int = 1
+    """numbers that this head gives; 0: there is no head, and the hidden states are what is used"""
+    sampled_rows: int = 0
+    """rows that are sampled at once between steps; 0: nothing is sampled here"""
+    sampled_tokens: int = 0
+    """of each of them, at most, behind its prompt"""
+    reinforce: ReinforcementSettings | None = None
+    """of reinforcement learning; None: there is neither a reference nor a value network"""
+    critic: Any = None
+    """configuration of a separate value network, where it does not begin as the policy"""
+    reference: Any = None
+    """configuration of the reference, where it is not the policy as it begins"""
+    reward: Any = None
+    """configuration of the reward model, in the process that learns; None: there is none"""
+
+
+class ProcessMemory(msgspec.Struct, frozen=True):
+    """Bytes that one process of a training holds, by what they are for."""
+
+    weights: int
+    """of policy or model, and value network, in float32: all, or this process's part"""
+    whole_copy: int
+    """of the same weights, whole, where they are split over processes"""
+    gradients: int
+    buckets: int
+    """in which several processes add up their gradients, where weights are whole"""
+    optimizer: int
+    """its state"""
+    average: int
+    """of the weights"""
+    reference: int
+    reward: int
+    """the weights of the reward model"""
+    states: int
+    """the output of frozen layers, kept for a batch of episodes with one row each"""
+    gathered: int
+    """layers that are whole while they are computed, where weights are split"""
+    copies: int
+    """of weights in bfloat16, at the moment of a step when most is in use; and so for these two:"""
+    activations: int
+    """kept for the backward pass of a micro-batch, and passing values"""
+    logits: int
+    """and log-probabilities: one value for each token of the vocabulary, and their gradients"""
+    cache: int
+    """keys and values of the rows that are sampled at once"""
+    sampling: int
+    """passing values while they are"""
+
+    def list_parts(self, phase: "Phase") -> dict[str, int]:
+        """Return the parts that are held at once, by name, the largest first."""
+        absent = ABSENT_PARTS[phase]
+        parts = {name: size for name, size in msgspec.structs.asdict(self).items() if size}
+        present = [name for name in parts if name not in absent]
+        return {name: parts[name] for name in sorted(present, key=lambda name: -parts[name])}
+
+    def sum_parts(self, phase: "Phase") -> int:
+        """Return the bytes that are held at once in a step of the optimizer, or in sampling."""
+        return sum(self.list_parts(phase).values())
+
+    @property
+    def peak_phase(self) -> "Phase":
+        """The phase in which most is held."""
+        return max(PHASES, key=self.sum_parts)
+
+    @property
+    def peak(self) -> int:
+        """Bytes that are held in that phase."""
+        return self.sum_parts(self.peak_phase)
+
+
+Phase = Literal["step", "sampling"]
+PHASES: tuple[Phase, ...] = ("step", "sampling")
+ABSENT_PARTS: Mapping[Phase, frozenset[str]] = {
+    "step": frozenset({"cache", "sampling"}),
+    "sampling": frozenset({"gradients", "gathered", "copies", "activations", "logits", "states"}),
+}
+
+
+class TrainingMemory(NamedTuple):
+    """Memory of a training in one process, and what there is to know to share it among several."""
+
+    shape: TrainingShape
+    parameters: int
+    """of the model that is trained"""
+    learning: int
+    """of these and the value network, those that learn"""
+    process: ProcessMemory
+    """of a process that is alone"""
+    gathered: int
+    """bytes of the weights and gradients that FSDP has whole at once"""
+    outputs: tuple[tuple[str, tuple[int, ...]], ...]
+    """names and shapes of what the forward pass of a micro-batch gives"""
+
+    def replicate_weights(self, processes: int) -> ProcessMemory:
+        """Return the memory of each of several processes that have all weights and share the rows.
+
+        Each then has a second buffer for the gradients (DistributedDataParallel's buckets).
+        """
+        alone = self.process
+        if processes == 1:
+            return alone
+        return msgspec.structs.replace(
+            alone, buckets=alone.gradients, states=math.ceil(alone.states / processes)
+        )
+
+    def shard_weights(self, processes: int) -> ProcessMemory:
+        """Return the memory of each of several processes under FSDP.
+
+        It splits weights, gradients and the optimizer's state; each process keeps a whole copy of
+        the weights beside, and gathers the layers that it computes. Raises ValueError where
+        training refuses to be split (`explain_refused_sharding`).
+        """
+        if refused := explain_refused_sharding(self.shape):
+            raise ValueError(refused)
+        alone = self.process
+        return msgspec.structs.replace(
+            alone,
+            weights=math.ceil(alone.weights / processes),
+            gradients=math.ceil(alone.gradients / processes),
+            optimizer=math.ceil(alone.optimizer / processes),
+            whole_copy=alone.weights,
+            gathered=self.gathered,
+            copies=0,
+        )
+
+
+def explain_refused_sharding(shape: TrainingShape) -> str:
+    """Return why training refuses to split these weights over processes (FSDP); empty: it does."""
+    if shape.optimising.method == "adafactor":
+        return "Adafactor cannot be split"
+    if shape.reinforce is not None and shape.trained.frozen:
+        return "frozen layers that networks share cannot be split"
+    return ""
+
+
+def read_model_config(model: str) -> Any:
+    """Return transformers' configuration of a model: a folder, or the name of an added model.
+
+    The folder needs no weights. Raises Failed: no_model, bad_model.
+    """
+    folder = find_model_or_folder(Path(model))
+    if not folder.is_dir():
+        detail = "there is no such folder, and no model of this name: see rookery models list"
+        raise Failed(Failure(model, "no_model", detail))
+    if not (folder / "config.json").is_file():
+        detail = "the folder has no config.json: name one that save_pretrained has written"
+        raise Failed(Failure(model, "no_model", detail))
+    with convert_load_errors(folder), silence_transformers():
+        return AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+
+
+def count_context_tokens(config: Any) -> int:
+    """Return how many tokens a model reads at most. Raises Failed (bad_model) if it does not
+    say."""
+    most = getattr(config.get_text_config(), "max_position_embeddings", None)
+    if not isinstance(most, int):
+        detail = "its config.json does not say how many tokens it reads: name them, --tokens N"
+        raise Failed(Failure(config.model_type, "bad_model", detail))
+    return most
+
+
+def shape_imitation(
+    settings: ImitationSettings, model: Any, tokens: int = 0, targets: int = 0
+) -> TrainingShape:
+    """Return the shape of imitation learning of a model with this configuration.
+
+    `tokens` is the length of the longest prompt with its target, `targets` that of the longest
+    target; 0: as many as there may be.
+    """
+    longest = tokens or count_context_tokens(model)
+    played = settings.best == "reward"
+    limit = settings.sampling.token_limit if played else settings.tokens
+    rows = min(settings.sampling.rows, settings.validation_episodes) if played else settings.asked
+    return TrainingShape(
+        model,
+        settings.trained,
+        settings.optimising,
+        max(settings.piece // longest, 1),
+        longest,
+        targets=min(targets or longest, longest - 1),
+        sampled_rows=rows if settings.validation else 0,
+        sampled_tokens=min(limit, longest - 1),
+    )
+
+
+def shape_preference(
+    settings: RewardTrainingSettings, model: Any, tokens: int = 0, answers: int = 2
+) -> TrainingShape:
+    """Return the shape of training a reward model, from comparisons of so many answers each.
+
+    `tokens` is the length of the longest question with an answer; 0: as many as the settings allow.
+    """
+    longest = tokens or settings.context or count_context_tokens(model)
+    return TrainingShape(
+        model,
+        settings.trained,
+        settings.optimising,
+        min(settings.piece, settings.batch) * answers,
+        longest,
+        answers,
+        outputs=2 if settings.ratings else 1,
+    )
+
+
+def shape_reinforcement(
+    settings: ReinforcementSettings, model: Any, tokens: int = 0
+) -> TrainingShape:
+    """Return the shape of reinforcement learning of a policy with this configuration.
+
+    `tokens` is the length of the longest context with its action; 0: as many as the policy reads.
+    """
+    longest = tokens or count_context_tokens(model)
+    limit = min(settings.sampling.token_limit, longest - 1)
+    return TrainingShape(
+        model,
+        settings.policy,
+        settings.optimising,
+        settings.piece,
+        longest,
+        targets=min(limit, settings.chunk or limit),
+        sampled_rows=0 if settings.server else min(settings.sampling.rows, settings.episodes),
+        sampled_tokens=limit,
+        reinforce=settings,
+    )
+
+
+def measure_training_memory(shape: TrainingShape) -> TrainingMemory:
+    """Compute what one process holds of a training, and the shapes of a forward pass.
+
+    Takes a second for each few dozen layers. Raises Failed: bad_model where there is no
+    architecture of this kind with such a head, no_peft, no_targets, no_dropout.
+    """
+    with FakeTensorMode():
+        made = _build_networks(shape)
+        networks: nn.Module = made.actor
+        weights = list(networks.parameters())
+        learning = [each for each in weights if each.requires_grad]
+        learnt = FLOAT_BYTES * _count_values(learning)
+        kept = _sum_storage_bytes(weights)
+        referring = list(made.reference.parameters()) if made.reference is not None else []
+        step, outputs, states = _simulate_step(shape, made)
+        caching, sampling = _simulate_sampling(shape, made) if shape.sampled_rows else (0, 0)
+        alone = ProcessMemory(
+            weights=kept,
+            whole_copy=0,
+            gradients=learnt,
+            buckets=0,
+            optimizer=FLOAT_BYTES * count_optimizer_values(learning, shape.optimising),
+            average=kept if shape.optimising.average else 0,
+            reference=_sum_storage_bytes([*weights, *referring]) - kept,
+            reward=_measure_reward_weights(shape.reward),
+            states=states,
+            gathered=0,
+            copies=step["copies"],
+            activations=step["activations"],
+            logits=step["logits"],
+            cache=caching,
+            sampling=sampling,
+        )
+        policy = made.actor.policy if isinstance(made.actor, ActorCritic) else made.actor
+        return TrainingMemory(
+            shape,
+            _count_values(policy.parameters()),
+            _count_values(learning),
+            alone,
+            _measure_gathered_layers(networks, shape.trained.dtype),
+            outputs,
+        )
+
+
+def count_optimizer_values(weights: Sequence[Tensor], settings: OptimizerSettings) -> int:
+    """Return how many numbers an optimizer keeps of these weights.
+
+    Adam keeps two of each weight; Adafactor a sum of each row and column of a matrix, and one of
+    each weight of a vector.
+    """
+    if settings.method == "adam":
+        return 2 * _count_values(weights)
+    return sum(
+        each.numel() // each.shape[-1] + each.numel() // each.shape[-2]
+        if each.dim() > 1
+        else each.numel()
+        for each in weights
+    )
+
+
+def suggest_smaller_setting(shape: TrainingShape, found: ProcessMemory) -> str:
+    """Return a sentence that names the largest part of what a process holds at its peak, and the
+    setting that makes it smaller."""
+    name, size = next(iter(found.list_parts(found.peak_phase).items()))
+    change = _choose_suggestion(name, shape)
+    return f"the largest part is {PART_NAMES[name]} ({size / 1e9:,.3f} GB): {change}"
+
+
+PART_NAMES: Mapping[str, str] = {
+    "weights": "the weights that are trained",
+    "whole_copy": "the whole copy of the weights",
+    "gradients": "the gradients",
+    "buckets": "the buckets of gradients",
+    "optimizer": "the optimizer's state",
+    "average": "the average of the weights",
+    "reference": "the reference",
+    "reward": "the reward model",
+    "states": "the states of frozen layers",
+    "gathered": "layers that are gathered",
+    "copies": "copies in bfloat16",
+    "activations": "the activations of a micro-batch",
+    "logits": "logits and log-probabilities",
+    "cache": "keys and values of sampling",
+    "sampling": "passing values of sampling",
+}
+
+
+def _choose_suggestion(part: str, shape: TrainingShape) -> str:
+    """Name a setting that makes a part smaller, of those that are not used yet."""
+    how, trained = shape.reinforce, shape.trained
+    separate = how is not None and how.advantage == "gae" and how.value == "separate"
+    fewer_rows = "let piece be smaller, which changes nothing else"
+    fewer_tokens = f"keep rows shorter than {shape.tokens:,} tokens"
+    smaller = "train a smaller model"
+    recompute = "set recompute = true beside model" if not trained.recompute else fewer_tokens
+    table = "settings.policy" if how else "trained"
+    lora = f"train low-rank changes alone, with a table [{table}.lora]"
+    asked = "let asked, or sampling.rows where episodes are played, be fewer"
+    value = 'set value = "shared", which has no value network of its own'
+    less = smaller if trained.lora else lora
+    return {
+        "weights": value if separate else smaller,
+        "whole_copy": value if separate else smaller,
+        "gradients": value if separate else less,
+        "buckets": "split the weights (FSDP), which has none",
+        "optimizer": value if separate else less,
+        "average": "let optimising.average be 0",
+        "reference": smaller if trained.lora else f"{lora}: the reference is then the same weights",
+        "reward": "take a smaller reward model",
+        "states": "let episodes be fewer",
+        "gathered": smaller,
+        "copies": smaller,
+        "activations": fewer_rows if shape.rows > shape.fewest_rows else recompute,
+        "logits": fewer_rows if shape.rows > shape.fewest_rows else fewer_tokens,
+        "cache": "let sampling.rows be fewer, or name a server that samples" if how else asked,
+        "sampling": "let sampling.rows be fewer" if how else asked,
+    }[part]
+
+
+def _build_networks(shape: TrainingShape) -> PolicyNetworks:
+    """Build the model of a training in place of an actor, or actor, reference and their frozen
+    layers, of fake tensors."""
+    trained, how = shape.trained, shape.reinforce
+    head: ModelHead = "language" if shape.targets else "row"
+    model: Any = build_fake_model(shape.model, trained, head, shape.outputs)
+    if how is None:
+        model.train(trained.recompute or bool(trained.dropout))
+        return PolicyNetworks(model, None)
+    critic: Any = None
+    reference: Any = None
+    sharing = []
+    if how.advantage == "gae" and how.value == "separate":
+        critic = build_fake_model(shape.critic or shape.model, trained, "token")
+        sharing += [critic] if shape.critic is None else []
+    elif how.advantage == "gae":
+        critic = build_value_head(model.config.get_text_config().hidden_size, how.value_width)
+    if shape.reference is not None or not trained.lora:
+        plain = TrainedModelSettings("", dtype=trained.dtype)
+        reference = build_fake_model(shape.reference or shape.model, plain, "language")
+        reference.requires_grad_(False).eval()
+        sharing += [reference] if shape.reference is None else []
+    actor = ActorCritic(model, critic, how.value == "shared" and how.advantage == "gae")
+    actor.train(trained.recompute)
+    size = count_frozen_layers(model)
+    trunk = share_lower_layers(model, sharing, size) if size else None
+    return PolicyNetworks(actor, reference, trunk)
+
+
+def build_fake_model(
+    config: Any, trained: TrainedModelSettings, head: ModelHead, outputs: int = 1
+) -> PreTrainedModel:
+    """Build a model of fake tensors, prepared for training as a loaded one is.
+
+    Must be called in a FakeTensorMode. Raises Failed as `prepare_trainable_model` does, and
+    bad_model where transformers have no such model.
+    """
+    config = type(config)(**config.to_dict())
+    if head != "language":
+        config.num_labels, config.get_text_config().pad_token_id = max(outputs, 1), 0
+    with convert_load_errors(Path(trained.model or config.model_type)), silence_transformers():
+        with unset_fake_temporarily(), torch.device("meta"):
+            made: PreTrainedModel = HEAD_CLASSES[head].from_config(config, dtype=torch.float32)
+        if made.config._attn_implementation == "sdpa":
+            made.set_attn_implementation(_PLANNED_ATTENTION)
+    with unset_fake_temporarily(), torch.device("meta"):
+        prepared = prepare_trainable_model(made, trained)
+    _put_on_processor(prepared)
+    return prepared
+
+
+def _put_on_processor(model: nn.Module) -> None:
+    """Put fake tensors of the CPU in place of a model's weights and buffers on the meta device.
+
+    Kernels and types are chosen by the device. peft can add LoRA to meta tensors alone.
+    """
+    made: dict[int, Tensor] = {}
+    for module in model.modules():
+        tables: tuple[dict[str, Any], ...] = (module._parameters, module._buffers)
+        for held in tables:
+            for name, each in held.items():
+                if each is not None and id(each) not in made:
+                    empty = torch.empty(each.shape, dtype=each.dtype)
+                    weight = isinstance(each, nn.Parameter)
+                    made[id(each)] = nn.Parameter(empty, each.requires_grad) if weight else empty
+                held[name] = None if each is None else made[id(each)]
+
+
+_PLANNED_ATTENTION = "rookery_planned"
+
+
+def _attend_as_planned(
+    module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, **more: Any
+) -> tuple[Tensor, None]:
+    """Attend as transformers do where they see the values of a mask: one row without padding needs
+    none. Nothing is dropped out: a GPU's kernel keeps nothing for it, a CPU's keeps all pairs."""
+    alone = query.shape[0] == 1 and query.shape[2] == key.shape[2]
+    if alone and getattr(module, "sliding_window", None) is None:
+        mask = None
+    return sdpa_attention_forward(module, query, key, value, mask, **more | {"dropout": 0.0})
+
+
+AttentionInterface.register(_PLANNED_ATTENTION, _attend_as_planned)
+AttentionMaskInterface.register(_PLANNED_ATTENTION, sdpa_mask)
+
+
+class _StorageCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Counts the bytes of storages that operations make, as they come and go, and keeps the counts
+    by kind of the moment when they were the most.
+
+    `known` are tensors whose storages do not count: the weights and their gradients.
+    """
+
+    def __init__(self, known: Iterable[Tensor], vocabulary: int) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.live: Counter[str] = Counter()
+        self.most: Counter[str] = Counter()
+        self._known = {_identify_storage(each) for each in known}
+        self._counted: set[int] = set()
+        self._vocabulary = vocabulary
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        found = func(*args, **(kwargs or {}))
+        for each in tree_iter(found):
+            if isinstance(each, Tensor) and _identify_storage(each) not in self._known:
+                self._count(each, self._choose_kind(func, args, each))
+        return found
+
+    def _choose_kind(self, func: Any, args: tuple[Any, ...], made: Tensor) -> str:
+        if func is torch.ops.aten._to_copy.default and _identify_storage(args[0]) in self._known:
+            return "copies"
+        wide = made.dim() > 1 and made.shape[-1] == self._vocabulary
+        return "logits" if wide else "activations"
+
+    def _count(self, made: Tensor, kind: str) -> None:
+        storage, number = made.untyped_storage(), _identify_storage(made)
+        if number in self._counted:
+            return
+        self._counted.add(number)
+        self.live[kind] += storage.nbytes()
+        finalize(storage, self._forget_storage, number, kind, storage.nbytes())
+        if self.live.total() > self.most.total():
+            self.most = self.live.copy()
+
+    def _forget_storage(self, number: int, kind: str, size: int) -> None:
+        self._counted.remove(number)
+        self.live[kind] -= size
+
+
+def _identify_storage(value: Tensor) -> int:
+    """Fake tensors have no addresses, and their storages are objects."""
+    return int(value.untyped_storage()._cdata)
+
+
+def _sum_storage_bytes(weights: Iterable[Tensor]) -> int:
+    """Return the bytes of weights, each counted once."""
+    return sum(
+        {_identify_storage(each): each.untyped_storage().nbytes() for each in weights}.values()
+    )
+
+
+def _count_values(weights: Iterable[Tensor]) -> int:
+    return sum(each.numel() for each in weights)
+
+
+@contextmanager
+def _compute_in(dtype: str) -> Iterator[None]:
+    """Compute in this type within a `with` block, as accelerate does."""
+    with torch.autocast("cpu", torch.bfloat16) if dtype == "bfloat16" else nullcontext():
+        yield
+
+
+Outputs = list[tuple[str, tuple[int, ...]]]
+
+
+def _simulate_step(
+    shape: TrainingShape, made: PolicyNetworks
+) -> tuple[Counter[str], tuple[tuple[str, tuple[int, ...]], ...], int]:
+    """Take a micro-batch that is not the first of its step through the networks and back.
+
+    Returns the bytes by kind at the peak, the shapes of the outputs, and the bytes of the frozen
+    layers' states of a batch of episodes.
+    """
+    weights = list(made.actor.parameters())
+    for each in weights:
+        each.grad = torch.empty_like(each) if each.requires_grad else None
+    gradients = [each.grad for each in weights if each.grad is not None]
+    beside = list(made.reference.parameters()) if made.reference is not None else []
+    vocabulary = shape.model.get_text_config().vocab_size
+    states = 0
+    with _StorageCounter([*weights, *gradients, *beside], vocabulary) as counter:
+        batch = _make_batch(shape.rows, shape.tokens, shape.targets)
+        resuming: Any = nullcontext()
+        if made.shared_layers is not None:
+            with torch.no_grad(), _compute_in(shape.trained.dtype):
+                states_BTD = made.shared_layers.compute_states(batch)
+            episodes = shape.reinforce.episodes if shape.reinforce else 0
+            states = states_BTD[0].numel() * states_BTD.element_size() * episodes
+            resuming = made.shared_layers.resume_from_states(states_BTD)
+        counter.most.clear()
+        with resuming:
+            loss, outputs = _compute_loss(shape, made, batch)
+            loss.backward()  # type: ignore[no-untyped-call]
+    return counter.most, tuple(outputs), states
+
+
+def _make_batch(rows: int, tokens: int, targets: int) -> ActionBatch:
+    tokens_BT = torch.zeros((rows, tokens), dtype=torch.long)
+    seen_BT = torch.ones_like(tokens_BT, dtype=torch.bool)
+    start = tokens - targets
+    return ActionBatch(tokens_BT, seen_BT, tokens_BT[:, start:], seen_BT[:, start:], None)
+
+
+def _compute_loss(
+    shape: TrainingShape, made: PolicyNetworks, batch: ActionBatch
+) -> tuple[Tensor, Outputs]:
+    """Run a forward pass with the functions that train; return a loss, and the outputs' shapes."""
+    actor, how, dtype = made.actor, shape.reinforce, shape.trained.dtype
+    if not shape.targets:
+        with _compute_in(dtype):
+            model: Any = actor if shape.outputs else actor.base_model
+            said = model(
+                input_ids=batch.tokens_BT,
+                attention_mask=batch.attention_mask_BT.long(),
+                **({"use_cache": False} if shape.outputs else {}),
+            )
+        found = said.logits if shape.outputs else said[0]
+        name = "rewards" if shape.outputs else "states"
+        return found.float().sum(), [(name, tuple(found.shape))]
+    if how is None:
+        with _compute_in(dtype):
+            logits_BAV = compute_action_logits(actor, batch)
+        logits_BAV.argmax(-1)
+        loss = compute_logprobs(logits_BAV, batch).sum()
+        return loss, [("logits", tuple(logits_BAV.shape))]
+    with _compute_in(dtype):
+        logits_BAV, values_BA = actor(batch, how.sampling.temperature)
+    outputs: Outputs = [("logits", tuple(logits_BAV.shape))]
+    loss = compute_logprobs(logits_BAV, batch).sum()
+    compute_entropies(logits_BAV.detach(), batch)
+    if values_BA is not None:
+        outputs.append(("values", tuple(values_BA.shape)))
+        loss = loss + values_BA.sum()
+    if how.kl == "loss":
+        with _compute_in(dtype):
+            reference_BAV = compute_reference_logits(made, batch, how.sampling.temperature)
+        loss = loss + compute_full_kl(logits_BAV, reference_BAV).sum()
+    return loss, outputs
+
+
+@torch.no_grad()
+def _simulate_sampling(shape: TrainingShape, made: PolicyNetworks) -> tuple[int, int]:
+    """Read prompts and sample the last token behind them.
+
+    Returns the bytes of all keys and values then, and of what passes beside them at the most.
+    """
+    model: Any = made.actor.policy if isinstance(made.actor, ActorCritic) else made.actor
+    model.eval()
+    known, text = list(made.actor.parameters()), shape.model.get_text_config()
+    prompt = shape.tokens - shape.sampled_tokens
+    cache = DynamicCache()
+    with _StorageCounter(known, text.vocab_size) as counter, _compute_in(shape.trained.dtype):
+        _read_tokens(model, shape.sampled_rows, prompt, 0, cache)
+        read = counter.most.total()
+        layers: list[Any] = cache.layers
+        for layer in layers:
+            layer.keys, layer.values = (
+                each.new_empty(*each.shape[:2], shape.tokens - 2, each.shape[-1])
+                for each in (layer.keys, layer.values)
+            )
+        counter.most.clear()
+        _read_tokens(model, shape.sampled_rows, 1, shape.tokens - 2, cache)
+    size = _sum_storage_bytes(each for layer in layers for each in (layer.keys, layer.values))
+    return size, max(read, counter.most.total()) - size
+
+
+def _read_tokens(model: Any, rows: int, tokens: int, seen: int, cache: DynamicCache) -> None:
+    tokens_BT = torch.zeros((rows, tokens), dtype=torch.long)
+    model(
+        input_ids=tokens_BT,
+        attention_mask=torch.ones((rows, seen + tokens), dtype=torch.long),
+        position_ids=torch.arange(seen, seen + tokens).expand(rows, tokens),
+        cache=cache,
+        use_cache=True,
+        logits_to_keep=1,
+    )
+
+
+def _measure_reward_weights(config: Any) -> int:
+    """Return the bytes of a reward model's weights, in the type in which they are stored."""
+    if config is None:
+        return 0
+    model = build_fake_model(config, TrainedModelSettings(""), "row")
+    stored = config.dtype if isinstance(config.dtype, torch.dtype) else torch.float32
+    return _count_values(model.parameters()) * stored.itemsize
+
+
+def _measure_gathered_layers(model: nn.Module, dtype: str) -> int:
+    """Return the bytes that FSDP has whole at once: what belongs to no layer, the layer that is
+    computed and the next, in the type that is computed in, and gradients of all but the next."""
+    networks = [model.policy, model.critic] if isinstance(model, ActorCritic) else [model]
+    layers = [
+        layer
+        for network in networks
+        if isinstance(network, PreTrainedModel) or hasattr(network, "get_base_model")
+        for layer in get_layers(network)
+    ]
+    inside = {id(each) for layer in layers for each in layer.parameters()}
+    outside = [each for each in model.parameters() if id(each) not in inside]
+    largest = max(layers, key=lambda layer: _count_values(layer.parameters()))
+    held = [*outside, *largest.parameters()]
+    values = _count_values([*held, *largest.parameters()])
+    values += _count_values(each for each in held if each.requires_grad)
+    return values * (2 if dtype == "bfloat16" else FLOAT_BYTES)

@@ -1,0 +1,272 @@
+"""The planned memory of a training beside the bytes of tensors that live while it trains."""
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+from weakref import finalize
+
+import msgspec
+import pytest
+import torch
+from accelerate.state import AcceleratorState
+from comparing import pair, write_lines
+from demonstrated import demonstrated, write_episodes
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_iter
+from transformers import BloomConfig, LlamaConfig, LlamaForCausalLM
+
+from rookery.learn.decoding import SamplingSettings
+from rookery.learn.episodes import PromptEnvironment
+from rookery.learn.imitation_learning import ImitationSettings, train_by_imitation
+from rookery.learn.memory_plan import (
+    ProcessMemory,
+    build_fake_model,
+    count_context_tokens,
+    count_optimizer_values,
+    measure_training_memory,
+    read_model_config,
+    shape_imitation,
+    shape_preference,
+    shape_reinforcement,
+)
+from rookery.learn.optimizer import OptimizerSettings, make_optimizer
+from rookery.learn.pretrained_models import LoraSettings, TrainedModelSettings, load_model
+from rookery.learn.random_models import write_tiny_model
+from rookery.learn.reinforcement_learning import train_by_reinforcement
+from rookery.learn.reinforcement_settings import make_ppo_settings
+from rookery.learn.reward_training import (
+    RewardTrainingSettings,
+    _load_comparison_data,
+    _load_model,
+    train_reward_model,
+)
+from rookery.learn.training_data import build_imitation_examples
+from rookery.records import Episode, Failed
+
+CONTEXT = 1024
+
+
+class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Counts the storages of tensors that operations read or make, until they are freed."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.now = self.most = 0
+        self.kept: list[int] = []
+        """after each step"""
+        self._seen: set[int] = set()
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        found = func(*args, **(kwargs or {}))
+        for each in tree_iter((args, kwargs, found)):
+            if isinstance(each, Tensor):
+                self._count(each.untyped_storage())
+        self.most = max(self.most, self.now)
+        return found
+
+    def _count(self, storage: Any) -> None:
+        if storage._cdata not in self._seen:
+            self._seen.add(storage._cdata)
+            self.now += storage.nbytes()
+            finalize(storage, self._forget, storage._cdata, storage.nbytes())
+
+    def _forget(self, number: int, size: int) -> None:
+        self._seen.remove(number)
+        self.now -= size
+
+    def tell(self, *_: object) -> None:
+        self.kept.append(self.now)
+
+
+@pytest.fixture(autouse=True)
+def fresh_accelerate() -> Iterator[None]:
+    """It computes in one type for the whole process."""
+    AcceleratorState._reset_state(True)
+    yield
+    AcceleratorState._reset_state(True)
+
+
+@pytest.fixture(scope="module")
+def episodes(tmp_path_factory: pytest.TempPathFactory) -> list[Episode]:
+    return list(demonstrated(tmp_path_factory.mktemp("web")))
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory, episodes: list[Episode]) -> Path:
+    """A Llama of three million weights, in eight files, since a file is in memory whole."""
+    folder = tmp_path_factory.mktemp("model")
+    write_tiny_model(folder, [step.prompt for step in episodes[0].steps], 600, CONTEXT)
+    small = json.loads((folder / "config.json").read_text())
+    wide = {"hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 5}
+    (folder / "model.safetensors").unlink()
+    LlamaForCausalLM(LlamaConfig(**small | wide)).save_pretrained(folder, max_shard_size="1MB")
+    return folder
+
+
+def compare(found: ProcessMemory, live: LiveBytes) -> None:
+    static = found.weights + found.optimizer + found.average + found.reference + found.states
+    assert live.kept[-1] == pytest.approx(static, rel=0.1)
+    assert live.most == pytest.approx(found.peak, rel=0.1)
+
+
+TRAINED: dict[str, dict[str, Any]] = {
+    "all": {},
+    "bfloat16": {"dtype": "bfloat16"},
+    "LoRA": {"lora": LoraSettings(4, 8)},
+    "frozen": {"frozen": 0.6},
+    "recompute": {"recompute": True},
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["all", "bfloat16", "LoRA", "frozen"])
+def test_imitation(how: str, model: Path, episodes: list[Episode], tmp_path: Path) -> None:
+    some = episodes[:1]
+    rows = [each.row for each in build_imitation_examples(some, load_model(model, "cpu")).found]
+    longest = max(len(row.context) + len(row.action) for row in rows)
+    settings = ImitationSettings(
+        TrainedModelSettings(str(model), **TRAINED[how]),
+        (str(write_episodes(tmp_path / "episodes", some)),),
+        optimising=OptimizerSettings(average=0.9),
+        piece=2 * longest if how == "all" else longest,
+        epochs=2,
+        validation=0.0,
+    )
+    shape = shape_imitation(
+        settings, read_model_config(str(model)), longest, max(len(row.action) for row in rows)
+    )
+    with LiveBytes() as live:
+        train_by_imitation(settings, tmp_path / "run", live.tell)
+    compare(measure_training_memory(shape).process, live)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["all", "LoRA"])
+def test_reward_model(how: str, model: Path, tmp_path: Path) -> None:
+    settings = RewardTrainingSettings(
+        TrainedModelSettings(str(model), **TRAINED[how]),
+        str(write_lines(tmp_path / "pairs", map(pair, range(16)))),
+        batch=8,
+        piece=4,
+        validation=0.0,
+    )
+    data = _load_comparison_data(settings, _load_model(settings)[0])
+    longest = max(item.longest_length for item in data.training)
+    found = measure_training_memory(
+        shape_preference(settings, read_model_config(str(model)), longest)
+    )
+    with LiveBytes() as live:
+        train_reward_model(settings, tmp_path / "run", live.tell)
+    compare(found.process, live)
+
+
+PROMPT, SAID = 160, 12
+
+
+def world() -> PromptEnvironment:
+    """Prompts of nearly the same length, so that there is padding, as there is in most batches."""
+    chance = Random(0)
+    prompts = [[chance.randrange(3, 300) for _ in range(PROMPT - n % 2)] for n in range(12)]
+
+    def reward(_: Sequence[int], said: Sequence[Sequence[int]]) -> list[float]:
+        return [float(tokens[0]) for tokens in said]
+
+    return PromptEnvironment(prompts, reward, group=2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("how", "more"),
+    [
+        ("all", {}),
+        ("all", {"value": "shared", "value_width": 256}),
+        ("all", {"advantage": "rloo", "kl": "loss", "piece": 1, "rows": 12}),
+        ("LoRA", {}),
+        ("frozen", {}),
+        ("recompute", {"value": "shared"}),
+    ],
+)
+def test_reinforcement(how: str, more: dict[str, Any], model: Path, tmp_path: Path) -> None:
+    rows = more.pop("rows", 2)
+    usual = {"steps": 2, "episodes": 12, "epochs": 1, "piece": 4}
+    settings = make_ppo_settings(
+        policy=TrainedModelSettings(str(model), **TRAINED[how]),
+        sampling=SamplingSettings(max_tokens=SAID, rows=rows),
+        **usual | more,
+    )
+    shape = shape_reinforcement(settings, read_model_config(str(model)), PROMPT + SAID)
+    with LiveBytes() as live:
+        train_by_reinforcement(settings, world(), tmp_path / "run", live.tell)
+    compare(measure_training_memory(shape).process, live)
+
+
+@pytest.mark.parametrize("method", ["adam", "adafactor"])
+def test_an_optimizer_keeps_as_much_as_is_counted(method: str) -> None:
+    model = nn.Sequential(nn.Linear(7, 5), nn.Embedding(11, 3), nn.LayerNorm(4))
+    settings = msgspec.convert({"method": method}, OptimizerSettings)
+    weights = list(model.parameters())
+    optimizer = make_optimizer({1e-3: weights}, settings)
+    for each in weights:
+        each.grad = torch.ones_like(each)
+    optimizer.step()
+    kept = [
+        value.numel()
+        for state in optimizer.state.values()
+        for name, value in state.items()
+        if name != "step"
+    ]
+    assert sum(kept) == count_optimizer_values(weights, settings)
+
+
+def test_a_fake_model_has_no_data_and_the_layers_that_learn() -> None:
+    half = TrainedModelSettings("none", frozen=0.5)
+    with FakeTensorMode():
+        model = build_fake_model(small_config(num_hidden_layers=4), half, "row")
+        assert all(isinstance(each, FakeTensor) for each in model.parameters())
+        named = model.named_parameters()
+        learning = {name for name, each in named if ".layers." in name and each.requires_grad}
+    assert {name.split(".")[2] for name in learning} == {"2", "3"}
+
+
+def small_config(**changed: Any) -> LlamaConfig:
+    sizes: dict[str, Any] = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
+    heads = {"num_attention_heads": 4, "max_position_embeddings": 64, "vocab_size": 100}
+    return LlamaConfig(**sizes | heads | changed)
+
+
+def test_shared_among_processes() -> None:
+    settings = make_ppo_settings(policy=TrainedModelSettings("none"), steps=1, piece=2)
+    found = measure_training_memory(shape_reinforcement(settings, small_config(), 32))
+    alone, two, split = found.process, found.replicate_weights(2), found.shard_weights(2)
+    assert found.replicate_weights(1) == alone
+    assert two.peak == alone.peak + alone.gradients
+    assert (split.weights, split.whole_copy) == (alone.weights / 2, alone.weights)
+    assert split.optimizer == alone.optimizer / 2
+    assert split.gathered > 0
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"optimising": OptimizerSettings(method="adafactor")}, "Adafactor"),
+        ({"policy": TrainedModelSettings("none", frozen=0.5)}, "frozen"),
+    ],
+)
+def test_what_training_refuses_to_split_is_not_planned(changed: dict[str, Any], why: str) -> None:
+    usual = {"policy": TrainedModelSettings("none"), "steps": 1, "piece": 1}
+    settings = make_ppo_settings(**usual | changed)
+    found = measure_training_memory(shape_reinforcement(settings, small_config(), 32))
+    with pytest.raises(ValueError, match=why):
+        found.shard_weights(2)
+
+
+def test_without_a_context_the_tokens_must_be_named() -> None:
+    assert count_context_tokens(small_config()) == 64
+    with pytest.raises(Failed, match="--tokens"):
+        count_context_tokens(BloomConfig())
