@@ -149,6 +149,9 @@ def _truncate_partial_line(place: Path) -> None:
 
 RECENT_LABELS = 100
 """labels that say how the policy does now"""
+MAX_USELESS_GROUPS = 32
+"""questions in a row without two answers, after which a policy is taken to give none. Where one
+request is missing, one question is drawn, and with full stops one of four is of no use"""
 
 QuestionAnswer = tuple[Question, Answer]
 EnvironmentFactory = Callable[[BatchRewardFunction, int], RolloutEnvironment]
@@ -351,11 +354,13 @@ class _LabelledEnvironment:
 
     def _draw_requests(self, sample: PolicySampler, needed: int, seed: int) -> None:
         """Requests, until there are so many."""
+        useless = 0
         while (missing := needed - len(self._label_store.requests)) > 0:
             self._raise_if_stopped()
             groups = range(self._label_store.groups, self._label_store.groups + missing)
             requests = self._make_requests(sample, groups, seed)
-            if not requests:
+            useless = 0 if requests else useless + len(groups)
+            if useless >= MAX_USELESS_GROUPS:
                 detail = (
                     "the policy gives no two answers to a question: imitate first, or let it say "
                     "more tokens"

@@ -7,7 +7,7 @@ import random
 import socket
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -32,7 +32,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 from rookery.judge.json_lines import read_json_lines
-from rookery.learn.browser_environment import BatchRewardFunction
+from rookery.learn.browser_environment import BatchRewardFunction, compute_answer_rewards
 from rookery.learn.episodes import PromptEnvironment
 from rookery.learn.online_labelling import (
     ComparisonQuestion,
@@ -477,6 +477,27 @@ def test_a_label_of_something_else_is_refused(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="no label of request 0"):
             kept.add_label(Comparison(question, others, (1.0, 0.0), "eve"))
     assert not LabelStore(tmp_path).labels
+
+
+def test_questions_that_get_no_two_answers_are_passed_over(folder: Path, tmp_path: Path) -> None:
+    """Where one request is missing, the one question drawn may be such a one."""
+
+    def half_silent(scores: BatchRewardFunction, group: int) -> PromptEnvironment:
+        def compute_rewards(
+            numbers: Sequence[int], actions: Sequence[Sequence[int]]
+        ) -> list[float | None]:
+            answers = [
+                None if number else Answer(f"crow {action[0]}")
+                for number, action in zip(numbers, actions, strict=True)
+            ]
+            return compute_answer_rewards(scores, [(QUESTIONS[0], each) for each in answers])
+
+        return PromptEnvironment([[5], [6], [7], [8]], compute_rewards, group)
+
+    result = train_with_online_labels(
+        settings_of(folder), half_silent, MockLabeller(vowels), tmp_path / "run"
+    )
+    assert result.labels == 12
 
 
 def test_a_policy_that_never_answers_is_not_compared(folder: Path, tmp_path: Path) -> None:
