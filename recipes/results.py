@@ -33,9 +33,9 @@ The four papers, each played end to end by one recipe at the size `small`, made 
 two hours at most (`make -j2 reproduce SEEDS="0 1 2"`, with the data sets in `../shared/data`, and
 SmolLM2-135M by `rookery models add smollm2`). This page, its pictures, the rows of each figure
 (CSV) and the scores of each seed are written by `python -m recipes.results`; nobody edits them.
-Our models are thousands of times smaller than the papers', and learn from hundreds of examples,
-so that effects are compared and not their sizes. Minutes are of a machine that did other work
-beside.
+Our models are six to two thousand times smaller than the papers', and learn from hundreds of
+examples, so that effects are compared and not their sizes. Minutes are of a machine that did
+other work beside.
 
 Each row shows what was learnt beside what it began from (the reference), what choosing by lot gives
 (chance), what the simplest script gives on the same questions, and the best possible or best known.
