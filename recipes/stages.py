@@ -13,11 +13,7 @@ import msgspec
 
 from recipes.findings import Effect, Finding, ScoreTable, list_findings
 from rookery.draft.config import merge_tables, parse_settings, read_toml_table
-from rookery.draft.installed_models import (
-    WRITING_MODEL,
-    find_model_folder,
-    list_installed_models,
-)
+from rookery.draft.installed_models import WRITING_MODEL, find_model_folder
 from rookery.measure.figures import Figure, write_figure
 from rookery.records import Failed, Record
 from rookery.serve.settings import get_data_folder
@@ -67,12 +63,9 @@ def load_or_make(place: Path, kind: type[T], make: Callable[[], T]) -> T:
 
 
 def find_start(model: str) -> str:
-    """Return the folder of the model that a recipe begins with: an installed model's by name
-    ("smollm2"), any other value as it is."""
-    home = get_data_folder()
-    if model in {WRITING_MODEL, *(each.name for each in list_installed_models(home))}:
-        return str(find_model_folder(model, home))
-    return model
+    """Return the folder of the model that a recipe begins with: that of the installed model
+    "smollm2" by its name, any other value as it is."""
+    return str(find_model_folder(model, get_data_folder())) if model == WRITING_MODEL else model
 
 
 def print_progress(sentence: str) -> None:
