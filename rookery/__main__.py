@@ -456,17 +456,20 @@ def run_learn_plan(
         ),
     ] = "",
     gpus: Annotated[
-        int, typer.Option(min=1, metavar="N", help="GPUs that share the training, a process each.")
+        int,
+        typer.Option(min=1, metavar="NUMBER", help="GPUs that share the training, a process each."),
     ] = 1,
     memory: Annotated[
         float | None,
-        typer.Option(min=0, metavar="GB", help="Memory of each GPU, in GB of 1,000,000,000 bytes."),
+        typer.Option(
+            min=0, metavar="NUMBER", help="Memory of each GPU, in GB of 1,000,000,000 bytes."
+        ),
     ] = None,
     tokens: Annotated[
         int | None,
         typer.Option(
             min=2,
-            metavar="N",
+            metavar="NUMBER",
             help="Tokens of the longest row: a prompt with what follows it. Without it, as many as "
             "the model reads.",
         ),
@@ -475,7 +478,7 @@ def run_learn_plan(
         int | None,
         typer.Option(
             min=1,
-            metavar="N",
+            metavar="NUMBER",
             help="Tokens of the longest target that is imitated. Without it, all of a row.",
         ),
     ] = None,

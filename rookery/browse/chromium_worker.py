@@ -112,7 +112,8 @@ async def _render(playwright: "Playwright", job: RenderJob, ask: AskParent) -> R
         )
     except Error as error:
         detail = "Chromium does not start: install it (apt install chromium, or playwright install"
-        return RenderResult(outcome="no_renderer", detail=f"{detail} chromium): {error}"[:400])
+        reason = str(error).partition("\n")[0]  # playwright draws a box below it
+        return RenderResult(outcome="no_renderer", detail=f"{detail} chromium): {reason}"[:400])
     context = await browser.new_context(
         user_agent=job.user_agent, service_workers="block", accept_downloads=False
     )

@@ -283,7 +283,9 @@ def run_serve_env(
     idle: Annotated[
         float,
         typer.Option(
-            metavar="SECONDS", min=1, help="Close a session that sends nothing for so long."
+            metavar="NUMBER",
+            min=1,
+            help="Seconds without a message after which a session is closed.",
         ),
     ] = 3600.0,
     message: Annotated[
