@@ -268,7 +268,7 @@ def run_serve_env(
     reward: Annotated[
         str,
         typer.Option(
-            metavar="accepted|evidence",
+            metavar="KIND",
             help="What the last step earns. accepted: 1 where the answer, and a quote that it "
             "cites, contain an accepted answer. evidence: 0 to 1, how far the evidence model finds "
             "that its quotes support the answer, and answer the question.",
