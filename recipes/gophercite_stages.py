@@ -13,7 +13,7 @@ from recipes.gophercite_data import (
     make_targets,
     sample_fact_comparisons,
 )
-from recipes.stages import find_start, load_or_make, print_progress
+from recipes.stages import load_or_make, print_progress
 from rookery.cite.grammar import VerbatimGrammar
 from rookery.cite.syntax import AnswerShape
 from rookery.draft.remote_model import AllowedTokens
@@ -81,7 +81,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def train_imitation(settings: Settings, world: Data, out: Path) -> Path:
     """Train the first policy to quote the sentences rated good (section 2.7) and return its
     folder."""
-    start = Path(find_start(settings.imitate.trained.model) or out / "tiny")
+    start = Path(settings.imitate.trained.model or out / "tiny")
     if not (settings.imitate.trained.model or start.exists()):
         texts = [part for question, page in world.taught for part in (question.text, page.text)]
         write_tiny_model(start, texts, settings.vocabulary, 1024, settings.seed)

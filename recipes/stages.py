@@ -13,10 +13,8 @@ import msgspec
 
 from recipes.findings import Effect, Finding, ScoreTable, list_findings
 from rookery.draft.config import merge_tables, parse_settings, read_toml_table
-from rookery.draft.installed_models import WRITING_MODEL, find_model_folder
 from rookery.measure.figures import Figure, write_figure
 from rookery.records import Failed, Record
-from rookery.serve.settings import get_data_folder
 
 ROOT = Path(__file__).parent.parent
 DATA = ROOT.parent / "shared" / "data"
@@ -60,12 +58,6 @@ def load_or_make(place: Path, kind: type[T], make: Callable[[], T]) -> T:
         part.write_bytes(msgspec.json.encode(made))
         part.replace(place)
     return msgspec.json.decode(place.read_bytes(), type=kind)
-
-
-def find_start(model: str) -> str:
-    """Return the folder of the model that a recipe begins with: that of the installed model
-    "smollm2" by its name, any other value as it is."""
-    return str(find_model_folder(model, get_data_folder())) if model == WRITING_MODEL else model
 
 
 def print_progress(sentence: str) -> None:

@@ -7,7 +7,7 @@ from statistics import fmean
 from msgspec.structs import replace
 from torch import nn
 
-from recipes.stages import find_start, load_or_make, print_progress
+from recipes.stages import load_or_make, print_progress
 from recipes.webgpt_data import Settings, choose_constraint, make_demonstrations
 from rookery.learn.action_constraints import sample_browser_answers
 from rookery.learn.imitation_learning import ImitationResult, train_by_imitation
@@ -40,7 +40,7 @@ def clone_behaviour(
 ) -> Path:
     """Train a policy of this width and number of layers by behaviour cloning (section 3.2) and
     return its folder."""
-    start = Path(find_start(settings.imitate.trained.model) or out / "blank")
+    start = Path(settings.imitate.trained.model or out / "blank")
     whole = replace(
         settings.imitate,
         trained=replace(settings.imitate.trained, model=str(start)),

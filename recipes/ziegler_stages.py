@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from recipes.stages import find_start, load_or_make, print_progress
+from recipes.stages import load_or_make, print_progress
 from recipes.ziegler_data import Task
 from rookery.judge.json_lines import read_json_lines
 from rookery.learn.browser_environment import compute_answer_rewards
@@ -142,7 +142,7 @@ class StagedRun:
         reference of every task."""
         made = self.settings
         if made.model:
-            return find_start(made.model)
+            return made.model
         size = (made.vocabulary, made.context, made.width, made.layers, made.seed)
         blank = self.out / "blank"
         load_or_make(

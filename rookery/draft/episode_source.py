@@ -18,7 +18,7 @@ from rookery.browse.call_recording import CallRecording, RecordingLibrary
 from rookery.browse.libraries import get_contents_digest
 from rookery.browse.page_view import PageViewCache
 from rookery.draft.browser_episode import BrowserEpisode, replace_surrogates
-from rookery.draft.gold_answers import contains_gold_answer
+from rookery.draft.gold_answers import is_correct_answer
 from rookery.records import Answer, Completion, Episode, Failure, Library, Question, Reward
 
 
@@ -188,10 +188,5 @@ def reward_accepted_answer(question: Question, answer: Answer) -> float:
     """Return 1 where the answer, and a quote that it cites, contain the same accepted answer, else
     0."""
     cited = {number for claim in answer.claims for number in claim.quotes}
-    return float(
-        any(
-            contains_gold_answer(answer.text, gold)
-            and any(contains_gold_answer(answer.quotes[number].text, gold) for number in cited)
-            for gold in question.gold
-        )
-    )
+    quotes = tuple(answer.quotes[number] for number in sorted(cited))
+    return float(is_correct_answer(question, msgspec.structs.replace(answer, quotes=quotes)))

@@ -178,10 +178,9 @@ def _list_line_tokens(speech: PolicyTokenizer) -> tuple[TokenIds, TokenIds, Toke
     not blank; and all that may stand on a line, the end tokens among them."""
     known = enumerate(speech.vocabulary.tokens)
     line = {number: token for number, token in known if token and not _CONTROL.search(token)}
-    first = [number for number, token in line.items() if token[:1] == b" "]
-    wordy = [number for number, token in line.items() if token.strip()]
-    further = sorted({*line, *speech.ends})
-    return tuple(np.asarray(ids, np.int32) for ids in (first, wordy, further))  # type: ignore[return-value]
+    first = np.asarray([number for number, token in line.items() if token[:1] == b" "], np.int32)
+    wordy = np.asarray([number for number, token in line.items() if token.strip()], np.int32)
+    return first, wordy, np.asarray(sorted({*line, *speech.ends}), np.int32)
 
 
 def sample_browser_answers(

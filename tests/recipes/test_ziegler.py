@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from recipes.findings import list_findings
-from recipes.stages import ROOT, Result, find_start, run_recipe
+from recipes.stages import ROOT, Result, run_recipe
 from recipes.ziegler import reproduce_paper
 from recipes.ziegler_data import (
     CANNED_WORDS,
@@ -158,19 +158,6 @@ def test_passages_with_a_physical_word_are_learnt_from_beside_as_many_without_on
         ("an idea", False),
         ("no thing", False),
     ]
-
-
-def test_a_model_on_this_machine_is_found_by_its_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    with pytest.raises(Failed, match="no model of this name"):
-        find_start("smollm2")
-    folder = tmp_path / "rookery" / "models" / "smollm2"
-    folder.mkdir(parents=True)
-    (folder / "rookery-model.json").touch()
-    assert find_start("smollm2") == str(folder)
-    assert [find_start(model) for model in ("", "a/folder")] == ["", "a/folder"]
 
 
 @pytest.mark.slow
