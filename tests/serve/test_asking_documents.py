@@ -16,7 +16,7 @@ from commands import Run
 
 from rookery.serve.cli.ask_command import AskResult
 
-PROGRAMS = ("pandoc", "soffice", "groff", "mandoc", "tesseract")
+PROGRAMS = ("pandoc", "soffice", "gropdf", "mandoc", "tesseract")
 PLACES = (
     "Alder Fen", "Brook Farm", "Cold Quay", "Dunmore", "Elm Reach", "Fallow Hill", "Gorse Head",
     "Hazel Mere", "Iron Weir", "Juniper Bank", "Kettle Moor", "Long Spit", "Marl Pit",
