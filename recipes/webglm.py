@@ -19,6 +19,13 @@ from recipes.webglm_found import (
     score_references,
     score_threads,
 )
+from recipes.webglm_generator import (
+    list_generator_effects,
+    list_generator_notes,
+    make_generator_figure,
+    make_generator_tables,
+    train_generator,
+)
 from recipes.webglm_stages import (
     Settings,
     bootstrap_answers,
@@ -26,6 +33,7 @@ from recipes.webglm_stages import (
     read_data,
     train_scorer,
 )
+from rookery.cite.evidence_model import BUNDLED_MODEL, load_evidence_model
 from rookery.learn.retrieval_data import RetrievalSources, load_scored_references
 from rookery.learn.reward_model import RewardModel
 
@@ -52,11 +60,24 @@ def reproduce_paper(settings: Settings, data: Path, out: Path) -> RecipeOutput:
         lambda: score_threads(RewardModel(Path(scorer.model)), world.held, settings.longest),
     )
     seen = RecipeData(world, policy, (taught, asked), weighed, ranked, given, settings)
+    output = RecipeOutput(
+        [*list_effects(settings.n)],
+        [*make_tables(seen)],
+        [*make_figures(seen)],
+        [*list_notes(retriever, scorer, bias)],
+    )
+    if settings.generate is None:
+        return output
+    parts = taught.written, asked.written
+    generated = train_generator(
+        settings.generate, policy, parts, out, settings.seed, settings.split
+    )
+    judge = load_evidence_model(BUNDLED_MODEL).judge_passages
     return RecipeOutput(
-        list_effects(settings.n),
-        make_tables(seen),
-        make_figures(seen),
-        list_notes(retriever, scorer, bias),
+        [*output.effects, *list_generator_effects()],
+        [*output.tables, *make_generator_tables(generated, judge)],
+        [*output.figures, make_generator_figure(generated, judge)],
+        [*output.notes, *list_generator_notes(generated)],
     )
 
 

@@ -17,7 +17,7 @@ from rookery.draft.webglm import WebglmSettings, answer_with_webglm
 from rookery.judge.vote_comparisons import ForumThread
 from rookery.learn.random_models import write_tiny_encoder
 from rookery.measure.citations import EntailmentFunction
-from rookery.records import Answer, Claim, Episode, Page, Question, Quote, digest_of
+from rookery.records import Answer, Claim, Episode, Page, Policy, Question, Quote, digest_of
 
 MISSING_REFERENCE = Page("", "", "nothing")
 """Stands for the reference of a citation number that does not exist."""
@@ -64,9 +64,12 @@ class Bootstrapper:
 
     def __call__(self, question: Question) -> Episode:
         """Answer a question; citations are corrected, nothing is filtered."""
-        return answer_with_webglm(
-            question, self._open_article(question.source), self.policy, settings=self._settings
-        )
+        return self.answer(question, self.policy, self._settings)
+
+    def answer(self, question: Question, policy: Policy, settings: WebglmSettings) -> Episode:
+        """Answer a question by any policy, from the same references."""
+        library = self._open_article(question.source)
+        return answer_with_webglm(question, library, policy, settings=settings)
 
     def _open_article(self, name: str) -> InMemoryLibrary:
         """Return the library of one article, kept until another is asked for: questions about an

@@ -16,6 +16,7 @@ from recipes.webglm_data import (
     split_questions,
     write_tiny_data,
 )
+from recipes.webglm_generator import GeneratorSettings
 from rookery.ask.question_files import read_squad
 from rookery.draft.batch import answer_all
 from rookery.draft.oracle_policies import OracleErrorRates
@@ -57,6 +58,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     prefer: RewardTrainingSettings
     """Its comparisons are set by the recipe; if it names no model, it starts from the one that
     `summaries` trains, or else from the encoder of `retrieve`."""
+    generate: GeneratorSettings | None = None
+    """None: no generator is trained."""
     summaries: ImitationSettings | None = None
     """Supervised training on summaries, from whose model the scorer starts (section 3.3); None:
     there is none. Its episodes are set by the recipe; a model that is not named is random."""

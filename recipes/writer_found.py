@@ -18,6 +18,7 @@ import torch
 
 from recipes.evidence_data import exchange_detail
 from recipes.findings import Effect, ScoreTable, format_estimate
+from recipes.line_completions import StoredPolicy, complete_lines
 from recipes.stages import ROOT
 from recipes.writer_data import render_trained_prompt
 from recipes.writer_statements import is_sound
@@ -34,7 +35,6 @@ from rookery.cite.sentence_support import UNSUPPORTED, locate_answers
 from rookery.cite.word_overlap import split_words
 from rookery.draft.evidence_answers import answer_by_evidence
 from rookery.draft.gold_answers import contains_gold_answer
-from rookery.draft.remote_model import AllowedTokens
 from rookery.draft.webglm import WEBGLM_METHOD
 from rookery.draft.written_answers import (
     WritingSettings,
@@ -42,14 +42,14 @@ from rookery.draft.written_answers import (
     render_writing_prompt,
 )
 from rookery.learn.action_batches import ActionRow
-from rookery.learn.decoding import SamplingSettings, sample_actions
+from rookery.learn.decoding import SamplingSettings
 from rookery.learn.minibatches import predict_actions
 from rookery.learn.pretrained_models import load_model
 from rookery.learn.prompt_encoding import tokenize_prompt
 from rookery.measure.citations import CitedStatement, list_statements
 from rookery.measure.figures import Figure, make_bars_figure
 from rookery.measure.intervals import Estimate, estimate_mean, estimate_share
-from rookery.records import Answer, Claim, Completion, Episode, Library, Page, Question
+from rookery.records import Answer, Claim, Episode, Library, Page, Question
 
 LEAST_SHARED = 0.65
 """least share of a question's terms in a paragraph that holds an accepted answer, from which the
@@ -213,18 +213,6 @@ def _answer_all(
     return found
 
 
-class _StoredPolicy:
-    """A policy that gives the completions that were sampled before, many prompts at once."""
-
-    def __init__(self, completions: Mapping[str, Completion]) -> None:
-        self.name = "stored"
-        self._completions = completions
-
-    def complete(self, prompt: str, n: int = 1, allow: AllowedTokens = None) -> list[Completion]:
-        """Return the completion of a prompt, n times."""
-        return [self._completions[prompt]] * n
-
-
 def quote_sentences(found: Sequence[FoundAnswer], judge: EvidenceJudge) -> list[Episode]:
     """Answer by the sentences that the prompt shows, as they stand: the simplest script."""
     episodes = []
@@ -257,25 +245,9 @@ def write_answers(
         used = sources[: WritingSettings().references]
         usual.append(render_writing_prompt(each.question.text, used))
         shown.append(render_trained_prompt(each.question.text, used))
-    loaded = load_model(folder, "cpu")
-    contexts = [
-        tokenize_prompt(loaded.tokenizer, prompt, chat=False)
-        for prompt in (shown if trained else usual)
-    ]
-    lines = {n for n, token in enumerate(loaded.vocabulary.tokens) if token and b"\n" in token}
     sampling = SamplingSettings(max_tokens=settings.tokens, temperature=0, rows=40)
-    said = sample_actions(
-        loaded.model, contexts, range(len(contexts)), loaded.ends | lines, sampling
-    )
-    texts = [
-        str(loaded.tokenizer.decode(list(each.row.action), skip_special_tokens=True))
-        for each in said
-    ]
-    completions = {
-        prompt: Completion(text.partition("\n")[0], stop="end" if each.ended else "length")
-        for prompt, text, each in zip(usual, texts, said, strict=True)
-    }
-    policy = _StoredPolicy(completions)
+    said = complete_lines(folder, shown if trained else usual, sampling)
+    policy = StoredPolicy(dict(zip(usual, said, strict=True)))
     return [put_into_words(each, policy, judge) for each in answered]
 
 

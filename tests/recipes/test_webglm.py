@@ -107,7 +107,9 @@ def test_the_tiny_models_learn_what_was_made_up(out: Path) -> None:
 @pytest.mark.slow
 def test_it_writes_a_figure_for_each_thing_that_it_shows(out: Path) -> None:
     found = {place.stem for place in read_figures(out / "figures")}
-    assert found == {"ranking", "filters", "citations", "scorer", "best-of-n"}
+    assert found == {
+        "ranking", "filters", "citations", "scorer", "best-of-n", "generator-citations",
+    }  # fmt: skip
 
 
 def test_where_neither_time_nor_length_tells_both_are_right_half_of_the_time(out: Path) -> None:
