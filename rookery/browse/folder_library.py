@@ -7,12 +7,13 @@ of modification and digest. Files are read by `browse.reader_processes`.
 import os
 import shutil
 import time
+import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import NamedTuple, Self, TypeVar
 from urllib.parse import unquote_to_bytes, urlsplit
 
 import msgspec
@@ -51,6 +52,7 @@ from rookery.records import Failed, Failure, Hit, Page, digest_of
 # ruff: noqa: PTH118
 
 
+T = TypeVar("T")
 _TABLES = (
     "create table if not exists about (format text not null)",
     "create table if not exists files (folder blob, name blob, size int, mtime_ns int,"
@@ -214,11 +216,17 @@ class FolderManifest:
         """Return whether any file was read."""
         return next(self._select_rows("where outcome = '' limit 1"), None) is not None
 
-    def find_changes(self, roots: Sequence[bytes], selection: FileSelection) -> FolderChanges:
+    def find_changes(
+        self,
+        roots: Sequence[bytes],
+        selection: FileSelection,
+        shard: "DocumentShard | None" = None,
+    ) -> FolderChanges:
         """Return the differences between the rows and the selected files below `roots`.
 
-        A file is changed if its size or time differs from its row or if it was unreadable then. One
-        changed a moment ago will count as changed again the next time.
+        Of a `shard`, only its files are looked at. A file is changed if its size or time differs
+        from its row or if it was unreadable then. One changed a moment ago will count as changed
+        again the next time.
         """
         changes = FolderChanges([], [], [])
         visited = set()
@@ -226,6 +234,9 @@ class FolderManifest:
         newest = time.time_ns() - _TICK_NS
         for folder, files, left_out in list_folders(roots, selection, changes.unreadable):
             visited.add(folder)
+            if shard is not None:
+                files = shard.select_names(folder, files)
+                left_out = shard.select_names(folder, left_out)
             skipped.update(((folder, name), why) for name, why in left_out.items())
             rows = {row.name: row for row in self._select_rows("where folder = ?", (folder,))}
             changes.deleted.extend(row for name, row in rows.items() if name not in files)
@@ -259,6 +270,31 @@ class FolderManifest:
                 f"select * from files {where}", values
             ):
                 yield ManifestRow(folder, name, FileStamp(size, mtime), *rest)
+
+
+def get_shard_number(path: bytes, shards: int) -> int:
+    """Return the number of the shard, of so many, to which the file at this path belongs."""
+    return zlib.crc32(path) % shards
+
+
+class DocumentShard(NamedTuple):
+    """One of several parts of the files of a library, and the folder of its index."""
+
+    number: int
+    """from 0 on"""
+    shards: int
+    """how many parts there are"""
+    folder: Path
+
+    def holds(self, path: bytes) -> bool:
+        """Return whether the file at this path belongs to the part."""
+        return get_shard_number(path, self.shards) == self.number
+
+    def select_names(self, folder: bytes, names: Mapping[bytes, T]) -> dict[bytes, T]:
+        """Return those of the names in a folder that belong to the part, with what they have."""
+        return {
+            name: each for name, each in names.items() if self.holds(os.path.join(folder, name))
+        }
 
 
 FOLDER_FORMAT = "4"
@@ -296,8 +332,9 @@ class FolderLibrary:
     Their pages go to `archive`, the index below `cache` (a folder that may be deleted at any
     time). Opening it reads what is new or changed; `progress` hears (files done, files to do, the
     file). Of files with one text, the one nearest to the top is searched, the first by name among
-    equals. `failures` are the files that could not be read, `skipped` those that are left out.
-    Raises `Failed`: empty_library, not_found, bad_pattern, or what the archive raises.
+    equals. `failures` are the files that could not be read, `skipped` those that are left out. With
+    a `shard`, it has that part of the files, which may be none, and its index is in the shard's own
+    folder. Raises `Failed`: empty_library, not_found, bad_pattern, or what the archive raises.
     """
 
     def __init__(
@@ -308,13 +345,19 @@ class FolderLibrary:
         progress: ProgressCallback | None = None,
         limits: FolderLimits = FolderLimits(),
         selection: FileSelection = FileSelection(),
+        shard: DocumentShard | None = None,
     ) -> None:
         self._selection = selection
-        self._roots = _resolve_roots([directory] if isinstance(directory, Path) else directory)
+        self._shard = shard
+        self._roots = resolve_roots([directory] if isinstance(directory, Path) else directory)
         self._archive = archive
         self._progress = progress or (lambda done, total, what: None)
         self._limits = limits
-        self._index_folder = cache / "folders" / _hash_selection(self._roots, selection)
+        self._index_folder = (
+            cache / "folders" / _hash_selection(self._roots, selection)
+            if shard is None
+            else shard.folder
+        )
         self._manifest: FolderManifest | None = None
         self._index: SearchIndex | None = None
         self._unreadable: list[Failure] = []
@@ -364,7 +407,7 @@ class FolderLibrary:
         Raises Failed: url_not_shown for what is no file of the library, or the reason why this one
         could not be read.
         """
-        path = _url_to_path(url)
+        path = convert_url_to_path(url)
         row = self._open_manifest().find_row(path) if path else None
         if row is None:
             detail = "it is no file of this library: open addresses that a search showed"
@@ -378,11 +421,15 @@ class FolderLibrary:
 
         It changes whenever one of them does, and not when the folder is moved.
         """
+        return digest_of("\n".join(sorted(self.list_contents())))
+
+    def list_contents(self) -> list[str]:
+        """Return the path below its folder, and the digest of the text, of each file."""
         found = []
         for row in self._open_manifest().list_read_files():
             root = next((root for root in self._roots if row.path.startswith(root)), b"")
             found.append(f"{os.fsdecode(row.path.removeprefix(root))} {row.digest}")
-        return digest_of("\n".join(sorted(found)))
+        return found
 
     def refresh(self) -> None:
         """Bring the index up to date: read new and changed files, and remove deleted ones.
@@ -468,7 +515,7 @@ class FolderLibrary:
         return self._index
 
     def _find_changes(self) -> FolderChanges:
-        changes = self._open_manifest().find_changes(self._roots, self._selection)
+        changes = self._open_manifest().find_changes(self._roots, self._selection, self._shard)
         self._unreadable = changes.unreadable
         for failure in changes.unreadable:
             if os.fsencode(failure.what) in self._roots:
@@ -476,7 +523,7 @@ class FolderLibrary:
         return changes
 
     def _require_pages(self) -> None:
-        if self._open_manifest().has_pages():
+        if self._shard is not None or self._open_manifest().has_pages():
             return
         failed, skipped = self.failures, self.skipped
         named = "; ".join(
@@ -624,8 +671,8 @@ def _get_extension(row: ManifestRow) -> bytes:
     return row.name.rpartition(b".")[2].lower()
 
 
-def _resolve_roots(paths: Sequence[Path]) -> list[bytes]:
-    """Return the real paths, without those that lie within another."""
+def resolve_roots(paths: Sequence[Path]) -> list[bytes]:
+    """Return the real paths, without those that lie within another. Raises Failed (not_found)."""
     for path in paths:
         if not path.exists():
             detail = "there is no such file or folder: check the path"
@@ -638,7 +685,7 @@ def _path_to_url(path: bytes) -> str:
     return Path(os.fsdecode(path)).as_uri()
 
 
-def _url_to_path(url: str) -> bytes:
+def convert_url_to_path(url: str) -> bytes:
     """Return the path that a `file://` address names; empty where it names none here."""
     parts = urlsplit(url)
     if parts.scheme != "file" or parts.netloc not in ("", "localhost"):

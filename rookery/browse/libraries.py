@@ -12,6 +12,8 @@ from rookery.browse.file_selection import FileSelection
 from rookery.browse.folder_library import FolderLibrary, FolderLimits, ProgressCallback
 from rookery.browse.page_archive import PageArchive
 from rookery.browse.search_merging import MergedSearch, make_auto_search
+from rookery.browse.sharded_library import ShardedLibrary
+from rookery.browse.shards import NOTE_FILE
 from rookery.browse.site_library import SiteLibrary
 from rookery.browse.web_library import (
     SearchEngine,
@@ -205,7 +207,8 @@ def open_places(
 ) -> Library:
     """Open places as one library; where none is named, the web through the search engine `engine`.
 
-    Places are folders, files, WARC files, addresses of sites and `rookery:corvids`. Pages go to
+    Places are folders, files, WARC files, folders of shards that were built, addresses of sites and
+    `rookery:corvids`. Pages go to
     `archive`, indexes below `cache`; `fetcher` returns the network client when one is needed. With
     `offline` nothing is fetched. `selection` says which files of the folders are read. Raises
     Failed: no_folder where `selection` has patterns and no folder is named, or what opening a place
@@ -214,13 +217,15 @@ def open_places(
     if not places and selection == FileSelection():
         return WebLibrary(make_web_search(engine), archive, fetcher(), offline)
     paths = [resolve_place_path(place) for place in places if not is_url(place)]
-    files = [path for path in paths if not _is_warc_file(path)]
+    sharded = [path for path in paths if (path / NOTE_FILE).is_file()]
+    files = [path for path in paths if not _is_warc_file(path) and path not in sharded]
     if selection != FileSelection() and not any(path.is_dir() for path in files):
         detail = "these choose among the files of a folder: name one with --in"
         raise Failed(Failure("--glob, --exclude", "no_folder", detail))
     libraries: list[Library] = []
     if files:
         libraries = [FolderLibrary(files, archive, cache, progress, FolderLimits(), selection)]
+    libraries += [ShardedLibrary(path, archive) for path in sharded]
     if warcs := [path for path in paths if _is_warc_file(path)]:
         from rookery.browse.warc import WarcLibrary
 

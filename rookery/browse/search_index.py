@@ -4,37 +4,32 @@ import math
 import os
 import sqlite3
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 import tantivy
 from tantivy import Occur, Query
 
+from rookery.browse.bm25 import (
+    RATED_FIELDS,
+    QueryTerms,
+    TermCounts,
+    WeightedTerm,
+    compute_idf,
+    parse_query,
+)
 from rookery.browse.page_archive import translate_storage_errors
 from rookery.browse.passages import Passage, cut_passages
-from rookery.browse.search_terms import (
-    ENGLISH,
-    LANGUAGES,
-    count_question_terms,
-    find_language,
-    join_pairs,
-    split_terms,
-)
+from rookery.browse.search_terms import LANGUAGES, find_language, join_pairs, split_terms
 from rookery.records import Failed, Failure, Hit, Library, Page
 
 INDEX_FORMAT = "5"
 """of what is stored in an index; a library rebuilds an index that was written in another"""
 TITLE_REPETITIONS = 2
 """how often the words of title and headings stand before a passage's own"""
-PAIR_WEIGHT = 0.2
-"""of two neighbouring words against one word; chosen on half of the questions of bench/search.py"""
-BM25_SATURATION = 2.2
-"""BM25's k1 + 1 with k1 = 1.2: no word can score more than this times its rarity"""
-BM25_QUERY_SATURATION = 3.0
-"""BM25's k3: a word that a query repeats n times weighs (k3 + 1) n / (k3 + n)"""
 SNIPPET_LENGTH = 200
 """characters of a passage that a Hit carries"""
 HEAP_BYTES = 64_000_000
@@ -44,7 +39,8 @@ MAX_WRITER_THREADS = 4
 
 # Tantivy multiplies a score by log2(2 + weight): by 2 and by 1.
 _ARTICLE_WEIGHT, _REST_WEIGHT = 2, 0
-_ARTICLE_FACTOR = 2.0
+_ROUNDING = 1e-4
+"""by which a score in float32 may be wrong, with room to spare"""
 
 
 class IndexEntry(msgspec.Struct, frozen=True, array_like=True):
@@ -95,6 +91,7 @@ class SearchIndex:
         self._schema = _build_schema()
         self._index = tantivy.Index(self._schema, path=str(directory) if directory else None)
         self._writer: tantivy.IndexWriter | None = None
+        self._lengths: tuple[int, dict[str, float]] | None = None
         # An index in memory holds few pages, and threads take longer to start than it to fill.
         self._threads = min(os.cpu_count() or 1, MAX_WRITER_THREADS) if directory else 1
 
@@ -125,6 +122,7 @@ class SearchIndex:
             self._writer.wait_merging_threads()
             self._writer = None
         self._index.reload()
+        self._lengths = None
 
     def search(self, query: str, k: int) -> list[Hit]:
         """Return the k best passages, best first; of equal ones, in the order of address and place.
@@ -137,29 +135,140 @@ class SearchIndex:
         searcher = self._index.searcher()
         if k < 1 or not searcher.num_docs:
             return []
-        words, neighbours = Counter[str](), Counter[str]()
-        reachable = []
-        held = [name for name in LANGUAGES if searcher.doc_freq("language", name)]
-        for language in held or (ENGLISH,):
-            stems = count_question_terms(query, language)
-            words |= stems
-            neighbours |= Counter(join_pairs(split_terms(query, language)))
-            reachable.append(
-                math.fsum(
-                    _weigh_query_word(count) * _compute_idf(searcher, word)
-                    for word, count in stems.items()
-                )
-            )
-        if not words:
+        terms = parse_query(query, self.list_languages())
+        if not terms.words:
             return []
-        # In another language than the query's, its words are unknown and therefore rare.
-        most = _ARTICLE_FACTOR * BM25_SATURATION * min(reachable)
-        wanted = self._build_query(words, neighbours)
+        having, passages = searcher.doc_freq, searcher.num_docs
+        most = terms.compute_largest_score(
+            lambda word: compute_idf(having("words", word), passages)
+        )
+        wanted = self._build_query(terms.list_weights())
         found = [
             msgspec.structs.replace(_decode_hit(searcher.doc(address)), score=score / most)
             for score, address in _search_with_ties(searcher, wanted, k)
         ]
-        return sorted(found, key=lambda hit: (-hit.score, hit.url, hit.start))[:k]
+        return sorted(found, key=_order_hits)[:k]
+
+    def list_languages(self) -> list[str]:
+        """Return the languages of the pages, in the order of `LANGUAGES`."""
+        searcher = self._index.searcher()
+        return [name for name in LANGUAGES if searcher.doc_freq("language", name)]
+
+    def count_terms(self, terms: QueryTerms) -> TermCounts:
+        """Return in how many passages each term stands, how many there are, and their lengths."""
+        searcher = self._index.searcher()
+        having = {
+            (field, term): searcher.doc_freq(field, term) for field, term, _ in terms.list_weights()
+        }
+        return TermCounts(*self._measure_lengths(), having)
+
+    def search_shard(self, terms: QueryTerms, counts: TermCounts, k: int) -> list[Hit]:
+        """Return the k best passages as `search` does, with the word statistics of `counts`.
+
+        These are of all the indexes of which this one is a part, so that the scores of all can be
+        compared: they are those that one index over the same passages gives.
+        """
+        searcher, own = self._index.searcher(), self.count_terms(terms)
+        if k < 1 or not own.passages:
+            return []
+        weights = terms.list_weights()
+        boosted = [
+            WeightedTerm(
+                field, term, weight * counts.compute_idf(field, term) / own.compute_idf(field, term)
+            )
+            for field, term, weight in weights
+            if own.having[field, term]
+        ]
+        if not boosted:
+            return []
+        wanted = self._build_query(boosted)
+        # Passages are rated here by the mean length of this part, which may overrate or underrate
+        # any of them by as much as it differs from the mean of all.
+        ratios = [
+            counts.get_mean_length(f) / own.get_mean_length(f) for f in {f for f, *_ in boosted}
+        ]
+        low, high = min(1.0, *ratios) * (1 - _ROUNDING), max(1.0, *ratios) * (1 + _ROUNDING)
+        limit, found = 2 * k, list[tuple[float, tantivy.DocAddress]]()
+        while True:
+            found = searcher.search(wanted, limit, count=False, weight_by_field="weight").hits
+            if len(found) < limit or found[-1][0] * high < found[k - 1][0] * low:
+                break
+            limit *= 2
+        least = found[k - 1][0] * low / high if len(found) >= k else 0.0
+        most = terms.compute_largest_score(lambda word: counts.compute_idf("words", word))
+        hits = [
+            msgspec.structs.replace(
+                _decode_hit(searcher.doc(address)),
+                score=self._score_passage(searcher, address, score, boosted, weights, counts)
+                / most,
+            )
+            for score, address in found
+            if score >= least
+        ]
+        return sorted(hits, key=_order_hits)[:k]
+
+    def _score_passage(
+        self,
+        searcher: tantivy.Searcher,
+        address: tantivy.DocAddress,
+        score: float,
+        boosted: Sequence[WeightedTerm],
+        weights: Sequence[WeightedTerm],
+        counts: TermCounts,
+    ) -> float:
+        """Return the score of a passage by the statistics of `counts`; `score` is by its own."""
+        own, parts = 0.0, []
+        factors = {(field, term): factor for field, term, factor in boosted}
+        for field, term, weight in weights:
+            found = self._explain_term(searcher, address, field, term)
+            if found is not None:
+                own += factors[field, term] * found.value
+                parts.append(weight * counts.rate_term(field, term, found.times, found.length))
+        # What the passage's part of the page multiplies both by is 1 or 2.
+        return math.fsum(parts) * round(score / own)
+
+    def _explain_term(
+        self, searcher: tantivy.Searcher, address: tantivy.DocAddress, field: str, term: str
+    ) -> "_TermInPassage | None":
+        """Return what a term is worth in a passage, and why; None where it is not in it."""
+        query = Query.term_query(self._schema, field, term)
+        try:
+            found = _explanation_decoder.decode(query.explain(searcher, address).to_json())
+        except ValueError:
+            return None
+        frequency = found.details[2].details
+        counted = found.details[1].details[1].value
+        values = (frequency[0].value, frequency[3].value, frequency[4].value, counted)
+        return _TermInPassage(found.value, *values)
+
+    def _measure_lengths(self) -> tuple[int, dict[str, float]]:
+        """Return the number of passages as it is used to rate words, and the terms of all of them
+        in each field, as tantivy explains them for any passage that has a term of the field."""
+        if self._lengths is None:
+            searcher = self._index.searcher()
+            lengths, passages = dict.fromkeys(RATED_FIELDS, 0.0), searcher.num_docs
+            for field in RATED_FIELDS:
+                for term in self._list_some_terms(searcher, field):
+                    query = Query.term_query(self._schema, field, term)
+                    for _, address in searcher.search(query, 1, count=False).hits:
+                        explained = self._explain_term(searcher, address, field, term)
+                        if explained is not None:
+                            passages = round(explained.passages)
+                            lengths[field] = explained.mean_length * passages
+                    if lengths[field]:
+                        break
+            self._lengths = passages, lengths
+        return self._lengths
+
+    def _list_some_terms(self, searcher: tantivy.Searcher, field: str) -> Iterator[str]:
+        """Yield terms that a field may have, and last one that it has, if it has any."""
+        for _, address in searcher.search(Query.all_query(), 1, count=False).hits:
+            snippet = _decode_hit(searcher.doc(address)).snippet
+            for language in self.list_languages():
+                words = split_terms(snippet, language)
+                yield from (words if field == "words" else join_pairs(words))[:3]
+        # This reads every term of the field: only where the first passage has none.
+        yield from (term for term, _ in searcher.terms_with_prefix(field, "", limit=1))
 
     def __len__(self) -> int:
         return int(self._index.searcher().num_docs)
@@ -170,11 +279,7 @@ class SearchIndex:
             self._writer = self._index.writer(heap_size=heap, num_threads=self._threads)
         return self._writer
 
-    def _build_query(self, words: Counter[str], neighbours: Counter[str]) -> Query:
-        weights = [("words", word, _weigh_query_word(count)) for word, count in words.items()]
-        weights += [
-            ("pairs", pair, PAIR_WEIGHT * _weigh_query_word(n)) for pair, n in neighbours.items()
-        ]
+    def _build_query(self, weights: Iterable[WeightedTerm]) -> Query:
         return Query.boolean_query(
             [
                 (Occur.Should, Query.boost_query(Query.term_query(self._schema, *term), weight))
@@ -207,17 +312,31 @@ def _search_with_ties(
             return [each for each in found if each[0] >= found[min(k, len(found)) - 1][0]]
 
 
-def _weigh_query_word(count: int) -> float:
-    """BM25's weight of a word that a query says so many times."""
-    return (BM25_QUERY_SATURATION + 1) * count / (BM25_QUERY_SATURATION + count)
+def _order_hits(hit: Hit) -> tuple[float, str, int]:
+    """Sort key of hits: the best first; of equal ones, by address and place."""
+    return -hit.score, hit.url, hit.start
 
 
-def _compute_idf(searcher: tantivy.Searcher, word: str) -> float:
-    """BM25's inverse document frequency of a word."""
-    having = searcher.doc_freq("words", word)
-    # Passages that were removed still count among those that have the word, for a while.
-    count = max(searcher.num_docs, having)
-    return math.log(1 + (count - having + 0.5) / (having + 0.5))
+class _Explanation(msgspec.Struct):
+    """Part of tantivy's explanation of a score."""
+
+    value: float
+    details: list["_Explanation"] = []
+
+
+_explanation_decoder = msgspec.json.Decoder(_Explanation)
+
+
+class _TermInPassage(NamedTuple):
+    """A term in one passage, from tantivy's explanation of its score."""
+
+    value: float
+    """its BM25 by the statistics of the passage's own index"""
+    times: float
+    length: float
+    """of the passage, as the index keeps it: rounded"""
+    mean_length: float
+    passages: float
 
 
 def _make_hit(page: Page, passage: Passage) -> Hit:

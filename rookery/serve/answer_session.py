@@ -363,13 +363,11 @@ class AnswerSession:
             return Episode(question, method, stop="no_evidence", failures=why)
 
     def _run_method(self, question: Question, callbacks: AnswerCallbacks) -> Episode:
-        unread: tuple[Failure, ...] = ()
+        opened: list[Library] = []
 
         def open_library() -> Library:
-            nonlocal unread
-            library = self.sources.open_library_for_question()
-            unread = tuple(library.failures)
-            return library
+            opened.append(self.sources.open_library_for_question())
+            return opened[-1]
 
         def run(library: Library, open_model: "Callable[[str], LanguageModel] | None") -> Episode:
             resources = MethodResources(
@@ -398,6 +396,8 @@ class AnswerSession:
             )
         else:
             episode = run(open_library(), None)
+        # Last, so that what failed while this question was searched is among them.
+        unread = [failure for library in opened for failure in library.failures]
         failures = tuple(dict.fromkeys((*episode.failures, *unread)))
         return msgspec.structs.replace(episode, failures=failures)
 

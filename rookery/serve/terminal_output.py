@@ -13,6 +13,7 @@ from rich.text import Text
 from rookery.browse.file_selection import SKIP_REASONS, SkippedGroup
 from rookery.browse.page_text import join_separator
 from rookery.browse.search_terms import find_language, get_question_terms, split_terms
+from rookery.browse.sharded_library import SHARD_FAILED
 from rookery.cite.claim_support import ClaimVerdict
 from rookery.cite.quote_links import describe_location, make_deep_link
 from rookery.cite.sentence_support import UNSUPPORTED
@@ -228,6 +229,7 @@ OUTCOME_WORDS = {
         "sentences taken out, which no quote supports",
     ),
     NOT_WRITTEN: ("answer quoted, as the model wrote none that is supported",) * 2,
+    SHARD_FAILED: ("shard of the library missing", "shards of the library missing"),
 }
 """words for outcomes that are no codes to the reader: for one, and for several"""
 

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import rookery
+from rookery.browse.bm25 import BM25_SATURATION
 from rookery.browse.page_reader import read_page
 from rookery.browse.passages import PassageSizes, cut_passages, find_sentences, get_headings_above
 from rookery.browse.search_index import (
-    BM25_SATURATION,
     TITLE_REPETITIONS,
     SearchIndex,
     build_index_entries,

@@ -20,6 +20,7 @@ from rookery.ask.question_files import parse_question, read_questions
 from rookery.browse.file_selection import SkippedGroup
 from rookery.browse.libraries import BUNDLED_PLACE, get_contents_digest, is_url, resolve_place_path
 from rookery.browse.passages import get_headings_above
+from rookery.browse.sharded_library import SHARD_FAILED
 from rookery.cite.passage_ranking import RankedPassage
 from rookery.cite.verification import Verdict, verify_quotes
 from rookery.draft.batch import JsonLineAnswerer, answer_all, answer_each, count_cores
@@ -372,8 +373,7 @@ def run_ask_command(
         if meaning := explain_score(episode):
             err.print(meaning, style="dim", markup=False)
         _show_skipped(skipped, err)
-        if episode.stop != "end":
-            show_failures(err, episode.failures)
+        show_failures(err, _select_told_failures(episode))
     if trace is not None:
         with trace.open("a", encoding="utf-8") as lines:
             lines.write(episode.to_json() + "\n")
@@ -726,9 +726,15 @@ def _make_ask_result(
     answered = AskResult(
         episode.question, episode.answer, episode.stop, episode.by, counts, made_with
     )
-    if episode.stop == "end":
-        return answered
-    return msgspec.structs.replace(answered, failures=episode.failures)
+    return msgspec.structs.replace(answered, failures=_select_told_failures(episode))
+
+
+def _select_told_failures(episode: Episode) -> tuple[Failure, ...]:
+    """Return the failures that are told in full: all where there is no answer, else that a part of
+    the library was not searched, since the answer may stand there."""
+    if episode.stop != "end":
+        return episode.failures
+    return tuple(failure for failure in episode.failures if failure.outcome == SHARD_FAILED)
 
 
 def _choose_exit_code(episode: Episode, verdicts: Sequence[Verdict]) -> int:

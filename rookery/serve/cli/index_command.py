@@ -116,6 +116,18 @@ class RefreshReports(Record, frozen=True):
     refreshed: tuple[RefreshReport, ...]
 
 
+class ShardsReport(Record, frozen=True):
+    """The output of `rookery index build --json`."""
+
+    directory: str
+    shards: int
+    pages: int
+    passages: int
+    failed: int
+    """files that could not be read"""
+    left_out: int
+
+
 class RemovalReport(Record, frozen=True):
     """The output of `rookery index remove --json` and `prune --json`."""
 
@@ -185,6 +197,76 @@ def refresh_indexes(
             code = max(code, EXIT_USAGE if outcome in USER_ERROR_OUTCOMES else EXIT_NO_EVIDENCE)
     print_result(RefreshReports(tuple(reports)), map(_format_refresh, reports), as_json)
     raise typer.Exit(code)
+
+
+@index_commands.command("build")
+def build_shards(
+    places: Annotated[
+        list[str], typer.Argument(metavar="PLACE...", help="Folders and files, however many.")
+    ],
+    out: Annotated[
+        Path, typer.Option(metavar="DIR", help="Folder of the shards: name it to ask --in.")
+    ],
+    shards: Annotated[
+        int, typer.Option(metavar="N", min=1, max=1000, help="Number of shards.")
+    ] = 8,
+    workers: Annotated[
+        int, typer.Option(metavar="K", min=0, help="Processes that build; 0: one a processor.")
+    ] = 0,
+    ray: Annotated[
+        str,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Build and search on the machines of a Ray cluster, such as auto or HOST:6379.",
+        ),
+    ] = "",
+    globs: GlobsOption = None,
+    excludes: ExcludesOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Index a large collection in shards, which are built and searched side by side.
+
+    Run it again to read what changed, or to go on where it was interrupted. Then name DIR to
+    rookery ask --in.
+    """
+    from rookery.browse.file_selection import FileSelection
+    from rookery.browse.libraries import is_url, resolve_place_path
+    from rookery.browse.sharded_library import build_sharded_index
+    from rookery.serve.cli.progress_display import ProgressBar
+    from rookery.serve.terminal_output import StreamConsole
+
+    if sites := [place for place in places if is_url(place)]:
+        raise ValueError(f"shards are built of folders and files, not of {sites[0]}")
+    seen: dict[int, tuple[int, int]] = {}
+
+    with ProgressBar(StreamConsole(stderr=True), "indexing") as meter:
+
+        def report_progress(number: int, done: int, files: int) -> None:
+            seen[number] = done, files
+            dones, totals = map(sum, zip(*seen.values(), strict=True))
+            meter(dones, totals, f"shard {number + 1} of {shards}")
+
+        note = build_sharded_index(
+            [resolve_place_path(place) for place in places],
+            shards,
+            out,
+            workers or os.cpu_count() or 1,
+            FileSelection(tuple(globs or ()), tuple(excludes or ())),
+            ray,
+            report_progress,
+        )
+    report = ShardsReport(
+        str(out),
+        note.count,
+        sum(shard.pages for shard in note.shards),
+        sum(shard.passages for shard in note.shards),
+        sum(len(shard.failures) for shard in note.shards),
+        sum(len(shard.skipped) for shard in note.shards),
+    )
+    parts = [f"{report.pages:,} pages", f"{report.passages:,} passages"]
+    parts += [f"{report.failed:,} failed"] * bool(report.failed)
+    parts += [f"{report.left_out:,} left out"] * bool(report.left_out)
+    print_result(report, [f"{out}: {report.shards} shards · {' · '.join(parts)}"], as_json)
 
 
 @index_commands.command("remove")
