@@ -57,12 +57,14 @@ from rookery.serve.command_options import (
     ProxyOption,
     QuotesOption,
     RankerOption,
+    RayOption,
     RenderOption,
     RunDeskOption,
     RunFolderOption,
     SamplesOption,
     TokenCapOption,
     TraceOption,
+    WorkersOption,
     WorthOption,
     WriteOption,
     add_completion_options,
@@ -117,6 +119,8 @@ def run_ask(
     batch: BatchOption = None,
     out: OutOption = None,
     force: ForceOption = False,
+    workers: WorkersOption = 0,
+    ray: RayOption = "",
     passages: PassagesOption = False,
     trace: TraceOption = None,
     as_json: JsonOption = False,
@@ -167,13 +171,15 @@ def run_ask(
         )
     if force and not batch:
         _raise_usage_error("--force goes with --batch: it answers all questions again")
+    if (workers or ray) and not batch:
+        _raise_usage_error("--workers and --ray go with --batch: one question needs one process")
     everywhere = tuple(places or ())
     method = "sides" if both_sides else method
     named = (everywhere, engine, offline, private, proxy, decline, method, models, ranker, quotes)
     selection = FileSelection(tuple(globs or ()), tuple(excludes or ()))
     settings = Settings(*named, selection=selection, contact=contact, render=render)
     if batch and out:
-        raise typer.Exit(ask_command.run_batch_command(settings, batch, out, force))
+        raise typer.Exit(ask_command.run_batch_command(settings, batch, out, force, workers, ray))
     text = _read_question() if question == "-" else question
     raise typer.Exit(ask_command.run_ask_command(settings, text, as_json, trace, passages))
 

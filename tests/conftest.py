@@ -1,5 +1,6 @@
-"""The tiers of the suite, for all tests."""
+"""The tiers of the suite, and a Ray cluster, for all tests."""
 
+from ray_clusters import cluster
 from tiers import pytest_collection_modifyitems, pytest_configure
 
-__all__ = ["pytest_collection_modifyitems", "pytest_configure"]
+__all__ = ["cluster", "pytest_collection_modifyitems", "pytest_configure"]

@@ -4,44 +4,25 @@ The machines must see the documents and the folder of the shards under the same 
 `pip install 'rookery[ray]'`.
 """
 
-import logging
 from collections.abc import Sequence
 from concurrent.futures import Future
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
+from rookery.browse.ray_cluster import connect_to_ray
 from rookery.browse.shards import Shard, ShardContents, ShardProgress, ShardTask, build_shard
 from rookery.records import Failed, Failure
-
-
-def connect_to_ray(address: str) -> Any:
-    """Connect this process to a cluster, once, and return the module ray.
-
-    `address` is "auto", HOST:PORT, ray://HOST:PORT, or "local" for a cluster that ends with this
-    process. Raises Failed: not_installed, no_cluster.
-    """
-    try:
-        import ray
-    except ImportError as error:
-        detail = "ray is not installed: pip install 'rookery[ray]'"
-        raise Failed(Failure(address, "not_installed", detail)) from error
-    if not ray.is_initialized():
-        try:
-            ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
-        except (ConnectionError, RuntimeError, ValueError, OSError) as error:
-            words = " ".join(str(error).split())[:200]
-            detail = f"no Ray cluster answers there: ray start --head begins one ({words})"
-            raise Failed(Failure(address, "no_cluster", detail)) from error
-    return ray
 
 
 class RayShard:
     """A shard that an actor holds. Its future raises RayActorError once the actor is dead."""
 
-    def __init__(self, ray: Any, folder: Path) -> None:
+    def __init__(self, ray: Any, folder: Path, node: str) -> None:
         self._ray = ray
+        place = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node, soft=True)
         # Several calls at once, as threads share a shard on this machine.
-        actor = ray.remote(Shard).options(max_concurrency=4, scheduling_strategy="SPREAD")
+        actor = ray.remote(Shard).options(num_cpus=0, max_concurrency=4, scheduling_strategy=place)
         self._actor = actor.remote(folder)
 
     def submit(self, method: str, *arguments: Any) -> "Future[Any]":
@@ -60,7 +41,8 @@ def open_ray_shards(address: str, folders: Sequence[Path]) -> list[RayShard]:
     Raises what `connect_to_ray` raises.
     """
     ray = connect_to_ray(address)
-    return [RayShard(ray, folder) for folder in folders]
+    nodes = cycle(sorted(node["NodeID"] for node in ray.nodes() if node["Alive"]))
+    return [RayShard(ray, folder, node) for folder, node in zip(folders, nodes, strict=False)]
 
 
 def build_shards_with_ray(

@@ -37,18 +37,20 @@ def answer_all(
     workers: int,
     progress: Callable[[int], None] = lambda done: None,
     threads: bool = False,
+    ray: str = "",
 ) -> int:
     """Append one line per question to `out`, in order; return how many it had already.
 
     `make` returns the function that answers. It must be picklable and is called once in each of
     `workers` processes; with `threads` it is called once and its function shared by threads, which
-    suits answers that wait for a server. `progress` gets the number of lines done. A killed run may
+    suits answers that wait for a server; with `ray` the workers are on the machines of the cluster
+    at that address. `progress` gets the number of lines done. A killed run may
     leave a truncated last line, which the next run removes. Raises ValueError where `out` has the
     answers to other questions, and OSError where it cannot be written or a worker died.
     """
     done = resume_output(out, questions)
     progress(done)
-    each = answer_each(questions[done:], make, workers, threads)
+    each = answer_each(questions[done:], make, workers, threads, ray)
     with closing(each), out.open("ab", buffering=0) as lines:
         for number, line in enumerate(each, done + 1):
             with _name_file_in_errors(out):
@@ -117,15 +119,22 @@ def answer_each(
     make: Callable[[], JsonLineAnswerer],
     workers: int,
     threads: bool = False,
+    ray: str = "",
 ) -> Generator[str, None, None]:
     """Yield the line of JSON that answers each question, in the order of the questions.
 
     `make` returns the function that answers. It must be picklable and is called once in each of
     `workers` processes; with `threads` it is called once and its function shared by threads. With
-    fewer than two workers or questions, everything runs in the calling thread. Closing the
+    fewer than two workers or questions, everything runs in the calling thread. With `ray` the
+    workers are on the machines of the cluster at that address. Closing the
     generator kills the processes. Raises ChildProcessError where a worker process died, and
     whatever the function raises.
     """
+    if ray:
+        from rookery.draft.ray_batch import answer_with_ray
+
+        yield from answer_with_ray(questions, make, workers, ray)
+        return
     if workers < 2 or len(questions) < 2:
         answering = make()
         yield from (answering(question) for question in questions)

@@ -269,6 +269,21 @@ OutOption = Annotated[
         "run with the same settings stopped. - is standard output.",
     ),
 ]
+WorkersOption = Annotated[
+    int,
+    typer.Option(
+        metavar="K",
+        min=0,
+        help="With --batch: processes that answer; 0: one for each processor.",
+    ),
+]
+RayOption = Annotated[
+    str,
+    typer.Option(
+        metavar="ADDRESS",
+        help="With --batch: answer on the machines of a Ray cluster, such as auto or HOST:6379.",
+    ),
+]
 ForceOption = Annotated[
     bool,
     typer.Option("--force", help="With --batch: answer all again, in place of what is in --out."),

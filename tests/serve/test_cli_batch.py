@@ -5,6 +5,7 @@ import os
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from commands import CORVIDS, GIFTS, ROOT, Run, article, batch_file, started
@@ -352,3 +353,17 @@ def test_ctrl_c_ends_a_batch_in_which_every_model_hangs(home: Path, tmp_path: Pa
         _, said = asking.communicate(timeout=120)
     assert (asking.returncode, len(server.asked) > 1) == (130, True)
     assert b"the same command goes on from there" in said
+
+
+@pytest.mark.slow
+def test_the_command_answers_on_a_cluster(run: Run, tmp_path: Path, cluster: Any) -> None:
+    asked = tmp_path / "questions.jsonl"
+    texts = ["Why do crows bring gifts to people?", "Can ravens plan for the future?", "Who?"]
+    asked.write_text(
+        "".join(f'{{"id": "{n}", "text": "{each}"}}\n' for n, each in enumerate(texts))
+    )
+    batch = ("ask", "--batch", asked, "--in", "rookery:corvids", "--out")
+    assert run(*batch, tmp_path / "one.jsonl").code == 0
+    code, _, err = run(*batch, tmp_path / "many.jsonl", "--ray", cluster.address, "--workers", 2)
+    assert code == 0, err
+    assert (tmp_path / "many.jsonl").read_bytes() == (tmp_path / "one.jsonl").read_bytes()

@@ -414,9 +414,17 @@ def _open_live_display(
 
 
 def run_batch_command(
-    settings: Settings, questions_file: Path, out: Path, force: bool = False
+    settings: Settings,
+    questions_file: Path,
+    out: Path,
+    force: bool = False,
+    workers: int = 0,
+    ray: str = "",
 ) -> int:
     """Answer every question of a file, on all cores, and go on where an earlier run stopped.
+
+    `workers` is the number of processes; 0: one for each processor. With `ray` they are on the
+    machines of the cluster at that address; models are asked from one process, and not from there.
 
     Each line says what it was made with. Where `out` holds answers that were made with other
     settings, or to other questions, nothing is changed and ValueError is raised; with `force` the
@@ -424,6 +432,11 @@ def run_batch_command(
     whether there was evidence for any question, and every quote verified.
     """
     err = StreamConsole(stderr=True)
+    if settings.models and (workers or ray):
+        raise ValueError(
+            "--workers and --ray are for answers without a model: how many requests a model is "
+            "sent at once, its settings say"
+        )
     wanted = list(read_questions(questions_file))
     streamed = _is_standard_output(out)
     saved = [] if streamed else _read_saved_lines(out)
@@ -445,7 +458,8 @@ def run_batch_command(
         elif saved:
             _show_changes(saved, now, err)
         try:
-            done, tally = _answer_all(session, now, wanted, None if streamed else out, err)
+            place = None if streamed else out
+            done, tally = _answer_all(session, now, wanted, place, err, workers, ray)
         except BaseException:
             if force:
                 err.print("rookery: to go on where this stopped, leave --force out", markup=False)
@@ -472,6 +486,8 @@ def _answer_all(
     wanted: Sequence[Question],
     out: Path | None,
     err: Console,
+    workers: int,
+    ray: str,
 ) -> "tuple[int, _BatchTally]":
     """By processes of their own, or, where models are waited for, by threads of one session.
 
@@ -479,15 +495,19 @@ def _answer_all(
     """
     settings, tally = session.settings, _BatchTally()
     make: Callable[[], JsonLineAnswerer] = partial(_make_worker_answerer, settings, made_with)
-    at_once, threads = count_cores(), bool(settings.models)
+    at_once, threads = workers or count_cores(), bool(settings.models)
     if threads:
         make, at_once = (
             (lambda: partial(_answer_as_line, session, made_with)),
             session.open_models().max_concurrent,
         )
+    elif ray and not workers:
+        from rookery.draft.ray_batch import count_ray_processors
+
+        at_once = count_ray_processors(ray)
     with ProgressBar(err, "answering") as meter:
         if out is None:
-            with closing(answer_each(wanted, make, at_once, threads)) as lines:
+            with closing(answer_each(wanted, make, at_once, threads, ray)) as lines:
                 for number, line in enumerate(lines, 1):
                     sys.stdout.write(line + "\n")
                     sys.stdout.flush()
@@ -498,7 +518,7 @@ def _answer_all(
         def report_progress(done: int) -> None:
             meter(done, len(wanted))
 
-        done = answer_all(wanted, out, make, at_once, report_progress, threads)
+        done = answer_all(wanted, out, make, at_once, report_progress, threads, ray)
     if out.is_file():  # of a device or a pipe, what went there is gone
         with out.open("rb") as whole:
             for saved in whole:

@@ -1,0 +1,22 @@
+"""A Ray cluster of two nodes on this machine, for tests of what runs on several."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture
+def cluster() -> Iterator[Any]:
+    """A cluster of two nodes with two processors each; its address is `cluster.address`."""
+    ray = pytest.importorskip("ray")
+    from ray.cluster_utils import Cluster
+
+    memory = 80 * 2**20
+    head = {"num_cpus": 2, "object_store_memory": memory, "include_dashboard": False}
+    cluster = Cluster(initialize_head=True, head_node_args=head)
+    cluster.add_node(num_cpus=2, object_store_memory=memory)
+    cluster.wait_for_nodes()
+    yield cluster
+    ray.shutdown()
+    cluster.shutdown()
