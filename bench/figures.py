@@ -663,6 +663,25 @@ def render_indexing(found: Found) -> Iterator[str]:
     yield from format_systems(found["rows"], ".1f")
 
 
+def render_shards(found: Found) -> Iterator[str]:
+    """Yield the section on large libraries."""
+    order, killed = found["order"], found["killed"]
+    yield (
+        f"Pages are built into {found['shards']} shards by {found['workers']} processes, and "
+        f"searched and asked in one, {order['questions']} questions. A whole answer reads the "
+        "passages by the evidence model. Pages are variations of articles: other sentences, "
+        "numbers and names. At the smallest size, the results of "
+        f"{order['in another order']} of {order['questions']} questions were in another order than "
+        f"those of one index. Of {killed['questions']} questions to shards on a Ray cluster, in "
+        f"the middle of which one was killed, {killed['answered']} found passages, and "
+        f"{killed['named the missing shard']} named the missing shard.\n"
+    )
+    yield from format_systems(found["rows"], ".4g")
+    if "projected" in found:
+        yield "\nAlong a straight line through the two largest, more would take:\n"
+        yield from format_systems(found["projected"], ".3g")
+
+
 def render_evidence(found: Found) -> Iterator[str]:
     """Yield the section on the evidence model on SQuAD."""
     targets, parts = found["targets"], found["parts"]
@@ -929,6 +948,7 @@ SECTIONS: tuple[tuple[str, str, Callable[[Found], Iterator[str]]], ...] = (
     ("cranfield", "Search in other text: Cranfield", render_cranfield),
     ("long_queries", "Search by long queries", render_long_queries),
     ("indexing", "Indexing", render_indexing),
+    ("shards", "Large libraries", render_shards),
     ("retrieve", "A trained encoder", render_retrieve),
     ("optimum", "Learning against a known optimum", render_optimum),
     ("learning", "The trainers beside TRL", render_learning),

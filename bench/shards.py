@@ -16,12 +16,14 @@ import random
 import re
 import resource
 import shutil
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 from bench.report import (
     SCRATCH,
@@ -40,6 +42,7 @@ from rookery.browse.sharded_library import ShardedLibrary, build_sharded_index
 from rookery.browse.stored_indexes import measure_disk_size
 from rookery.cite.evidence_model import BUNDLED_MODEL, load_evidence_model
 from rookery.draft.evidence_answers import answer_by_evidence
+from rookery.records import Question
 
 PASSAGES = choose_size([20_000, 200_000, 1_000_000], [300])
 QUESTIONS = choose_size(1000, 12)
@@ -109,16 +112,18 @@ def measure_size(passages: int, root: Path) -> dict[str, float]:
     wall, used = time.perf_counter() - wall, read_processor_seconds() - used
     command = [sys.executable, "-m", "bench.shards", "--search", str(shards)]
     searched = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+    def measure_megabytes(name: str) -> float:
+        return sum(measure_disk_size(each / name) for each in shards.glob("shard-*")) / 1e6
+
     return {
         "passages": sum(shard.passages for shard in note.shards),
         "build, s": wall,
         "build, CPU s": used,
-        "index, MB": sum(measure_disk_size(each / "index") for each in shards.glob("shard-*")) / 1e6,
-        "archive, MB": sum(
-            measure_disk_size(each / "archive.sqlite") for each in shards.glob("shard-*")
-        ) / 1e6,
+        "index, MB": measure_megabytes("index"),
+        "archive, MB": measure_megabytes("archive.sqlite"),
         **json.loads(searched),
-    }  # fmt: skip
+    }
 
 
 def list_questions() -> list[str]:
@@ -140,8 +145,6 @@ def print_search_times(shards: Path) -> None:
             library.search(each, K)
             times.append(time.perf_counter() - begun)
         searching = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        from rookery.records import Question
-
         for each in questions[:ANSWERS]:
             begun = time.perf_counter()
             answer_by_evidence(Question("", each), library, judge)
@@ -150,7 +153,7 @@ def print_search_times(shards: Path) -> None:
     figures = {"memory, MB": searching / 1e3}
     for name, seconds in (("search", times), ("answer", whole)):
         found = summarize_milliseconds(seconds)
-        figures |= {f"{name}, {part}, ms": value for part, value in found.items()}
+        figures |= {f"{name} {part}": value for part, value in found.items()}
     print(json.dumps(figures))
 
 
@@ -181,7 +184,10 @@ def kill_a_shard(root: Path) -> dict[str, int]:
         library = ShardedLibrary(shards, archive)
         for number, each in enumerate(list_questions()):
             if number == QUESTIONS // 2:
-                library.end_shard(SHARDS // 2)
+                found = subprocess.run(
+                    ["pgrep", "-f", "ray::Shard"], check=True, capture_output=True, text=True
+                )
+                os.kill(int(found.stdout.split()[0]), signal.SIGKILL)
             counted["answered"] += bool(library.search(each, K))
             counted["named the missing shard"] += bool(library.failures)
         library.close()
@@ -192,12 +198,14 @@ def kill_a_shard(root: Path) -> dict[str, int]:
 def project(rows: Sequence[dict[str, float]]) -> dict[str, dict[str, float]]:
     """Project what grows with the passages from the two largest sizes, along a straight line."""
     less, more = rows[-2], rows[-1]
-    growing = ("build, CPU s", "index, MB", "archive, MB", "search, p95, ms")
+    growing = ("build, CPU s", "index, MB", "archive, MB", "search p95_ms")
     slope = {
         name: (more[name] - less[name]) / (more["passages"] - less["passages"]) for name in growing
     }
     return {
-        f"{size:,}": {name: more[name] + slope[name] * (size - more["passages"]) for name in growing}
+        f"{size:,}": {
+            name: more[name] + slope[name] * (size - more["passages"]) for name in growing
+        }
         for size in PROJECTED
     }
 
@@ -212,7 +220,8 @@ def main() -> None:
     if options.search:
         print_search_times(options.search)
         return
-    rows, found = {}, {}
+    rows: dict[str, dict[str, float]] = {}
+    found: dict[str, dict[str, int]] = {}
     for passages in options.passages:
         root = SCRATCH / f"shards-{os.getpid()}"
         root.mkdir(parents=True)
@@ -225,7 +234,7 @@ def main() -> None:
     print_table(list(next(iter(rows.values()))), rows)
     for name, counted in found.items():
         print(name, counted)
-    results = {"shards": SHARDS, "workers": WORKERS, "rows": rows, **found}
+    results: dict[str, Any] = {"shards": SHARDS, "workers": WORKERS, "rows": rows, **found}
     if len(rows) > 1:
         results["projected"] = project([*rows.values()])
     write_results("shards", results)
