@@ -182,6 +182,10 @@ class OnlineLabellingSettings(
     validation: float = 0.1
     """share of the questions where half of the answers are the reference's, so that labels say how
     often the policy is better; they are learnt from too. Ziegler gives no number"""
+    outstanding: int = 0
+    """requests beyond those whose labels are waited for, that are drawn and shown to the labeller
+    ahead, so that people always have some (Ziegler, section 2.3: 1000). The policy that gave the
+    answers is so much older when their labels come"""
     samples: int = 256
     """episodes of the reference, on whose answers rewards have mean 0 and variance 1"""
     group: int = 1
@@ -192,8 +196,10 @@ class OnlineLabellingSettings(
             raise ValueError("prefer.comparisons and prefer.samples are gathered: leave them empty")
         if not 1 <= self.initial <= self.labels or self.trainings < 1:
             raise ValueError("there must be an initial label and a training, and labels as many")
-        if self.answers < 2 or self.samples < 2 or self.group < 1:
-            raise ValueError("answers and samples must be 2 or more, group 1 or more")
+        if self.answers < 2 or self.samples < 2 or self.group < 1 or self.outstanding < 0:
+            raise ValueError(
+                "answers and samples must be 2 or more, group 1 or more, outstanding 0 or more"
+            )
         if self.reinforce.advantage == "rloo" and self.group < 2:
             raise ValueError(
                 'advantage = "rloo" compares the episodes of a question: group must be 2 or more'
@@ -347,7 +353,8 @@ class _LabelledEnvironment:
         """Return the episodes, once there are the labels and the reward that come before them."""
         first = min(gather_object(list(episodes[:1])))  # of the shares of all processes
         needed = self._settings.count_needed_labels(first)
-        self._draw_requests(sample, needed, seed)
+        ahead = min(needed + self._settings.outstanding, self._settings.labels)
+        self._draw_requests(sample, ahead, seed)
         self._gather_labels(needed)
         self._train_reward_model(self._settings.choose_reward_training(first), needed, seed)
         return self._environment.play_episodes(sample, episodes, seed)
@@ -440,14 +447,18 @@ class _LabelledEnvironment:
         return sample_reference
 
     def _gather_labels(self, needed: int) -> None:
-        """Wait for labels, until there are so many."""
+        """Show the labeller all requests without a label; wait until there are so many labels."""
         known = len(self._label_store.labels)
-        waiting = self._label_store.list_unlabelled(needed)
-        if waiting and self._accelerator.is_main_process:
+        if known < needed and self._accelerator.is_main_process:
             self._raise_if_stopped()
-            for _, label in zip(waiting, self._labeller.compare_answers(waiting), strict=True):
+            asked = self._label_store.list_unlabelled(len(self._label_store.requests))
+            for label in self._labeller.compare_answers(asked):
                 self._label_store.add_label(label)
                 self._raise_if_stopped()
+                if len(self._label_store.labels) == needed:
+                    break
+            else:
+                raise ValueError("a labeller gives a label for each question that it is asked")
         heard = gather_object(self._label_store.labels[known:])  # by the main process alone
         for label in heard[len(self._label_store.labels) - known :]:
             self._label_store.add_label(label)

@@ -7,7 +7,7 @@ import random
 import socket
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -21,6 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from labelling import (
     QUESTIONS,
+    Person,
     kill_at,
     numbers,
     run,
@@ -137,6 +138,44 @@ def test_a_run_asks_as_often_as_it_said_and_learns_from_all_that_was_said(
     for number, count in trained.items():
         place = whole / f"labels/rewards/{number:02}"
         assert list(read_json_lines(place / "comparisons.jsonl", Comparison)) == labels[:count]
+
+
+@pytest.mark.slow
+def test_some_requests_are_outstanding_while_the_policy_learns(
+    folder: Path, whole: Path, tmp_path: Path
+) -> None:
+    """Three more than are waited for; a killed run shows them again, and draws no others."""
+    shown: list[list[int]] = []
+
+    class Watched(Person):
+        def compare_answers(self, asked: Sequence[ComparisonQuestion]) -> Iterable[Comparison]:
+            shown.append([one.number for one in asked])
+            return super().compare_answers(asked)
+
+    plan, out = settings_of(folder, outstanding=3), tmp_path / "run"
+    person = Watched(out.with_suffix(".asked"))
+    train_with_online_labels(plan, world_of(folder), person, out)
+    needed = [plan.count_needed_labels(episode) for episode in (0, 8, 16, 24)]
+    assert needed == [4, 8, 10, 12]
+    assert shown == [[*range(7)], [*range(4, 11)], [8, 9, 10, 11], [10, 11]]
+    assert numbers(out.with_suffix(".asked")) == [*range(12)]  # each is answered once
+    ours, theirs = (
+        [request for each in read_json_lines(place / "labels/requests.jsonl", RequestRound)
+         for request in each.requests]
+        for place in (out, whole)
+    )  # fmt: skip
+    assert ours[:4] == theirs[:4]  # of the reference
+    assert ours[4:] != theirs[4:]  # three of it, and the others of a policy that has learnt less
+    killed = tmp_path / "killed"
+    process = elsewhere(killing_ahead, folder, killed, 5)
+    process.join(60)
+    assert process.exitcode == -9
+    train_with_online_labels(plan, world_of(folder), Person(killed.with_suffix(".asked")), killed)
+    assert_same(killed, out)
+
+
+def killing_ahead(folder: Path, out: Path, number: int) -> None:
+    run(folder, out, then=kill_at(number), outstanding=3)
 
 
 def test_each_reward_begins_as_the_reference_and_is_normalised_on_its_answers(
