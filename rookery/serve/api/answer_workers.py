@@ -268,10 +268,24 @@ class AnswerService:
             self._archive.close()
 
     def add_place(self, name: str, place: str) -> None:
-        """Add a place by name, or reopen one whose content has changed."""
-        places = {**self.capabilities.places, name: place}
-        self.capabilities = msgspec.structs.replace(self.capabilities, places=places)
+        """Add a place by name, or reopen one whose content has changed.
+
+        Questions that name no place search it, too, unless they search the web.
+        """
+        offered = self.capabilities
+        searched = offered.default_places
+        if all(offered.places[one] for one in searched) and name not in searched:
+            searched = (*searched, name)
+        places = {**offered.places, name: place}
+        self.capabilities = msgspec.structs.replace(offered, places=places, default_places=searched)
         self._sessions.reopen_place(place)
+
+    def remove_place(self, name: str) -> None:
+        """Offer a place no more."""
+        offered = self.capabilities
+        places = {one: at for one, at in offered.places.items() if one != name}
+        searched = tuple(one for one in offered.default_places if one != name)
+        self.capabilities = msgspec.structs.replace(offered, places=places, default_places=searched)
 
     def enqueue_question(self, wanted: QuestionRequest, by: str, token: str = "") -> str:
         """Enqueue a question of a person and return the id of its answer.

@@ -57,6 +57,8 @@ STORE_DESCRIPTIONS = {
     "desk.sqlite": "desk: questions, answers and judgements",
     "documents": "documents that were dropped in",
     "documents.failed.json": "why documents were refused",
+    "documents.owners.json": "who dropped documents in",
+    "documents.removed": "documents that were replaced or removed",
     "demonstrations.jsonl": "demonstrations",
     "unfinished": "browser sessions that are not finished",
     "calibrations": "labels of models' answers",

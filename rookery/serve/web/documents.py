@@ -1,7 +1,9 @@
-"""Uploaded documents: upload, read at once, list, search with the rest, remove.
+"""Uploaded documents: upload, read at once, list, search with the rest, replace, remove, undo.
 
 They are files in one folder of the data directory, which everybody who may ask on this server can
-search. A file that cannot be read is not kept, and the page says why. Uploads are taken only from
+search. Who added a document may replace and remove it, and so may reviewers; what was replaced or
+removed is kept beside until somebody deletes it for good. A file that cannot be read is not kept,
+and the page says why. Uploads are taken only from
 this very machine, unless the server was told otherwise (`app.state.uploads`).
 """
 
@@ -10,10 +12,11 @@ import re
 import tempfile
 import threading
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import quote
 
 import msgspec
 from starlette.concurrency import run_in_threadpool
@@ -49,6 +52,10 @@ DOCUMENTS_PLACE = "documents"
 """Name of the folder, and of the place to search that people choose in the form."""
 READABLE_TYPES = "HTML, PDF, Office documents, e-books, mail, Markdown and any text are read"
 """File types that can be read, in words."""
+_REMOVED_FOLDER = "documents.removed"
+"""Folder of the data directory with what was replaced or removed, the last file of each name."""
+_OWNERS_FILE = "documents.owners.json"
+"""File in the data directory with who added each document, by file name."""
 _FAILURES_FILE = "documents.failed.json"
 """File in the data directory with the reasons why the last uploads were refused."""
 _MAX_NAME_BYTES = 120
@@ -95,6 +102,8 @@ class DocumentRow(NamedTuple):
     """Path of its stored page; empty if it could not be read."""
     trouble: str
     """Reason why it could not be read; empty if it was."""
+    owner: str = ""
+    """Name of the person who added it; empty if nobody noted it."""
 
 
 def build_document_routes() -> list[Route]:
@@ -103,8 +112,13 @@ def build_document_routes() -> list[Route]:
     return [
         Route("/documents", require_role("reader")(documents.show_documents)),
         Route("/documents", documents.post_files, methods=["POST"]),
-        Route(
-            "/documents/remove", require_role("reviewer")(documents.post_removal), methods=["POST"]
+        *(
+            Route(f"/documents/{what}", require_role("reader")(handle), methods=["POST"])
+            for what, handle in (
+                ("remove", documents.post_removal),
+                ("restore", documents.post_restoring),
+                ("delete", documents.post_deletion),
+            )
         ),
     ]
 
@@ -124,12 +138,7 @@ def register_documents(answering: AnswerService) -> None:
     if _list_files():
         answering.add_place(DOCUMENTS_PLACE, str(get_documents_folder()))
     elif DOCUMENTS_PLACE in answering.capabilities.places:
-        left = {
-            name: at
-            for name, at in answering.capabilities.places.items()
-            if name != DOCUMENTS_PLACE
-        }
-        answering.capabilities = msgspec.structs.replace(answering.capabilities, places=left)
+        answering.remove_place(DOCUMENTS_PLACE)
 
 
 class DocumentPages:
@@ -153,7 +162,10 @@ class DocumentPages:
             found=found,
             failed=_load_failures(),
             may=may_upload(request),
-            may_remove=has_role(get_signed_in_person(request), "reviewer"),
+            may_change=_list_changeable(request, [one.name for one in found]),
+            removed=_list_changeable(request, [file.name for file in _list_removed()]),
+            last=request.query_params.get("removed", ""),
+            others=[name for name in answering.capabilities.places if name != DOCUMENTS_PLACE],
             read=READABLE_TYPES,
             uploads=self.uploads,
             name=DOCUMENTS_PLACE,
@@ -177,26 +189,46 @@ class DocumentPages:
         return render_problem_page(request, 403, "Documents cannot be uploaded here.")
 
     def post_removal(self, request: Request) -> Response:
-        """Remove a document from the folder and the index."""
+        """Remove a document from the folder and the index, and keep it beside."""
+        return self._change_document(request, _list_files(), _set_aside, "?removed={}")
+
+    def post_restoring(self, request: Request) -> Response:
+        """Put back a document that was replaced or removed; what has its place now is kept."""
+        return self._change_document(request, _list_removed(), _put_back, "")
+
+    def post_deletion(self, request: Request) -> Response:
+        """Delete for good a document that was replaced or removed."""
+        return self._change_document(request, _list_removed(), Path.unlink, "")
+
+    def _change_document(
+        self, request: Request, files: list[Path], change: Callable[[Path], None], then: str
+    ) -> Response:
+        """Change the one of these files that is named, if the person may, and the index."""
         name = get_last_value(get_form_fields(request), "name")
         with self._lock_folder():
-            if name not in [
-                file.name for file in _list_files()
-            ]:  # so that no path comes from outside
+            # Compared with what is there, so that no path comes from outside.
+            file = next((file for file in files if file.name == name), None)
+            if file is None or not file.is_file():
                 return render_problem_page(request, 404, "There is no such document.")
-            (get_documents_folder() / name).unlink(missing_ok=True)
+            if not _list_changeable(request, [name]):
+                who = _load_owners().get(name) or "somebody else"
+                why = f"This document is {who}'s: only they or a reviewer can change it."
+                return render_problem_page(request, 403, why)
+            change(file)
             _update_index()
         register_documents(get_answer_service(request))
-        return redirect_after_post("/documents")
+        return redirect_after_post(f"/documents{then.format(quote(name))}")
 
     def _store_files(self, request: Request) -> Response:
         """Store the files that can be read, and save why the others were refused."""
         dropped: list[UploadedFile] = request.state.dropped
-        failed: list[Failure] = []
+        person, failed = get_signed_in_person(request), list[Failure]()
         with self._lock_folder():
             for each in dropped:
                 try:
-                    self._store_file(each)
+                    name = make_safe_file_name(each.name)
+                    may = not request.state.replaces or _list_changeable(request, [name])
+                    self._store_file(each, person.name, bool(request.state.replaces and may))
                 except Failed as trouble:
                     if trouble.failure.outcome in ("disk_full", "archive_busy"):
                         raise
@@ -209,15 +241,26 @@ class DocumentPages:
         register_documents(get_answer_service(request))
         return redirect_after_post("/documents#failed" if failed else "/documents")
 
-    def _store_file(self, dropped: UploadedFile) -> None:
-        """Store one file if it can be read and there is room. Raises Failed."""
+    def _store_file(self, dropped: UploadedFile, owner: str, replaces: bool) -> None:
+        """Store one file if it can be read and there is room. Raises Failed.
+
+        Another file of its name is kept beside if it `replaces` it, and else stays.
+        """
         if dropped.size > self.uploads.file:
             largest = self.uploads.file // 1_000_000
             raise Failed(Failure("", "too_large", f"it has more than {largest} MB"))
         name = make_safe_file_name(dropped.name)
         if what := name_unread_type(name):
             raise Failed(Failure("", "not_opened", f"{what}: {READABLE_TYPES}"))
-        others = [file for file in _list_files() if file.name != name]  # it is replaced
+        here = get_documents_folder() / name
+        if here.is_file() and not replaces and here.read_bytes() != dropped.data:
+            who = f", {former}'s" if (former := _load_owners().get(name)) else ""
+            detail = (
+                f"a document of this name is here already{who}: give yours another name, or choose "
+                "to replace documents that you may change"
+            )
+            raise Failed(Failure("", "name_taken", detail))
+        others = [file for file in _list_files() if file.name != name]
         size = dropped.size + sum(file.stat().st_size for file in others)
         if len(others) >= self.uploads.files or size > self.uploads.bytes:
             detail = "there is no more room for documents: remove some first"
@@ -228,11 +271,16 @@ class DocumentPages:
             [got] = read_document_files([place])
             if isinstance(got, Failure):
                 raise Failed(_explain_failure(got))
-            place.replace(get_documents_folder() / name)
+            if here.is_file() and here.read_bytes() != dropped.data:
+                _set_aside(here)
+            if not here.is_file():
+                place.replace(here)
+                _save_owner(name, owner)
 
     async def _read_uploads(self, request: Request) -> list[UploadedFile]:
         """Read the files of the form. Raises HTTPException if there are too many."""
         form = await request.form(max_files=self.uploads.at_once, max_fields=10)
+        request.state.replaces = form.get("replace") == "yes"
         found = []
         for value in form.getlist("files"):
             if isinstance(value, UploadFile) and (value.filename or value.size):
@@ -302,6 +350,48 @@ def _list_files() -> list[Path]:
     )
 
 
+def _list_removed() -> list[Path]:
+    folder = get_data_folder() / _REMOVED_FOLDER
+    return sorted(file for file in folder.iterdir() if file.is_file()) if folder.is_dir() else []
+
+
+def _set_aside(file: Path) -> None:
+    """Move a document to the removed ones, in place of an earlier one of its name."""
+    folder = get_data_folder() / _REMOVED_FOLDER
+    folder.mkdir(exist_ok=True)
+    file.replace(folder / file.name)
+
+
+def _put_back(file: Path) -> None:
+    """Move a removed document back, and set aside what has its place now."""
+    here = get_documents_folder() / file.name
+    aside = file.with_name(f".{file.name}")
+    file.replace(aside)
+    if here.is_file():
+        _set_aside(here)
+    aside.replace(here)
+
+
+def _list_changeable(request: Request, names: Iterable[str]) -> list[str]:
+    """Return those of the documents that the person may replace and remove: their own, or all."""
+    person, owners = get_signed_in_person(request), _load_owners()
+    every = has_role(person, "reviewer")
+    return [name for name in names if every or owners.get(name) == person.name]
+
+
+def _load_owners() -> dict[str, str]:
+    try:
+        return msgspec.json.decode(
+            (get_data_folder() / _OWNERS_FILE).read_bytes(), type=dict[str, str]
+        )
+    except (OSError, msgspec.MsgspecError):  # nobody is known to own what is there
+        return {}
+
+
+def _save_owner(name: str, owner: str) -> None:
+    _write_json(_OWNERS_FILE, {**_load_owners(), name: owner})
+
+
 def _update_index() -> None:
     """Bring the search index up to date with the folder. Raises Failed if the disk or the archive
     fails."""
@@ -321,7 +411,11 @@ def _list_documents() -> list[DocumentRow]:
         return []
     try:
         with PageArchive(get_data_folder() / ARCHIVE) as archive, _open_folder(archive) as library:
-            return [_describe_document(file, library) for file in files]
+            owners = _load_owners()
+            return [
+                _describe_document(file, library)._replace(owner=owners.get(file.name, ""))
+                for file in files
+            ]
     except Failed as failed:
         if failed.failure.outcome != "empty_library":
             raise
@@ -350,9 +444,14 @@ def _explain_failure(failure: Failure) -> Failure:
 
 def _save_failures(failed: list[Failure]) -> None:
     """Save why files were refused; the next upload overwrites it."""
-    place = get_data_folder() / _FAILURES_FILE
+    _write_json(_FAILURES_FILE, failed)
+
+
+def _write_json(name: str, value: object) -> None:
+    """Write a file of the data directory, whole or not at all."""
+    place = get_data_folder() / name
     with tempfile.NamedTemporaryFile(dir=place.parent, delete=False) as file:
-        file.write(msgspec.json.encode(failed))
+        file.write(msgspec.json.encode(value))
     Path(file.name).replace(place)
 
 

@@ -248,9 +248,12 @@ def test_a_whole_demonstration_needs_no_mouse(here: tuple[Desk, str], tab: Tab) 
     item = there.item(Question("keys", "Do crows bring gifts by key?"))
     place = there.place(item)
     tab.goto(f"/demonstrate/{item}")
+    tab.keyboard.press("/")  # the field has the focus already: the key is no part of the query
     tab.keyboard.type("crows gifts")
     tab.keyboard.press("Enter")
     tab.locator("button.result").first.wait_for()
+    with DemonstrationStore(there.store).open_session(place) as work:
+        assert work.browser_session.last_command == "Search crows gifts"
     tab.locator("button.result").first.press("Enter")
     tab.locator("[data-window]").wait_for()
     tab.keyboard.press("f")

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +16,7 @@ from windows import Site, flaws
 
 from rookery.browse.file_selection import READER_OF_ENDING
 from rookery.browse.folder_library import FolderLibrary
-from rookery.browse.libraries import get_bundled_folder
+from rookery.browse.libraries import BUNDLED_PLACE, get_bundled_folder
 from rookery.browse.page_archive import PageArchive
 from rookery.records import Failed
 from rookery.serve.api.answer_workers import AnswerService
@@ -47,9 +48,13 @@ def at_home(opened: Opened, role: str = "reader", uploads: bool | None = True) -
     return visit
 
 
-def drop(visit: Visit, *files: tuple[str, bytes]) -> Visit:
+def drop(visit: Visit, *files: tuple[str, bytes], replace: bool = False) -> Visit:
     """Sends files, and looks at what came of it."""
-    got = visit.client.post("/documents", files=[("files", file) for file in files])
+    got = visit.client.post(
+        "/documents",
+        data={"replace": "yes"} if replace else {},
+        files=[("files", file) for file in files],
+    )
     return visit._seen(got)
 
 
@@ -86,12 +91,66 @@ def test_what_is_dropped_in_is_read_and_searched(reader: Visit) -> None:
     assert "colonies of a hundred pairs" in reader.get(link.attributes["href"] or "").text
 
 
-def test_a_file_of_the_same_name_takes_the_place_of_the_former(reader: Visit) -> None:
+JAYS = b"# Jays\n\nJays carry acorns in the throat.\n"
+
+
+@pytest.mark.slow
+def test_a_file_of_the_same_name_replaces_the_former_if_that_is_asked_for(reader: Visit) -> None:
     drop(reader, ("notes.md", NOTE))
-    drop(reader, ("notes.md", b"# Jays\n\nJays carry acorns in the throat.\n"))
+    seen = drop(reader, ("notes.md", JAYS))
+    assert "a document of this name is here already, the reader's" in seen.text
+    assert found("colonies") == ["notes.md"]
+    assert "Not kept" not in drop(reader, ("notes.md", NOTE)).text  # the same once more
+    drop(reader, ("notes.md", JAYS), replace=True)
     assert names() == ["notes.md"]
     assert found("acorns throat") == ["notes.md"]
     assert found("colonies") == []
+    reader.post("/documents/restore", name="notes.md")
+    assert found("colonies") == ["notes.md"]
+    reader.post("/documents/restore", name="notes.md")  # the other way round
+    assert found("acorns throat") == ["notes.md"]
+    reader.post("/documents/delete", name="notes.md")
+    assert reader.post("/documents/restore", name="notes.md").status == 404
+    assert found("acorns throat") == ["notes.md"]
+
+
+@pytest.mark.slow
+def test_nobody_replaces_or_removes_what_another_reader_dropped(opened: Opened) -> None:
+    opened = opened._replace(limits=LARGE)
+    ada, ben = come_in(opened, "ada", "reader"), come_in(opened, "ben", "reader")
+    eve = come_in(opened, "eve", "reviewer")
+    for visit in (ada, ben, eve):
+        visit.client.app.state.uploads = True  # type: ignore[attr-defined]
+    drop(ada, ("notes.md", NOTE))
+    assert "added by ada" in ada.get("/documents").text
+    assert "here already, ada's" in drop(ben, ("notes.md", JAYS), replace=True).text
+    assert "Remove" not in ben.get("/documents").text
+    refused = ben.post("/documents/remove", name="notes.md")
+    assert refused.status == 403
+    assert "ada's: only they or a reviewer" in refused.text
+    assert found("colonies") == ["notes.md"]
+    assert "notes.md is removed" in " ".join(
+        ada.post("/documents/remove", name="notes.md").text.split()
+    )
+    assert ben.post("/documents/restore", name="notes.md").status == 403
+    assert ben.post("/documents/delete", name="notes.md").status == 403
+    ada.post("/documents/restore", name="notes.md")
+    assert found("colonies") == ["notes.md"]
+    eve.post("/documents/remove", name="notes.md")
+    assert names() == []
+
+
+def test_plain_questions_search_what_was_dropped_in(reader: Visit) -> None:
+    """Beside what the server was started on, which the page names."""
+    answering: AnswerService = reader.client.app.state.answering  # type: ignore[attr-defined]
+    answering.capabilities = msgspec.structs.replace(
+        answering.capabilities, places={"corvids": BUNDLED_PLACE}, default_places=("corvids",)
+    )
+    drop(reader, ("notes.md", NOTE))
+    assert answering.capabilities.default_places == ("corvids", "documents")
+    assert "The server was also started on corvids" in reader.get("/documents").text
+    boxes = reader.get("/ask").page.css("[name=place][checked]")
+    assert [box.attributes["value"] for box in boxes] == ["corvids", "documents"]
 
 
 BAD = (
@@ -124,7 +183,7 @@ def test_what_cannot_be_read_is_not_kept_and_why_is_said(reader: Visit) -> None:
 
 def test_a_worse_file_does_not_take_the_place_of_a_good_one(reader: Visit) -> None:
     drop(reader, ("report.pdf", REPORT))
-    drop(reader, ("report.pdf", b"%PDF-1.7 broken"))
+    drop(reader, ("report.pdf", b"%PDF-1.7 broken"), replace=True)
     assert (documents.get_documents_folder() / "report.pdf").read_bytes() == REPORT
 
 
@@ -191,12 +250,13 @@ def test_where_there_is_no_more_room_nothing_is_added(home: Path) -> None:
     small = documents.DocumentPages(UploadLimits(files=2))
     documents.get_documents_folder().mkdir(parents=True)
     for name in ("a.md", "b.md"):
-        small._store_file(documents.UploadedFile(name, NOTE, len(NOTE)))
+        small._store_file(documents.UploadedFile(name, NOTE, len(NOTE)), "ada", False)
     with pytest.raises(Failed) as caught:
-        small._store_file(documents.UploadedFile("c.md", NOTE, len(NOTE)))
+        small._store_file(documents.UploadedFile("c.md", NOTE, len(NOTE)), "ada", False)
     assert caught.value.failure.outcome == "too_many"
     assert names() == ["a.md", "b.md"]
-    small._store_file(documents.UploadedFile("b.md", NOTE * 2, 2 * len(NOTE)))  # in its place
+    twice = documents.UploadedFile("b.md", NOTE * 2, 2 * len(NOTE))
+    small._store_file(twice, "ada", True)  # in its place
     assert (documents.get_documents_folder() / "b.md").read_bytes() == NOTE * 2
 
 
@@ -205,7 +265,7 @@ def test_documents_take_no_more_room_than_there_is(home: Path) -> None:
     documents.get_documents_folder().mkdir(parents=True)
 
     def keep(name: str, data: bytes) -> None:
-        small._store_file(documents.UploadedFile(name, data, len(data)))
+        small._store_file(documents.UploadedFile(name, data, len(data)), "ada", True)
 
     keep("a.md", NOTE)
     keep("b.md", NOTE)  # just as much as may be
@@ -272,13 +332,6 @@ def test_a_document_is_removed_by_its_name_and_nothing_else_is(opened: Opened, h
     assert found("colonies of rooks") == []
     assert "Nothing is here yet" in visit.post("/documents/remove", name="report.pdf").text
     assert "documents" not in _places(visit)
-
-
-def test_a_reader_removes_nothing(reader: Visit) -> None:
-    drop(reader, ("notes.md", NOTE))
-    assert "Remove" not in reader.text
-    assert reader.post("/documents/remove", name="notes.md").status == 403
-    assert names() == ["notes.md"]
 
 
 @pytest.mark.slow

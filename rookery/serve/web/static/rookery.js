@@ -32,6 +32,14 @@
     else choose(chosen);
   });
 
+  // Where Enter sends: a question is one sentence.
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || event.shiftKey || event.isComposing || event.repeat) return;
+    if (!event.target.matches("textarea[data-enter]")) return;
+    event.preventDefault();
+    event.target.form.requestSubmit();
+  });
+
   const choiceOf = (named) => {
     const questions = all("main fieldset").filter((each) => one(`input${named}`, each) && seen(each));
     const here = questions.find((each) => each.contains(document.activeElement));

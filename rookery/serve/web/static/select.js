@@ -122,6 +122,10 @@
     }
     if (typing(event.target)) {
       if (event.key === "Escape") event.target.blur();
+      // Who presses / in the empty search field, which has the focus at first, wants the field.
+      if (keysOn() && event.key === "/" && event.target.dataset.focus === "/" && !event.target.value) {
+        event.preventDefault();
+      }
       return;
     }
     if (chosen && selected()) {
