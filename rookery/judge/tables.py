@@ -16,6 +16,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    false,
 )
 
 metadata = MetaData(
@@ -262,8 +263,11 @@ answers = Table(
     Column("tries", Integer, nullable=False),
     Column("made", Double, nullable=False),
     Column("ended", Double),
+    Column("team", Boolean, nullable=False, server_default=false()),  # others may read it
+    Column("link", Text),  # the secret of an address that anybody may read it at
     Index("ix_answers_person", "person", "made"),
     Index("ix_answers_state", "state", "made"),
+    Index("ix_answers_link", "link", unique=True),
 )
 
 keys = Table(

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, Row, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Row, delete, insert, or_, select, update
 
 from rookery.cite.verification import Verdict
 from rookery.judge.store import Store, append_event, read_events, take_advisory_lock
-from rookery.judge.tables import answers
+from rookery.judge.tables import answers, drafts, events, items, judgements, leases, slots
 from rookery.records import Episode, Failed, Failure
 from rookery.serve.api.answer_sessions import (
     FINAL_EVENTS,
@@ -38,6 +38,10 @@ class StoredAnswer(NamedTuple):
     answered: AnswerOutcome | None
     made: float
     ended: float | None
+    team: bool
+    """True if other readers of the server may read it."""
+    link: str
+    """Secret of the address at which anybody may read it; empty if there is none."""
 
     @property
     def over(self) -> bool:
@@ -99,6 +103,44 @@ def find_answer(store: Store, answer: str) -> StoredAnswer:
     if row is None:
         raise Failed(Failure(answer[:80], "no_answer", "no such answer: look in your history"))
     return _build_stored_answer(row)
+
+
+def find_linked_answer(store: Store, link: str) -> StoredAnswer:
+    """Return the answer with the secret `link`. Raises Failed (no_answer)."""
+    with store.begin_read() as connection:
+        row = connection.execute(select(answers).where(answers.c.link == link)).first()
+    if row is None:
+        detail = "there is no such answer, or it is not shared any more"
+        raise Failed(Failure("the link", "no_answer", detail))
+    return _build_stored_answer(row)
+
+
+def share_answer(store: Store, answer: str, team: bool, linked: bool) -> None:
+    """Set whether the team may read an answer, and whether anybody may who has a link.
+
+    A link that is there stays. A withdrawn one never works again: the next has another secret.
+    """
+    with store.begin_write() as connection:
+        its = answers.c.id == answer
+        former = connection.scalar(select(answers.c.link).where(its))
+        link = (former or secrets.token_urlsafe(24)) if linked else None
+        connection.execute(update(answers).where(its).values(team=team, link=link))
+
+
+def delete_answer(store: Store, answer: str, item: str = "") -> None:
+    """Delete an answer for good, with its events, and the readers' ratings of `item`.
+
+    An unfinished one is cancelled first. What the API charged for it stays charged or not as it
+    was.
+    """
+    cancel_answer(store, answer)
+    streams = name_event_stream(answer), _name_charge_stream(answer)
+    with store.begin_write() as connection:
+        for table in (judgements, drafts, leases, slots):
+            connection.execute(delete(table).where(table.c.item == item))
+        connection.execute(delete(items).where(items.c.id == item))
+        connection.execute(delete(events).where(events.c.stream.in_(streams)))
+        connection.execute(delete(answers).where(answers.c.id == answer))
 
 
 def list_person_answers(
@@ -295,5 +337,6 @@ def _build_stored_answer(row: Row[Any]) -> StoredAnswer:
         answered = AnswerOutcome(Episode.from_json(row.episode), verdicts)
     wanted = QuestionRequest.from_json(row.wanted)
     return StoredAnswer(
-        row.id, row.person, row.question, wanted, row.state, answered, row.made, row.ended
-    )
+        row.id, row.person, row.question, wanted, row.state, answered, row.made, row.ended,
+        row.team, row.link or "",
+    )  # fmt: skip

@@ -77,7 +77,7 @@ def build_export_routes() -> list[Route]:
 
 def export_answer(request: Request) -> Response:
     """Handle GET /answers/ID.FORMAT: return the answer as a file; 409 if unfinished or failed."""
-    found = get_answer_service(request).find_answer(request.path_params["answer"])
+    found = _find_answer(request)
     kind = request.scope["path"].partition(".")[2]
     told = _prepare_export(request, found)
     if told is None:
@@ -132,6 +132,9 @@ def build_answer_page_routes() -> list[Route]:
         Route(f"{at}/cancel", cancel_own_answer, methods=["POST"]),
         Route(f"{at}/rate", rate_answer, methods=["POST"]),
         Route(f"{at}/wrong", report_wrong_citation, methods=["POST"]),
+        Route(f"{at}/share", post_sharing, methods=["POST"]),
+        Route(f"{at}/delete", post_deletion, methods=["POST"]),
+        Route("/shared/{link}", show_linked_answer, name="linked"),
     ]
 
 
@@ -179,7 +182,7 @@ def show_history(request: Request) -> Response:
 def show_answer_page(request: Request) -> Response:
     """Show an answer: its progress, its result, or the reason why there is none."""
     answering = get_answer_service(request)
-    found = answering.find_answer(request.path_params["answer"])
+    found = _find_answer(request)
     told = answering.read_events(found.id)
     mine = found.person == get_signed_in_person(request).name
     common: dict[str, Any] = {
@@ -187,6 +190,7 @@ def show_answer_page(request: Request) -> Response:
         "steps": summarize_events(told),
         "mine": mine,
         "again": _list_repeat_fields(found),
+        "link": str(request.url_for("linked", link=found.link)) if found.link and mine else "",
     }
     if not found.over:
         newest = told[-1].number if told else -1
@@ -264,6 +268,7 @@ async def stream_answer_page(request: Request) -> Response:
         if person is None or not has_role(person, "reader"):
             return PlainTextResponse("You are not in.", 401)
         found = await run_in_threadpool(answering.find_answer, request.path_params["answer"])
+        _require_access(found, person.name)
     except Failed as failed:
         status = 404 if failed.failure.outcome == "no_answer" else 503
         return PlainTextResponse("There is nothing to be heard.", status)
@@ -354,7 +359,55 @@ def _get_title(method: str) -> str:
 
 
 def _find_answer(request: Request) -> StoredAnswer:
-    return get_answer_service(request).find_answer(request.path_params["answer"])
+    """Return the answer of the address. Raises Failed (no_answer), also for a private one."""
+    found = get_answer_service(request).find_answer(request.path_params["answer"])
+    _require_access(found, get_signed_in_person(request).name)
+    return found
+
+
+def _require_access(found: StoredAnswer, person: str) -> None:
+    """Raise Failed (no_answer) unless the person asked, or the answer is shared with the team."""
+    if found.person != person and not found.team:
+        detail = "there is no such answer, or it is private: ask who asked to share it"
+        raise Failed(Failure(found.id, "no_answer", detail))
+
+
+@require_role("reader")
+def post_sharing(request: Request) -> Response:
+    """Set with whom an answer of the person's own is shared."""
+    found, said = _find_answer(request), get_form_fields(request)
+    if found.person != get_signed_in_person(request).name:
+        return render_problem_page(request, 403, "Only who asked can share this.")
+    store = get_app_context(request).store
+    answer_queue.share_answer(store, found.id, "team" in said, "link" in said)
+    return redirect_after_post(f"/answers/{found.id}?said=shared")
+
+
+@require_role("reader")
+def post_deletion(request: Request) -> Response:
+    """Delete an answer of the person's own for good, once they have said so a second time."""
+    found = _find_answer(request)
+    if found.person != get_signed_in_person(request).name:
+        return render_problem_page(request, 403, "Only who asked can delete this.")
+    item = ""
+    if found.answered is not None and found.answered.episode.answer is not None:
+        item = _make_item_id(_make_item(found))
+    answer_queue.delete_answer(get_app_context(request).store, found.id, item)
+    return redirect_after_post("/asked?said=deleted")
+
+
+@require_role(None)
+def show_linked_answer(request: Request) -> Response:
+    """Show an answer to whoever has its link, without anything that needs an account."""
+    request.state.person = None
+    found = answer_queue.find_linked_answer(
+        get_app_context(request).store, request.path_params["link"]
+    )
+    if found.answered is None or found.answered.episode.answer is None:
+        return render_problem_page(request, 409, "There is no answer here yet: look again later.")
+    outcome, find_page = found.answered, get_answer_service(request).find_page
+    shown = make_answer_view(outcome.episode, outcome.verdicts, find_page)
+    return render_page(request, "shared.html", found=found, shown=shown)
 
 
 def _list_repeat_fields(found: StoredAnswer) -> list[tuple[str, str]]:

@@ -48,6 +48,8 @@ NOTICES = {
     "late": "The time for this task has run out and others have taken it up. Thank you all the "
     "same.",
     "keys": "Saved for this browser.",
+    "shared": "Set. Who may read this answer is said below the question.",
+    "deleted": "Deleted for good.",
 }
 """Notice at the top of a page about what was just done, by the value of `?said=`."""
 

@@ -13,7 +13,7 @@ from selectolax.lexbor import LexborHTMLParser
 from starlette.testclient import TestClient
 from visits import Opened, Visit, open_store
 
-from rookery.judge import accounts, adjudication, labelling_queue
+from rookery.judge import accounts, adjudication, labelling_queue, tables
 from rookery.judge.judgement_conversion import convert_to_ratings
 from rookery.judge.labelling_records import Judgement, PersonRole
 from rookery.serve.api.answer_sessions import FINAL_EVENTS
@@ -170,7 +170,8 @@ def test_the_history_is_ones_own_and_is_searched(reading: Reading) -> None:
     found = rita.get("/asked?words=crows+LIVE").page.css(".asked-rows a.asked")
     assert [each.attributes["href"] for each in found] == [mine]
     assert "None of your questions" in rita.get("/asked?words=ravens").text
-    assert "seven or eight" in omar.get(mine).text  # whoever has the link may read
+    rita.post(f"{mine}/share", team="yes")
+    assert "seven or eight" in omar.get(mine).text
     assert f"asked by {rita.name}" in omar.text
     assert omar.post(f"{mine}/cancel").status == 403
 
@@ -258,6 +259,7 @@ def test_thumbs_become_one_rating_of_this_answer(reading: Reading) -> None:
     assert (placed.item.source, placed.item.writers) == ("reading", ("extract",))
     assert "seven or eight years" in rating.answer.text
     assert len(labelling_queue.list_judgements(reading.opened.store, visit.name, 9)) == 1
+    visit.post(f"{at}/share", team="yes")
     other = reading.visit("omar")
     other.post(f"{at}/rate", thumbs="up")
     ((same, _),) = rated_by(reading, other)
@@ -330,3 +332,52 @@ def test_a_model_that_fails_is_told_and_names_no_path(opened: Opened, tmp_path: 
         answered(visit, LONG, method="webglm", model="said")
         assert "the model could not be asked" in visit.text.lower()
         assert str(tmp_path) not in visit.html
+
+
+@pytest.mark.slow
+def test_an_answer_is_private_until_it_is_shared_and_gone_once_deleted(reading: Reading) -> None:
+    rita, ben, stranger = reading.visit("rita"), reading.visit("ben"), Visit(
+        TestClient(reading.client.app, base_url="http://desk.test"), "nobody"
+    )  # fmt: skip
+    at = answered(rita)
+    pages = ("", ".html", ".json", "/trace", "/events")
+    assert "private" in rita.get(at).text
+    for page in pages:
+        assert ben.get(f"{at}{page}").status == 404
+        assert stranger.get(f"{at}{page}").status == 401
+    for act in ("rate", "wrong", "cancel", "share", "delete"):
+        assert ben.post(f"{at}/{act}", thumbs="up", quote="1", team="yes").status == 404
+    rita.post(f"{at}/share", team="yes")
+    assert "shared with the team" in rita.text
+    assert "seven or eight years" in ben.get(at).text
+    assert "asked by rita" in ben.text
+    assert ben.page.css_first("#share") is None
+    assert ben.post(f"{at}/share", link="yes").status == 403
+    assert ben.post(f"{at}/delete").status == 403
+    ben.post(f"{at}/rate", thumbs="up", comment="so it is")
+    rita.post(f"{at}/share", link="yes")  # and with the team no more
+    link = rita.first("#link").attributes["value"] or ""
+    assert link.startswith("http://desk.test/shared/")
+    assert len(link.rpartition("/")[2]) >= 32
+    assert ben.get(at).status == 404
+    seen = stranger.get(link.removeprefix("http://desk.test"))
+    assert "seven or eight years" in seen.text
+    assert "rita" not in seen.text
+    assert seen.page.css("main form, main button, main a[href^='/']") == []
+    rita.post(f"{at}/share")
+    assert stranger.get(link.removeprefix("http://desk.test")).status == 404
+    rita.post(f"{at}/share", link="yes")
+    assert rita.first("#link").attributes["value"] != link  # the former never works again
+    new = (rita.first("#link").attributes["value"] or "").removeprefix("http://desk.test")
+    rita.post(f"{at}/delete")
+    assert rita.at.startswith("/asked")
+    assert "Deleted for good" in rita.text
+    for page in pages:
+        assert rita.get(f"{at}{page}").status == 404
+    assert stranger.get(new).status == 404
+    name = at.rpartition("/")[2]
+    with reading.opened.store.begin_read() as connection:
+        for table in tables.metadata.sorted_tables:
+            for row in connection.execute(table.select()).mappings():
+                assert name not in str(dict(row)), table.name
+                assert "so it is" not in str(dict(row)), table.name
