@@ -231,13 +231,13 @@ def main() -> None:
                 found = {"order": compare_with_one_index(root), "killed": kill_a_shard(root)}
         finally:
             shutil.rmtree(root)
+        results: dict[str, Any] = {"shards": SHARDS, "workers": WORKERS, "rows": rows, **found}
+        if len(rows) > 1:
+            results["projected"] = project([*rows.values()])
+        write_results("shards", results)  # after each size: the largest takes a quarter of an hour
     print_table(list(next(iter(rows.values()))), rows)
     for name, counted in found.items():
         print(name, counted)
-    results: dict[str, Any] = {"shards": SHARDS, "workers": WORKERS, "rows": rows, **found}
-    if len(rows) > 1:
-        results["projected"] = project([*rows.values()])
-    write_results("shards", results)
 
 
 if __name__ == "__main__":

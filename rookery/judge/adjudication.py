@@ -152,9 +152,15 @@ def _make_placed_item(row: Row[Any]) -> PlacedItem:
     return PlacedItem(row.id, row.batch, item, *laid)
 
 
-def load_exclusions(connection: Connection) -> list[Exclusion]:
-    """Return every exclusion ever made, and the records that lift some of them, in order."""
-    rows = connection.execute(exclusions.select().order_by(exclusions.c.number))
+def load_exclusions(connection: Connection, which: str | None = None) -> list[Exclusion]:
+    """Return every exclusion ever made, and the records that lift some of them, in order.
+
+    With `which`, only those of this person or judgement.
+    """
+    query = exclusions.select().order_by(exclusions.c.number)
+    if which is not None:
+        query = query.where(exclusions.c.which == which)
+    rows = connection.execute(query)
     found = []
     for row in rows.mappings():
         values = dict(row)

@@ -2,9 +2,10 @@
 
 An item has as many slots as people are wanted, each a row from the start. A person holds a slot by
 a lease that every action extends; an expired slot is anybody's, so that no item is with more people
-than it has slots, and abandoned work returns by itself. Submitted work is stored as it came and
-never changed or deleted. Work that arrives after its lease expired takes any free slot of the item,
-or else is kept as an extra.
+than it has slots, and abandoned work returns by itself. Nobody is given items of a batch from which
+they are excluded, as those are who failed its attention check. Submitted work is stored as it came
+and never changed, and deleted only with an answer that its reader deletes. Work that arrives after
+its lease expired takes any free slot of the item, or else is kept as an extra.
 """
 
 import secrets
@@ -27,6 +28,7 @@ from sqlalchemy import (
     update,
 )
 
+from rookery.judge.adjudication import load_exclusions, select_active_exclusions
 from rookery.judge.labelling_records import ItemLease, Judgement, JudgementKind, LabellingItem
 from rookery.judge.store import Store, take_advisory_lock
 from rookery.judge.tables import OPEN, drafts, items, judgements, leases, slots
@@ -100,8 +102,9 @@ def claim_item(
     An item that the person holds already comes first, with the same token and an extended lease;
     then the highest priority; then the first place of every item before the second of any, in order
     of arrival. A batch's prelude comes before the rest of the batch, whatever its form. Retired
-    items, and those that the person judged, skipped or flagged, are not given anew. With `item` it
-    is that item or nothing, also where a prelude must come before it.
+    items, and those that the person judged, skipped or flagged, are not given anew, nor any of a
+    batch from which they are excluded. With `item` it is that item or nothing, also where a prelude
+    must come before it.
     """
     now = store.clock()
     asked = [slots.c.form == only_form] if only_form is not None else []
@@ -110,6 +113,7 @@ def claim_item(
         take_advisory_lock(connection, f"person {person}")
         slot = connection.execute(_select_held_slot(person, now).where(*asked)).first()
         if slot is None:
+            asked += _build_admitted_conditions(connection, person)
             slot = connection.execute(_select_free_slot(person, now).where(*asked)).first()
             before = _find_prelude_slot(connection, person, now, slot.item) if slot else None
             if before and item not in (None, before.item):
@@ -139,14 +143,15 @@ def count_waiting_items(store: Store, person: str, most: int = MAX_COUNTED_ITEMS
     """
     now = store.clock()
     mine = (slots.c.person == person) & ~slots.c.done
-    theirs = (
-        select(slots.c.item)
-        .where(or_(mine, and_(*build_free_conditions(now), *_build_unseen_conditions(person))))
-        .where(OPEN)
-    )
     forms = select(slots.c.form).where(OPEN).distinct().order_by(slots.c.form)
     found = {}
     with store.begin_read() as connection:
+        free = (
+            *build_free_conditions(now),
+            *_build_unseen_conditions(person),
+            *_build_admitted_conditions(connection, person),
+        )
+        theirs = select(slots.c.item).where(or_(mine, and_(*free))).where(OPEN)
         for form in connection.scalars(forms).all():
             some = theirs.where(slots.c.form == form).distinct().limit(most).subquery()
             found[form] = connection.scalar(select(func.count()).select_from(some)) or 0
@@ -189,10 +194,11 @@ def load_item(store: Store, item_id: str) -> LabellingItem:
     return LabellingItem.from_json(body)
 
 
-def is_prelude_item(store: Store, item_id: str) -> bool:
-    """Return True if an item belongs to the prelude (attention check) of its batch."""
+def find_prelude_batch(store: Store, item_id: str) -> str:
+    """Return the batch to whose prelude (attention check) an item belongs; empty if to none."""
+    query = select(items.c.batch).where(items.c.id == item_id, items.c.prelude)
     with store.begin_read() as connection:
-        return bool(connection.scalar(select(items.c.prelude).where(items.c.id == item_id)))
+        return connection.scalar(query) or ""
 
 
 def shuffle_answers(item_id: str, person: str, answers: int) -> tuple[int, ...]:
@@ -224,6 +230,16 @@ def _build_unseen_conditions(person: str) -> tuple[ColumnElement[bool], ...]:
     other = slots.alias()
     held = select(other.c.item).where(other.c.item == slots.c.item, other.c.person == person)
     return ~slots.c.retired, ~held.exists(), ~_has_judged(person, slots.c.item)
+
+
+def _build_admitted_conditions(connection: Connection, person: str) -> list[ColumnElement[bool]]:
+    """Return the SQL conditions of slots of batches from which the person is not excluded."""
+    rows = load_exclusions(connection, person)
+    batches = [row.batch for row in select_active_exclusions(rows) if row.what == "person"]
+    if "" in batches:  # from everything
+        return [slots.c.item.is_(None)]
+    barred = select(items.c.id).where(items.c.id == slots.c.item, items.c.batch.in_(batches))
+    return [~barred.exists()] if batches else []
 
 
 def _has_judged(person: str, item_id: ColumnElement[str]) -> ColumnElement[bool]:

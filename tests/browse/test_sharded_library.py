@@ -60,6 +60,7 @@ QUESTIONS = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shards", [1, 3, 80])
 def test_the_order_is_that_of_one_index(tmp_path: Path, archive: PageArchive, shards: int) -> None:
     documents = write_documents(tmp_path / "documents")
@@ -81,7 +82,7 @@ def test_the_order_is_that_of_one_index(tmp_path: Path, archive: PageArchive, sh
         many.close()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     st.lists(
         st.lists(st.sampled_from(WORDS), min_size=1, max_size=40).map(" ".join),
@@ -132,6 +133,7 @@ def test_a_text_that_two_files_have_is_shown_once(tmp_path: Path, archive: PageA
     library.close()
 
 
+@pytest.mark.slow
 def test_a_missing_shard_is_named_and_the_others_are_searched(
     tmp_path: Path, archive: PageArchive
 ) -> None:
@@ -171,6 +173,7 @@ def test_a_missing_shard_is_named_and_the_others_are_searched(
     library.close()
 
 
+@pytest.mark.slow
 def test_a_slow_shard_is_waited_for_so_long_and_named(
     tmp_path: Path, archive: PageArchive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -198,6 +201,7 @@ def test_a_slow_shard_is_waited_for_so_long_and_named(
     patient.close()
 
 
+@pytest.mark.slow
 def test_a_change_touches_its_shard_only(tmp_path: Path, archive: PageArchive) -> None:
     documents = write_documents(tmp_path / "documents")
     shards = tmp_path / "shards"
@@ -245,6 +249,7 @@ def test_wrong_use_is_told(tmp_path: Path, archive: PageArchive) -> None:
         ShardedLibrary(tmp_path / "shards", archive)
 
 
+@pytest.mark.slow
 def test_a_folder_of_shards_is_a_place_among_others(tmp_path: Path, archive: PageArchive) -> None:
     documents = write_documents(tmp_path / "documents", 10)
     build_sharded_index([documents], 2, tmp_path / "shards", 2)  # in two processes

@@ -24,6 +24,7 @@ from rookery.judge.labelling_queue import (
     submit_judgement,
 )
 from rookery.judge.labelling_records import GoldLabels, LabellingItem
+from rookery.judge.rater_quality import exclude_judgements, lift_exclusion
 from rookery.judge.store import Store
 from rookery.records import Question
 
@@ -99,8 +100,34 @@ def test_a_prelude_is_not_got_around(desk: Store) -> None:
     assert named(desk, "Ada", only_form="compare") == "p"
     hand_in(desk, given(desk, "Ada"))
     assert named(desk, "Ada", item=keys["compare"]) == "a"
-    assert labelling_queue.is_prelude_item(desk, keys["thumbs"])
-    assert not labelling_queue.is_prelude_item(desk, keys["compare"])
+    assert labelling_queue.find_prelude_batch(desk, keys["thumbs"])
+    assert not labelling_queue.find_prelude_batch(desk, keys["compare"])
+
+
+def test_who_is_excluded_from_a_batch_gets_none_of_it_until_that_is_lifted(desk: Store) -> None:
+    put(desk, "a", "b")
+    put(desk, "c", batch="other")
+    held = given(desk, "Ada")
+    row = exclude_judgements(desk, "person", "Ada", "guesses", "Ben", "first")
+    assert named(desk, "Ada") == "a"  # what was in hand may be ended
+    hand_in(desk, held)
+    assert labelling_queue.count_waiting_items(desk, "Ada") == {"compare": 1}
+    assert named(desk, "Ada") == "c"
+    hand_in(desk, given(desk, "Ada"))
+    assert named(desk, "Ada") is None
+    assert named(desk, "Ben") == "b"
+    hand_in(desk, given(desk, "Ben"))
+    put(desk, "d")
+    assert named(desk, "Ada") is None
+    lift_exclusion(desk, row.number, "looked at it", "Ben")
+    assert named(desk, "Ada") == "d"
+    hand_in(desk, given(desk, "Ada"))
+    put(desk, "e", batch="third")
+    everywhere = exclude_judgements(desk, "person", "Ada", "guesses", "Ben")
+    assert named(desk, "Ada") is None
+    assert labelling_queue.count_waiting_items(desk, "Ada") == {}
+    lift_exclusion(desk, everywhere.number, "looked at it", "Ben")
+    assert named(desk, "Ada") == "e"
 
 
 def test_a_form_may_be_asked_for(desk: Store) -> None:

@@ -1,5 +1,7 @@
 """The generator of the WebGLM recipe: its marks, floors and scores, on answers made by hand."""
 
+import pytest
+
 from recipes.findings import list_findings
 from recipes.webglm_generator import (
     FIRST_REFERENCE,
@@ -42,6 +44,7 @@ def answer(text: str, reference: int) -> Episode:
     return Episode(QUESTION, "webglm", answer=said)
 
 
+@pytest.mark.slow
 def test_an_answer_is_upheld_where_what_it_cites_supports_it() -> None:
     judge = load_evidence_model(BUNDLED_MODEL).judge_passages
     none = Episode(QUESTION, "webglm", stop="bad_syntax")

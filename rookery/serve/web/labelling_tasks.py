@@ -13,17 +13,22 @@ from collections.abc import Mapping, Sequence
 from urllib.parse import urlencode
 
 import msgspec
-from sqlalchemy import select
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from rookery.judge import guides, judgement_conversion, labelling_queue, stop_switch
+from rookery.judge import (
+    guides,
+    judgement_conversion,
+    labelling_queue,
+    rater_quality,
+    stop_switch,
+)
 from rookery.judge.accounts import has_role
+from rookery.judge.adjudication import load_exclusions, select_active_exclusions
 from rookery.judge.form_parsing import encode_form
 from rookery.judge.forms import FLAG_REASONS, FORMS, SKIP_REASONS
 from rookery.judge.labelling_records import ItemLease, Judgement, LabellingItem
-from rookery.judge.tables import items
 from rookery.records import Failed, Record
 from rookery.serve.web.endpoints import (
     get_app_context,
@@ -96,9 +101,17 @@ def show_task_list(request: Request) -> Response:
         "home.html",
         todo=[(form, waiting[form.name]) for form in FORMS.values() if waiting.get(form.name)],
         recent=_describe_judgements(request, done[:MAX_RECENT]),
+        barred=_list_exclusion_reasons(request),
         today=sum(each.ended > store.clock() - DAY_SECONDS for each in done),
         most=MAX_HISTORY,
     )
+
+
+def _list_exclusion_reasons(request: Request) -> list[str]:
+    """Return why the person gets no work of some batches, or none at all."""
+    with get_app_context(request).store.begin_read() as connection:
+        rows = load_exclusions(connection, get_signed_in_person(request).name)
+    return [row.reason for row in select_active_exclusions(rows) if row.what == "person"]
 
 
 @require_role("labeller")
@@ -307,6 +320,8 @@ def _submit_form(request: Request, item_id: str, begun: TaskDraft, sheet: TaskFo
         supersedes=begun.supersedes,
     )
     kind = labelling_queue.submit_judgement(store, begun.token, name, judgement)
+    if sheet.item.gold and (batch := labelling_queue.find_prelude_batch(store, item_id)):
+        rater_quality.exclude_failed_raters(store, ATTENTION_CHECK, batch)
     if begun.supersedes:
         labelling_queue.save_draft(store, item_id, name, {})
         return (
@@ -399,9 +414,7 @@ def _find_judgement_of_item(request: Request, item_id: str) -> Judgement | None:
 
 def _is_prelude(request: Request, item_id: str) -> bool:
     """Return whether the item is an attention check whose answers are shown afterwards."""
-    with get_app_context(request).store.begin_read() as connection:
-        query = select(items.c.prelude).where(items.c.id == item_id)
-        return bool(connection.scalar(query))
+    return bool(labelling_queue.find_prelude_batch(get_app_context(request).store, item_id))
 
 
 def _find_own_judgement(request: Request, judgement: str) -> Judgement | None:
@@ -425,6 +438,8 @@ def _describe_judgements(request: Request, done: Sequence[Judgement]) -> list[Ma
     ]
 
 
+ATTENTION_CHECK = "the attention check"
+"""Who excludes people that failed one, in the record of exclusions."""
 MAX_LIVE_SAMPLES = 6
 """Number of samples shown of each run that is alive."""
 MAX_RUN_SAMPLES = 50

@@ -17,7 +17,7 @@ from visits import (
     item,
 )
 
-from rookery.judge import labelling_queue
+from rookery.judge import labelling_queue, rater_quality
 from rookery.judge.forms import FORMS
 from rookery.judge.labelling_records import GoldLabels, Judgement
 from rookery.judge.tables import metadata
@@ -255,6 +255,32 @@ def test_an_attention_check_is_told_afterwards_and_only_then(opened: Opened) -> 
     assert "differently" in visit.text
     rows = [row.text(separator=" ").split() for row in visit.page.css("tbody tr")]
     assert [row[-1] for row in rows[:2]] == (["Yes", "No"] if first == 0 else ["No", "Yes"])
+
+
+def test_who_fails_an_attention_check_gets_no_more_of_its_batch_until_a_lead_says_so(
+    opened: Opened,
+) -> None:
+    gold = GoldLabels({"thumbs": ["up"]}, JUSTIFICATION)
+    opened.lay(*(item("thumbs", n, gold) for n in range(4)), prelude=True, wanted=2)
+    opened.lay(item("thumbs", 9), wanted=2)
+    visit, good = opened.visit("omar"), opened.visit("lena")
+    for said in ("down", "up", "up"):
+        assert "given no more" not in visit.get("/desk").text
+        visit.begin("thumbs").send({"thumbs.0": said})
+    visit.begin("thumbs").send({"thumbs.0": "down"})  # 2 of 4: 3 of 4 are needed
+    assert "2 of 4 right, at least 75% are needed" in visit.get("/desk").text
+    assert visit.page.css("form[action='/next']") == []
+    assert visit.post("/next").at == "/desk?said=nothing"
+    for said in ("up", "down", "up", "up"):
+        good.begin("thumbs").send({"thumbs.0": said})
+    assert "given no more" not in good.get("/desk").text
+    good.begin("thumbs").send({"thumbs.0": "up"})
+    [row] = rater_quality.list_exclusions(opened.store)
+    assert (row.which, row.by) == ("omar", "the attention check")
+    rater_quality.lift_exclusion(opened.store, row.number, "the check was unclear", "lena")
+    assert "given no more" not in visit.get("/desk").text
+    visit.begin("thumbs").send({"thumbs.0": "up"})
+    assert len(labelling_queue.list_judgements(opened.store, "omar", 9)) == 5
 
 
 def test_gold_answers_of_what_is_no_check_are_never_told(opened: Opened) -> None:
