@@ -9,7 +9,8 @@ import pytest
 @pytest.fixture
 def cluster() -> Iterator[Any]:
     """A cluster of two nodes with two processors each; its address is `cluster.address`."""
-    ray = pytest.importorskip("ray")
+    pytest.importorskip("ray")
+    import ray
     from ray.cluster_utils import Cluster
 
     memory = 80 * 2**20
@@ -19,4 +20,4 @@ def cluster() -> Iterator[Any]:
     cluster.wait_for_nodes()
     yield cluster
     ray.shutdown()
-    cluster.shutdown()
+    cluster.shutdown()  # type: ignore[no-untyped-call]
