@@ -26,6 +26,7 @@ from rookery.browse.libraries import (
     resolve_place_path,
 )
 from rookery.browse.page_archive import PageArchive
+from rookery.browse.sharded_library import ShardedLibrary
 from rookery.browse.site_library import SiteLibrary, SiteLimits
 from rookery.browse.stored_indexes import list_index_digests
 from rookery.browse.warc import WarcLibrary
@@ -169,11 +170,14 @@ class EvidenceSources:
     def refresh_library(self) -> FolderLibrary | SiteLibrary | WarcLibrary:
         """Return the library of the first place, brought up to date: a site is crawled again.
 
-        Files and folders are opened, which reads what changed. Raises Failed.
+        Files and folders are opened, which reads what changed. Raises Failed, also for shards.
         """
         place = self.settings.places[0]
         if not is_url(place):
             library = self.open_library()  # files are looked at whenever they are opened
+            if isinstance(library, ShardedLibrary):
+                detail = "shards are brought up to date by rookery index build, said as before"
+                raise Failed(Failure(place, "sharded", detail))
             assert isinstance(library, FolderLibrary | WarcLibrary)
             return library
         began = time.time()

@@ -20,5 +20,6 @@ USER_ERROR_OUTCOMES = frozenset(
     + "no_package bad_name name_taken not_added not_on_hub".split()
     + "no_folder bad_pattern not_indexed bad_contact not_a_recording".split()
     + "no_calibration bad_calibration not_usable no_labels unwritable".split()
+    + "sharded no_cluster not_installed".split()
 )
 """outcomes that are wrong use, and not a world that did not answer"""

@@ -14,7 +14,7 @@ from rookery.browse.sharded_library import ShardedLibrary, build_sharded_index
 from rookery.records import Failed, Failure
 
 pytest.importorskip("ray")
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ray")]  # one cluster at a time
 
 
 def test_a_cluster_builds_and_searches_and_loses_a_machine(tmp_path: Path, cluster: Any) -> None:

@@ -14,7 +14,7 @@ from rookery.draft.ray_batch import count_ray_processors
 from rookery.records import Failed, Failure, Question
 
 pytest.importorskip("ray")
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ray")]  # one cluster at a time
 QUESTIONS = [Question(f"q{number}", f"What is {number}?") for number in range(40)]
 
 

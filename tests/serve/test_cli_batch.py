@@ -356,6 +356,7 @@ def test_ctrl_c_ends_a_batch_in_which_every_model_hangs(home: Path, tmp_path: Pa
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("ray")
 def test_the_command_answers_on_a_cluster(run: Run, tmp_path: Path, cluster: Any) -> None:
     asked = tmp_path / "questions.jsonl"
     texts = ["Why do crows bring gifts to people?", "Can ravens plan for the future?", "Who?"]

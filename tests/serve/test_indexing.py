@@ -11,13 +11,15 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from commands import ROOT, Run
+from commands import CORVIDS, GIFTS, ROOT, Run
 from stage import Said, Stage
 
 from rookery.browse.folder_library import FolderLibrary
 from rookery.browse.page_archive import PageArchive
 from rookery.browse.search_index import INDEX_NOTE_FILE
 from rookery.records import Page
+from rookery.serve.cli.ask_command import AskResult
+from rookery.serve.cli.index_command import ShardsReport
 from rookery.serve.settings import ARCHIVE, get_cache_folder, get_data_folder
 
 
@@ -337,3 +339,44 @@ def test_a_removal_that_is_killed_at_any_step_loses_nothing(docs: Path, tmp_path
                 break
         assert steps > 4
         assert done.returncode == 0
+
+
+@pytest.mark.slow
+def test_shards_are_built_asked_and_one_that_is_missing_is_named(
+    run: Run, docs: Path, tmp_path: Path
+) -> None:
+    shards = tmp_path / "shards"
+    build = ("index", "build", docs, "--shards", 3, "--out", shards)
+    code, out, _ = run(*build, "--json")
+    report = ShardsReport.from_json(out)
+    assert (code, report.shards, report.directory) == (0, 3, str(shards))
+    assert report.passages > 0
+    code, whole, _ = run("ask", GIFTS, "--in", "rookery:corvids", "--json")
+    assert run("index", "build", CORVIDS[1], "--shards", 4, "--out", tmp_path / "crows").code == 0
+    code, out, _ = run("ask", GIFTS, "--in", tmp_path / "crows", "--json")
+    assert code == 0
+    expected, found = AskResult.from_json(whole).answer, AskResult.from_json(out).answer
+    assert expected
+    assert found
+    assert found.text == expected.text
+    assert found.quotes == expected.quotes
+    for number in (0, 1):
+        shutil.rmtree(tmp_path / "crows" / f"shard-000{number}" / "index")
+    _, out, err = run("ask", GIFTS, "--in", tmp_path / "crows", "--json")
+    named = [each.detail for each in AskResult.from_json(out).failures]
+    assert [each.partition(" is missing")[0] for each in named] == ["shard 1 of 4", "shard 2 of 4"]
+    assert AskResult.from_json(out).counts["shard_failed"] == 2
+    _, _, err = run("ask", GIFTS, "--in", tmp_path / "crows")
+    assert "2 shards of the library missing" in err
+    assert "run rookery index build again" in err
+    for wrong, said in (
+        ((*build[:4], 5, *build[5:]), "it holds 3 shards"),
+        (("index", "build", tmp_path / "no", "--out", shards), "no such file or folder"),
+        (("index", "build", "https://a.example/", "--out", shards), "not of https://a.example/"),
+        (("index", "refresh", shards), "brought up to date by rookery index build"),
+        ((*build, "--ray", "127.0.0.1:9"), "no Ray cluster answers there"),
+    ):
+        code, out, err = run(*wrong)
+        assert code != 0
+        assert said in out + err
+        assert "Traceback" not in err
