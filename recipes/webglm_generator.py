@@ -21,6 +21,7 @@ from rookery.cite.evidence_model import EvidenceJudge, EvidencePassage
 from rookery.cite.repair import measure_shared_words
 from rookery.draft.gold_answers import is_correct_answer
 from rookery.draft.oracle_policies import contains_any_answer, parse_webglm_prompt
+from rookery.draft.remote_model import AllowedTokens
 from rookery.draft.webglm import (
     BootstrapSettings,
     WebglmSettings,
@@ -86,8 +87,8 @@ def train_generator(
     """Bootstrap, correct, filter and imitate; answer the questions of the second part before and
     after.
 
-    `parts` are other episodes about the questions to learn from, and to measure on: their prompts
-    are shown, their answers are not used.
+    `parts` are other episodes about the questions to learn from, and to measure on, of which only
+    the questions are used.
     """
     taught, asked = (
         _sample_episodes(each, count, split)
@@ -95,10 +96,15 @@ def train_generator(
     )
     start = Path(settings.imitate.trained.model or out / "blank-generator")
     if not settings.imitate.trained.model and not start.exists():
-        prompts = [each.steps[-1].prompt for each in (*taught, *asked)]
-        write_tiny_model(start, prompts, vocabulary=600, context=1024, seed=seed)
+        texts = [each.steps[-1].prompt for each in (*taught, *asked)]
+        write_tiny_model(start, texts, vocabulary=600, context=1024, seed=seed)
 
     least = settings.webglm.correct.threshold
+
+    prompts = {
+        each.question.id: find_prompt(policy, each.question, settings.webglm)
+        for each in (*taught, *asked)
+    }
 
     def write(
         name: str, model: Path, shown: Sequence[Episode], temperature: float
@@ -108,14 +114,14 @@ def train_generator(
             sampling = SamplingSettings(
                 max_tokens=settings.tokens, temperature=temperature, rows=settings.rows
             )
-            return complete_lines(model, [each.steps[-1].prompt for each in shown], sampling, seed)
+            return complete_lines(
+                model, [prompts[each.question.id] for each in shown], sampling, seed
+            )
 
         said = load_or_make(out / "generated" / f"{name}.json", list[Completion], make)
         stored = {
-            each.steps[-1].prompt: replace(
-                one, text=cite_by_words(one.text, list_references(each), least)
-            )
-            for each, one in zip(shown, said, strict=True)
+            prompt: replace(one, text=cite_by_words(one.text, list_references(prompt), least))
+            for prompt, one in zip((prompts[each.question.id] for each in shown), said, strict=True)
         }
         writer = StoredPolicy(stored)
         return [policy.answer(each.question, writer, settings.webglm) for each in shown]
@@ -141,12 +147,31 @@ def train_generator(
     answered = {
         name: write(name.replace(" ", "-"), model, asked, 0.0) for name, model in models.items()
     }
-    return GeneratedAnswers(filtered, answered, [*map(list_references, asked)], learnt)
+    shown = [list_references(prompts[each.question.id]) for each in asked]
+    return GeneratedAnswers(filtered, answered, shown, learnt)
 
 
-def list_references(episode: Episode) -> list[str]:
-    """Return the references of the prompt of a WebGLM episode."""
-    return parse_webglm_prompt(episode.steps[-1].prompt)[1]
+def find_prompt(policy: Bootstrapper, question: Question, settings: WebglmSettings) -> str:
+    """Return the prompt that a model is shown for a question."""
+    asked: list[str] = []
+
+    class Listener:
+        name = "listener"
+
+        def complete(
+            self, prompt: str, n: int = 1, allow: AllowedTokens = None
+        ) -> list[Completion]:
+            asked.append(prompt)
+            return [Completion("")] * n
+
+    policy.answer(question, Listener(), settings)
+    [prompt] = asked
+    return prompt
+
+
+def list_references(prompt: str) -> list[str]:
+    """Return the references of a WebGLM prompt."""
+    return parse_webglm_prompt(prompt)[1]
 
 
 def cite_by_words(text: str, references: Sequence[str], least: float) -> str:
