@@ -676,7 +676,11 @@ def render_shards(found: Found) -> Iterator[str]:
         f"the middle of which one was killed, {killed['answered']} found passages, and "
         f"{killed['named the missing shard']} named the missing shard.\n"
     )
-    yield from format_systems(found["rows"], ".4g")
+    rows = {
+        name: {column: value for column, value in row.items() if column != "passages"}
+        for name, row in found["rows"].items()
+    }
+    yield from format_systems(rows, ".4g")
     if "projected" in found:
         yield "\nAlong a straight line through the two largest, more would take:\n"
         yield from format_systems(found["projected"], ".3g")

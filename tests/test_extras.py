@@ -30,6 +30,7 @@ PLACES = {
     "postgres": [],
     "gym": ["rookery/draft/gym.py"],
     "render": ["rookery/browse/chromium_worker.py"],
+    "ray": ["rookery/browse/ray_cluster.py"],
     "measure": ["rookery/measure", "rookery/serve/cli/measure_figures.py"],
     "write": [*(f"rookery/learn/{name}.py" for name in WRITING), *CONSTRAINT],
     "learn": ["rookery/learn", *CONSTRAINT],

@@ -286,14 +286,16 @@ class DocumentShard(NamedTuple):
     """how many parts there are"""
     folder: Path
 
-    def holds(self, path: bytes) -> bool:
+    def holds_file(self, path: bytes) -> bool:
         """Return whether the file at this path belongs to the part."""
         return get_shard_number(path, self.shards) == self.number
 
     def select_names(self, folder: bytes, names: Mapping[bytes, T]) -> dict[bytes, T]:
         """Return those of the names in a folder that belong to the part, with what they have."""
         return {
-            name: each for name, each in names.items() if self.holds(os.path.join(folder, name))
+            name: each
+            for name, each in names.items()
+            if self.holds_file(os.path.join(folder, name))
         }
 
 

@@ -25,7 +25,7 @@ class RayShard:
         actor = ray.remote(Shard).options(num_cpus=0, max_concurrency=4, scheduling_strategy=place)
         self._actor = actor.remote(folder)
 
-    def submit(self, method: str, *arguments: Any) -> "Future[Any]":
+    def submit_call(self, method: str, *arguments: Any) -> "Future[Any]":
         """Call a method of the actor."""
         future: Future[Any] = getattr(self._actor, method).remote(*arguments).future()
         return future

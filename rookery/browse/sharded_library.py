@@ -47,7 +47,7 @@ ANSWER_SECONDS = 10.0
 class ShardClient(Protocol):
     """A shard on this machine or another."""
 
-    def submit(self, method: str, *arguments: Any) -> "Future[Any]":
+    def submit_call(self, method: str, *arguments: Any) -> "Future[Any]":
         """Call a method of `Shard`; the future raises what it raises, or that the shard is dead."""
         ...
 
@@ -63,11 +63,11 @@ class LocalShard:
         self._threads = threads
         self._shard = threads.submit(Shard, folder)
 
-    def submit(self, method: str, *arguments: Any) -> "Future[Any]":
+    def submit_call(self, method: str, *arguments: Any) -> "Future[Any]":
         """Call a method of the shard in a thread."""
-        return self._threads.submit(self._call, method, arguments)
+        return self._threads.submit(self._call_method, method, arguments)
 
-    def _call(self, method: str, arguments: tuple[Any, ...]) -> Any:
+    def _call_method(self, method: str, arguments: tuple[Any, ...]) -> Any:
         return getattr(self._shard.result(), method)(*arguments)
 
     def close(self) -> None:
@@ -174,7 +174,7 @@ class ShardedLibrary:
             raise Failed(Failure(url, "url_not_shown", detail))
         number = get_shard_number(path, self._note.count)
         try:
-            page: Page = self._shards[number].submit("fetch", url).result(self._seconds)
+            page: Page = self._shards[number].submit_call("fetch", url).result(self._seconds)
         except Failed as failed:
             if failed.failure.what == url:
                 raise
@@ -192,7 +192,7 @@ class ShardedLibrary:
 
     def _ask(self, numbers: Sequence[int], method: str, *arguments: Any) -> dict[int, Any]:
         """Ask shards side by side; return what each answered, and note those that did not."""
-        asked = {number: self._shards[number].submit(method, *arguments) for number in numbers}
+        asked = {number: self._shards[number].submit_call(method, *arguments) for number in numbers}
         wait(asked.values(), self._seconds)
         found = {}
         for number, future in asked.items():

@@ -32,7 +32,7 @@ ShardProgress = Callable[[int, int, int], None]
 
 
 class ShardContents(msgspec.Struct, frozen=True):
-    """What a shard holds, as it was built."""
+    """The contents of a shard, as it was built."""
 
     pages: int
     passages: int

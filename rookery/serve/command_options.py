@@ -272,7 +272,7 @@ OutOption = Annotated[
 WorkersOption = Annotated[
     int,
     typer.Option(
-        metavar="K",
+        metavar="NUMBER",
         min=0,
         help="With --batch: processes that answer; 0: one for each processor.",
     ),

@@ -210,10 +210,10 @@ def build_shards(
         Path, typer.Option(metavar="DIR", help="Folder of the shards: name it to ask --in.")
     ],
     shards: Annotated[
-        int, typer.Option(metavar="N", min=1, max=1000, help="Number of shards.")
+        int, typer.Option(metavar="NUMBER", min=1, max=1000, help="Number of shards.")
     ] = 8,
     workers: Annotated[
-        int, typer.Option(metavar="K", min=0, help="Processes that build; 0: one a processor.")
+        int, typer.Option(metavar="NUMBER", min=0, help="Processes that build; 0: one a processor.")
     ] = 0,
     ray: Annotated[
         str,

@@ -149,7 +149,7 @@ def test_plain_questions_search_what_was_dropped_in(reader: Visit) -> None:
     drop(reader, ("notes.md", NOTE))
     assert answering.capabilities.default_places == ("corvids", "documents")
     assert "The server was also started on corvids" in reader.get("/documents").text
-    boxes = reader.get("/ask").page.css("[name=place][checked]")
+    boxes = reader.get("/").page.css("[name=place][checked]")
     assert [box.attributes["value"] for box in boxes] == ["corvids", "documents"]
 
 
