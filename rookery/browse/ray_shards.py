@@ -14,6 +14,9 @@ from rookery.browse.ray_cluster import connect_to_ray
 from rookery.browse.shards import Shard, ShardContents, ShardProgress, ShardTask, build_shard
 from rookery.records import Failed, Failure
 
+OPENING_SECONDS = 60.0
+"""for which actors are waited for when a library is opened"""
+
 
 class RayShard:
     """A shard that an actor holds. Its future raises RayActorError once the actor is dead."""
@@ -30,6 +33,10 @@ class RayShard:
         future: Future[Any] = getattr(self._actor, method).remote(*arguments).future()
         return future
 
+    def check_ready(self) -> Any:
+        """Return the reference of what is done once the actor has opened its shard."""
+        return self._actor.__ray_ready__.remote()
+
     def close(self) -> None:
         """End the actor."""
         self._ray.kill(self._actor)
@@ -42,7 +49,11 @@ def open_ray_shards(address: str, folders: Sequence[Path]) -> list[RayShard]:
     """
     ray = connect_to_ray(address)
     nodes = cycle(sorted(node["NodeID"] for node in ray.nodes() if node["Alive"]))
-    return [RayShard(ray, folder, node) for folder, node in zip(folders, nodes, strict=False)]
+    shards = [RayShard(ray, folder, node) for folder, node in zip(folders, nodes, strict=False)]
+    # The first question must not miss a shard whose process has only begun.
+    ready = [shard.check_ready() for shard in shards]
+    ray.wait(ready, num_returns=len(ready), timeout=OPENING_SECONDS)
+    return shards
 
 
 def build_shards_with_ray(

@@ -6,12 +6,14 @@ two shards counts twice in these sums and is shown once.
 """
 
 import os
+import signal
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from multiprocessing.queues import Queue
 from pathlib import Path
 from queue import Empty
+from threading import Thread
 from typing import Any, Protocol
 
 import msgspec
@@ -315,8 +317,18 @@ _Report = tuple[int, ShardContents | Failure | tuple[int, int]]
 """number of a shard, and what was built, why not, or (files done, files to do)"""
 
 
+def _exit_with_parent() -> None:
+    """Exit when the parent process ends: a killed parent cannot stop those that build."""
+    if (parent := parent_process()) is not None:
+        parent.join()
+        os._exit(1)
+
+
 def _build_share(share: Sequence[ShardTask], reports: "Queue[_Report]") -> None:
     """Build some of the shards, in a process of their own."""
+    # Ctrl-C reaches every process of a terminal; the parent handles it and ends its workers.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    Thread(target=_exit_with_parent, daemon=True).start()
     for task in share:
         try:
             built = build_shard(

@@ -385,7 +385,7 @@ def post_sharing(request: Request) -> Response:
 
 @require_role("reader")
 def post_deletion(request: Request) -> Response:
-    """Delete an answer of the person's own for good, once they have said so a second time."""
+    """Delete an answer of the person's own for good, with its ratings."""
     found = _find_answer(request)
     if found.person != get_signed_in_person(request).name:
         return render_problem_page(request, 403, "Only who asked can delete this.")

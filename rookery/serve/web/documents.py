@@ -56,6 +56,8 @@ _REMOVED_FOLDER = "documents.removed"
 """Folder of the data directory with what was replaced or removed, the last file of each name."""
 _OWNERS_FILE = "documents.owners.json"
 """File in the data directory with who added each document, by file name."""
+_REMOVED_OWNER = "removed/"
+"""Before the file name of one that was replaced or removed, in the file of owners."""
 _FAILURES_FILE = "documents.failed.json"
 """File in the data directory with the reasons why the last uploads were refused."""
 _MAX_NAME_BYTES = 120
@@ -163,7 +165,9 @@ class DocumentPages:
             failed=_load_failures(),
             may=may_upload(request),
             may_change=_list_changeable(request, [one.name for one in found]),
-            removed=_list_changeable(request, [file.name for file in _list_removed()]),
+            removed=_list_changeable(
+                request, [file.name for file in _list_removed()], _REMOVED_OWNER
+            ),
             last=request.query_params.get("removed", ""),
             others=[name for name in answering.capabilities.places if name != DOCUMENTS_PLACE],
             read=READABLE_TYPES,
@@ -210,8 +214,9 @@ class DocumentPages:
             file = next((file for file in files if file.name == name), None)
             if file is None or not file.is_file():
                 return render_problem_page(request, 404, "There is no such document.")
-            if not _list_changeable(request, [name]):
-                who = _load_owners().get(name) or "somebody else"
+            prefix = _REMOVED_OWNER if file.parent.name == _REMOVED_FOLDER else ""
+            if not _list_changeable(request, [name], prefix):
+                who = _load_owners().get(prefix + name) or "somebody else"
                 why = f"This document is {who}'s: only they or a reviewer can change it."
                 return render_problem_page(request, 403, why)
             change(file)
@@ -360,6 +365,7 @@ def _set_aside(file: Path) -> None:
     folder = get_data_folder() / _REMOVED_FOLDER
     folder.mkdir(exist_ok=True)
     file.replace(folder / file.name)
+    _save_owner(_REMOVED_OWNER + file.name, _load_owners().get(file.name, ""))
 
 
 def _put_back(file: Path) -> None:
@@ -367,16 +373,21 @@ def _put_back(file: Path) -> None:
     here = get_documents_folder() / file.name
     aside = file.with_name(f".{file.name}")
     file.replace(aside)
+    owner = _load_owners().get(_REMOVED_OWNER + file.name, "")
     if here.is_file():
         _set_aside(here)
     aside.replace(here)
+    _save_owner(file.name, owner)
 
 
-def _list_changeable(request: Request, names: Iterable[str]) -> list[str]:
-    """Return those of the documents that the person may replace and remove: their own, or all."""
+def _list_changeable(request: Request, names: Iterable[str], prefix: str = "") -> list[str]:
+    """Return those of the documents that the person may replace and remove: their own, or all.
+
+    `prefix` is `_REMOVED_OWNER` for those that were removed, whose name another may have taken.
+    """
     person, owners = get_signed_in_person(request), _load_owners()
     every = has_role(person, "reviewer")
-    return [name for name in names if every or owners.get(name) == person.name]
+    return [name for name in names if every or owners.get(prefix + name) == person.name]
 
 
 def _load_owners() -> dict[str, str]:

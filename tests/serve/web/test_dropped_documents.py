@@ -134,8 +134,12 @@ def test_nobody_replaces_or_removes_what_another_reader_dropped(opened: Opened) 
     )
     assert ben.post("/documents/restore", name="notes.md").status == 403
     assert ben.post("/documents/delete", name="notes.md").status == 403
+    drop(ben, ("notes.md", JAYS))  # the name is free, and what ada removed is still hers
+    assert ben.post("/documents/restore", name="notes.md").status == 403
+    assert ben.post("/documents/delete", name="notes.md").status == 403
     ada.post("/documents/restore", name="notes.md")
     assert found("colonies") == ["notes.md"]
+    assert "added by ada" in ada.get("/documents").text
     eve.post("/documents/remove", name="notes.md")
     assert names() == []
 
