@@ -4,7 +4,7 @@ or declined (Menick and others 2022, arXiv 2203.11147).
 Known answers stand in for raters: an answer is plausible if its claim contains an accepted answer,
 and supported if its quote does. Claim and quote are both written by the policy. The articles of
 some questions are in no library, so that these questions should be declined. Run it with
-`python -m recipes.gophercite tiny|small|paper`; `small` begins with SmolLM2-135M.
+`python -m recipes.gophercite tiny|small|medium|paper`; `small` begins with SmolLM2-135M.
 """
 
 from functools import partial

@@ -3,9 +3,7 @@
 Each effect of the papers stands beside chance, a script, the reference and the best known, judged
 over all seeds that were run. Nothing is measured here. The page has findings, pictures and short
 tables; the rows of every figure are in a CSV file beside it. Results with their scores are kept
-beside the page, so that seeds may be run one after another, and on several machines. A recipe that
-was not run since scores of questions are kept has the rows of its earlier run, which are not
-judged.
+beside the page, so that seeds may be run one after another, and on several machines.
 """
 
 import ast
@@ -14,9 +12,8 @@ import re
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import product
 from pathlib import Path
-
-import msgspec
 
 from recipes.findings import Finding, SystemEstimate, list_findings
 from recipes.stages import ROOT, Result
@@ -24,18 +21,21 @@ from rookery.measure.figures import Figure, format_figure_markdown
 from rookery.measure.intervals import Estimate
 
 RECIPES = ("ziegler", "webgpt", "gophercite", "webglm")
+SIZES = ("small", "medium")
 PAGE, PICTURES = ROOT / "docs" / "results.md", ROOT / "docs" / "results"
 LONG = 12
 """Rows of the longest table that the page shows; longer ones are in their CSV file only."""
 HEAD = """# Results
 
-The four papers, each played end to end by one recipe at the size `small`, made for one core and
+The four papers, each played end to end by one recipe: at the size `small`, made for one core and
 two hours at most (`make -j2 reproduce SEEDS="0 1 2"`, with the data sets in `../shared/data`, and
-SmolLM2-135M by `rookery models add smollm2`). This page, its pictures, the rows of each figure
-(CSV) and the scores of each seed are written by `python -m recipes.results`; nobody edits them.
-Our models are six to two thousand times smaller than the papers', and learn from hundreds of
-examples, so that effects are compared and not their sizes. Minutes are of a machine that did
-other work beside.
+SmolLM2-135M by `rookery models add smollm2`), and at the size `medium`, with about ten times the
+examples, made for one GPU (`python -m recipes.NAME medium --seed 0 --out runs/NAME-medium-0`) and
+asked other questions than `small`. This page, its pictures, the rows of each figure (CSV) and the
+scores of each seed are written by `python -m recipes.results`; nobody edits them.
+Our models are six to two thousand times smaller than the papers', and learn from hundreds or
+thousands of examples, so that effects are compared and not their sizes. Minutes are of a machine
+that did other work beside: `small` of two cores, `medium` of one H100 that twelve runs shared.
 
 Each row shows what was learnt beside what it began from (the reference), what choosing by lot gives
 (chance), what the simplest script gives on the same questions, and the best possible or best known.
@@ -47,7 +47,6 @@ Numbers in brackets are 95 % intervals. The verdict is computed (`recipes/findin
   below a script or a choice by lot beyond the interval.
 - **undecided**: neither. That no difference is seen is no proof that there is none: a claim of "the
   same" is seen only within a margin that was set before the run.
-- **not judged**: measured before scores of single questions were kept; not to be read as a result.
 
 Where several seeds were run, the value is the mean over seeds, and each sample of the bootstrap
 draws seeds and questions anew (crossed: Owen 2007, the pigeonhole bootstrap). The questions are the
@@ -56,57 +55,33 @@ another seed would give; of three seeds they say little about it.
 """
 
 
-class EarlierFinding(msgspec.Struct, frozen=True):
-    """Effect of a run from before scores of questions were kept."""
-
-    effect: str
-    paper: str
-    ours: str
-    floor: str = ""
-    """What else is known about the same questions."""
-    struck: str = ""
-    """Why it is no finding, if it is none."""
-
-
-class EarlierResult(msgspec.Struct, frozen=True):
-    """Run from before scores of questions were kept, which cannot be judged."""
-
-    recipe: str
-    size: str
-    minutes: float
-    seeds: tuple[int, ...]
-    findings: tuple[EarlierFinding, ...]
-    notes: tuple[str, ...] = ()
-
-
 def main() -> None:
     """Keep what the runs that exist found, write the page from all that was kept, and name the
     recipes that were never run."""
     runs = Path(sys.argv[1] if len(sys.argv) > 1 else "runs")
     parts = [HEAD]
-    for recipe in RECIPES:
-        folders = [place.parent for place in runs.glob(f"{recipe}-small-*/result.json")]
+    for recipe, size in product(RECIPES, SIZES):
+        name = f"{recipe}-{size}"
+        folders = [place.parent for place in runs.glob(f"{name}-*/result.json")]
         if folders:
-            _keep_runs(recipe, folders)
-        kept = _read_kept_results(recipe)
-        earlier = PICTURES / f"{recipe}-earlier.json"
+            _keep_runs(name, folders)
+        kept = _read_kept_results(name)
         if kept:
             parts += _render_section(kept)
-        elif earlier.exists():
-            parts += _render_earlier(earlier)
         else:
-            parts.append(f"## {recipe}\n\nNot run: `python -m recipes.{recipe} small`.\n")
+            command = f"python -m recipes.{recipe} {size}"
+            parts.append(f"## {recipe}, {size}\n\nNot run: `{command}`.\n")
     PAGE.write_text("\n".join(parts), encoding="utf-8")
 
 
-def _read_kept_results(recipe: str) -> list[Result]:
-    """Return the kept results of a recipe, by their seeds."""
-    places = PICTURES.glob(f"{recipe}-seed-*.json")
+def _read_kept_results(name: str) -> list[Result]:
+    """Return the kept results of a recipe and size (`webgpt-small`), by their seeds."""
+    places = PICTURES.glob(f"{name}-seed-*.json")
     found = [Result.from_json(place.read_bytes()) for place in places]
     return sorted(found, key=lambda each: each.seeds)
 
 
-def _keep_runs(recipe: str, folders: Sequence[Path]) -> None:
+def _keep_runs(name: str, folders: Sequence[Path]) -> None:
     """Copy the results of runs, with their scores, and the figures of the first seed.
 
     Results of other seeds that were kept before stay, unless they look for other effects: then they
@@ -117,32 +92,33 @@ def _keep_runs(recipe: str, folders: Sequence[Path]) -> None:
     for other in made.values():
         if other.effects != made[first].effects:
             raise ValueError(
-                f"{recipe}: seeds {made[first].seeds[0]} and {other.seeds[0]} look for different "
+                f"{name}: seeds {made[first].seeds[0]} and {other.seeds[0]} look for different "
                 "effects: run them with the same version and size"
             )
     seeds = {each.seeds for each in made.values()}
     kept = [
         each
-        for each in _read_kept_results(recipe)
+        for each in _read_kept_results(name)
         if each.effects == made[first].effects and each.seeds not in seeds
     ]
     before = min((each.seeds for each in kept), default=made[first].seeds)
-    for old in PICTURES.glob(f"{recipe}-*"):
-        if made[first].seeds <= before or old.match(f"{recipe}-seed-*.json"):
+    for old in PICTURES.glob(f"{name}-*"):
+        if made[first].seeds <= before or old.match(f"{name}-seed-*.json"):
             old.unlink()
     PICTURES.mkdir(parents=True, exist_ok=True)
     for each in (*kept, *made.values()):
-        (PICTURES / f"{recipe}-seed-{each.seeds[0]}.json").write_text(each.to_json() + "\n")
+        (PICTURES / f"{name}-seed-{each.seeds[0]}.json").write_text(each.to_json() + "\n")
     if made[first].seeds <= before:
         for place in (first / "figures").glob("*.json"):
-            shutil.copyfile(place, PICTURES / f"{recipe}-{place.stem}.figure.json")
-            shutil.copyfile(place.with_suffix(".svg"), PICTURES / f"{recipe}-{place.stem}.svg")
+            shutil.copyfile(place, PICTURES / f"{name}-{place.stem}.figure.json")
+            shutil.copyfile(place.with_suffix(".svg"), PICTURES / f"{name}-{place.stem}.svg")
 
 
 def _render_section(results: Sequence[Result]) -> Iterator[str]:
     """Render a recipe's findings over all its runs, then the figures of the first."""
     first = results[0]
-    yield _render_title(first.recipe)
+    name = f"{first.recipe}-{first.size}"
+    yield _render_title(first)
     seeds = ", ".join(str(seed) for each in results for seed in each.seeds)
     minutes = sum(each.minutes for each in results)
     count = f"{len(results)} {'seed' if len(results) == 1 else 'seeds'} ({seeds})"
@@ -167,21 +143,20 @@ def _render_section(results: Sequence[Result]) -> Iterator[str]:
         of = f"seed {result.seeds[0]}: " if len(results) > 1 else ""
         yield from (f"- {of}{note}" for note in result.notes)
     scores = (
-        f"[{each.seeds[0]}]({PICTURES.name}/{each.recipe}-seed-{each.seeds[0]}.json)"
-        for each in results
+        f"[{each.seeds[0]}]({PICTURES.name}/{name}-seed-{each.seeds[0]}.json)" for each in results
     )
     yield f"- Scores of single questions, by seed: {', '.join(scores)}\n"
     if len(results) > 1:
         yield f"The figures below are of seed {first.seeds[0]} alone.\n"
-    for place in sorted(PICTURES.glob(f"{first.recipe}-*.figure.json")):
-        yield from _render_figure(first.recipe, place)
+    for place in sorted(PICTURES.glob(f"{name}-*.figure.json")):
+        yield from _render_figure(place)
 
 
-def _render_title(recipe: str) -> str:
+def _render_title(result: Result) -> str:
     # Importing the recipe would load torch.
-    source = (ROOT / "recipes" / f"{recipe}.py").read_text(encoding="utf-8")
+    source = (ROOT / "recipes" / f"{result.recipe}.py").read_text(encoding="utf-8")
     about = ast.get_docstring(ast.parse(source)) or ""
-    return f"## {recipe}\n\n{' '.join(about.split())}\n"
+    return f"## {result.recipe}, {result.size}\n\n{' '.join(about.split())}\n"
 
 
 def _render_row(number: int, finding: Finding) -> str:
@@ -228,36 +203,9 @@ def _join_numbers(numbers: Sequence[int]) -> str:
     return ", ".join(map(str, numbers))
 
 
-def _render_earlier(place: Path) -> Iterator[str]:
-    result = msgspec.json.decode(place.read_bytes(), type=EarlierResult)
-    yield _render_title(result.recipe)
-    seeds = ", ".join(map(str, result.seeds))
-    yield (
-        f"**Run before floors were kept; not judged.** One run of {result.minutes:.0f} minutes, "
-        f"seed {seeds}, size `{result.size}`. Its scores of single questions are lost, so that no "
-        "verdict can be computed. Its figures have no floors either, unless the table says so.\n"
-    )
-    yield (
-        "| | effect | in the paper | here | beside it, on the same questions | verdict |\n"
-        "|---|---|---|---|---|---|"
-    )
-    for number, each in enumerate(result.findings, 1):
-        verdict = f"struck out: {each.struck}" if each.struck else "not judged"
-        floor = each.floor or "not measured"
-        cells = (str(number), each.effect, each.paper, each.ours, floor, verdict)
-        yield f"| {' | '.join(map(_escape_cell, cells))} |"
-    yield ""
-    yield from (f"- {note}" for note in result.notes)
-    links = (
-        f"[{each.stem.removeprefix(f'{result.recipe}-')}]({PICTURES.name}/{each.name})"
-        for each in sorted(PICTURES.glob(f"{result.recipe}-*.csv"))
-    )
-    yield f"- Rows of its figures (CSV): {', '.join(links)}\n"
-
-
-def _render_figure(recipe: str, place: Path) -> Iterator[str]:
+def _render_figure(place: Path) -> Iterator[str]:
     figure = Figure.from_json(place.read_bytes())
-    picture = PICTURES / f"{recipe}-{figure.name}.svg"
+    picture = place.with_name(place.name.replace(".figure.json", ".svg"))
     source = f" ({figure.source})" if figure.source else ""
     yield f"### {figure.title}{source}\n\n{figure.says}\n"
     yield f"![{figure.title}]({PICTURES.name}/{picture.name})\n"

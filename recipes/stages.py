@@ -78,7 +78,7 @@ def main(
     where the file of a size is silent.
     """
     parser = argparse.ArgumentParser(prog=f"python -m recipes.{recipe}")
-    parser.add_argument("size", help="tiny, small, paper, or a TOML file of your own")
+    parser.add_argument("size", help="tiny, small, medium, paper, or a TOML file of your own")
     parser.add_argument("--seed", type=int, help="of weights, order and samples; the file's, or 0")
     parser.add_argument("--out", type=Path, help="folder of the run; runs/NAME-SIZE-SEED")
     parser.add_argument("--data", type=Path, default=DATA, help="folder of the data sets")

@@ -2,7 +2,7 @@
 reward; or the best of n is chosen (Nakano and others 2021, arXiv 2112.09332).
 
 Scripts demonstrate, and an oracle that knows the answers compares: the better answer is the one
-that is correct and quoted. Run it with `python -m recipes.webgpt tiny|small|paper`.
+that is correct and quoted. Run it with `python -m recipes.webgpt tiny|small|medium|paper`.
 """
 
 from functools import partial

@@ -23,7 +23,7 @@ from transformers.masking_utils import sdpa_mask
 
 from rookery.draft.completion_settings import CompletionSettings
 from rookery.draft.remote_model import AllowedTokens
-from rookery.learn.action_batches import ActionRow, TokenIds
+from rookery.learn.action_batches import ActionRow, TokenIds, collate_allowed, mask_logits
 from rookery.learn.pretrained_models import LoadedModel, load_model
 from rookery.records import Failed, Failure
 
@@ -158,21 +158,22 @@ def _append_tokens(
     speakers: Sequence[_SampledSequence], logits_BV: Tensor, settings: SamplingSettings
 ) -> None:
     """Draw one more token for each sample."""
-    for speaker, logits_V in zip(speakers, logits_BV, strict=True):
-        if speaker.allow is None:
-            continue
-        # An array is kept as it is: that of free text is one for all tokens.
-        found = speaker.allow(speaker.tokens)
-        ids = found if isinstance(found, np.ndarray) else np.fromiter(found, np.int32)
-        speaker.allowed.append(ids)
-        masked_V = torch.ones_like(logits_V, dtype=torch.bool)
-        masked_V[torch.as_tensor(ids, dtype=torch.long)] = False
-        logits_V.masked_fill_(masked_V, -torch.inf)
+    for speaker in speakers:
+        if speaker.allow is not None:
+            # An array is kept as it is: that of free text is one for all tokens.
+            found = speaker.allow(speaker.tokens)
+            ids = found if isinstance(found, np.ndarray) else np.fromiter(found, np.int32)
+            speaker.allowed.append(ids)
+    # Each set of ids goes to the model's device once, where it masks all rows that have it.
+    rows = [ActionRow((), (), one.allow and one.allowed[-1:]) for one in speakers]
+    places = [(row, 0) for row in range(len(rows))]
+    allowed = collate_allowed(rows, places, (len(rows), 1), logits_BV.device)
+    logits_BV = mask_logits(logits_BV[:, None], allowed)[:, 0]
     temperature, top_p = settings.temperature, settings.top_p
     if top_p is not None and top_p < 1 and temperature > 0:
         kept_BV = _keep_nucleus((logits_BV / temperature).log_softmax(-1), top_p).isfinite()
-        logits_BV.masked_fill_(~kept_BV, -torch.inf)
-        for speaker, kept_V in zip(speakers, kept_BV, strict=True):
+        logits_BV = logits_BV.masked_fill(~kept_BV, -torch.inf)
+        for speaker, kept_V in zip(speakers, kept_BV.cpu(), strict=True):
             ids = kept_V.nonzero()[:, 0].to(torch.int32).numpy()
             speaker.allowed[len(speaker.tokens) :] = [ids]
     chances = [speaker.generator.random() for speaker in speakers]
@@ -206,7 +207,7 @@ def _sample_to_end(
         places = {context: number for number, context in enumerate(contexts)}
         of = torch.tensor([places[tuple(speaker.context)] for speaker in speakers], device=device)
         cache.reorder_cache(of)  # type: ignore[arg-type]
-        logits_BV, seen_BT, positions_BT = logits_BV[of.cpu()], seen_BT[of], positions_BT[of]
+        logits_BV, seen_BT, positions_BT = logits_BV[of], seen_BT[of], positions_BT[of]
     for left_tokens in reversed(range(settings.max_tokens)):
         _append_tokens(speakers, logits_BV, settings)
         left = [row for row, one in enumerate(speakers) if one.tokens[-1] not in ends]
@@ -236,7 +237,7 @@ def _compute_last_logits(
         # quarter of the time of reading 128 short prompts.
         logits_to_keep=torch.tensor([-1], device=tokens_BT.device),
     )
-    logits_BV: Tensor = said.logits[:, -1].float().cpu()
+    logits_BV: Tensor = said.logits[:, -1].float()
     if not logits_BV.isfinite().any(-1).all():
         detail = "the model predicts what is no number: go on from an earlier checkpoint"
         raise Failed(Failure("sampling", "not_a_number", detail))

@@ -1,7 +1,6 @@
 """The page of results says what the recipes found, failures too, and which were not run."""
 
 import csv
-import json
 import signal
 from collections.abc import Callable
 from functools import partial
@@ -76,7 +75,7 @@ def test_the_page_judges_over_all_seeds_that_there_are(
     write_figure(figure, folder / "figures")
     many = tuple((number, f"a, b | {number}") for number in range(results.LONG + 1))
     write_figure(Figure("long", "All", "Said.", ("n", "name"), many, picture), folder / "figures")
-    (tmp_path / "docs" / "results" / "webgpt-of-old.svg").write_text("old")
+    (tmp_path / "docs" / "results" / "webgpt-small-of-old.svg").write_text("old")
     page = write_page()
     rows = [line.split(" | ") for line in page.splitlines() if line.startswith("| 1 | ")]
     assert rows[0] == [
@@ -99,21 +98,26 @@ def test_the_page_judges_over_all_seeds_that_there_are(
     assert "2 seeds (0, 1) · 25 min in all" in page
     assert "The figures below are of seed 0 alone." in page
     assert "### Best of n (WebGPT, fig. 8)" in page
-    assert "![Best of n](results/webgpt-best.svg)\n\n| n |" in page
-    assert (tmp_path / "docs" / "results" / "webgpt-best.svg").read_text().startswith("<?xml")
-    assert not (tmp_path / "docs" / "results" / "webgpt-of-old.svg").exists()
+    assert "![Best of n](results/webgpt-small-best.svg)\n\n| n |" in page
+    assert (tmp_path / "docs" / "results" / "webgpt-small-best.svg").read_text().startswith("<?xml")
+    assert not (tmp_path / "docs" / "results" / "webgpt-small-of-old.svg").exists()
     assert "a, b" not in page
-    assert "![All](results/webgpt-long.svg)\n\n[Its 13 rows](results/webgpt-long.csv)" in page
-    with (tmp_path / "docs" / "results" / "webgpt-long.csv").open(encoding="utf-8") as rows_file:
+    assert (
+        "![All](results/webgpt-small-long.svg)\n\n[Its 13 rows](results/webgpt-small-long.csv)"
+        in page
+    )
+    with (tmp_path / "docs" / "results" / "webgpt-small-long.csv").open(
+        encoding="utf-8"
+    ) as rows_file:
         assert list(csv.reader(rows_file))[:2] == [["n", "name"], ["0", "a, b | 0"]]
     for name in ("ziegler", "gophercite", "webglm"):
         assert f"Not run: `python -m recipes.{name} small`." in page
+    assert "## webgpt, medium\n\nNot run: `python -m recipes.webgpt medium`." in page
 
 
 def test_seeds_that_were_run_elsewhere_before_count_unless_they_are_of_another_version(
     tmp_path: Path, write_page: Callable[[], str]
 ) -> None:
-    (tmp_path / "docs" / "results" / "webgpt-earlier.json").write_text("{}")
     for seed in (1, 0):
         folder = tmp_path / "runs" / f"webgpt-small-{seed}"
         folder.mkdir(parents=True)
@@ -122,37 +126,12 @@ def test_seeds_that_were_run_elsewhere_before_count_unless_they_are_of_another_v
         (folder / "result.json").unlink()
         assert write_page() == page
     assert "2 seeds (0, 1)" in page
-    assert not (tmp_path / "docs" / "results" / "webgpt-earlier.json").exists()
     made = make_result(2, 0.5)
     other = replace(made, effects=made.effects[1:], findings=made.findings[1:])
     folder = tmp_path / "runs" / "webgpt-small-2"
     folder.mkdir()
     (folder / "result.json").write_text(other.to_json())
     assert "1 seed (2)" in write_page()
-
-
-def test_what_was_run_before_scores_were_kept_is_not_judged(
-    tmp_path: Path, write_page: Callable[[], str]
-) -> None:
-    stored = {
-        "recipe": "webglm",
-        "size": "small",
-        "minutes": 15,
-        "seeds": [2],
-        "findings": [
-            {"effect": "it ranks better", "paper": "table 7", "ours": "0.1 more", "holds": True},
-            {"effect": "filters help", "paper": "table 5", "ours": "more", "struck": "planted"},
-        ],
-    }
-    place = tmp_path / "docs" / "results" / "webglm-earlier.json"
-    place.write_text(json.dumps(stored))
-    place.with_name("webglm-ranking.csv").write_text("a\n")
-    page = write_page()
-    assert "Run before floors were kept; not judged" in page
-    assert "| 1 | it ranks better | table 7 | 0.1 more | not measured | not judged |" in page
-    assert "| struck out: planted |" in page
-    assert "yes |" not in page
-    assert "[ranking](results/webglm-ranking.csv)" in page
 
 
 def test_seeds_that_look_for_different_effects_are_refused(
