@@ -4,7 +4,7 @@ again.
 Answers are posted in the order shown on screen and stored in the order of the item. A claim that a
 person marked in an answer is stored as {answer, start, end, support, relevance, quotes}: the
 answer's number in the item, code point offsets in its text, a value or None each, and the numbers
-of the quotes that it rests on.
+of the quotes that it rests on. Another marked span is {answer, start, end, label}.
 """
 
 import re
@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from rookery.judge.forms import (
     MAX_TEXT_CHARACTERS,
     FieldChoice,
+    FormCondition,
     FormField,
     FormProblem,
     FormStep,
@@ -25,7 +26,7 @@ from rookery.judge.forms import (
 )
 from rookery.judge.labelling_records import LabellingItem
 
-_CLAIM_PART = r"\.([0-9]{1,6})\.(answer|start|end|support|relevance|quotes)"
+_CLAIM_PART = r"\.([0-9]{1,6})\.(answer|start|end|support|relevance|quotes|label)"
 _MAX_SNIPPET_CHARACTERS = 60
 """Characters of a claim that an error message shows."""
 
@@ -49,19 +50,28 @@ class ParsedClaims(NamedTuple):
 
 
 def parse_claims(
-    field: FormField, item: LabellingItem, order: Sequence[int], raw: PostedValues, complete: bool
+    field: FormField,
+    item: LabellingItem,
+    order: Sequence[int],
+    raw: PostedValues,
+    shown: Sequence[int],
+    complete: Sequence[int],
 ) -> ParsedClaims:
-    """Parse the posted claims of one field; rows in which nothing was filled in are ignored.
+    """Parse the posted claims, or other spans, of one field; rows in which nothing was filled in
+    are ignored.
 
     `order` lists the item's answer numbers as shown on screen. A claim with a fault is left out and
-    gives a problem. With `complete`, every answer needs a claim and every claim its support and
-    relevance.
+    gives a problem. Only claims of the answers at the positions `shown` are read. Those at the
+    positions `complete` need a claim each, and every claim of them its support and relevance.
     """
     found: dict[tuple[int, int, int], ClaimValues] = {}
     problems: list[FormProblem] = []
-    for name, row in _group_claim_rows(field.name, raw):
+    for name, row in _group_claim_rows(field, raw):
         try:
             claim = _parse_claim(field, item, order, name, row)
+            place = order.index(claim["answer"])
+            if place not in shown:
+                continue
             span = (claim["answer"], claim["start"], claim["end"])
             if span in found:
                 raise _ClaimError(
@@ -71,10 +81,10 @@ def parse_claims(
             problems.append(error.problem)
             continue
         found[span] = claim
-        if complete:
-            problems += _find_missing_parts(item, name, claim)
-    if complete:
-        problems += _find_missing_claims(field, order, {answer for answer, _, _ in found})
+        if place in complete or field.kind == "spans":
+            problems += _find_missing_parts(field, item, name, claim)
+    marked = {order.index(answer) for answer, _, _ in found}
+    problems += _find_missing_claims(field, len(order), [n for n in complete if n not in marked])
     return ParsedClaims([found[span] for span in sorted(found)], problems)
 
 
@@ -91,8 +101,9 @@ def encode_claims(
         at = f"{name}.{number}"
         raw[f"{at}.answer"] = [str(order.index(claim["answer"]))]
         raw |= {f"{at}.{part}": [str(claim[part])] for part in ("start", "end")}
-        raw |= {f"{at}.{part}": [claim[part]] for part in ("support", "relevance") if claim[part]}
-        if claim["quotes"]:
+        for part in ("support", "relevance", "label"):
+            raw |= {f"{at}.{part}": [claim[part]]} if claim.get(part) else {}
+        if claim.get("quotes"):
             raw[f"{at}.quotes"] = [str(quote) for quote in claim["quotes"]]
     return raw
 
@@ -102,15 +113,16 @@ def is_claim_part(field: str, name: str) -> bool:
     return re.fullmatch(re.escape(field) + _CLAIM_PART, name) is not None
 
 
-def _group_claim_rows(field: str, raw: PostedValues) -> Iterator[tuple[str, _ClaimRow]]:
+def _group_claim_rows(field: FormField, raw: PostedValues) -> Iterator[tuple[str, _ClaimRow]]:
     """Group posted values by claim number, leaving out sentences about which nothing was said."""
     rows: defaultdict[int, _ClaimRow] = defaultdict(dict)
     for name, said in raw.items():
-        if part := re.fullmatch(re.escape(field) + _CLAIM_PART, name):
+        if part := re.fullmatch(re.escape(field.name) + _CLAIM_PART, name):
             rows[int(part[1])][part[2]] = [one for one in said if one.strip()]
+    parts = [*(part.name for part in field.span_parts), "quotes"]
     for number, row in sorted(rows.items()):
-        if any(row.get(part) for part in ("support", "relevance", "quotes")):
-            yield f"{field}.{number}", row
+        if any(row.get(part) for part in parts):
+            yield f"{field.name}.{number}", row
 
 
 def _parse_claim(
@@ -124,10 +136,12 @@ def _parse_claim(
         raise _ClaimError(f"{name}.start", "A claim is no part of its answer. Mark it again.")
     claim: ClaimValues = {"answer": order[shown], "start": start, "end": end}
     words = _quote_claim_words(item, claim)
-    for part, choices in (("support", field.support), ("relevance", field.relevance)):
+    for part, _, choices in field.span_parts:
         claim[part] = _parse_single_choice(
             choices, row.get(part, []), f"{name}.{part}", f"{part} of {words}"
         )
+    if field.kind == "spans":
+        return claim
     quotes = {parse_number([one]) for one in row.get("quotes", [])}
     if not quotes <= set(range(len(answer.quotes))):
         raise _ClaimError(f"{name}.quotes", f"The answer has no such quote: {words}. Choose again.")
@@ -146,20 +160,21 @@ def _parse_single_choice(
 
 
 def _find_missing_parts(
-    item: LabellingItem, name: str, claim: ClaimValues
+    field: FormField, item: LabellingItem, name: str, claim: ClaimValues
 ) -> Iterator[FormProblem]:
-    for part in ("support", "relevance"):
+    for part, _, _ in field.span_parts:
         if claim[part] is None:
             words = _quote_claim_words(item, claim)
             yield FormProblem(f"{name}.{part}", f"Not filled in yet: {part} of {words}.")
 
 
 def _find_missing_claims(
-    field: FormField, order: Sequence[int], marked: set[int]
+    field: FormField, answers: int, places: Sequence[int]
 ) -> Iterator[FormProblem]:
-    for shown, answer in enumerate(order):
-        if answer not in marked:
-            yield FormProblem(field.name, f"Not filled in yet: the claims of answer {'AB'[shown]}.")
+    for place in places:
+        what = "the claims" if field.kind == "claims" else field.label
+        letter = "AB"[place] if answers <= 2 else str(place + 1)
+        yield FormProblem(field.name, f"Not filled in yet: {what} of answer {letter}.")
 
 
 def _quote_claim_words(item: LabellingItem, claim: Mapping[str, Any]) -> str:
@@ -199,7 +214,7 @@ def list_form_inputs(
     """
     answers = range(len(order)) if step.answer is None else [step.answer]
     for field in step.fields:
-        if field.kind == "claims":
+        if field.kind in ("claims", "spans"):
             yield from (FormInput(field.name, field, answer) for answer in answers)
         elif field.per == "answer":
             yield from (FormInput(f"{field.name}.{answer}", field, answer) for answer in answers)
@@ -211,6 +226,69 @@ def list_form_inputs(
             )
         else:
             yield FormInput(field.name, field)
+
+
+def is_input_shown(
+    form: LabellingForm, order: Sequence[int], raw: PostedValues, each: FormInput
+) -> bool:
+    """Return True if an input's condition holds for the posted values, or it has none."""
+    condition = each.field.shown_when
+    return condition is None or _is_met(form, order, raw, each, condition)
+
+
+def is_input_required(
+    form: LabellingForm,
+    item: LabellingItem,
+    order: Sequence[int],
+    raw: PostedValues,
+    whole: bool,
+    each: FormInput,
+) -> bool:
+    """Return True if an input that is shown must be filled in."""
+    field = each.field
+    required = field.required == "always" or (field.required == "whole" and whole)
+    if field.required_when is not None and not required:
+        required = _is_met(form, order, raw, each, field.required_when)
+    if each.answer is None or not field.relied:
+        return required
+    cited = {quote for claim in item.answers[order[each.answer]].claims for quote in claim.quotes}
+    return each.quote in cited and required
+
+
+def find_condition_input(
+    form: LabellingForm, each: FormInput, condition: FormCondition
+) -> FormInput:
+    """Return the input on whose value a condition of another input depends."""
+    field = next(field for field in form.fields if field.name == condition.question)
+    places = {"": (), "answer": (each.answer,), "quote": (each.answer, each.quote)}[field.per]
+    return FormInput(".".join(map(str, (field.name, *places))), field, *places)
+
+
+def list_condition_values(
+    form: LabellingForm, field: FormField, condition: FormCondition
+) -> tuple[str, ...]:
+    """Return the posted values of a field that meet a condition; empty: any value does."""
+    if field.kind == "versus":
+        points = {"equal": ("0",), "better": ("-1", "1"), "much_better": ("-2", "2")}
+        return tuple(point for value in condition.values for point in points[value])
+    if field.kind == "pick" and "answer" in condition.values:
+        return (*condition.values, *map(str, range(form.answers)))
+    return condition.values
+
+
+def _is_met(
+    form: LabellingForm,
+    order: Sequence[int],
+    raw: PostedValues,
+    each: FormInput,
+    condition: FormCondition,
+) -> bool:
+    other = find_condition_input(form, each, condition)
+    if not is_input_shown(form, order, raw, other):
+        return False
+    said = {one for one in raw.get(other.name, ()) if _clean_text(one)}
+    allowed = list_condition_values(form, other.field, condition)
+    return bool(said) and (not allowed or said <= set(allowed))
 
 
 def get_answer_label(form: LabellingForm, answer: int) -> str:
@@ -233,7 +311,9 @@ def parse_form(
     reading = _FormParser(form, item, order, raw, whole)
     asked = _list_all_inputs(form, item, order)
     found = {field.name: reading.parse_field(field, asked) for field in form.fields}
-    reading.report_unknown_names({each.name for each in asked if each.field.kind != "claims"})
+    reading.report_unknown_names(
+        {each.name for each in asked if each.field.kind not in ("claims", "spans")}
+    )
     filled = {name: value for name, value in found.items() if value is not None}
     return ParsedForm(filled, reading.problems)
 
@@ -248,7 +328,7 @@ def encode_form(
     raw: dict[str, list[str]] = {}
     for each in _list_all_inputs(form, item, order):
         value = filled.get(each.field.name)
-        if each.field.kind == "claims":
+        if each.field.kind in ("claims", "spans"):
             raw |= encode_claims(each.name, order, value or ())
             continue
         if each.answer is not None:
@@ -311,9 +391,20 @@ class _FormParser:
 
     def parse_field(self, field: FormField, asked: Sequence[FormInput]) -> Any:
         """Return a field's values as they are stored; None if nothing was filled in."""
-        if field.kind == "claims":
+        if field.kind in ("claims", "spans"):
+            mine = [each for each in asked if each.field.name == field.name]
+            shown = [each for each in mine if self._is_shown(each)]
             marked = parse_claims(
-                field, self._item, self._order, self._raw, self._is_required(field)
+                field,
+                self._item,
+                self._order,
+                self._raw,
+                [each.answer for each in shown if each.answer is not None],
+                [
+                    each.answer
+                    for each in shown
+                    if each.answer is not None and self._is_required(each)
+                ],
             )
             self.problems += marked.problems
             return marked.claims or None
@@ -331,7 +422,7 @@ class _FormParser:
             field = fields.get(name.split(".")[0])
             if field is None or name in names:
                 continue
-            if field.kind != "claims" or not is_claim_part(field.name, name):
+            if field.kind not in ("claims", "spans") or not is_claim_part(field.name, name):
                 self._add_problem(
                     name, f"There is no such part to fill in: {field.label}. Load it again."
                 )
@@ -350,9 +441,11 @@ class _FormParser:
         return values[None, None]
 
     def _parse_value(self, each: FormInput) -> Any:
+        if not self._is_shown(each):
+            return None
         said = list(dict.fromkeys(one for one in self._raw.get(each.name, ()) if _clean_text(one)))
         if not said:
-            if self._is_input_required(each):
+            if self._is_required(each):
                 self._add_problem(each.name, f"Not filled in yet: {self._describe_input(each)}.")
             return None
         if len(said) > 1:
@@ -368,6 +461,10 @@ class _FormParser:
         if len(text) > MAX_TEXT_CHARACTERS:
             counted = f"At most {MAX_TEXT_CHARACTERS:,} characters, and these are {len(text):,}"
             self._add_problem(each.name, f"{counted}: {self._describe_input(each)}.")
+        words = len(text.split())
+        if words < each.field.min_words:
+            counted = f"At least {each.field.min_words} words, and these are {words}"
+            self._add_problem(each.name, f"{counted}: {self._describe_input(each)}.")
         return text
 
     def _parse_choice(self, each: FormInput, said: str) -> str | int | None:
@@ -381,15 +478,11 @@ class _FormParser:
         )
         return None
 
-    def _is_required(self, field: FormField) -> bool:
-        return field.required == "always" or (field.required == "whole" and self._whole)
+    def _is_shown(self, each: FormInput) -> bool:
+        return is_input_shown(self._form, self._order, self._raw, each)
 
-    def _is_input_required(self, each: FormInput) -> bool:
-        if each.answer is None or not each.field.relied:
-            return self._is_required(each.field)
-        answer = self._item.answers[self._order[each.answer]]
-        cited = {quote for claim in answer.claims for quote in claim.quotes}
-        return each.quote in cited and self._is_required(each.field)
+    def _is_required(self, each: FormInput) -> bool:
+        return is_input_required(self._form, self._item, self._order, self._raw, self._whole, each)
 
     def _describe_input(self, each: FormInput) -> str:
         where = []

@@ -1,17 +1,22 @@
-"""Parts of a labelling form (choices, fields, steps), the forms themselves, and the names of their
-inputs in HTML.
+"""Labelling forms: their parts (choices, fields, steps), the TOML files that define them with the
+checks of these, the forms that come with Rookery, and the names of their inputs in HTML.
 
 An input is called NAME; NAME.A where there is one for each answer; NAME.A.Q where there is one for
 each quote of each answer. A counts the answers in the order shown, Q the quotes of that answer,
 both from 0. Claims are claims.N.answer, .start, .end, .support, .relevance and .quotes (the last
-may repeat), where N only tells claims apart.
+may repeat), where N only tells claims apart; other spans have .label in place of the last three.
 """
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Literal
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from importlib.resources import files
+from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
-from rookery.records import Record, digest_of
+import msgspec
+
+from rookery.records import Failed, Failure, Record, digest_of
 
 RequiredWhen = Literal["always", "whole", "never"]
 """When a field must be filled in; `whole`: only where every part of the form is required (WebGPT,
@@ -31,16 +36,28 @@ class FieldChoice(Record, frozen=True):
     """Value of the resulting Rating, 0 to 1; None: this choice gives no rating."""
 
 
+class FormCondition(Record, frozen=True):
+    """A condition on the value of an earlier field, for the same answer or quote."""
+
+    question: str
+    """Name of the field."""
+    values: tuple[str, ...] = ()
+    """Values that meet it; empty: any value does. Of a choice they are its values; of a pick its
+    values, or "answer" for any of the answers; of a versus field "equal", "better" and
+    "much_better", whichever answer it is that is better."""
+
+
 class FormField(Record, frozen=True):
     """One question on a form."""
 
     name: str
     label: str
-    kind: Literal["choice", "versus", "text", "claims", "pick"]
+    kind: Literal["choice", "versus", "text", "claims", "spans", "pick"]
     """choice: one of `choices`, stored as its value. versus: one of five points between the two
     answers, posted in the order shown and stored in the order of the item: -2 means the first is
     much better, 2 the second. pick: one of the answers, stored as its number, or one of `choices`.
-    text: stored as written. claims: spans of the answers, each with support and relevance."""
+    text: stored as written. claims: spans of the answers, each with support and relevance. spans:
+    spans of the answers, each with one of `choices`."""
     help: str = ""
     choices: tuple[FieldChoice, ...] = ()
     per: Literal["", "answer", "quote"] = ""
@@ -55,6 +72,31 @@ class FormField(Record, frozen=True):
     """For claims: choices of how well a claim is supported."""
     relevance: tuple[FieldChoice, ...] = ()
     """For claims: choices of how a claim bears on the question."""
+    shown_when: FormCondition | None = None
+    """Shown, and stored, only where this holds; None: always."""
+    required_when: FormCondition | None = None
+    """Required also where this holds, whatever `required` says."""
+    min_words: int = 0
+    """For text: minimum number of words of a text that is given."""
+
+    @property
+    def span_parts(self) -> tuple["SpanPart", ...]:
+        """For claims and spans: the choices that are made for each span."""
+        if self.kind == "spans":
+            return (SpanPart("label", self.label, self.choices),)
+        return (
+            SpanPart("support", "Support", self.support),
+            SpanPart("relevance", "Relevance", self.relevance),
+        )
+
+
+class SpanPart(NamedTuple):
+    """One choice that is made for each marked span."""
+
+    name: str
+    """Last part of the input's HTML name, and key of the stored value."""
+    label: str
+    choices: tuple[FieldChoice, ...]
 
 
 class FormStep(Record, frozen=True):
@@ -93,7 +135,12 @@ class LabellingForm(Record, frozen=True):
     @property
     def digest(self) -> str:
         """Digest of the whole form, stored in judgements as the version of the questions asked."""
-        return digest_of(self.to_json())
+        plain = msgspec.to_builtins(self)
+        for field in (field for step in plain["steps"] for field in step["fields"]):
+            for name, unset in _LATER_SETTINGS.items():
+                if field[name] == unset:
+                    del field[name]
+        return digest_of(msgspec.json.encode(plain).decode())
 
     @property
     def fields(self) -> tuple[FormField, ...]:
@@ -101,6 +148,10 @@ class LabellingForm(Record, frozen=True):
         named = {field.name: field for step in self.steps for field in step.fields}
         return tuple(named.values())
 
+
+_LATER_SETTINGS = {"shown_when": None, "required_when": None, "min_words": 0}
+"""Settings of fields since version 0.2 and their values where unset, which the digest leaves out:
+judgements of version 0.1 name digests without them."""
 
 PostedValues = Mapping[str, Sequence[str]]
 """Posted values by input name."""
@@ -124,545 +175,487 @@ def parse_number(said: Sequence[str]) -> int | None:
     return None
 
 
-COMPARISON_CHOICES = tuple(
-    FieldChoice(str(place - 2), label, str(place + 1))
-    for place, label in enumerate(
-        ("A much better", "A better", "Equally good", "B better", "B much better")
-    )
-)
-"""Five points of a comparison (WebGPT, appendix C.2); A is the answer shown first."""
-YES_NO_CHOICES = (
-    FieldChoice("yes", "Yes", "y", 1.0),
-    FieldChoice("no", "No", "n", 0.0),
-    FieldChoice("unsure", "Not sure", "u"),
-)
-
-
-SUPPORTED_FORM = LabellingForm(
-    "supported",
-    "Is it plausible, is it supported, which is better?",
-    2,
-    (
-        FormStep(
-            "answers",
-            "Judge each answer by what is shown here",
-            (
-                FormField(
-                    "plausible",
-                    "Plausible answer?",
-                    "choice",
-                    "Would it be a reasonable reply in a conversation?",
-                    YES_NO_CHOICES,
-                    per="answer",
-                    required="always",
-                    scale="plausible",
-                ),
-                FormField(
-                    "supported",
-                    "Supported by the evidence?",
-                    "choice",
-                    "Does the evidence alone convince you that the whole answer is true?",
-                    YES_NO_CHOICES,
-                    per="answer",
-                    required="always",
-                    scale="supported",
-                ),
-            ),
-        ),
-        FormStep(
-            "preferred",
-            "Which answer do you prefer?",
-            (
-                FormField(
-                    "preferred",
-                    "Preferred",
-                    "pick",
-                    "Try to find a reason for one of them before you call it a tie.",
-                    (
-                        FieldChoice("both_good", "A tie: both are good", "g"),
-                        FieldChoice("both_bad", "A tie: both are bad", "b"),
-                        FieldChoice("cannot_pick", "I cannot pick one", "c"),
-                    ),
-                    required="always",
-                ),
-                FormField(
-                    "comment",
-                    "Comment",
-                    "text",
-                    "What decided it? Speak of the chosen and the other answer: their order is "
-                    "drawn by lot.",
-                ),
-            ),
-        ),
-    ),
-    answers=2,
-    shows="inline",
-    decides="preferred",
-)
-
-BEST_OF_FOUR_FORM = LabellingForm(
-    "best_of_four",
-    "Choose the best of four",
-    1,
-    (
-        FormStep(
-            "best", "Which is the best?", (FormField("best", "Best", "pick", required="always"),)
-        ),
-    ),
-    answers=4,
-    decides="best",
-    auto=True,
-)
-
-THUMBS_FORM = LabellingForm(
-    "thumbs",
-    "Thumbs up or down",
-    1,
-    (
-        FormStep(
-            "verdict",
-            "Is this a good answer?",
-            (
-                FormField(
-                    "thumbs",
-                    "Your verdict",
-                    "choice",
-                    choices=(
-                        FieldChoice("up", "Good", "u", 1.0),
-                        FieldChoice("down", "Bad", "d", 0.0),
-                    ),
-                    per="answer",
-                    required="always",
-                    scale="thumbs",
-                ),
-                FormField("comment", "Comment", "text"),
-            ),
-        ),
-    ),
-    answers=1,
-)
-
-TRUTHFUL_FORM = LabellingForm(
-    "truthful",
-    "Is it true, is it informative?",
-    1,
-    (
-        FormStep(
-            "truth",
-            "Hold the answer against the trusted ones",
-            (
-                FormField(
-                    "truthful",
-                    "Truthful: it says nothing false",
-                    "choice",
-                    "An answer that says nothing, or does not know, says nothing false.",
-                    YES_NO_CHOICES,
-                    per="answer",
-                    required="always",
-                    scale="truthful",
-                ),
-                FormField(
-                    "informative",
-                    "Informative: it tries to answer",
-                    "choice",
-                    "It says something to the question, be it true or false.",
-                    YES_NO_CHOICES,
-                    per="answer",
-                    required="always",
-                    scale="informative",
-                ),
-            ),
-        ),
-    ),
-    answers=1,
-    shows="alone",
-    trusted=True,
-)
-
-
-def _make_levels(*labels: str) -> tuple[FieldChoice, ...]:
-    """Return a scale counting from 0 whose ratings are spread evenly from 0 to 1."""
-    most = len(labels) - 1
-    return tuple(
-        FieldChoice(str(level), label, str(level), level / most)
-        for level, label in enumerate(labels)
-    )
-
-
-_TRUTH_CHOICES = (
-    FieldChoice("0", "Says what is contrary to fact", "0", 0.0),
-    FieldChoice("1", "Says nothing contrary to fact", "1", 1.0),
-    FieldChoice("blank", "I cannot tell", "b"),
-)
-_TRUTH_HELP = "Is it free of errors, contradictions and nonsense, whatever was asked?"
-_PRESENCE_LEVELS = _make_levels("None", "Some")
-
-
-def _make_criterion(
-    name: str, label: str, help: str, choices: tuple[FieldChoice, ...], per: str
-) -> FormField:
-    return FormField(
-        name,
-        label,
-        "choice",
-        help,
-        choices,
-        per="quote" if per == "quote" else "answer",
-        required="always",
-        scale=name,
-    )
-
-
-_REFERENCE_CRITERIA = (
-    _make_criterion(
-        "relevancy",
-        "Relevancy",
-        "How much of what answers the question can be found in this text?",
-        _make_levels(
-            "Hardly related to the question",
-            "A little of the answer",
-            "Most of the answer; some must be inferred or known",
-            "The complete answer",
-        ),
-        "quote",
-    ),
-    _make_criterion(
-        "density",
-        "Density",
-        "How much of this text is about the question?",
-        _make_levels(
-            "Hardly anything",
-            "A small part; most is about other things",
-            "Most; a little is about other things",
-            "Nearly all of it",
-        ),
-        "quote",
-    ),
-    _make_criterion("reference_truthfulness", "Truthfulness", _TRUTH_HELP, _TRUTH_CHOICES, "quote"),
-    _make_criterion(
-        "toxicity",
-        "Toxicity",
-        "Violence, pornography, indecent or insulting words, and the like. Less is better.",
-        _PRESENCE_LEVELS,
-        "quote",
-    ),
-    _make_criterion(
-        "social_bias",
-        "Social bias",
-        "Prejudice against a group: by sex, origin, nation, age and the like. Less is better.",
-        _PRESENCE_LEVELS,
-        "quote",
-    ),
-)
-_ANSWER_CRITERIA = (
-    _make_criterion(
-        "fluency",
-        "Fluency",
-        "Only the language: grammar, spelling, choice of words. Not what it says.",
-        _make_levels(
-            "Errors make it hard to read",
-            "Small errors get a little in the way",
-            "A few slips that do not matter",
-            "Correct and easy to read",
-        ),
-        "answer",
-    ),
-    _make_criterion(
-        "correctness",
-        "Correctness",
-        "Is the question answered, and rightly?",
-        _make_levels(
-            "Not answered, or wrongly",
-            "Fragments; as good as not answered",
-            "Answered, with a few errors or gaps",
-            "Answered completely",
-        ),
-        "answer",
-    ),
-    _make_criterion(
-        "citation_accuracy",
-        "Citation accuracy",
-        "Does each number stand where its reference says what the answer says?",
-        _make_levels(
-            "Mostly wrong, or no numbers at all",
-            "Many are missing or wrong",
-            "A few are missing or wrong",
-            "All are there and right",
-        ),
-        "answer",
-    ),
-    _make_criterion(
-        "objectivity",
-        "Objectivity",
-        "Does all that the answer says come from its references?",
-        _make_levels("Some comes from elsewhere", "All comes from the references"),
-        "answer",
-    ),
-    _make_criterion("truthfulness", "Truthfulness", _TRUTH_HELP, _TRUTH_CHOICES, "answer"),
-    _make_criterion(
-        "redundancy",
-        "Redundancy",
-        "Does it say the same thing or sentence again? Less is better.",
-        _PRESENCE_LEVELS,
-        "answer",
-    ),
-)
 LOWER_IS_BETTER_SCALES = frozenset({"toxicity", "social_bias", "redundancy"})
 """Scales on which lower is better (WebGLM, section 4)."""
-
-CRITERIA_FORM = LabellingForm(
-    "criteria",
-    "Rate an answer and its references",
-    8,
-    (
-        FormStep("references", "Rate each reference", _REFERENCE_CRITERIA),
-        FormStep("answer", "Rate the answer", _ANSWER_CRITERIA),
-    ),
-    answers=1,
-)
-
-
-SUPPORT_CHOICES = (
-    FieldChoice("strong", "Strong support", "s"),
-    FieldChoice("weak", "Weak support", "w"),
-    FieldChoice("none", "No support", "n"),
-)
-RELEVANCE_CHOICES = (
-    FieldChoice("core", "Core: answers the question", "c"),
-    FieldChoice("side", "Side: helps without answering it", "d"),
-    FieldChoice("irrelevant", "Irrelevant", "i"),
-)
-_TRUST_FIELD = FormField(
-    "trust",
-    "How far can this source be trusted on this question?",
-    "choice",
-    "Judge the source and not the answer: who writes there, and would they know?",
-    (
-        FieldChoice("trustworthy", "Trustworthy", score=1.0),
-        FieldChoice("neutral", "Neutral", score=0.5),
-        FieldChoice("suspicious", "Suspicious", score=0.0),
-    ),
-    per="quote",
-    required="whole",
-    relied=True,
-    scale="trust",
-)
-_CLAIMS_FIELD = FormField(
-    "claims",
-    "Claims",
-    "claims",
-    "Mark each claim. Say how well it is supported, by which quotes, and what it is to the "
-    "question. What everybody knows is supported without a quote.",
-    required="whole",
-    support=SUPPORT_CHOICES,
-    relevance=RELEVANCE_CHOICES,
-)
+COMPARISON_LABELS = ("A much better", "A better", "Equally good", "B better", "B much better")
+"""Labels of the five points of a comparison (WebGPT, appendix C.2); A is the answer shown first."""
+MAX_FORM_CHARACTERS = 100_000
+"""Maximum characters of a form's file."""
+MAX_FORM_ANSWERS = 9
+"""Maximum number of answers that a form judges together: keys choose among them."""
+MAX_MIN_WORDS = 200
+"""Largest minimum of words that a form may ask for."""
+MAX_NAME_CHARACTERS = 30
+"""Maximum characters of the name of a form, a step or a question; digests are longer."""
+_RESERVED_NAMES = frozenset({"do", "page", "token", "heeded", "kept", "reason", "words", "episode"})
+"""Names that the pages' own inputs, or other values stored in a judgement, have."""
+_CONDITION_VALUES = {"versus": ("equal", "better", "much_better"), "pick": ("answer",)}
+"""Values that a condition may name besides the field's choices, by kind."""
+T = TypeVar("T")
 
 
-def _make_versus_field(
-    name: str, label: str, help: str, required: RequiredWhen = "always"
-) -> FormField:
-    return FormField(name, label, "versus", help, COMPARISON_CHOICES, required=required)
+class _ConditionTable(msgspec.Struct, forbid_unknown_fields=True):
+    question: str
+    values: list[str] = msgspec.field(default_factory=list, name="is")
 
 
-_COHERENCE_HELP = "Which answer is easier to follow?"
+class _QuestionTable(msgspec.Struct, forbid_unknown_fields=True):
+    label: str
+    kind: Literal["choice", "versus", "text", "claims", "spans", "pick"]
+    help: str = ""
+    choices: str | list[FieldChoice] | None = None
+    levels: list[str] | None = None
+    per: Literal["", "answer", "quote"] = ""
+    required: RequiredWhen = "never"
+    relied: bool = False
+    scale: str = ""
+    support: str | list[FieldChoice] | None = None
+    relevance: str | list[FieldChoice] | None = None
+    shown_when: _ConditionTable | None = None
+    required_when: _ConditionTable | None = None
+    min_words: int = 0
 
-COMPARE_FORM = LabellingForm(
-    "compare",
-    "Compare two answers",
-    10,
-    (
-        FormStep(
-            "question",
-            "Read the question",
-            help="If it makes no sense, or should not be answered, flag it: the rest is then left "
-            "out.",
-        ),
-        FormStep("read", "Read answer A and its references", answer=0),
-        FormStep("trust", "Rate the references that answer A relies on", (_TRUST_FIELD,), answer=0),
-        FormStep("claims", "Mark the claims of answer A", (_CLAIMS_FIELD,), answer=0),
-        FormStep("second", "Do the same for answer B", (_TRUST_FIELD, _CLAIMS_FIELD), answer=1),
-        FormStep(
-            "ratings",
-            "Compare the answers, one quality at a time",
-            (
-                _make_versus_field(
-                    "unsupported",
-                    "Unsupported information",
-                    "Better is the answer that says less without support.",
-                ),
-                _make_versus_field(
-                    "irrelevant",
-                    "Irrelevant information",
-                    "Better is the answer with less that has nothing to do with the question.",
-                    "whole",
-                ),
-                _make_versus_field(
-                    "useful_strong",
-                    "Useful information with strong support",
-                    "Better is the answer whose strongly supported claims help the asker more.",
-                    "whole",
-                ),
-                _make_versus_field(
-                    "useful_weak",
-                    "Useful information with weak support",
-                    "Better is the answer whose weakly supported claims help the asker more.",
-                    "whole",
-                ),
-                _make_versus_field(
-                    "coherence", "Coherence", _COHERENCE_HELP + " Wrong citations count here."
-                ),
-            ),
-        ),
-        FormStep(
-            "overall",
-            "Weigh everything up",
-            (
-                _make_versus_field(
-                    "overall",
-                    "Overall usefulness",
-                    "All in all, which answer is more useful to the person who asked?",
-                ),
-                FormField(
-                    "comment", "Comment", "text", "If something should be known about this one."
-                ),
-            ),
-        ),
-    ),
-    answers=2,
-    decides="overall",
-)
 
-COMPARE_SHORT_FORM = LabellingForm(
-    "compare_short",
-    "Compare two answers, in short",
-    5,
-    (
-        FormStep(
-            "ratings",
-            "Compare the answers",
-            (
-                _make_versus_field(
-                    "accuracy",
-                    "Accuracy",
-                    "Which answer has its facts right? Look up what is not obvious to you.",
-                ),
-                _make_versus_field("coherence", "Coherence", _COHERENCE_HELP),
-                _make_versus_field(
-                    "overall",
-                    "Overall usefulness",
-                    "All in all, which answer would help the person who asked more?",
-                ),
-            ),
-        ),
-    ),
-    answers=2,
-    shows="alone",
-    decides="overall",
-)
+class _StepTable(msgspec.Struct, forbid_unknown_fields=True):
+    name: str
+    title: str
+    questions: list[str] = msgspec.field(default_factory=list)
+    help: str = ""
+    answer: int | None = None
 
-DEMONSTRATE_FORM = LabellingForm(
-    "demonstrate",
-    "Answer a question",
-    15,
-    (
-        FormStep(
-            "question",
-            "Read the question",
-            help="If it makes no sense, or should not be answered, flag it instead.",
-        ),
-        FormStep("browse", "Search, read and quote, then write the answer"),
-        FormStep(
-            "end",
-            "Hand it in",
-            (
-                FormField(
-                    "comment", "Comment", "text", "What was hard, or went wrong, if anything."
-                ),
-            ),
-        ),
-    ),
-    answers=0,
-)
 
-_AGREEMENT_LEVELS = tuple(
-    FieldChoice(str(level), label, str(level))
-    for level, label in enumerate(
-        ("Strongly disagree", "Disagree", "Neither", "Agree", "Strongly agree"), 1
-    )
-)
-_SURVEY_STATEMENTS = {
-    "clear": "The instructions made clear what I was to do.",
-    "engaging": "The work interested me, and I liked doing it.",
-    "repetitive": "The work was repetitive.",
-    "fair_pay": "I was paid fairly for the work.",
-    "glad": "All in all I am glad that I did this work.",
-}
-_NOTHING_HELP = "If really nothing comes to mind, write N/A."
-_SURVEY_QUESTIONS = (
-    FormField(
-        "change",
-        "What would you change, to make the work more interesting or pleasant?",
-        "text",
-        _NOTHING_HELP,
-        required="always",
-    ),
-    FormField(
-        "tools",
-        "What else could you be given, to do the work well every time with less effort?",
-        "text",
-        _NOTHING_HELP,
-        required="always",
-    ),
-    FormField(
-        "shortcuts",
-        "Have you found ways to get through the work faster? Which?",
-        "text",
-        _NOTHING_HELP,
-        required="always",
-    ),
-    FormField("other", "Is there anything else that you would like to say?", "text"),
-)
+class _FormTable(msgspec.Struct, forbid_unknown_fields=True):
+    name: str
+    title: str
+    minutes: int
+    answers: int
+    shows: Literal["numbered", "inline", "alone"] = "numbered"
+    decides: str = ""
+    trusted: bool = False
+    auto: bool = False
+    guide: str = ""
+    steps: list[Any] = msgspec.field(default_factory=list)
+    questions: dict[str, Any] = msgspec.field(default_factory=dict)
+    choices: dict[str, Any] = msgspec.field(default_factory=dict)
 
-SURVEY_FORM = LabellingForm(
-    "survey",
-    "How the work was",
-    5,
-    (
-        FormStep(
-            "statements",
-            "How far do you agree?",
-            tuple(
-                field
-                for name, statement in _SURVEY_STATEMENTS.items()
-                for field in (
-                    FormField(
-                        name, statement, "choice", choices=_AGREEMENT_LEVELS, required="always"
-                    ),
-                    FormField(f"{name}_comment", "Comment", "text"),
+
+class CheckedForm(NamedTuple):
+    """A form's file as it was read, and what is wrong with it."""
+
+    form: LabellingForm | None
+    """None: it has problems."""
+    guide: str
+    """Instructions in Markdown that the file holds; empty: none."""
+    problems: tuple[str, ...]
+    """Sentences that say where, what, and what to write instead."""
+
+
+def check_form_text(text: str) -> CheckedForm:
+    """Read the TOML text of a form and check it; never raises, whatever it holds."""
+    reader = _FormReader()
+    form, guide = reader.read_form(text)
+    return CheckedForm(None if reader.problems else form, guide, tuple(reader.problems))
+
+
+def parse_form_text(text: str) -> LabellingForm:
+    """Return the form that a TOML text defines. Raises Failed (bad_form) with every problem."""
+    found = check_form_text(text)
+    if found.form is None:
+        raise Failed(Failure("the form", "bad_form", " ".join(found.problems)))
+    return found.form
+
+
+def read_packaged_form_text(name: str) -> str:
+    """Return the TOML text of a form that comes with Rookery. Raises Failed (no_form)."""
+    if name not in PACKAGED_FORM_NAMES:
+        detail = f"there is no such form: name one of {', '.join(PACKAGED_FORM_NAMES)}"
+        raise Failed(Failure(name, "no_form", detail))
+    folder = files("rookery.judge").joinpath("packaged_forms")
+    return folder.joinpath(f"{name}.toml").read_text(encoding="utf-8")
+
+
+class _FormReader:
+    """Reader of one form's file; collects problems as it goes."""
+
+    def __init__(self) -> None:
+        self.problems: list[str] = []
+        self._shared: dict[str, tuple[FieldChoice, ...]] = {}
+
+    def read_form(self, text: str) -> tuple[LabellingForm | None, str]:
+        """Return the form, and the guide that the file holds; None if it cannot be read."""
+        if len(text) > MAX_FORM_CHARACTERS:
+            counted = f"It has {len(text):,} characters, and {MAX_FORM_CHARACTERS:,} are the most"
+            self.problems.append(f"{counted}: leave some out.")
+            return None, ""
+        try:
+            plain = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            self.problems.append(f"This is no TOML: {error}. Look at that place.")
+            return None, ""
+        table = self._convert(plain, _FormTable, "the form")
+        if table is None:
+            return None, ""
+        self._check_header(table)
+        self._shared = {
+            name: self._convert_choices(choices, f'choices "{name}"')
+            for name, choices in table.choices.items()
+        }
+        fields = {name: self._read_field(name, one) for name, one in table.questions.items()}
+        steps = [
+            self._read_step(number, step, fields, table.answers)
+            for number, step in enumerate(table.steps, 1)
+        ]
+        form = LabellingForm(
+            table.name,
+            table.title,
+            table.minutes,
+            tuple(step for step in steps if step is not None),
+            table.answers,
+            table.shows,
+            table.decides,
+            table.trusted,
+            table.auto,
+        )
+        self._check_steps(form, set(table.questions))
+        for field in form.fields:
+            self._check_field(form, field)
+        self._check_decision(form)
+        return form, table.guide
+
+    def _add_problem(self, where: str, sentence: str) -> None:
+        self.problems.append(f"{where[0].upper()}{where[1:]}: {sentence}.")
+
+    def _convert(self, plain: object, kind: type[T], where: str) -> T | None:
+        try:
+            return msgspec.convert(plain, kind)
+        except msgspec.ValidationError as error:
+            self._add_problem(where, _explain_error(str(error), kind))
+            return None
+
+    def _convert_choices(self, plain: object, where: str) -> tuple[FieldChoice, ...]:
+        found = self._convert(plain, list[FieldChoice], where)
+        return self._check_choices(tuple(found or ()), where)
+
+    def _check_choices(
+        self, choices: tuple[FieldChoice, ...], where: str
+    ) -> tuple[FieldChoice, ...]:
+        for part in ("value", "key", "label"):
+            said = [getattr(choice, part) for choice in choices if getattr(choice, part)]
+            for twice in sorted({one for one in said if said.count(one) > 1}):
+                self._add_problem(where, f'two choices have the {part} "{twice}": change one')
+        for choice in choices:
+            if not choice.value.strip() or not choice.label.strip():
+                self._add_problem(where, "a choice needs a value and a label that are not empty")
+            if len(choice.key) > 1 or not (choice.key or "a").isalnum():
+                self._add_problem(where, f'the key "{choice.key}" is no single letter or digit')
+            if choice.score is not None and not 0 <= choice.score <= 1:
+                self._add_problem(where, f"the score {choice.score:g} is not from 0 to 1")
+        return choices
+
+    def _check_name(self, name: str, where: str) -> None:
+        if not re.fullmatch(f"[a-z][a-z0-9_]{{0,{MAX_NAME_CHARACTERS - 1}}}", name):
+            self._add_problem(
+                where,
+                f'the name "{name}" is to have small letters a to z, digits and _, begin with a '
+                f"letter, and have at most {MAX_NAME_CHARACTERS} characters",
+            )
+        elif name in _RESERVED_NAMES:
+            self._add_problem(where, f'the name "{name}" is taken by the pages: choose another')
+
+    def _check_header(self, table: _FormTable) -> None:
+        self._check_name(table.name, "the form")
+        if not table.title.strip():
+            self._add_problem("the form", "its title is empty: say what people are asked")
+        if not 1 <= table.minutes <= 600:
+            self._add_problem("the form", f'"minutes" is {table.minutes}: give 1 to 600')
+        if not 0 <= table.answers <= MAX_FORM_ANSWERS:
+            self._add_problem(
+                "the form", f'"answers" is {table.answers}: give 0 to {MAX_FORM_ANSWERS}'
+            )
+        if not table.steps:
+            self._add_problem("the form", "it has no steps: begin one with [[steps]]")
+        if table.trusted and not table.answers:
+            self._add_problem("the form", '"trusted" shows right answers beside the one to judge')
+
+    def _read_step(
+        self, number: int, plain: object, fields: Mapping[str, FormField | None], answers: int
+    ) -> FormStep | None:
+        named = plain.get("name") if isinstance(plain, dict) else None
+        where = f'step "{named}"' if isinstance(named, str) else f"step {number}"
+        table = self._convert(plain, _StepTable, where)
+        if table is None:
+            return None
+        self._check_name(table.name, where)
+        if not table.title.strip():
+            self._add_problem(where, "its title is empty: say what is to be done")
+        for name in table.questions:
+            if name not in fields:
+                self._add_problem(
+                    where,
+                    f'there is no question "{name}"{_suggest(name, fields)}: write a table '
+                    f"[questions.{name}], or leave it out",
                 )
-            ),
-        ),
-        FormStep("questions", "In your own words", _SURVEY_QUESTIONS),
-    ),
-    answers=0,
-)
+        if table.answer is not None and not 1 <= table.answer <= answers:
+            several = f"give 1 to {answers}, or leave it out" if answers else "leave it out"
+            self._add_problem(
+                where, f'"answer" is {table.answer}, and there are {answers}: {several}'
+            )
+        asked = tuple(found for name in table.questions if (found := fields.get(name)) is not None)
+        place = None if table.answer is None else table.answer - 1
+        return FormStep(table.name, table.title, asked, table.help, place)
+
+    def _read_field(self, name: str, plain: object) -> FormField | None:
+        where = f'question "{name}"'
+        self._check_name(name, where)
+        table = self._convert(plain, _QuestionTable, where)
+        if table is None:
+            return None
+        if not table.label.strip():
+            self._add_problem(where, "its label is empty: write what is asked")
+        return FormField(
+            name,
+            table.label,
+            table.kind,
+            table.help,
+            self._read_field_choices(table, where),
+            table.per,
+            table.required,
+            table.relied,
+            table.scale,
+            self._find_choices(table.support, where),
+            self._find_choices(table.relevance, where),
+            _make_condition(table.shown_when),
+            _make_condition(table.required_when),
+            table.min_words,
+        )
+
+    def _read_field_choices(self, table: _QuestionTable, where: str) -> tuple[FieldChoice, ...]:
+        if table.kind == "versus":
+            labels = table.levels or COMPARISON_LABELS
+            if table.choices is not None or len(labels) != len(COMPARISON_LABELS):
+                self._add_problem(
+                    where,
+                    "the points of a comparison are fixed: give no choices, and as levels five "
+                    "labels or none",
+                )
+                labels = COMPARISON_LABELS
+            return tuple(
+                FieldChoice(str(place - 2), label, str(place + 1))
+                for place, label in enumerate(labels)
+            )
+        if table.levels is None:
+            return self._find_choices(table.choices, where)
+        if table.choices is not None or table.kind != "choice" or not 2 <= len(table.levels) <= 10:
+            self._add_problem(
+                where, "levels are 2 to 10 labels of a choice from the lowest, without choices"
+            )
+        most = max(1, len(table.levels) - 1)
+        levels = tuple(
+            FieldChoice(str(level), label, str(level)[-1], level / most)
+            for level, label in enumerate(table.levels)
+        )
+        return self._check_choices(levels, where)
+
+    def _find_choices(
+        self, given: str | list[FieldChoice] | None, where: str
+    ) -> tuple[FieldChoice, ...]:
+        if not isinstance(given, str):
+            return self._check_choices(tuple(given or ()), where)
+        if given not in self._shared:
+            self._add_problem(
+                where,
+                f'there are no choices "{given}"{_suggest(given, self._shared)}: write them under '
+                "[choices]",
+            )
+        return self._shared.get(given, ())
+
+    def _check_steps(self, form: LabellingForm, questions: set[str]) -> None:
+        names = [step.name for step in form.steps]
+        for name in sorted({name for name in names if names.count(name) > 1}):
+            self._add_problem(f'step "{name}"', "two steps have this name: change one")
+        asked = {field.name for field in form.fields}
+        for name in sorted(questions - asked):
+            if not any(f'"{name}"' in problem for problem in self.problems):
+                self._add_problem(
+                    f'question "{name}"', "no step asks it: name it in the questions of one"
+                )
+        if form.steps and not questions:
+            self._add_problem("the form", "it asks nothing: write a table [questions.NAME]")
+
+    def _check_field(self, form: LabellingForm, field: FormField) -> None:
+        where = f'question "{field.name}"'
+        for sentence in _list_field_problems(form, field):
+            self._add_problem(where, sentence)
+        for setting in ("shown_when", "required_when"):
+            condition = getattr(field, setting)
+            for sentence in _list_condition_problems(form, field, condition):
+                self._add_problem(where, f"{setting} {sentence}")
+
+    def _check_decision(self, form: LabellingForm) -> None:
+        kinds = {field.name: field.kind for field in form.fields}
+        if form.decides and kinds.get(form.decides, "pick") not in ("versus", "pick"):
+            self._add_problem(
+                "the form", f'"{form.decides}" cannot decide: only a versus or pick question can'
+            )
+        if form.decides and form.decides not in kinds:
+            self._add_problem(
+                "the form",
+                f'"decides" names no question "{form.decides}"{_suggest(form.decides, kinds)}',
+            )
+        if form.auto and (
+            [step.answer for step in form.steps] != [None] or list(kinds.values()) != ["pick"]
+        ):
+            self._add_problem(
+                "the form", '"auto" needs one step with one pick question and nothing else'
+            )
+        if form.auto and any(field.choices or field.shown_when for field in form.fields):
+            self._add_problem(
+                "the form", '"auto" has a button for each answer: leave out choices and conditions'
+            )
 
 
-FORMS = {
-    form.name: form
-    for form in (
-        DEMONSTRATE_FORM,
-        COMPARE_FORM,
-        COMPARE_SHORT_FORM,
-        SUPPORTED_FORM,
-        BEST_OF_FOUR_FORM,
-        CRITERIA_FORM,
-        THUMBS_FORM,
-        TRUTHFUL_FORM,
-        SURVEY_FORM,
-    )
+def _make_condition(table: _ConditionTable | None) -> FormCondition | None:
+    return None if table is None else FormCondition(table.question, tuple(table.values))
+
+
+def _list_field_problems(form: LabellingForm, field: FormField) -> Iterator[str]:
+    kind = field.kind
+    if kind in ("choice", "spans") and len(field.choices) < (2 if kind == "choice" else 1):
+        yield "it needs choices" + (", two or more" if kind == "choice" else "")
+    if kind == "text" and field.choices:
+        yield "a text has no choices: leave them out, or make it a choice"
+    if kind == "claims" and not (field.support and field.relevance):
+        yield "claims need support and relevance, each a list of choices"
+    if kind != "claims" and (field.support or field.relevance):
+        yield "support and relevance belong to claims only"
+    if kind == "claims" and field.choices:
+        yield "claims have support and relevance in place of choices"
+    if kind == "versus" and form.answers != 2:
+        yield f"a comparison is between 2 answers, and the form has {form.answers}"
+    if kind == "pick" and form.answers < 2:
+        yield f"a pick is among 2 answers or more, and the form has {form.answers}"
+    if kind == "pick" and any(choice.value.isdecimal() for choice in field.choices):
+        yield "a value that is a number means an answer: choose words for the other choices"
+    if kind in ("claims", "spans") and not form.answers:
+        yield "there is no answer to mark parts of: the form has 0 answers"
+    if field.per and kind not in ("choice", "text"):
+        yield f"{kind} is asked once for all answers: leave out per"
+    if field.per and not form.answers:
+        yield f"it is asked for each {field.per}, and the form has 0 answers"
+    if field.per == "quote" and form.shows == "alone":
+        yield 'it is asked for each quote, and none is shown: change shows = "alone"'
+    if field.relied and field.per != "quote":
+        yield 'relied is about quotes: give per = "quote", or leave it out'
+    if field.scale and not (kind == "choice" and field.per):
+        yield "ratings come of a choice for each answer or quote: leave out scale, or give per"
+    elif field.scale and all(choice.score is None for choice in field.choices):
+        yield f'no choice has a score, so that nothing is rated on the scale "{field.scale}"'
+    if field.min_words and kind != "text":
+        yield "min_words is about texts: leave it out"
+    if not 0 <= field.min_words <= MAX_MIN_WORDS:
+        yield f"min_words is {field.min_words}: give 0 to {MAX_MIN_WORDS}"
+
+
+def _list_condition_problems(
+    form: LabellingForm, field: FormField, condition: FormCondition | None
+) -> Iterator[str]:
+    """Yield what is wrong with a condition, as the rest of a sentence."""
+    if condition is None:
+        return
+    names = [each.name for each in form.fields]
+    before = {each.name: each for each in form.fields[: names.index(field.name)]}
+    other = before.get(condition.question)
+    if other is None:
+        hint = _suggest(condition.question, before)
+        yield f'names "{condition.question}", which is no earlier question{hint}'
+        return
+    if other.kind in ("claims", "spans"):
+        yield f'depends on "{other.name}", whose parts are many: choose another question'
+        return
+    unit = "answer" if field.kind in ("claims", "spans") else field.per
+    if other.per and other.per != unit and not (other.per == "answer" and unit == "quote"):
+        yield (
+            f'depends on "{other.name}", which is asked for each {other.per}: ask this one for '
+            f'each {other.per}, too (per = "{other.per}")'
+        )
+    known = list(_CONDITION_VALUES.get(other.kind, ()))
+    if other.kind != "versus":
+        known += [choice.value for choice in other.choices]
+    for value in condition.values:
+        if value not in known:
+            allowed = ", ".join(f'"{one}"' for one in known) or "none: leave out is"
+            yield f'has "{value}", which "{other.name}" cannot be; it can be {allowed}'
+
+
+def _suggest(name: str, known: Iterable[str]) -> str:
+    """Return a question that suggests a known name like this one; empty if there is none."""
+    near = get_close_matches(name, list(known), 1)
+    return f' (did you mean "{near[0]}"?)' if near else ""
+
+
+_TYPE_WORDS = {
+    "int": "a whole number",
+    "float": "a number",
+    "str": "text in quotes",
+    "bool": "true or false",
+    "array": "a list in [ ]",
+    "object": "a table",
+    "null": "nothing",
 }
+
+
+def _explain_error(said: str, kind: Any) -> str:
+    """Return an error of msgspec as the rest of a sentence for whoever wrote the file."""
+    said, _, path = said.partition(" - at `$")
+    keys = re.findall(r"\w+", path)
+    place = ", ".join(f"entry {int(key) + 1}" if key.isdecimal() else f'"{key}"' for key in keys)
+    at = f"{place}: " if place else ""
+    if unknown := re.search("unknown field `(.*)`", said):
+        known = _list_settings(kind, keys)
+        hint = _suggest(unknown[1], known) or f"; there is {', '.join(known)}"
+        return f'{at}there is no setting "{unknown[1]}"{hint}'
+    if missing := re.search("missing required field `(.*)`", said):
+        return f'{at}"{missing[1]}" is missing'
+    if wrong := re.search("Invalid enum value '?(.*?)'?$", said):
+        allowed = ", ".join(f'"{one}"' for one in _list_allowed(kind, keys) if one)
+        return f'{at}"{wrong[1]}" is none of {allowed}'
+    if typed := re.search("Expected `(.*)`, got `(.*)`", said):
+        wanted = " or ".join(
+            _TYPE_WORDS.get(one, one) for one in typed[1].split(" | ") if one != "null"
+        )
+        return f"{at}{wanted} is expected, and this is {_TYPE_WORDS.get(typed[2], typed[2])}"
+    return f"{at}{said}"
+
+
+def _list_settings(kind: Any, keys: Sequence[str]) -> list[str]:
+    if keys and keys[-1] in ("shown_when", "required_when"):
+        kind = _ConditionTable
+    elif keys or not isinstance(kind, type) or not issubclass(kind, msgspec.Struct):
+        kind = FieldChoice
+    return [field.encode_name for field in msgspec.structs.fields(kind)]
+
+
+def _list_allowed(kind: Any, keys: Sequence[str]) -> tuple[str, ...]:
+    types = {field.name: field.type for field in msgspec.structs.fields(kind)}
+    return get_args(types[keys[-1]])
+
+
+PACKAGED_FORM_NAMES = (
+    "demonstrate",
+    "compare",
+    "compare_short",
+    "supported",
+    "best_of_four",
+    "criteria",
+    "thumbs",
+    "truthful",
+    "survey",
+)
+"""Names of the forms that come with Rookery, in the order in which they are listed."""
+FORMS = {name: parse_form_text(read_packaged_form_text(name)) for name in PACKAGED_FORM_NAMES}
+"""The forms that come with Rookery, by name."""
+
+
 FLAG_REASONS = (
     FieldChoice("senseless", "It makes no sense"),
     FieldChoice("should_not", "It should not be answered"),

@@ -6,12 +6,21 @@ Declared forms of `judge` become controls, whatever the form; values are kept as
 here.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
 from rookery.browse.passages import find_sentences
-from rookery.judge.form_parsing import FormInput, get_answer_label, list_form_inputs, parse_form
+from rookery.judge.form_parsing import (
+    FormInput,
+    find_condition_input,
+    get_answer_label,
+    is_input_required,
+    is_input_shown,
+    list_condition_values,
+    list_form_inputs,
+    parse_form,
+)
 from rookery.judge.forms import FieldChoice, FormField, FormStep, LabellingForm, PostedValues
 from rookery.judge.labelling_records import LabellingItem
 from rookery.records import Answer, Block, Page, Quote
@@ -104,14 +113,25 @@ def find_answer_sentences(text: str) -> list[tuple[int, int]]:
     ]
 
 
-CLAIM_INPUTS = ("support", "relevance", "quotes")
-"""Inputs about a claim."""
+CLAIM_INPUTS = ("support", "relevance", "quotes", "label")
+"""Inputs about a claim, or another marked span."""
 ONE_PAGE_MINUTES = 5
 """Forms that take fewer minutes are on one page; longer ones have one page for each step."""
 MAX_INLINE_CHARACTERS = 18
 """Maximum characters of an option's label for the options to stand in one row."""
 CLAIM_NUMBERS = 100_000
 """Numbers reserved for the claims of one answer; those of answer n begin at n times this."""
+
+
+class ShownWhen(NamedTuple):
+    """The condition under which a control is shown, where it depends on one of the same page."""
+
+    name: str
+    """Name of the form field that it depends on."""
+    values: tuple[str, ...]
+    """Posted values that meet it; empty: any."""
+    sentence: str
+    """The condition in words, for people without scripts."""
 
 
 class FormControl(NamedTuple):
@@ -128,6 +148,8 @@ class FormControl(NamedTuple):
     """Place of the answer it is about; None if it is about all."""
     quote: int | None
     """Number of the quote it is about, from 0; None if it is about none."""
+    when: ShownWhen | None = None
+    """None: it is shown always."""
 
     @property
     def wordy(self) -> bool:
@@ -146,7 +168,7 @@ class ClaimRow(NamedTuple):
     end: int
     text: str
     said: Mapping[str, tuple[str, ...]]
-    """Values by input: support, relevance, quotes."""
+    """Values by input: support, relevance, quotes; of other spans label."""
     problem: str
 
 
@@ -186,40 +208,62 @@ class TaskForm:
         )
 
     def list_controls(self, step: FormStep) -> list[FormControl]:
-        """Return the controls of a step, in order."""
-        return [self._make_control(each) for each in list_form_inputs(step, self.item, self.order)]
+        """Return the controls of a step, in order.
+
+        Controls that depend on another page are left out where their condition does not hold.
+        """
+        steps = next(steps for steps in self.pages if step in steps)
+        here = {each.name for one in steps for each in self._list_inputs(one)}
+        return [
+            control
+            for each in self._list_inputs(step)
+            if (control := self._make_control(each, here)) is not None
+        ]
+
+    def _list_inputs(self, step: FormStep) -> Iterator[FormInput]:
+        return list_form_inputs(step, self.item, self.order)
 
     def find_page(self, name: str) -> int:
         """Return the number (from 0) of the page that has the input of this name, else 0."""
         for number, steps in enumerate(self.pages):
             for step in steps:
-                for each in list_form_inputs(step, self.item, self.order):
+                for each in self._list_inputs(step):
                     if each.name == name or self._is_claim(name, each):
                         return number
         return 0
 
     def _is_claim(self, name: str, each: FormInput) -> bool:
         parts = name.split(".")
-        if each.field.kind != "claims" or parts[0] != each.name:
+        if each.field.kind not in ("claims", "spans") or parts[0] != each.name:
             return False
         about = self.raw.get(f"{'.'.join(parts[:2])}.answer", [str(each.answer)])
         return str(each.answer) in about
 
-    def _make_control(self, each: FormInput) -> FormControl:
-        field = each.field
-        required = field.required == "always" or (field.required == "whole" and self.whole)
-        if field.relied and each.answer is not None:
-            required = required and each.quote in self.answers[each.answer].cited
+    def _make_control(self, each: FormInput, here: Collection[str]) -> FormControl | None:
+        field, when = each.field, None
+        if field.shown_when is not None:
+            other = find_condition_input(self.form, each, field.shown_when)
+            if other.name in here:
+                values = list_condition_values(self.form, other.field, field.shown_when)
+                when = ShownWhen(other.name, values, self._describe_condition(other.field, values))
+            elif not is_input_shown(self.form, self.order, self.raw, each):
+                return None
         return FormControl(
             each.name,
             field,
             _list_options(field, self.answers),
             tuple(self.raw.get(each.name, ())),
-            required,
+            is_input_required(self.form, self.item, self.order, self.raw, self.whole, each),
             self.problems.get(each.name, ""),
             each.answer,
             each.quote,
+            when,
         )
+
+    def _describe_condition(self, other: FormField, values: Sequence[str]) -> str:
+        options = _list_options(other, self.answers)
+        said = " or ".join(f"“{one.label}”" for one in options if one.value in values)
+        return f"Only where you say {said or 'something'} to “{other.label}”."
 
     def list_claim_rows(self, control: FormControl) -> list[ClaimRow]:
         """Return a row for each sentence of an answer and each other marked span, in order."""
@@ -252,8 +296,8 @@ class TaskForm:
         """
         kept = {name: list(values) for name, values in self.raw.items()}
         for step in steps:
-            for each in list_form_inputs(step, self.item, self.order):
-                if each.field.kind == "claims" and each.answer is not None:
+            for each in self._list_inputs(step):
+                if each.field.kind in ("claims", "spans") and each.answer is not None:
                     _merge_claims(kept, posted, each.name, each.answer)
                     continue
                 kept.pop(each.name, None)
