@@ -34,7 +34,8 @@ from rookery.judge.agreement import (
     jackknife_interval,
     resample_interval,
 )
-from rookery.judge.forms import FORMS, FormField
+from rookery.judge.form_versions import index_forms, read_form_versions
+from rookery.judge.forms import FORMS, FormField, LabellingForm, find_form
 from rookery.judge.judgement_conversion import (
     TIE,
     extract_field_values,
@@ -108,6 +109,8 @@ class LabellingData(NamedTuple):
     """Judgements that do not count, by id."""
     roles: Mapping[str, PersonRole]
     """Role of every person, by name."""
+    forms: Mapping[str, LabellingForm] = FORMS
+    """The known forms, as `find_form` takes them."""
 
     def iterate_counted(self) -> Iterator[tuple[PlacedItem, Judgement]]:
         """Yield the judgements that count, each with its item, in order of submission.
@@ -117,6 +120,10 @@ class LabellingData(NamedTuple):
         for each in self.judgements:
             if each.id not in self.left_out and each.kind in ("done", "extra"):
                 yield self.items[each.item], each
+
+    def find_form(self, judgement: Judgement) -> LabellingForm | None:
+        """Return the form that a judgement was given on; None: it is not known here."""
+        return find_form(self.forms, self.items[judgement.item].item.form, judgement.form_version)
 
     def is_researcher(self, person: str) -> bool:
         """Return True if the person's role is researcher or higher."""
@@ -140,7 +147,8 @@ def load_labelling_data(
     made = [Judgement.from_json(body) for body in connection.scalars(handed_in)]
     left = _find_left_out(made, placed, select_active_exclusions(load_exclusions(connection)))
     roles = connection.execute(select(tables.people.c.name, tables.people.c.role))
-    return LabellingData(placed, made, left, dict(iter(roles)))
+    known = index_forms(read_form_versions(connection))
+    return LabellingData(placed, made, left, dict(iter(roles)), known)
 
 
 def _make_placed_item(row: Row[Any]) -> PlacedItem:
@@ -266,6 +274,21 @@ class FieldAlpha(Record, frozen=True):
     level: MeasurementLevel
     judgements: int
     alpha: AgreementEstimate
+    variant: int = 1
+    """Counts the sets of choices that the field has had in the versions of its form: judgements on
+    one set cannot be compared with those on another."""
+
+
+class FieldKappa(Record, frozen=True):
+    """Cohen's kappa of two people in one form field."""
+
+    form: str
+    field: str
+    one: str
+    other: str
+    kappa: AgreementEstimate
+    variant: int = 1
+    """As that of `FieldAlpha`."""
 
 
 class MajorityLabel(Record, frozen=True):
@@ -351,13 +374,35 @@ def compute_field_alphas(work: LabellingData, rounds: int) -> tuple[FieldAlpha, 
     fields, tables = _build_value_tables(work)
     drawn = partial(resample_interval, rounds=rounds)
     found = []
-    for (form, name), table in tables.items():
-        level = get_measurement_level(fields[form, name])
+    for (form, name, variant), table in tables.items():
+        level = get_measurement_level(fields[form, name, variant])
         units = [count_values(row) for row in table.values()]
         alpha = estimate_statistic(units, partial(compute_krippendorff_alpha, level=level), drawn)
-        found.append(FieldAlpha(form, name, level, sum(map(len, table.values())), alpha))
-    order = {name: at for at, name in enumerate(FORMS)}
-    return tuple(sorted(found, key=lambda each: order[each.form]))
+        size = sum(map(len, table.values()))
+        found.append(FieldAlpha(form, name, level, size, alpha, variant))
+    return tuple(sorted(found, key=lambda each: _get_form_rank(work, each.form)))
+
+
+def compute_field_kappas(work: LabellingData) -> tuple[FieldKappa, ...]:
+    """Compute Cohen's kappa of every two people in every field except texts and claims.
+
+    Units and judgements are those of `compute_field_alphas`; the intervals are jackknife ones. In
+    the order of the forms, then of the names.
+    """
+    found = []
+    for (form, name, variant), table in _build_value_tables(work)[1].items():
+        pairs: dict[PairOf[str], list[PairOf[LabelValue]]] = defaultdict(list)
+        for row in table.values():
+            for (one, a), (other, b) in combinations(sorted(row.items()), 2):
+                pairs[one, other].append((a, b))
+        for both in sorted(pairs):
+            kappa = estimate_statistic(pairs[both], compute_cohen_kappa, jackknife_interval)
+            found.append(FieldKappa(form, name, *both, kappa, variant))
+    return tuple(sorted(found, key=lambda each: _get_form_rank(work, each.form)))
+
+
+def _get_form_rank(work: LabellingData, name: str) -> int:
+    return list(work.forms).index(name)
 
 
 def derive_majority_labels(work: LabellingData) -> Iterator[MajorityLabel]:
@@ -366,27 +411,37 @@ def derive_majority_labels(work: LabellingData) -> Iterator[MajorityLabel]:
     Also yields whether most people judged an answer both supported and plausible (1) or not (0).
     Equal votes go to the lower label (GopherCite, appendix C.1): a doubt or tie before no, no
     before yes. Much better counts as better. Attention checks and judgements that do not count are
-    left out.
+    left out. Where the choices of a field changed between versions of its form, the judgements on
+    each set of choices have a label of their own.
     """
     fields, tables = _build_value_tables(work)
-    for (name, field_name), table in tables.items():
-        form, field = FORMS[name], fields[name, field_name]
-        order = order_labels(form, field)
+    for (form_name, name, variant), table in tables.items():
+        field = fields[form_name, name, variant]
+        order = order_labels(work.forms[form_name], field)
         for (item, place), row in table.items():
             votes = [_merge_degrees(field, value) for value in row.values()]
             yield _fill_majority(
-                MajorityLabel(item, name, field_name, place, 0.0, (), False), votes, order
+                MajorityLabel(item, form_name, name, place, 0.0, (), False), votes, order
             )
-    for name in dict.fromkeys(form for form, _ in tables):
+    for form_name in dict.fromkeys(form_name for form_name, _, _ in tables):
         supported, plausible = (
-            tables.get((name, scale), {}) for scale in ("supported", "plausible")
+            {
+                (*unit, by): value
+                for key, table in tables.items()
+                if key[:2] == (form_name, scale)
+                for unit, row in table.items()
+                for by, value in row.items()
+            }
+            for scale in ("supported", "plausible")
         )
-        for (item, place), row in supported.items():
-            other = plausible.get((item, place), {})
-            votes = [float(row[by] == other[by] == "yes") for by in row if by in other]
-            if votes:
-                of = MajorityLabel(item, name, SUPPORTED_AND_PLAUSIBLE, place, 0.0, (), False)
-                yield _fill_majority(of, votes, [0.0, 1.0])
+        both: dict[tuple[str, tuple[int, ...]], list[float]] = defaultdict(list)
+        for (item, place, by), value in supported.items():
+            if (item, place, by) in plausible:
+                good = value == plausible[item, place, by] == "yes"
+                both[item, place].append(float(good))
+        for (item, place), agreed in both.items():
+            of = MajorityLabel(item, form_name, SUPPORTED_AND_PLAUSIBLE, place, 0.0, (), False)
+            yield _fill_majority(of, agreed, [0.0, 1.0])
 
 
 def _merge_degrees(field: FormField, value: LabelValue) -> LabelValue:
@@ -406,23 +461,43 @@ def _fill_majority(
     )
 
 
-_ValueTables = dict[tuple[str, str], dict[tuple[str, tuple[int, ...]], dict[str, LabelValue]]]
+_FieldKey = tuple[str, str, int]
+"""Names of a form and of its field, and the variant of the field's choices."""
+_ValueTables = dict[_FieldKey, dict[tuple[str, tuple[int, ...]], dict[str, LabelValue]]]
 
 
 def _build_value_tables(
     work: LabellingData,
-) -> tuple[dict[tuple[str, str], FormField], _ValueTables]:
-    """Return the fields by form and name, and their values by item and place, then by person."""
-    fields: dict[tuple[str, str], FormField] = {}
+) -> tuple[dict[_FieldKey, FormField], _ValueTables]:
+    """Return the fields, and their values by item and place, then by person."""
+    fields: dict[_FieldKey, FormField] = {}
+    keys: dict[str, dict[str, _FieldKey]] = {}
     tables: _ValueTables = defaultdict(lambda: defaultdict(dict))
     for placed, judgement in work.iterate_counted():
-        form = FORMS.get(placed.item.form)
+        form = work.find_form(judgement)
         if form is None or placed.prelude:
             continue
+        version = f"{form.name} {judgement.form_version}"
+        if version not in keys:
+            keys[version] = {field.name: _add_variant(fields, form, field) for field in form.fields}
         for field, place, value in extract_field_values(form, judgement.filled):
-            fields[form.name, field.name] = field
-            tables[form.name, field.name][placed.id, place][judgement.by] = value
+            tables[keys[version][field.name]][placed.id, place][judgement.by] = value
     return fields, tables
+
+
+def _add_variant(
+    fields: dict[_FieldKey, FormField], form: LabellingForm, field: FormField
+) -> _FieldKey:
+    """Return the key of a field, a new one if its choices are not those of an earlier version."""
+    key = (form.name, field.name, 1)
+    while _list_comparable(fields.setdefault(key, field)) != _list_comparable(field):
+        key = (*key[:2], key[2] + 1)
+    return key
+
+
+def _list_comparable(field: FormField) -> list[object]:
+    """Return what must be equal for values of two versions of a field to be comparable."""
+    return [field.kind, *((choice.value, choice.score) for choice in field.choices)]
 
 
 def _iterate_preferences(work: LabellingData) -> Iterator[tuple[int, dict[str, int]]]:
@@ -430,7 +505,9 @@ def _iterate_preferences(work: LabellingData) -> Iterator[tuple[int, dict[str, i
     preferred one."""
     found: dict[str, dict[str, int]] = defaultdict(dict)
     for placed, judgement in work.iterate_counted():
-        choice = None if placed.prelude else find_preferred_answer(placed.item, judgement)
+        choice = (
+            None if placed.prelude else find_preferred_answer(placed.item, judgement, work.forms)
+        )
         if choice is not None:
             found[placed.id][judgement.by] = choice
     for item, chosen in found.items():

@@ -656,6 +656,21 @@ FORMS = {name: parse_form_text(read_packaged_form_text(name)) for name in PACKAG
 """The forms that come with Rookery, by name."""
 
 
+def find_form(
+    forms: Mapping[str, LabellingForm], name: str, digest: str = ""
+) -> LabellingForm | None:
+    """Return the version of a form with this digest, else the newest; None: there is no such form.
+
+    `forms` has the newest versions by name, and any by digest.
+    """
+    return forms.get(digest) or forms.get(name)
+
+
+def join_form_names(forms: Mapping[str, LabellingForm]) -> str:
+    """Return the names of known forms, as `find_form` takes them, for a sentence."""
+    return ", ".join(key for key, form in forms.items() if key == form.name)
+
+
 FLAG_REASONS = (
     FieldChoice("senseless", "It makes no sense"),
     FieldChoice("should_not", "It should not be answered"),

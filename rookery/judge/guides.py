@@ -7,12 +7,17 @@ from sqlalchemy import Connection, Select, insert, select
 
 from rookery.judge import tables
 from rookery.judge.accounts import write_audit_entry
-from rookery.judge.forms import FORMS
+from rookery.judge.form_versions import list_form_versions
+from rookery.judge.forms import FORMS, check_form_text
 from rookery.judge.store import Store, take_advisory_lock
 from rookery.records import Failed, Failure, Record
 
 PACKAGED_AUTHOR = "rookery"
 """Author of the guides that come with Rookery."""
+FORM_FILE_AUTHOR = "the form's file"
+"""Author of the guides that stand in the files of people's own forms."""
+NO_GUIDE_TEXT = "Nobody has written a guide to this form yet.\n"
+"""Guide of a form whose file has none."""
 MAX_GUIDE_CHARACTERS = 50_000
 """Maximum characters of a guide."""
 
@@ -33,15 +38,16 @@ class LabellingGuide(Record, frozen=True):
 def load_guide(store: Store, form: str) -> LabellingGuide:
     """Return the newest guide of a form. Raises Failed (no_form).
 
-    The packaged guide is stored as a version when it is first read, and again when a newer Rookery
-    brings another text, unless people have written their own; a stored version never changes.
+    The guide that comes with the form, in Rookery or in the form's file, is stored as a version
+    when it is first read, and again when another text comes, unless people have written their own;
+    a stored version never changes.
     """
-    ours = read_packaged_guide(form)
+    ours, author = _read_form_guide(store, form)
     with store.begin_read() as connection:
         newest = _find_newest_version(connection, form)
-    if newest is not None and (newest.by != PACKAGED_AUTHOR or newest.text == ours):
+    if newest is not None and (newest.by != author or newest.text == ours):
         return newest
-    return _add_version(store, form, ours, PACKAGED_AUTHOR)
+    return _add_version(store, form, ours, author)
 
 
 def write_guide(store: Store, form: str, text: str, by: str) -> LabellingGuide:
@@ -78,12 +84,21 @@ def read_packaged_guide(form: str) -> str:
     return files("rookery.judge").joinpath("guides", f"{form}.md").read_text(encoding="utf-8")
 
 
+def _read_form_guide(store: Store, form: str) -> tuple[str, str]:
+    """Return the guide that comes with a form, and its author. Raises Failed (no_form)."""
+    versions = [] if form in FORMS else list_form_versions(store, form)
+    if not versions:
+        return read_packaged_guide(form), PACKAGED_AUTHOR
+    guide = check_form_text(versions[0].text).guide.strip()
+    return f"{guide}\n" if guide else NO_GUIDE_TEXT, FORM_FILE_AUTHOR
+
+
 def _add_version(store: Store, form: str, text: str, by: str) -> LabellingGuide:
     with store.begin_write() as connection:
         take_advisory_lock(connection, f"guide {form}")
         newest = _find_newest_version(connection, form)
         if newest and (
-            newest.text == text or (by == PACKAGED_AUTHOR and newest.by != PACKAGED_AUTHOR)
+            newest.text == text or (by in (PACKAGED_AUTHOR, FORM_FILE_AUTHOR) and newest.by != by)
         ):
             return newest  # another request wrote it since
         version = newest.version + 1 if newest else 1

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from rookery.ask.question_files import MOST_LINE_BYTES, parse_question
 from rookery.judge.form_parsing import encode_form, parse_form
-from rookery.judge.forms import FORMS, FormField, LabellingForm
+from rookery.judge.forms import FORMS, FormField, LabellingForm, join_form_names
 from rookery.judge.labelling_records import GoldLabels, LabellingItem
 from rookery.records import Answer, Failed, Failure, Question, digest_of
 
@@ -23,6 +24,8 @@ _EXPECTED_LINE = (
     'a question {"id": "1", "text": "Why ...?"}, a line that rookery ask --batch wrote, or '
     '{"question": ..., "answers": [...]}'
 )
+_GOLD_KINDS = ("choice", "versus", "pick")
+"""Kinds of fields whose right values can be known."""
 _CSV_COLUMNS = ("id", "text", "source")
 
 
@@ -57,22 +60,27 @@ class _SourceLine(NamedTuple):
     found: LabellingItem | Question | _AnswersLine | _SavedAnswerLine
 
 
-def read_items(paths: Sequence[Path], form: str, prelude: bool = False) -> ReadItems:
+def read_items(
+    paths: Sequence[Path],
+    form: str,
+    prelude: bool = False,
+    forms: Mapping[str, LabellingForm] = FORMS,
+) -> ReadItems:
     """Read items to judge with the form named `form`, in file order; `-` is standard input.
 
     Answers to one question in several files written by `rookery ask --batch` become one item, with
     each file's name as the writer; questions that one of the files does not answer are left out.
-    With `prelude`, every item needs gold answers. Raises Failed: no_form, not_found, bad_line (also
-    where nothing is left to judge).
+    With `prelude`, every item needs gold answers. `forms` are the known forms by name. Raises
+    Failed: no_form, not_found, bad_line (also where nothing is left to judge).
     """
-    if form not in FORMS:
-        detail = f"there is no such form: use one of {', '.join(FORMS)}"
+    if form not in forms:
+        detail = f"there is no such form: use one of {join_form_names(forms)}"
         raise Failed(Failure(form, "no_form", detail))
     files = [list(_read_source_lines(path)) for path in paths]
     if len(files) > 1 or any(isinstance(line.found, _SavedAnswerLine) for line in files[0]):
-        found = _join_saved_answers(paths, files, FORMS[form], prelude)
+        found = _join_saved_answers(paths, files, forms[form], prelude)
     else:
-        found = ReadItems(_build_items(files[0], FORMS[form], prelude), Counter())
+        found = ReadItems(_build_items(files[0], forms[form], prelude), Counter())
     if not found.items:
         why = "; ".join(f"{reason}: {count:,}" for reason, count in found.left_out.items())
         raise _make_line_error(
@@ -212,7 +220,7 @@ def _validate_item(item: LabellingItem, form: LabellingForm, prelude: bool, wher
         raise _make_line_error(
             where, 'an attention check needs "gold": {"expected": {FIELD: VALUE}}'
         )
-    for problem in find_item_problems(item):
+    for problem in find_item_problems(item, {form.name: form}):
         raise _make_line_error(where, problem)
 
 
@@ -266,15 +274,17 @@ def _index_answers(lines: Sequence[_SourceLine]) -> _AnswersByQuestion:
     return found
 
 
-def find_item_problems(item: LabellingItem) -> list[str]:
+def find_item_problems(
+    item: LabellingItem, forms: Mapping[str, LabellingForm] = FORMS
+) -> list[str]:
     """Return the reasons why an item cannot be handed out; empty if it can.
 
     They are sentences without a capital: it does not suit its form, has an empty text, or its gold
     values are impossible.
     """
-    form = FORMS.get(item.form)
+    form = forms.get(item.form)
     if form is None:
-        return [f'there is no form "{item.form}": use one of {", ".join(FORMS)}']
+        return [f'there is no form "{item.form}": use one of {join_form_names(forms)}']
     problems = [*_check_question(form, item), *_check_answers(form, item)]
     if item.gold is not None and len(item.answers) == form.answers:
         problems += _check_gold(form, item, item.gold.expected)
@@ -305,8 +315,9 @@ def _check_gold(
 ) -> Iterator[str]:
     if not expected:
         yield "its gold expects nothing: give the right value of one field or more"
-    fields = {field.name: field for field in form.fields if field.kind not in ("text", "claims")}
+    fields = {field.name: field for field in form.fields if field.kind in _GOLD_KINDS}
     order = range(len(item.answers))
+    form = _drop_conditions(form)  # what a value depends on need not be expected, too
     for name, value in expected.items():
         if name not in fields:
             yield f'its gold expects "{name}", which is no choice of {form.name}: leave it out'
@@ -315,6 +326,15 @@ def _check_gold(
         if parse_form(form, item, order, raw, whole=False).filled != {name: value}:
             possible = _describe_allowed_values(form, fields[name])
             yield f'its gold expects "{name}" to be {value!r}: {possible}'
+
+
+def _drop_conditions(form: LabellingForm) -> LabellingForm:
+    """Return the form with every field shown always."""
+    steps = (
+        replace(step, fields=tuple(replace(field, shown_when=None) for field in step.fields))
+        for step in form.steps
+    )
+    return replace(form, steps=tuple(steps))
 
 
 def _describe_allowed_values(form: LabellingForm, field: FormField) -> str:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from rookery.judge.agreement import LabelValue, MeasurementLevel, get_sign
-from rookery.judge.forms import FORMS, FormField, LabellingForm
+from rookery.judge.forms import FORMS, FormField, LabellingForm, find_form
 from rookery.judge.labelling_records import Judgement, LabellingItem
 from rookery.records import Answer, Claim, Comparison, Episode, Quote, Rating
 
@@ -18,14 +18,18 @@ EPISODE_KEY = "episode"
 """Key of `Judgement.filled` that holds a demonstration's episode."""
 
 
-def convert_to_comparison(item: LabellingItem, judgement: Judgement) -> Comparison | None:
+def convert_to_comparison(
+    item: LabellingItem, judgement: Judgement, forms: Mapping[str, LabellingForm] = FORMS
+) -> Comparison | None:
     """Return the comparison that a judgement states; None if it states none.
+
+    `forms` are the known forms, as `find_form` takes them.
 
     Better and much better count alike. A tie of any kind, and "I cannot pick one", give equal
     weights (WebGPT, appendix C.2; GopherCite, section 2.8). The best of four gets all the weight
     (Ziegler, section 2). Skipped and flagged judgements state none.
     """
-    form = FORMS.get(item.form)
+    form = find_form(forms, item.form, judgement.form_version)
     if form is None or not form.decides or not _is_submitted(judgement):
         return None
     weights = _compute_weights(
@@ -36,15 +40,19 @@ def convert_to_comparison(item: LabellingItem, judgement: Judgement) -> Comparis
     return Comparison(item.question, item.answers, weights, judgement.by)
 
 
-def convert_to_ratings(item: LabellingItem, judgement: Judgement) -> list[Rating]:
+def convert_to_ratings(
+    item: LabellingItem, judgement: Judgement, forms: Mapping[str, LabellingForm] = FORMS
+) -> list[Rating]:
     """Return the ratings, 0 to 1, that a judgement gives to answers and to their quotes.
+
+    `forms` are the known forms, as `find_form` takes them.
 
     A level of a four-level scale is divided by three (WebGLM, section 4). A quote is rated as an
     answer whose text is the quote. "Not sure" gives no rating. Where a form asks if an answer is
     plausible and supported, it is also rated on the scale "good": 1 for both, 0 if it is not one of
     them. Skipped and flagged judgements give none.
     """
-    form = FORMS.get(item.form)
+    form = find_form(forms, item.form, judgement.form_version)
     if form is None or not _is_submitted(judgement):
         return []
     found = [
@@ -73,13 +81,15 @@ def add_episode(filled: Mapping[str, Any], episode: Episode) -> dict[str, Any]:
     return {**filled, EPISODE_KEY: msgspec.to_builtins(episode)}
 
 
-def matches_gold(item: LabellingItem, filled: Mapping[str, Any]) -> bool:
+def matches_gold(
+    item: LabellingItem, filled: Mapping[str, Any], forms: Mapping[str, LabellingForm] = FORMS
+) -> bool:
     """Return True if every field that the item's gold names has the expected value.
 
     Better and much better count alike, and None in an expected list matches anything. Raises
     ValueError if the item has no gold.
     """
-    form = FORMS[item.form]
+    form = forms[item.form]
     if item.gold is None:
         raise ValueError("the item has no gold answers")
     return all(
@@ -91,11 +101,12 @@ def matches_gold(item: LabellingItem, filled: Mapping[str, Any]) -> bool:
 def list_form_warnings(form: LabellingForm, filled: Mapping[str, Any]) -> list[str]:
     """Return sentences about contradictory values to check before submission; empty without any.
 
-    The form "supported" has one: only one answer is both plausible and supported, and it is not the
-    preferred one. Other forms have none.
+    Forms that ask if answers are plausible and supported, and which is better, have one: only one
+    answer is both, and it is not the preferred one. Other forms have none.
     """
     yes = [filled.get(name) or [] for name in (PLAUSIBLE_SCALE, SUPPORTED_SCALE)]
-    if form.name != "supported" or not all(yes):
+    deciding = {field.name for field in form.fields if field.kind == "pick"}
+    if form.decides not in deciding or not all(isinstance(said, list) and said for said in yes):
         return []
     both = [number for number, said in enumerate(zip(*yes, strict=True)) if set(said) == {"yes"}]
     if len(both) == 1 and filled.get(form.decides) != both[0]:
@@ -212,9 +223,11 @@ def order_labels(form: LabellingForm, field: FormField) -> list[LabelValue]:
     return [_make_comparable(field, choice.value) for choice in ordered] + answers
 
 
-def find_preferred_answer(item: LabellingItem, judgement: Judgement) -> int | None:
+def find_preferred_answer(
+    item: LabellingItem, judgement: Judgement, forms: Mapping[str, LabellingForm] = FORMS
+) -> int | None:
     """Return the preferred answer's number, TIE for a tie, or None if no preference is stated."""
-    found = convert_to_comparison(item, judgement)
+    found = convert_to_comparison(item, judgement, forms)
     if found is None:
         return None
     best = [at for at, weight in enumerate(found.weights) if weight == max(found.weights)]

@@ -15,13 +15,14 @@ from rookery.judge.accounts import write_audit_entry
 from rookery.judge.adjudication import (
     Exclusion,
     FieldAlpha,
+    FieldKappa,
     LabellingData,
-    PlacedItem,
     RaterGroupAgreement,
     RaterPairAgreement,
     compare_rater_groups,
     compare_rater_pairs,
     compute_field_alphas,
+    compute_field_kappas,
     covers_judgement,
     load_exclusions,
     load_labelling_data,
@@ -37,7 +38,6 @@ from rookery.judge.agreement import (
     estimate_side_bias,
     estimate_statistic,
 )
-from rookery.judge.forms import FORMS
 from rookery.judge.judgement_conversion import (
     TIE,
     extract_field_values,
@@ -151,7 +151,7 @@ def _score_attention_check(
     work: LabellingData, batch: str, size: int, made: Sequence[Judgement]
 ) -> AttentionCheckScore:
     here = [each for each in made if work.items[each.item].batch == batch]
-    good = sum(_is_right(work.items[each.item], each) for each in here)
+    good = sum(_is_right(work, each) for each in here)
     passed = None
     if good >= PASS_SHARE * size:
         passed = True
@@ -160,8 +160,9 @@ def _score_attention_check(
     return AttentionCheckScore(batch, good, len(here), size, passed)
 
 
-def _is_right(placed: PlacedItem, judgement: Judgement) -> bool:
-    return judgement.kind in ("done", "extra") and matches_gold(placed.item, judgement.filled)
+def _is_right(work: LabellingData, judgement: Judgement) -> bool:
+    item = work.items[judgement.item].item
+    return judgement.kind in ("done", "extra") and matches_gold(item, judgement.filled, work.forms)
 
 
 def _summarize_rater(
@@ -171,9 +172,9 @@ def _summarize_rater(
     done = [
         each for each in made if each.kind in ("done", "extra") and not _was_corrected(work, each)
     ]
-    fast = sum(_is_fast(work.items[each.item], each) for each in done)
+    fast = sum(_is_fast(work, each) for each in done)
     gold = [
-        _is_right(placed, each)
+        _is_right(work, each)
         for each in done
         if (placed := work.items[each.item]).item.gold is not None and not placed.prelude
     ]
@@ -205,8 +206,8 @@ def _was_corrected(work: LabellingData, judgement: Judgement) -> bool:
     return left is not None and left.why == "corrected"
 
 
-def _is_fast(placed: PlacedItem, judgement: Judgement) -> bool:
-    form = FORMS.get(placed.item.form)
+def _is_fast(work: LabellingData, judgement: Judgement) -> bool:
+    form = work.find_form(judgement)
     return (
         form is not None and judgement.ended - judgement.began < FAST_TIME_SHARE * 60 * form.minutes
     )
@@ -216,10 +217,8 @@ def _measure_side_bias(work: LabellingData, done: Sequence[Judgement]) -> SideBi
     first = judged = 0
     for each in done:
         item = work.items[each.item].item
-        if len(item.answers) == 2 and (chosen := find_preferred_answer(item, each)) not in (
-            None,
-            TIE,
-        ):
+        chosen = find_preferred_answer(item, each, work.forms)
+        if len(item.answers) == 2 and chosen not in (None, TIE):
             judged += 1
             first += each.order[0] == chosen
     return estimate_side_bias(first, judged)
@@ -233,21 +232,21 @@ def _collect_researcher_values(work: LabellingData) -> _ResearcherValues:
     found: _ResearcherValues = defaultdict(list)
     for placed, judgement in work.iterate_counted():
         if work.is_researcher(judgement.by) and not placed.prelude:
-            found[placed.id].append(_extract_definite_values(placed, judgement))
+            found[placed.id].append(_extract_definite_values(work, judgement))
     return found
 
 
 def _extract_definite_values(
-    placed: PlacedItem, judgement: Judgement
+    work: LabellingData, judgement: Judgement
 ) -> dict[tuple[str, tuple[int, ...]], LabelValue]:
     """Return yes-or-no labels of supported and plausible, and the preferred answer, leaving out
     doubts and ties."""
     found: dict[tuple[str, tuple[int, ...]], LabelValue] = {}
-    form = FORMS.get(placed.item.form)
+    form = work.find_form(judgement)
     for field, place, value in extract_field_values(form, judgement.filled) if form else ():
         if field.scale in _TRUST_SCALES and value in ("yes", "no"):
             found[field.scale, place] = value
-    chosen = find_preferred_answer(placed.item, judgement)
+    chosen = find_preferred_answer(work.items[judgement.item].item, judgement, work.forms)
     if chosen not in (None, TIE):
         found["preferred", ()] = str(chosen)
     return found
@@ -259,7 +258,7 @@ def _compare_with_researchers(
     pairs: dict[str, list[tuple[LabelValue, LabelValue]]] = defaultdict(list)
     for each in done:
         for theirs in researched.get(each.item, ()):
-            for where, value in _extract_definite_values(work.items[each.item], each).items():
+            for where, value in _extract_definite_values(work, each).items():
                 if where in theirs:
                     pairs[where[0]].append((value, theirs[where]))
     if not pairs:
@@ -306,6 +305,7 @@ class AgreementReport(Record, frozen=True):
     rates: tuple[RaterGroupAgreement, ...]
     pairs: tuple[RaterPairAgreement, ...]
     alphas: tuple[FieldAlpha, ...]
+    kappas: tuple[FieldKappa, ...]
 
 
 class QualityReport(Record, frozen=True):
@@ -323,13 +323,14 @@ class QualityReport(Record, frozen=True):
     pairs: tuple[RaterPairAgreement, ...]
     rates: tuple[RaterGroupAgreement, ...]
     alphas: tuple[FieldAlpha, ...]
+    kappas: tuple[FieldKappa, ...]
     exclusions: tuple[ExclusionEffect, ...]
     proposals: tuple[ExclusionProposal, ...]
 
     @property
     def agreement(self) -> AgreementReport:
         """The agreement figures of this report, as a report of their own."""
-        return AgreementReport(self.batch, self.rates, self.pairs, self.alphas)
+        return AgreementReport(self.batch, self.rates, self.pairs, self.alphas, self.kappas)
 
 
 def build_quality_report(
@@ -355,6 +356,7 @@ def build_quality_report(
         compare_rater_pairs(found),
         compare_rater_groups(found, rounds),
         compute_field_alphas(found, rounds),
+        compute_field_kappas(found),
         _count_exclusion_effects(found, rows),
         _propose_exclusions(found, everybody, rows),
     )

@@ -29,12 +29,19 @@ from rookery.judge.adjudication import (
     select_active_exclusions,
     write_exclusion,
 )
+from rookery.judge.form_versions import (
+    FormVersion,
+    index_forms,
+    read_form_versions,
+    restore_form_versions,
+)
 from rookery.judge.json_lines import read_json_lines
 from rookery.judge.judgement_conversion import (
     convert_to_comparison,
     convert_to_episode,
     convert_to_ratings,
 )
+from rookery.judge.judgement_table import TABLE_FILE, render_judgement_table
 from rookery.judge.labelling_queue import add_items, restore_judgements, retire_items
 from rookery.judge.labelling_records import Judgement, LabellingItem, PersonRole
 from rookery.judge.store import Store, store_page, take_advisory_lock
@@ -46,6 +53,8 @@ SNAPSHOT_FILES = frozenset(
     for name in "comparisons ratings episodes majority".split()
     + "items judgements excluded people pages".split()
 )
+FORMS_FILE = "forms.jsonl"
+"""File of the forms that people wrote; only in snapshots with items of such forms."""
 _DIGESTS_PER_QUERY = 500
 """Digests in one query."""
 
@@ -92,6 +101,8 @@ class SnapshotContents(Record, frozen=True):
     """Reason of retirement by item id."""
     versions: dict[str, tuple[str, ...]]
     """Versions of Rookery, and of the forms and guides that people saw."""
+    forms: tuple[tuple[str, int], ...] = ()
+    """Names and versions of the forms that people wrote, of which there are items."""
 
 
 SnapshotLines = Mapping[str, Callable[[], Iterable[str]]]
@@ -116,7 +127,16 @@ def capture_contents(connection: Connection, wanted: SnapshotSelection) -> Snaps
         tuple(found.left_out[each.id] for each in found.judgements if each.id in found.left_out),
         {key: each.retired for key, each in found.items.items() if each.retired is not None},
         _collect_versions(found),
+        _list_written_forms(connection, found),
     )
+
+
+def _list_written_forms(
+    connection: Connection, found: LabellingData
+) -> tuple[tuple[str, int], ...]:
+    names = {placed.item.form for placed in found.items.values()}
+    versions = read_form_versions(connection)
+    return tuple((each.name, each.version) for each in versions if each.name in names)
 
 
 def _collect_versions(found: LabellingData) -> dict[str, tuple[str, ...]]:
@@ -157,6 +177,8 @@ def render_snapshot_lines(connection: Connection, frozen: SnapshotContents) -> S
         ]
     )
 
+    known = everything.forms
+
     def convert_to_many(
         meaning: Callable[[LabellingItem, Judgement], Iterable[Record]],
     ) -> Iterator[str]:
@@ -171,9 +193,9 @@ def render_snapshot_lines(connection: Connection, frozen: SnapshotContents) -> S
         judgement."""
         return convert_to_many(lambda item, judgement: filter(None, [meaning(item, judgement)]))
 
-    return {
-        "comparisons.jsonl": partial(convert_to_one, convert_to_comparison),
-        "ratings.jsonl": partial(convert_to_many, convert_to_ratings),
+    lines: dict[str, Callable[[], Iterable[str]]] = {
+        "comparisons.jsonl": partial(convert_to_one, partial(convert_to_comparison, forms=known)),
+        "ratings.jsonl": partial(convert_to_many, partial(convert_to_ratings, forms=known)),
         "episodes.jsonl": partial(convert_to_one, convert_to_episode),
         "majority.jsonl": lambda: (each.to_json() for each in derive_majority_labels(learnt)),
         "items.jsonl": lambda: (
@@ -184,6 +206,15 @@ def render_snapshot_lines(connection: Connection, frozen: SnapshotContents) -> S
         "people.jsonl": lambda: (each.to_json() for each in frozen.people),
         "pages.jsonl": lambda: _load_page_bodies(connection, frozen.pages),
     }
+    if frozen.forms:
+        written = _read_frozen_forms(connection, frozen)
+        lines[FORMS_FILE] = lambda: (each.to_json() for each in written)
+    return lines
+
+
+def _read_frozen_forms(connection: Connection, frozen: SnapshotContents) -> list[FormVersion]:
+    names = set(frozen.forms)
+    return [each for each in read_form_versions(connection) if (each.name, each.version) in names]
 
 
 def _restore_labelling_data(connection: Connection, frozen: SnapshotContents) -> LabellingData:
@@ -195,6 +226,7 @@ def _restore_labelling_data(connection: Connection, frozen: SnapshotContents) ->
         [made[key] for key in frozen.judgements],
         {left.judgement: left for left in frozen.left},
         {person.name: person.role for person in frozen.people},
+        index_forms(_read_frozen_forms(connection, frozen)),
     )
 
 
@@ -293,13 +325,16 @@ def list_snapshot_names(store: Store) -> list[str]:
         return list(connection.scalars(query))
 
 
-def export_snapshot(store: Store, name: str, folder: Path, by: str = "rookery judge") -> Snapshot:
+def export_snapshot(
+    store: Store, name: str, folder: Path, by: str = "rookery judge", table: bool = False
+) -> Snapshot:
     """Write a snapshot's files, byte for byte the same each time, and the manifest last.
 
     comparisons.jsonl, ratings.jsonl and episodes.jsonl are for training and majority.jsonl holds
     majority labels; these four leave out items with known answers. The other files say who judged
-    what, and what is left out and why. Raises Failed: no_snapshot; unwritable; changed, if this
-    version of Rookery derives other files from the judgements than the one that froze them.
+    what, and what is left out and why. With `table` there is also a CSV file of every value that
+    was given, which is no part of the snapshot. Raises Failed: no_snapshot; unwritable; changed, if
+    this version of Rookery derives other files from the judgements than the one that froze them.
     """
     with store.begin_read() as connection:
         row = _find_snapshot_row(connection, name)
@@ -319,6 +354,9 @@ def export_snapshot(store: Store, name: str, folder: Path, by: str = "rookery ju
         with _translate_disk_errors(folder):
             for file, written in lines.items():
                 _write_whole_file(folder / file, written())
+            if table:
+                rows = render_judgement_table(_restore_labelling_data(connection, frozen))
+                _write_whole_file(folder / TABLE_FILE, rows)
             _write_whole_file(
                 folder / MANIFEST_NAME, [msgspec.json.format(found.to_json(), indent=2)]
             )
@@ -345,6 +383,7 @@ def import_snapshot(store: Store, folder: Path, by: str = "rookery judge") -> Im
     if row is not None:  # it is stored last, so that everything of it is there
         return ImportedSnapshot(found.snapshot.name, 0, 0)
     known = {person.name for person in list_people(store)}
+    restore_form_versions(store, found.forms)
     for name in (each.name for each in found.people if each.name not in known):
         add_person(store, name, "labeller")
     with store.begin_write() as connection:
@@ -455,6 +494,7 @@ class _ExportedFolder(NamedTuple):
     items: list[SnapshotItem]
     judgements: list[Judgement]
     left: list[LeftOutJudgement]
+    forms: list[FormVersion]
 
     def to_contents(self) -> SnapshotContents:
         """Return the contents as the store had them."""
@@ -467,13 +507,17 @@ class _ExportedFolder(NamedTuple):
             tuple(each for each in self.left if each.why in ("corrected", "excluded")),
             {each.id: each.retired for each in self.items if each.retired is not None},
             self.snapshot.versions,
+            tuple((each.name, each.version) for each in self.forms),
         )
 
 
 def _read_exported_folder(folder: Path) -> _ExportedFolder:
     """Read and verify an exported folder. Raises Failed: not_found, bad_line, damaged."""
     snapshot = _read_manifest(folder)
-    if set(snapshot.files) != SNAPSHOT_FILES or _digest_files(snapshot.files) != snapshot.digest:
+    if (
+        set(snapshot.files) - {FORMS_FILE} != SNAPSHOT_FILES
+        or _digest_files(snapshot.files) != snapshot.digest
+    ):
         raise _make_damaged_error(folder / MANIFEST_NAME, "it was changed since it was exported")
     for name, file in snapshot.files.items():
         if _hash_file(folder / name) != file.sha256:
@@ -485,6 +529,9 @@ def _read_exported_folder(folder: Path) -> _ExportedFolder:
         list(read_json_lines(folder / "items.jsonl", SnapshotItem)),
         list(read_json_lines(folder / "judgements.jsonl", Judgement)),
         list(read_json_lines(folder / "excluded.jsonl", LeftOutJudgement)),
+        list(read_json_lines(folder / FORMS_FILE, FormVersion))
+        if FORMS_FILE in snapshot.files
+        else [],
     )
     for each in found.items:
         if each.id != digest_of(f"{each.batch}\n{each.item.to_json()}"):

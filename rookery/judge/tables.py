@@ -184,6 +184,18 @@ guides = Table(
     Column("at", Double, nullable=False),
 )
 
+forms = Table(
+    "forms",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("version", Integer, primary_key=True),
+    Column("digest", Text, nullable=False),  # of the form, as judgements name it
+    Column("body", Text, nullable=False),
+    Column("text", Text, nullable=False),  # the TOML file that it was read from
+    Column("by", Text, nullable=False),
+    Column("at", Double, nullable=False),
+)
+
 runs = Table(
     "runs",
     metadata,

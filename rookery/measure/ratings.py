@@ -11,7 +11,7 @@ from itertools import combinations
 import msgspec
 
 from rookery.judge.agreement import choose_majority_label
-from rookery.judge.forms import CRITERIA_FORM, LOWER_IS_BETTER_SCALES
+from rookery.judge.forms import FORMS, LOWER_IS_BETTER_SCALES
 from rookery.judge.judgement_conversion import GOOD_SCALE, PLAUSIBLE_SCALE, SUPPORTED_SCALE
 from rookery.measure.figures import Figure, make_bars
 from rookery.measure.intervals import Estimate, estimate_mean, estimate_share
@@ -104,8 +104,7 @@ def _compute_rated_share(system: str, scale: str, ratings: Sequence[Rating]) -> 
 
 LEVELS = {
     field.scale: sum(choice.score is not None for choice in field.choices)
-    for step in CRITERIA_FORM.steps
-    for field in step.fields
+    for field in FORMS["criteria"].fields
 }
 """levels of each scale, references first (WebGLM, section 4): four or two"""
 

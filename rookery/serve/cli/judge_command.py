@@ -16,10 +16,17 @@ from rookery.records import Failed, Record
 from rookery.serve.cli.serve_command import STORE_FILE
 from rookery.serve.command_line import CommandGroup, get_user_name
 from rookery.serve.command_options import BatchesOption, DeskStoreOption, JsonOption, OneBatchOption
+from rookery.serve.exit_codes import EXIT_USAGE
 
 if TYPE_CHECKING:
-    from rookery.judge.adjudication import FieldAlpha, RaterGroupAgreement, RaterPairAgreement
+    from rookery.judge.adjudication import (
+        FieldAlpha,
+        FieldKappa,
+        RaterGroupAgreement,
+        RaterPairAgreement,
+    )
     from rookery.judge.agreement import AgreementEstimate, SideBias
+    from rookery.judge.forms import LabellingForm
     from rookery.judge.labelling_records import LabellingItem
     from rookery.judge.rater_quality import (
         AttentionCheckScore,
@@ -37,6 +44,9 @@ DEFAULT_ADDRESS = "http://127.0.0.1:8500"
 BOOTSTRAP_SAMPLES = 1000
 """times that items are drawn anew for the intervals of `rookery judge agreement`"""
 
+FormFiles = Annotated[
+    list[Path], typer.Argument(metavar="FILE...", help="TOML files of forms; - is standard input.")
+]
 judge_group = CommandGroup(help="Have people judge answers: questions in, judgements out.")
 
 
@@ -96,7 +106,8 @@ def run_judge_import(
         str,
         typer.Option(
             metavar="FORM",
-            help="What people fill in: demonstrate, compare, or another form of the manual.",
+            help="What people fill in: demonstrate, compare, or another form (rookery judge form "
+            "list); or the TOML file of your own, which is checked and stored.",
         ),
     ] = "",
     batch: Annotated[str, typer.Option(metavar="NAME", help="A name for what is imported.")] = "",
@@ -125,9 +136,17 @@ def run_judge_import(
         raise ValueError("say what people fill in and what belongs together: --form and --batch")
     wanted = raters or (MOST_PRELUDE_ITEMS if prelude else 1)
     with _open_store(store) as desk:
-        from rookery.judge import item_import, labelling_queue
+        from rookery.judge import form_versions, item_import, labelling_queue
+        from rookery.judge.forms import parse_form_text
 
-        read = item_import.read_items(files, form, prelude)
+        known = {each.name: each for each in form_versions.list_forms(desk)}
+        text = _read_form_file(Path(form)) if form.endswith(".toml") else ""
+        if text:
+            own = parse_form_text(text)
+            known[own.name], form = own, own.name
+        read = item_import.read_items(files, form, prelude, known)
+        if text:
+            form_versions.add_form(desk, text, get_user_name("rookery judge"))
         _keep_pages(desk, read.items)
         added = labelling_queue.add_items(desk, read.items, batch, wanted, priority, prelude)
     _write_out(
@@ -150,6 +169,9 @@ def run_judge_export(
     form: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Only this form; may be repeated.")
     ] = None,
+    table: Annotated[
+        bool, typer.Option("--csv", help="Also write values.csv: a row for every value given.")
+    ] = False,
     store: DeskStoreOption = "",
 ) -> None:
     """Freeze what was judged as a snapshot, and write the files that rookery learn reads."""
@@ -162,16 +184,116 @@ def run_judge_export(
         new = name not in snapshots.list_snapshot_names(desk)
         if new:
             snapshots.freeze_snapshot(desk, name, wanted, get_user_name("rookery judge"))
-        found = snapshots.export_snapshot(desk, name, folder, get_user_name("rookery judge"))
+        found = snapshots.export_snapshot(desk, name, folder, get_user_name("rookery judge"), table)
     if not new:
         if wanted not in (SnapshotSelection(), found.wanted):
             _write_error(f"--batch and --form change nothing: {name} was frozen without them")
         when = datetime.fromtimestamp(found.at, UTC).strftime("%Y-%m-%d %H:%M UTC")
         _write_error(f"{name} was frozen on {when}: for what there is now, choose another --name")
     _write_out(*(f"{folder / file}: {told.lines:,} lines" for file, told in found.files.items()))
+    _write_out(*[f"{folder / 'values.csv'}: every value that was given"] * table)
     _write_out(f"snapshot {name}: {found.digest}")
     _write_error(
         *(f"not learnt from: {count:,} {reason}" for reason, count in found.left_out.items())
+    )
+
+
+form_group = CommandGroup(help="Labelling forms: TOML files that say what people are asked.")
+judge_group.add_typer(form_group, name="form")
+
+
+@form_group.command("list")
+def run_form_list(store: DeskStoreOption = "") -> None:
+    """List the forms: those of Rookery, and those that were added to the desk's store."""
+    from rookery.judge.forms import FORMS
+
+    rows = [["form", "answers", "minutes", "versions", "what people are asked"]]
+    rows += [[*_format_form(form), "rookery's", form.title] for form in FORMS.values()]
+    if store or Path(_get_store_place(store)).is_file():
+        with _open_store(store) as desk:
+            from rookery.judge.form_versions import list_form_versions, list_forms
+
+            for form in list_forms(desk)[len(FORMS) :]:
+                versions = str(len(list_form_versions(desk, form.name)))
+                rows.append([*_format_form(form), versions, form.title])
+    _write_out(*_format_table(rows))
+
+
+@form_group.command("show")
+def run_form_show(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of a form.")],
+    version: Annotated[
+        int, typer.Option(metavar="NUMBER", min=0, help="A version; without it, the newest.")
+    ] = 0,
+    store: DeskStoreOption = "",
+) -> None:
+    """Print the TOML file of a form, to be copied and changed."""
+    from rookery.judge.forms import FORMS, read_packaged_form_text
+
+    if name in FORMS:
+        sys.stdout.write(read_packaged_form_text(name))
+        return
+    with _open_store(store) as desk:
+        from rookery.judge.form_versions import list_form_versions, load_form
+
+        load_form(desk, name)
+        found = {each.version: each.text for each in list_form_versions(desk, name)}
+    if version not in (0, *found):
+        raise ValueError(f"{name} has no version {version}: there are 1 to {max(found)}")
+    sys.stdout.write(found[version or max(found)])
+
+
+@form_group.command("check")
+def run_form_check(files: FormFiles) -> None:
+    """Check the files of forms, and say everything that is wrong with them."""
+    from rookery.judge.forms import FORMS, check_form_text
+
+    wrong = 0
+    for path in files:
+        found = check_form_text(_read_form_file(path))
+        problems = list(found.problems)
+        if found.form is not None and found.form.name in FORMS:
+            problems.append(f'"{found.form.name}" is a form of Rookery\'s: choose another name.')
+        wrong += bool(problems)
+        _write_error(*(f"{path}: {problem}" for problem in problems))
+        if found.form is not None and not problems:
+            _write_out(f"{path}: {_describe_form(found.form)}: nothing is wrong")
+    if wrong:
+        raise typer.Exit(EXIT_USAGE)
+
+
+@form_group.command("add")
+def run_form_add(files: FormFiles, store: DeskStoreOption = "") -> None:
+    """Store forms at the desk, each as a new version of its name; nobody is asked anything yet.
+
+    Look at it there (Board, Forms), then hand items out: rookery judge import --form NAME.
+    """
+    texts = [(path, _read_form_file(path)) for path in files]
+    with _open_store(store) as desk:
+        from rookery.judge.form_versions import add_form
+
+        for path, text in texts:
+            added = add_form(desk, text, get_user_name("rookery judge"))
+            _write_out(f"{path}: {_describe_form(added.form)}: version {added.version}")
+
+
+def _read_form_file(path: Path) -> str:
+    try:
+        return (sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()).decode()
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read ({error.strerror}): check the path") from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is no text in UTF-8: save it again as UTF-8") from error
+
+
+def _format_form(form: "LabellingForm") -> list[str]:
+    return [form.name, str(form.answers), str(form.minutes)]
+
+
+def _describe_form(form: "LabellingForm") -> str:
+    counted = [(len(form.steps), "step"), (len(form.fields), "question"), (form.answers, "answer")]
+    return f"form {form.name}, " + ", ".join(
+        f"{count} {what}{'s' * (count != 1)}" for count, what in counted
     )
 
 
@@ -325,6 +447,10 @@ def format_agreement(board: "QualityReport") -> Iterator[str]:
         yield ""
         heads = ["field", "level", "judgements", "alpha"]
         yield from _format_table([heads, *(_format_alpha(each) for each in board.alphas)])
+    if board.kappas:
+        yield ""
+        heads = ["field", "two people", "values", "kappa"]
+        yield from _format_table([heads, *(_format_kappa(each) for each in board.kappas)])
 
 
 def _format_person(each: "RaterReport") -> list[str]:
@@ -407,11 +533,21 @@ def _format_pair(pair: "RaterPairAgreement") -> list[str]:
 
 def _format_alpha(each: "FieldAlpha") -> list[str]:
     return [
-        f"{each.form}: {each.field}",
+        _name_field(each),
         each.level,
         str(each.judgements),
         _format_measured(each.alpha),
     ]
+
+
+def _format_kappa(each: "FieldKappa") -> list[str]:
+    names = f"{each.one}, {each.other}"
+    return [_name_field(each), names, str(each.kappa.items), _format_measured(each.kappa)]
+
+
+def _name_field(each: "FieldAlpha | FieldKappa") -> str:
+    changed = f" (choices {each.variant})" if each.variant > 1 else ""
+    return f"{each.form}: {each.field}{changed}"
 
 
 def _format_measured(measured: "AgreementEstimate") -> str:
