@@ -187,8 +187,8 @@ MAX_MIN_WORDS = 200
 """Largest minimum of words that a form may ask for."""
 MAX_NAME_CHARACTERS = 30
 """Maximum characters of the name of a form, a step or a question; digests are longer."""
-_RESERVED_NAMES = frozenset({"do", "page", "token", "heeded", "kept", "reason", "words", "episode"})
-"""Names that the pages' own inputs, or other values stored in a judgement, have."""
+_RESERVED_NAMES = frozenset("do page token heeded reason episode edit preview".split())
+"""Names of other inputs of the pages, of other values in a judgement, and of other pages."""
 _CONDITION_VALUES = {"versus": ("equal", "better", "much_better"), "pick": ("answer",)}
 """Values that a condition may name besides the field's choices, by kind."""
 T = TypeVar("T")

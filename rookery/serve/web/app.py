@@ -34,7 +34,7 @@ from rookery.judge.store import Store
 from rookery.records import Failed
 from rookery.serve.api.answer_workers import AnswerService, WorkerSettings
 from rookery.serve.settings import Settings
-from rookery.serve.web import dashboard, demonstration_pages, labelling_tasks
+from rookery.serve.web import dashboard, demonstration_pages, form_pages, labelling_tasks
 from rookery.serve.web.endpoints import (
     PLAIN_COOKIE,
     SECURE_COOKIE,
@@ -82,6 +82,7 @@ def build_web_app(
         *demonstration_pages.build_demonstration_routes(),
         *labelling_tasks.build_stop_switch_routes(),
         *dashboard.build_dashboard_routes(),
+        *form_pages.build_form_routes(),
     ]
     links += [
         *labelling_tasks.list_task_links(),

@@ -17,7 +17,8 @@ from starlette.routing import Route
 
 from rookery.judge import accounts, guides, labelling_queue, rater_quality, snapshots
 from rookery.judge.accounts import ROLES, Person
-from rookery.judge.forms import FLAG_REASONS, FORMS, SKIP_REASONS, FormField, LabellingForm
+from rookery.judge.form_versions import list_forms, load_form
+from rookery.judge.forms import FLAG_REASONS, SKIP_REASONS, FormField, LabellingForm
 from rookery.judge.labelling_records import Judgement, LabellingItem, PersonRole
 from rookery.judge.snapshots import SnapshotContents, SnapshotSelection
 from rookery.judge.store import Store
@@ -44,6 +45,7 @@ DASHBOARD_TABS = (
     ("/board/excluded", "Excluded"),
     ("/board/snapshots", "Snapshots"),
     ("/board/people", "People"),
+    ("/board/forms", "Forms"),
     ("/board/guides", "Guides"),
     ("/board/book", "Log"),
 )
@@ -55,6 +57,7 @@ CHANGE_NOTICES = {
     "frozen": "Frozen. It can be downloaded, the same bytes each time.",
     "role": "The role is changed.",
     "out": "Shut out. What they did stays.",
+    "form": "That is the newest version now. Judgements keep the version they were given on.",
     "guide": "That is the newest version now. The earlier ones are kept.",
 }
 """Notice shown after a change, by the value of `?did=`."""
@@ -246,7 +249,7 @@ def describe_return_reason(filled: Mapping[str, Any]) -> str:
 
 
 def _describe_value(field: FormField, value: Any) -> str:
-    if field.kind == "claims":
+    if field.kind in ("claims", "spans"):
         return f"{len(value)} marked"
     if isinstance(value, list):
         return "; ".join(
@@ -395,7 +398,7 @@ def post_shut_out(request: Request) -> Response:
 def show_guide_editor_list(request: Request) -> Response:
     """Show the list of guides, the newest version for each form."""
     store = get_app_context(request).store
-    found = [(form, guides.load_guide(store, form.name)) for form in FORMS.values()]
+    found = [(form, guides.load_guide(store, form.name)) for form in list_forms(store)]
     return render_dashboard_page(request, "board_guides.html", found=found)
 
 
@@ -406,16 +409,17 @@ def show_guide_editor(request: Request) -> Response:
 
 
 def _render_guide_editor(request: Request, wrong: str = "") -> Response:
-    name = request.path_params["form"]
-    if name not in FORMS:
+    store, name = get_app_context(request).store, request.path_params["form"]
+    form = next((each for each in list_forms(store) if each.name == name), None)
+    if form is None:
         return render_problem_page(request, 404, "There is no such form.")
-    versions = guides.list_guide_versions(get_app_context(request).store, name)
+    versions = guides.list_guide_versions(store, name)
     look = get_app_context(request).look
     return render_dashboard_page(
         request,
         "board_guide.html",
         wrong,
-        form=FORMS[name],
+        form=form,
         versions=versions,
         now=look.render_guide(versions[0].text),
         text=get_last_value(get_form_fields(request), "text") or versions[0].text,
@@ -624,7 +628,8 @@ def show_rater_work(request: Request) -> Response:
     judged = []
     for each in labelling_queue.list_judgements(store, name, MAX_LIST_ROWS):
         item = labelling_queue.load_item(store, each.item)
-        judged.append((each, item, describe_filled_fields(FORMS[item.form], each.filled)))
+        form = load_form(store, item.form, each.form_version)
+        judged.append((each, item, describe_filled_fields(form, each.filled)))
     return render_dashboard_page(request, "board_work.html", name=name, judged=judged)
 
 
@@ -636,7 +641,7 @@ def show_snapshots_page(request: Request) -> Response:
 
 def _render_snapshots_page(request: Request, wrong: str = "") -> Response:
     store = get_app_context(request).store
-    values = {"batches": list_batch_progress(store), "forms": list(FORMS.values())}
+    values = {"batches": list_batch_progress(store), "forms": list_forms(store)}
     return render_dashboard_page(
         request, "board_snapshots.html", wrong, found=list_snapshot_rows(store), **values
     )

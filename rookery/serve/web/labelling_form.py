@@ -21,7 +21,14 @@ from rookery.judge.form_parsing import (
     list_form_inputs,
     parse_form,
 )
-from rookery.judge.forms import FieldChoice, FormField, FormStep, LabellingForm, PostedValues
+from rookery.judge.forms import (
+    FieldChoice,
+    FormCondition,
+    FormField,
+    FormStep,
+    LabellingForm,
+    PostedValues,
+)
 from rookery.judge.labelling_records import LabellingItem
 from rookery.records import Answer, Block, Page, Quote
 
@@ -150,6 +157,8 @@ class FormControl(NamedTuple):
     """Number of the quote it is about, from 0; None if it is about none."""
     when: ShownWhen | None = None
     """None: it is shown always."""
+    needed: str = ""
+    """In words, the condition under which it must be filled in, where there is one."""
 
     @property
     def wordy(self) -> bool:
@@ -245,7 +254,8 @@ class TaskForm:
             other = find_condition_input(self.form, each, field.shown_when)
             if other.name in here:
                 values = list_condition_values(self.form, other.field, field.shown_when)
-                when = ShownWhen(other.name, values, self._describe_condition(other.field, values))
+                words = self._describe_condition(each, field.shown_when)
+                when = ShownWhen(other.name, values, f"Only where {words}.")
             elif not is_input_shown(self.form, self.order, self.raw, each):
                 return None
         return FormControl(
@@ -258,12 +268,17 @@ class TaskForm:
             each.answer,
             each.quote,
             when,
+            ""
+            if field.required_when is None
+            else f"needed where {self._describe_condition(each, field.required_when)}",
         )
 
-    def _describe_condition(self, other: FormField, values: Sequence[str]) -> str:
+    def _describe_condition(self, each: FormInput, condition: FormCondition) -> str:
+        other = find_condition_input(self.form, each, condition).field
+        values = list_condition_values(self.form, other, condition)
         options = _list_options(other, self.answers)
         said = " or ".join(f"“{one.label}”" for one in options if one.value in values)
-        return f"Only where you say {said or 'something'} to “{other.label}”."
+        return f"you say {said or 'something'} to “{other.label}”"
 
     def list_claim_rows(self, control: FormControl) -> list[ClaimRow]:
         """Return a row for each sentence of an answer and each other marked span, in order."""

@@ -27,7 +27,8 @@ from rookery.judge import (
 from rookery.judge.accounts import has_role
 from rookery.judge.adjudication import load_exclusions, select_active_exclusions
 from rookery.judge.form_parsing import encode_form
-from rookery.judge.forms import FLAG_REASONS, FORMS, SKIP_REASONS
+from rookery.judge.form_versions import list_forms, load_form
+from rookery.judge.forms import FLAG_REASONS, SKIP_REASONS
 from rookery.judge.labelling_records import ItemLease, Judgement, LabellingItem
 from rookery.records import Failed, Record
 from rookery.serve.web.endpoints import (
@@ -63,6 +64,8 @@ class TaskDraft(Record, frozen=True):
     """Posted values so far, by the field names of `rookery.judge.forms`."""
     supersedes: str = ""
     """Id of the judgement that it corrects; empty if it is new."""
+    form_version: str = ""
+    """Digest of the form that it was begun on; empty: the newest."""
 
 
 def build_task_routes() -> list[Route]:
@@ -99,7 +102,7 @@ def show_task_list(request: Request) -> Response:
     return render_page(
         request,
         "home.html",
-        todo=[(form, waiting[form.name]) for form in FORMS.values() if waiting.get(form.name)],
+        todo=[(form, waiting[form.name]) for form in list_forms(store) if waiting.get(form.name)],
         recent=_describe_judgements(request, done[:MAX_RECENT]),
         barred=_list_exclusion_reasons(request),
         today=sum(each.ended > store.clock() - DAY_SECONDS for each in done),
@@ -171,7 +174,7 @@ def post_task_page(request: Request) -> Response:
     begun = _load_draft(request, item_id)
     if begun is None and (done := _find_judgement_of_item(request, item_id)):
         return _redirect_to_next_task(
-            request, FORMS[labelling_queue.load_item(store, done.item).form].name, "again"
+            request, labelling_queue.load_item(store, done.item).form, "again"
         )
     begun = begun or TaskDraft(get_last_value(posted, "token"), store.clock(), {})
     sheet = _make_form(request, item_id, begun)
@@ -222,16 +225,17 @@ def show_judgement_history(request: Request) -> Response:
 @require_role("labeller")
 def show_guide_list(request: Request) -> Response:
     """Show the list of guides, one for each form."""
-    return render_page(request, "guides.html", forms=list(FORMS.values()))
+    return render_page(request, "guides.html", forms=list_forms(get_app_context(request).store))
 
 
 @require_role("labeller")
 def show_guide_page(request: Request) -> Response:
     """Show the newest guide of one form."""
-    form = FORMS.get(request.path_params["form"])
+    store, name = get_app_context(request).store, request.path_params["form"]
+    form = next((each for each in list_forms(store) if each.name == name), None)
     if form is None:
         return render_problem_page(request, 404, "There is no such form.")
-    newest = guides.load_guide(get_app_context(request).store, form.name)
+    newest = guides.load_guide(store, name)
     html = get_app_context(request).look.render_guide(newest.text)
     return render_page(request, "guide.html", form=form, version=newest.version, guide=html)
 
@@ -246,9 +250,10 @@ def post_correction(request: Request) -> Response:
             request, 404, "There is no such judgement of yours that could be corrected."
         )
     item = labelling_queue.load_item(store, judgement.item)
-    raw = encode_form(FORMS[item.form], item, judgement.order, judgement.filled)
+    form = load_form(store, item.form, judgement.form_version)
+    raw = encode_form(form, item, judgement.order, judgement.filled)
     kept = {key: list(values) for key, values in raw.items()}
-    begun = TaskDraft("", store.clock(), kept, judgement.id)
+    begun = TaskDraft("", store.clock(), kept, judgement.id, form.digest)
     labelling_queue.save_draft(store, judgement.item, name, msgspec.to_builtins(begun))
     return redirect_after_post(f"/tasks/{judgement.item}")
 
@@ -266,16 +271,16 @@ def show_check_result(request: Request) -> Response:
         return render_problem_page(request, 404, "There is nothing to show here.")
     if not _is_prelude(request, judgement.item):
         return render_problem_page(request, 404, "There is nothing to show here.")
-    said = encode_form(FORMS[item.form], item, judgement.order, judgement.filled)
-    right = encode_form(FORMS[item.form], item, judgement.order, item.gold.expected)
-    sheet = TaskForm(FORMS[item.form], item, judgement.order, judgement.whole, said)
-    expected = TaskForm(FORMS[item.form], item, judgement.order, judgement.whole, right)
+    form = load_form(get_app_context(request).store, item.form, judgement.form_version)
+    said = encode_form(form, item, judgement.order, judgement.filled)
+    right = encode_form(form, item, judgement.order, item.gold.expected)
+    sheet = TaskForm(form, item, judgement.order, judgement.whole, said)
+    expected = TaskForm(form, item, judgement.order, judgement.whole, right)
+    mine = {each.name: each for step in form.steps for each in sheet.list_controls(step)}
     asked = [
-        (mine, theirs)
-        for step in sheet.form.steps
-        for mine, theirs in zip(
-            sheet.list_controls(step), expected.list_controls(step), strict=True
-        )
+        (mine.get(theirs.name, theirs._replace(values=())), theirs)
+        for step in form.steps
+        for theirs in expected.list_controls(step)
         if theirs.values
     ]
     return render_page(
@@ -284,7 +289,7 @@ def show_check_result(request: Request) -> Response:
         sheet=sheet,
         asked=asked,
         item=item,
-        passed=judgement_conversion.matches_gold(item, judgement.filled),
+        passed=judgement_conversion.matches_gold(item, judgement.filled, {form.name: form}),
     )
 
 
@@ -358,7 +363,11 @@ def _prepare_task(request: Request, lease: ItemLease) -> str:
     store = get_app_context(request).store
     before = _load_draft(request, lease.item_id)
     if before is None or before.token != lease.token:
-        begun = TaskDraft(lease.token, lease.began, before.raw if before else {})
+        digest = load_form(store, lease.item.form).digest
+        begun = TaskDraft(lease.token, lease.began, {}, form_version=digest)
+        if before is not None and before.raw:  # what was filled in stays on its version
+            kept_version = before.form_version
+            begun = TaskDraft(lease.token, lease.began, before.raw, form_version=kept_version)
         kept = msgspec.to_builtins(begun)
         labelling_queue.save_draft(store, lease.item_id, lease.person, kept)
     return f"/tasks/{lease.item_id}"
@@ -372,11 +381,11 @@ def _load_draft(request: Request, item_id: str) -> TaskDraft | None:
 
 
 def _make_form(request: Request, item_id: str, begun: TaskDraft, check: bool = False) -> TaskForm:
-    item: LabellingItem = labelling_queue.load_item(get_app_context(request).store, item_id)
-    name = get_signed_in_person(request).name
+    store, name = get_app_context(request).store, get_signed_in_person(request).name
+    item: LabellingItem = labelling_queue.load_item(store, item_id)
     order = labelling_queue.shuffle_answers(item_id, name, len(item.answers))
     return TaskForm(
-        FORMS[item.form],
+        load_form(store, item.form, begun.form_version),
         item,
         order,
         labelling_queue.requires_whole_form(item_id, name),
@@ -431,7 +440,7 @@ def _describe_judgements(request: Request, done: Sequence[Judgement]) -> list[Ma
         {
             "judgement": each,
             "item": (item := labelling_queue.load_item(store, each.item)),
-            "form": FORMS[item.form],
+            "form": load_form(store, item.form, each.form_version),
             "open": each.kind in ("done", "extra") and item.form != "demonstrate",
         }
         for each in done

@@ -81,6 +81,7 @@ class PageAssets:
             host=format_host,
             ago=format_age,
             short=shorten_choice_labels,
+            pairs=pair_choice_labels,
             numbers=number_quote_choices,
         )
         self._guides: dict[str, Markup] = {}
@@ -185,6 +186,11 @@ def shorten_choice_labels(options: Sequence[FieldChoice]) -> list[tuple[str, str
         (choice.value, " ".join(head[:-1] if same else head))
         for choice, head in zip(options, heads, strict=True)
     ]
+
+
+def pair_choice_labels(options: Sequence[FieldChoice]) -> list[tuple[str, str]]:
+    """Return (value, label) of each choice."""
+    return [(choice.value, choice.label) for choice in options]
 
 
 def number_quote_choices(count: int) -> list[tuple[str, str]]:

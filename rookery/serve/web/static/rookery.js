@@ -51,10 +51,27 @@
   const choose = (input) => {
     input.checked = true;
     input.dispatchEvent(new Event("change", { bubbles: true }));
-    const questions = all("main form fieldset").filter((each) => one("input[data-key]", each));
+    const questions = all("main form fieldset").filter((each) => one("input[data-key]", each) && seen(each));
     const after = questions[questions.indexOf(input.closest("fieldset")) + 1];
     const next = after && (one("input:checked", after) || one("input", after));
     (next || input).focus();
+  };
+
+  // Questions that depend on another of the page are shown where their condition holds.
+  const showConditional = () => {
+    const those = all("[data-when]");
+    for (let pass = 0, moved = true; moved && pass <= those.length; pass++) {
+      moved = false;
+      for (const each of those) {
+        const inputs = all(`[name="${CSS.escape(each.dataset.when)}"]`, one("#task"));
+        const said = inputs.filter((input) => (input.type === "radio" ? input.checked : input.value.trim()));
+        const allowed = each.dataset.is.split(" ").filter(Boolean);
+        const met = said.length > 0 && !inputs[0].closest("[data-when][hidden]")
+          && (!allowed.length || said.every((input) => allowed.includes(input.value)));
+        moved ||= each.hidden === met;
+        each.hidden = !met;
+      }
+    }
   };
 
   // Drafts: each change is saved in this browser at once and on the server soon after.
@@ -110,7 +127,8 @@
   for (const kind of ["input", "change"]) {
     document.addEventListener(kind, (event) => {
       const its = event.target.form;
-      if (its && its === form()) { changed(its); highlight(); }
+      if (its && its === one("#task")) { showConditional(); highlight(); }
+      if (its && its === form()) changed(its);
     });
   }
   window.addEventListener("online", save);
@@ -175,7 +193,6 @@
   const marker = document.createElement("button");
   marker.type = "button";
   marker.className = "button primary tiny marker";
-  marker.textContent = "Mark as a claim";
   marker.addEventListener("pointerdown", (event) => event.preventDefault());
   marker.addEventListener("click", () => {
     const found = marked();
@@ -188,6 +205,7 @@
     looking = setTimeout(() => {
       const found = marked();
       if (!found) return marker.remove();
+      marker.textContent = found.claims.dataset.mark;
       const box = found.range.getBoundingClientRect();
       marker.style.top = `${box.bottom + scrollY + 6}px`;
       marker.style.left = `${Math.max(8, Math.min(box.left + scrollX, innerWidth - 160))}px`;
@@ -222,6 +240,7 @@
     const ranges = [];
     for (const claims of all("[data-claims]")) {
       const text = one(`[data-text="${claims.dataset.claims}"]`);
+      if (!text) continue;
       const said = "input[type=radio]:not([value='']):checked, input[type=checkbox]:checked";
       for (const row of all(".claim-row", claims).filter((each) => one(said, each))) {
         for (const span of spans(text)) {
@@ -250,6 +269,7 @@
   const ready = () => {
     marker.remove();
     if (form()) restored(form());
+    showConditional();
     highlight();
     all("[data-seconds]").forEach(countDown);
     one(".wrong input, .wrong textarea")?.focus();
