@@ -493,4 +493,6 @@ class _FormParser:
         return each.field.label + (f" ({', '.join(where)})" if where else "")
 
     def _add_problem(self, name: str, sentence: str) -> None:
+        if sentence.endswith("?."):  # the label is a question
+            sentence = sentence[:-1]
         self.problems.append(FormProblem(name, sentence))

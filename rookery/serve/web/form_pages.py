@@ -5,7 +5,7 @@ A preview is the page of a task with made-up answers. It stores nothing: the fil
 what was filled in so far travel with each page.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -149,10 +149,16 @@ def _render_editor(request: Request, text: str, found: CheckedForm | None = None
     return render_dashboard_page(
         request,
         "board_form_edit.html",
-        "This is not stored yet: something is wrong with it." if found and found.problems else "",
+        _count_problems(found.problems) if found else "",
         text=text,
         checked=found,
     )
+
+
+def _count_problems(problems: Sequence[str]) -> str:
+    number = len(problems)
+    things = "one thing is" if number == 1 else f"{number} things are"
+    return f"It is not stored: {things} wrong." if number else ""
 
 
 @require_role("researcher")
