@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 from commands import CORVIDS, Run, batch_file
+from own_forms import TONE
 
 from rookery.judge import accounts, labelling_queue
 from rookery.judge.forms import FORMS
@@ -303,3 +304,63 @@ def test_an_export_becomes_rows_of_other_libraries(run: Run, tmp_path: Path) -> 
     wrong = run("judge", "convert", tmp_path / "none.jsonl", out)
     assert wrong.code == 2
     assert "none.jsonl: it cannot be read" in wrong.err
+
+
+# Own forms
+
+
+def test_a_form_is_checked_added_and_shown(run: Run, place: Path, tmp_path: Path) -> None:
+    path = tmp_path / "tone.toml"
+    path.write_text(TONE, encoding="utf-8")
+    code, out, err = run("judge", "form", "check", path)
+    assert (code, err) == (0, "")
+    assert out == f"{path}: form tone, 2 steps, 6 questions, 2 answers: nothing is wrong\n"
+    assert "tone" not in run("judge", "form", "list", "--store", place).out
+    assert run("judge", "form", "add", path, "--store", place).out.endswith(": version 1\n")
+    path.write_text(TONE.replace("Is it friendly?", "Is it kind?"), encoding="utf-8")
+    assert run("judge", "form", "add", path, "--store", place).out.endswith(": version 2\n")
+    assert re.search(
+        r"^tone +2 +3 +2 +Tone", run("judge", "form", "list", "--store", place).out, re.MULTILINE
+    )
+    shown = ("judge", "form", "show", "tone", "--store", place)
+    assert run(*shown).out == path.read_text(encoding="utf-8")
+    assert run(*shown, "--version", "1").out == TONE
+    assert "there are 1 to 2" in told(run, *shown, "--version", "3")
+    assert "name one of demonstrate" in told(run, "judge", "form", "show", "x", "--store", place)
+
+
+def test_every_problem_of_every_file_is_a_line(run: Run, place: Path, tmp_path: Path) -> None:
+    good, bad, taken = (tmp_path / f"{name}.toml" for name in ("good", "bad", "taken"))
+    good.write_text(TONE, encoding="utf-8")
+    bad.write_text(TONE.replace("minutes = 3", "minutes = 0").replace('"sure", "c', '"c'), "utf-8")
+    taken.write_text(run("judge", "form", "show", "thumbs").out, encoding="utf-8")
+    code, out, err = run("judge", "form", "check", good, bad, taken)
+    assert code == 2
+    assert out.startswith(f"{good}: ")
+    assert [line.partition(":")[0] for line in err.splitlines()] == [*[str(bad)] * 3, str(taken)]
+    assert "give yours another name" in told(run, "judge", "form", "add", taken, "--store", place)
+    assert '"minutes" is 0' in told(run, "judge", "form", "add", bad, "--store", place)
+    assert "check the path" in told(run, "judge", "form", "check", tmp_path / "none.toml")
+    (tmp_path / "latin.toml").write_bytes("# é".encode("latin-1"))
+    assert "UTF-8" in told(run, "judge", "form", "check", tmp_path / "latin.toml")
+
+
+def test_a_batch_is_made_from_a_form_s_file_or_not_at_all(
+    run: Run, place: Path, tmp_path: Path
+) -> None:
+    form, items = tmp_path / "tone.toml", pairs(tmp_path / "c.jsonl", 2)
+    form.write_text(TONE.replace("minutes = 3", ""), encoding="utf-8")
+    command = ("judge", "import", items, "--form", form, "--batch", "first", "--store", place)
+    assert '"minutes" is missing' in told(run, *command)
+    form.write_text(TONE, encoding="utf-8")
+    three = written(tmp_path / "three.jsonl", {"question": "Why?", "answers": ["a", "b", "c"]})
+    assert "takes 2 answers" in told(run, "judge", "import", three, *command[3:])
+    assert "tone" not in run("judge", "form", "list", "--store", place).out
+    assert run(*command).out == "batch first: 2 new items, each for 1; 0 known\n"
+    again = ("judge", "import", items, "--form", "tone", "--batch", "first", "--store", place)
+    assert run(*again).out == "batch first: 0 new items, each for 1; 2 known\n"
+    out = tmp_path / "out"
+    code, said, _ = run("judge", "export", out, "--csv", "--store", place)
+    assert code == 0
+    assert f"{out / 'forms.jsonl'}: 1 lines\n" in said
+    assert (out / "values.csv").read_text("utf-8").startswith("batch,item,question_id,")
