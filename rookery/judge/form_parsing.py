@@ -30,6 +30,8 @@ _CLAIM_PART = r"\.([0-9]{1,6})\.(answer|start|end|support|relevance|quotes|label
 _MAX_SNIPPET_CHARACTERS = 60
 """Characters of a claim that an error message shows."""
 
+ANSWER_MARK = re.compile(r"\{([1-9])\}")
+"""Mark that stands for one of an item's answers in a justification, counted from 1."""
 ClaimValues = dict[str, Any]
 _ClaimRow = dict[str, list[str]]
 

@@ -4,6 +4,7 @@ A malformed line is reported with its number, and then no item of the files is r
 """
 
 import csv
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from rookery.ask.question_files import MOST_LINE_BYTES, parse_question
-from rookery.judge.form_parsing import encode_form, parse_form
+from rookery.judge.form_parsing import ANSWER_MARK, encode_form, parse_form
 from rookery.judge.forms import FORMS, FormField, LabellingForm, join_form_names
 from rookery.judge.labelling_records import GoldLabels, LabellingItem
 from rookery.records import Answer, Failed, Failure, Question, digest_of
@@ -26,6 +27,8 @@ _EXPECTED_LINE = (
 )
 _GOLD_KINDS = ("choice", "versus", "pick")
 """Kinds of fields whose right values can be known."""
+_NAMED_ANSWER = re.compile(r"\banswers? [A-I1-9]\b", re.IGNORECASE)
+"""An answer named by its place, in a justification."""
 _CSV_COLUMNS = ("id", "text", "source")
 
 
@@ -315,6 +318,7 @@ def _check_gold(
 ) -> Iterator[str]:
     if not expected:
         yield "its gold expects nothing: give the right value of one field or more"
+    yield from _check_justification(form, item)
     fields = {field.name: field for field in form.fields if field.kind in _GOLD_KINDS}
     order = range(len(item.answers))
     form = _drop_conditions(form)  # what a value depends on need not be expected, too
@@ -326,6 +330,18 @@ def _check_gold(
         if parse_form(form, item, order, raw, whole=False).filled != {name: value}:
             possible = _describe_allowed_values(form, fields[name])
             yield f'its gold expects "{name}" to be {value!r}: {possible}'
+
+
+def _check_justification(form: LabellingForm, item: LabellingItem) -> Iterator[str]:
+    said = item.gold.justification if item.gold else ""
+    for mark in ANSWER_MARK.finditer(said):
+        if int(mark[1]) > form.answers:
+            yield f"its justification has {mark[0]}, and {form.name} takes {form.answers} answers"
+    if form.answers > 1 and (named := _NAMED_ANSWER.search(said)):
+        yield (
+            f'its justification says "{named[0]}", but people see the answers in an order drawn by '
+            "lot: write {1} for the item's first answer, {2} for the second"
+        )
 
 
 def _drop_conditions(form: LabellingForm) -> LabellingForm:

@@ -1,11 +1,12 @@
 """Convert judgements to the records models learn from: comparisons, ratings, episodes."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
 from rookery.judge.agreement import LabelValue, MeasurementLevel, get_sign
+from rookery.judge.form_parsing import ANSWER_MARK, get_answer_label
 from rookery.judge.forms import FORMS, FormField, LabellingForm, find_form
 from rookery.judge.labelling_records import Judgement, LabellingItem
 from rookery.records import Answer, Claim, Comparison, Episode, Quote, Rating
@@ -95,6 +96,24 @@ def matches_gold(
     return all(
         _matches_expected(_find_field(form, name), expected, filled.get(name))
         for name, expected in item.gold.expected.items()
+    )
+
+
+def format_justification(form: LabellingForm, item: LabellingItem, order: Sequence[int]) -> str:
+    """Return the justification of an item's gold answers as a person reads it who saw the answers
+    in this order: {1} is what the item's first answer was called there, as A or B.
+
+    Empty if the item has none.
+    """
+    if item.gold is None:
+        return ""
+    return ANSWER_MARK.sub(
+        lambda mark: (
+            get_answer_label(form, order.index(int(mark[1]) - 1))
+            if int(mark[1]) <= len(order)
+            else mark[0]
+        ),
+        item.gold.justification,
     )
 
 

@@ -476,6 +476,13 @@ def _fill_slot(connection: Connection, item: str, person: str, now: float) -> bo
     return True
 
 
+def is_leased_to(store: Store, token: str, person: str, item: str) -> bool:
+    """Return True if the token is of a lease of this item to this person, ended or not."""
+    its = (leases.c.token == token) & (leases.c.person == person) & (leases.c.item == item)
+    with store.begin_read() as connection:
+        return connection.scalar(select(leases.c.token).where(its)) is not None
+
+
 def _find_leased_item(connection: Connection, token: str, person: str) -> str:
     """Return the id of the item leased to this person with this token. Raises Failed (no_lease)."""
     its = (leases.c.token == token) & (leases.c.person == person)

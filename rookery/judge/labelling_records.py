@@ -20,7 +20,8 @@ class GoldLabels(Record, frozen=True):
     """Expected value by field name, as in `Judgement.filled`; fields not named here may have any
     value."""
     justification: str = ""
-    """Explanation that labellers see after an attention check."""
+    """Explanation that labellers see after an attention check. {1}, {2} and so on stand for the
+    item's answers, and become what these are called in the order shown."""
 
 
 class LabellingItem(Record, frozen=True):

@@ -4,6 +4,7 @@ import csv
 import io
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -23,6 +24,7 @@ from rookery.judge.forms import (
     read_packaged_form_text,
 )
 from rookery.judge.item_import import find_item_problems
+from rookery.judge.judgement_conversion import format_justification
 from rookery.judge.labelling_records import GoldLabels, Judgement, LabellingItem
 from rookery.judge.rater_quality import build_quality_report
 from rookery.judge.snapshots import SnapshotSelection
@@ -59,7 +61,11 @@ def changed(old: str, new: str) -> str:
 
 
 def test_the_papers_forms_are_files_and_the_questions_that_they_were() -> None:
-    assert {name: form.digest for name, form in FORMS.items()} == FIRST_DIGESTS
+    # Since then the comment of one has a minimum, so that judgements on it name a new version.
+    plain = parse_form_text(read_packaged_form_text("supported").replace("min_words = 7", ""))
+    now = {**FORMS, "supported": plain}
+    assert {name: form.digest for name, form in now.items()} == FIRST_DIGESTS
+    assert FORMS["supported"].digest != plain.digest
     for name in PACKAGED_FORM_NAMES:
         assert parse_form_text(read_packaged_form_text(name)).name == name
 
@@ -171,7 +177,7 @@ def test_a_condition_on_a_comparison_holds_whichever_answer_is_better(
 
 
 def test_a_comment_can_be_needed_in_some_cases_and_have_a_minimum() -> None:
-    rest = {"friendly__0": "1", "friendly__1": "1", "better": "1"}
+    rest: Any = {"friendly__0": "1", "friendly__1": "1", "better": "1"}
     assert posted(**rest, sure="sure")[1] == []
     assert posted(**rest, sure="guess")[1] == ["Not filled in yet: Comment."]
     few = posted(**rest, sure="sure", comment="Both are the\nsame")
@@ -377,3 +383,21 @@ def test_an_export_holds_the_forms_and_reads_each_judgement_with_its_version(
         add_form(other, changed("Is it friendly?", "Is it sweet?"), "lea")
         with pytest.raises(Failed, match="another form here has this name"):
             snapshots.import_snapshot(other, out)
+
+
+# Justifications
+
+
+def test_a_justification_names_the_answers_as_the_person_saw_them() -> None:
+    gold = GoldLabels({"better": 1}, "Answer {2} says why, and {1} does not. {3} is no mark.")
+    item = LabellingItem("tone", ITEM.question, ITEM.answers, gold=gold)
+    assert format_justification(FORM, item, (0, 1)).startswith("Answer B says why, and A does")
+    assert format_justification(FORM, item, (1, 0)).startswith("Answer A says why, and B does")
+    assert find_item_problems(item, {"tone": FORM}) == [
+        "its justification has {3}, and tone takes 2 answers"
+    ]
+    named = LabellingItem(
+        "tone", ITEM.question, ITEM.answers, gold=GoldLabels({"better": 1}, "See answer B.")
+    )
+    [problem] = find_item_problems(named, {"tone": FORM})
+    assert problem.startswith('its justification says "answer B", but')

@@ -43,6 +43,7 @@ PLAIN_COOKIE = "rookery"
 REPORTED_STATUSES = {
     "already": 409,
     "gone": 409,
+    "no_lease": 409,
     "no_invite": 410,
     "no_answer": 404,
     "no_item": 404,

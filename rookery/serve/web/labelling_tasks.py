@@ -176,7 +176,11 @@ def post_task_page(request: Request) -> Response:
         return _redirect_to_next_task(
             request, labelling_queue.load_item(store, done.item).form, "again"
         )
-    begun = begun or TaskDraft(get_last_value(posted, "token"), store.clock(), {})
+    if begun is None:
+        token, name = get_last_value(posted, "token"), get_signed_in_person(request).name
+        if not labelling_queue.is_leased_to(store, token, name, item_id):
+            return _render_not_leased(request, item_id)
+        begun = TaskDraft(token, store.clock(), {})
     sheet = _make_form(request, item_id, begun)
     number = _parse_page_number(get_last_value(posted, "page"), sheet)
     begun = msgspec.structs.replace(begun, raw=sheet.merge_posted(sheet.pages[number], posted))
@@ -289,6 +293,7 @@ def show_check_result(request: Request) -> Response:
         sheet=sheet,
         asked=asked,
         item=item,
+        justification=judgement_conversion.format_justification(form, item, judgement.order),
         passed=judgement_conversion.matches_gold(item, judgement.filled, {form.name: form}),
     )
 
@@ -324,7 +329,12 @@ def _submit_form(request: Request, item_id: str, begun: TaskDraft, sheet: TaskFo
         ended=store.clock(),
         supersedes=begun.supersedes,
     )
-    kind = labelling_queue.submit_judgement(store, begun.token, name, judgement)
+    try:
+        kind = labelling_queue.submit_judgement(store, begun.token, name, judgement)
+    except Failed as failed:
+        if failed.failure.outcome != "already":
+            raise
+        return _redirect_to_next_task(request, sheet.form.name, "again")  # by another tab, just now
     if sheet.item.gold and (batch := labelling_queue.find_prelude_batch(store, item_id)):
         rater_quality.exclude_failed_raters(store, ATTENTION_CHECK, batch)
     if begun.supersedes:

@@ -39,7 +39,8 @@ NOTICES = {
     "done": "Handed in. Thank you.",
     "extra": "Handed in. The time for this task had run out and somebody else has taken it up, so "
     "yours is kept as an additional judgement.",
-    "again": "This was handed in already; it is kept once.",
+    "again": "This was handed in already, and the first is what is kept. If that is not what you "
+    "meant, correct it in your history.",
     "skipped": "Skipped. You will not be given this task again.",
     "flagged": "Flagged. Thank you: somebody will look at it.",
     "corrected": "Corrected. The earlier version is kept beside it.",

@@ -44,7 +44,7 @@ def fill_every_page(visit: Visit) -> None:
         for control in form.css("fieldset input[type=radio]"):
             values[control.attributes["name"] or ""] = control.attributes["value"] or ""
         for control in form.css("textarea"):
-            values[control.attributes["name"] or ""] = "Said in words."
+            values[control.attributes["name"] or ""] = "Said in words, and in more than six."
         for control in form.css("li.claim-row input[name$='.support'][value='strong']"):
             values[control.attributes["name"] or ""] = "strong"
         for control in form.css("li.claim-row input[name$='.relevance'][value='core']"):
@@ -123,16 +123,20 @@ def test_one_press_hands_the_best_of_four_in_and_another_takes_it_back(opened: O
 
 def test_what_is_missing_is_said_where_it_is_and_nothing_is_lost(opened: Opened) -> None:
     opened.lay(item("supported"))
-    visit = opened.visit().begin("supported").send({"plausible.1": "no", "comment": "Well, well."})
+    visit = (
+        opened.visit()
+        .begin("supported")
+        .send({"plausible.1": "no", "comment": "Well, well: neither of them says why."})
+    )
     assert "4 things are still to be filled in" in visit.text
     problems = [p.text() for p in visit.page.css("fieldset.wrong .problem-text")]
     assert len(problems) == 4
     form = filled_in(visit.first("form#task"))
     assert form["plausible.1"] == ["no"]
-    assert form["comment"] == ["Well, well."]
+    assert form["comment"] == ["Well, well: neither of them says why."]
     assert labelling_queue.list_judgements(opened.store, "lena", 9) == []
     visit.send({"plausible.0": "yes", "supported.0": "no", "supported.1": "no", "preferred": "1"})
-    assert only_judgement(opened).filled["comment"] == "Well, well."
+    assert only_judgement(opened).filled["comment"] == "Well, well: neither of them says why."
 
 
 def test_a_missing_part_of_an_earlier_step_leads_back_to_it(opened: Opened) -> None:
@@ -189,8 +193,38 @@ def test_a_tab_left_open_after_handing_in_says_that_it_was_kept_once(opened: Ope
     stale = visit.html
     visit.send({"thumbs.0": "up"})
     visit.html = stale
-    assert "handed in already" in visit.send({"thumbs.0": "down"}).text
+    assert (
+        "handed in already, and the first is what is kept" in visit.send({"thumbs.0": "down"}).text
+    )
     assert only_judgement(opened).filled == {"thumbs": ["up"]}
+
+
+def test_two_tabs_that_hand_in_different_things_keep_the_first(opened: Opened) -> None:
+    (task,) = opened.lay(item("thumbs"))
+    visit = opened.visit().begin("thumbs")
+    begun = labelling_queue.load_draft(opened.store, task, "lena")
+    stale = visit.html
+    visit.send({"thumbs.0": "up"})
+    # The other tab had read the draft just before the first was handed in.
+    labelling_queue.save_draft(opened.store, task, "lena", begun or {})
+    visit.html = stale
+    visit.send({"thumbs.0": "down"})
+    assert visit.status == 200
+    assert "the first is what is kept" in visit.text
+    assert only_judgement(opened).filled == {"thumbs": ["up"]}
+
+
+@pytest.mark.parametrize("do", ["submit", "draft", "save", "on"])
+def test_a_task_of_somebody_else_is_refused_with_a_sentence(opened: Opened, do: str) -> None:
+    (task,) = opened.lay(item("thumbs"))
+    theirs = filled_in(opened.visit("omar").begin("thumbs").first("form#task"))
+    mine = opened.visit().post(f"/tasks/{task}", **theirs, **{"thumbs.0": "up", "do": do})
+    assert mine.status == 409
+    assert "You do not have this task" in mine.text
+    assert mine.post(f"/tasks/{task}/leave", **theirs, reason="broken", do="skip").status == 409
+    assert "was not handed out to you" in mine.text
+    assert labelling_queue.load_draft(opened.store, task, "lena") is None
+    assert mine.begin("thumbs").status == 200
 
 
 def test_work_after_the_lease_ran_out_is_kept_and_told(opened: Opened) -> None:
@@ -245,13 +279,15 @@ def test_nobody_corrects_what_another_did(opened: Opened) -> None:
 
 
 def test_an_attention_check_is_told_afterwards_and_only_then(opened: Opened) -> None:
-    gold = GoldLabels({"preferred": 0, "supported": ["yes", "no"]}, JUSTIFICATION)
+    told = f"{JUSTIFICATION} Answer {{1}} has it."
+    gold = GoldLabels({"preferred": 0, "supported": ["yes", "no"]}, told)
     opened.lay(item("supported", 1, gold), prelude=True)
     visit = opened.visit().begin("supported")
     assert JUSTIFICATION not in visit.html
     first = shown_first(visit)
     visit.send(dict.fromkeys(SUPPORTED, "yes") | {"preferred": str(1 - first)})
     assert JUSTIFICATION in visit.text
+    assert f"Answer {'AB'[first]} has it." in visit.text
     assert "differently" in visit.text
     rows = [row.text(separator=" ").split() for row in visit.page.css("tbody tr")]
     assert [row[-1] for row in rows[:2]] == (["Yes", "No"] if first == 0 else ["No", "Yes"])
