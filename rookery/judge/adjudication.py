@@ -241,6 +241,9 @@ _PREFERENCE_SIGNS = {0: -1, TIE: 0, 1: 1}
 """Preference among two answers as the sign that half credit uses."""
 _PAIR_KINDS: tuple[RaterPairKind, ...] = ("labellers", "researcher and labeller", "researchers")
 """Kind of a pair, indexed by the number of researchers in it."""
+MIN_KAPPA_VALUES = 10
+"""Values in common that two people need for a kappa in one field; fewer say nothing, and in a large
+project there are thousands of such pairs."""
 T = TypeVar("T")
 PairOf = tuple[T, T]
 
@@ -386,8 +389,9 @@ def compute_field_alphas(work: LabellingData, rounds: int) -> tuple[FieldAlpha, 
 def compute_field_kappas(work: LabellingData) -> tuple[FieldKappa, ...]:
     """Compute Cohen's kappa of every two people in every field except texts and claims.
 
-    Units and judgements are those of `compute_field_alphas`; the intervals are jackknife ones. In
-    the order of the forms, then of the names.
+    Two people with fewer than MIN_KAPPA_VALUES in common are left out. Units and judgements are
+    those of `compute_field_alphas`; the intervals are jackknife ones. In the order of the forms,
+    then of the names.
     """
     found = []
     for (form, name, variant), table in _build_value_tables(work)[1].items():
@@ -395,7 +399,7 @@ def compute_field_kappas(work: LabellingData) -> tuple[FieldKappa, ...]:
         for row in table.values():
             for (one, a), (other, b) in combinations(sorted(row.items()), 2):
                 pairs[one, other].append((a, b))
-        for both in sorted(pairs):
+        for both in sorted(both for both in pairs if len(pairs[both]) >= MIN_KAPPA_VALUES):
             kappa = estimate_statistic(pairs[both], compute_cohen_kappa, jackknife_interval)
             found.append(FieldKappa(form, name, *both, kappa, variant))
     return tuple(sorted(found, key=lambda each: _get_form_rank(work, each.form)))

@@ -300,29 +300,30 @@ def test_agreement_on_own_scales_compares_only_judgements_on_the_same_choices(
     store = desk.store
     add_form(store, TONE, "lea")
     items = lay(store, 8)
-    for number, item in enumerate(items[:4]):
+    for number, item in enumerate(items[:5]):
         hand_in(store, "ada", item, {"friendly": [str(number % 3), "2"], "better": number % 2})
         hand_in(store, "bob", item, {"friendly": [str(number % 3), "1"], "better": number % 2})
     # The same scale turned round cannot be compared with the first; a new label can.
     turned = TONE.replace('["Not at all", "Somewhat", "Very"]', '["Not", "A bit", "Much", "Very"]')
     add_form(store, turned, "lea")
-    hand_in(store, "ada", items[4], {"friendly": ["3", "3"], "better": 1})
-    hand_in(store, "bob", items[4], {"friendly": ["3", "0"], "better": -1})
+    hand_in(store, "ada", items[5], {"friendly": ["3", "3"], "better": 1})
+    hand_in(store, "bob", items[5], {"friendly": ["3", "0"], "better": -1})
     report = build_quality_report(store)
     found = {(each.field, each.variant): each for each in report.alphas}
     assert set(found) == {("friendly", 1), ("friendly", 2), ("better", 1)}
     assert {key: each.judgements for key, each in found.items()} == {
-        ("friendly", 1): 16,
+        ("friendly", 1): 20,
         ("friendly", 2): 4,
-        ("better", 1): 10,
+        ("better", 1): 12,
     }
     assert found["friendly", 1].level == "ordinal"
     assert found["friendly", 1].alpha.low is not None
     kappa = {(each.field, each.variant): each.kappa for each in report.kappas}
-    # 4 of 8 alike. By chance: ada 2, 1, 1 of 0, 1, 2 and four 2; bob 2, 1, 1 and four 1.
-    expected = (2 * 2 + 1 * 5 + 5 * 1) / 64
+    assert set(kappa) == {("friendly", 1)}  # the others have fewer than ten values in common
+    # 5 of 10 alike. Of 0, 1 and 2 Ada said 2, 2 and 6, and Bob 2, 7 and 1.
+    expected = (2 * 2 + 2 * 7 + 6 * 1) / 100
     assert kappa["friendly", 1].value == pytest.approx((0.5 - expected) / (1 - expected))
-    assert [each.one for each in report.kappas] == ["ada"] * 3
+    assert [(each.one, each.other) for each in report.kappas] == [("ada", "bob")]
     assert [(each.one, each.other) for each in report.pairs] == [("ada", "bob")]
     with store.begin_read() as connection:
         data = adjudication.load_labelling_data(connection)
