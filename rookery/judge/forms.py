@@ -292,7 +292,7 @@ class _FormReader:
         except tomllib.TOMLDecodeError as error:
             self.problems.append(f"This is no TOML: {error}. Look at that place.")
             return None, ""
-        table = self._convert(plain, _FormTable, "the form")
+        table = self._convert_table(plain, _FormTable, "the form")
         if table is None:
             return None, ""
         self._check_header(table)
@@ -325,7 +325,7 @@ class _FormReader:
     def _add_problem(self, where: str, sentence: str) -> None:
         self.problems.append(f"{where[0].upper()}{where[1:]}: {sentence}.")
 
-    def _convert(self, plain: object, kind: type[T], where: str) -> T | None:
+    def _convert_table(self, plain: object, kind: type[T], where: str) -> T | None:
         try:
             return msgspec.convert(plain, kind)
         except msgspec.ValidationError as error:
@@ -333,7 +333,7 @@ class _FormReader:
             return None
 
     def _convert_choices(self, plain: object, where: str) -> tuple[FieldChoice, ...]:
-        found = self._convert(plain, list[FieldChoice], where)
+        found = self._convert_table(plain, list[FieldChoice], where)
         return self._check_choices(tuple(found or ()), where)
 
     def _check_choices(
@@ -382,7 +382,7 @@ class _FormReader:
     ) -> FormStep | None:
         named = plain.get("name") if isinstance(plain, dict) else None
         where = f'step "{named}"' if isinstance(named, str) else f"step {number}"
-        table = self._convert(plain, _StepTable, where)
+        table = self._convert_table(plain, _StepTable, where)
         if table is None:
             return None
         self._check_name(table.name, where)
@@ -392,7 +392,7 @@ class _FormReader:
             if name not in fields:
                 self._add_problem(
                     where,
-                    f'there is no question "{name}"{_suggest(name, fields)}: write a table '
+                    f'there is no question "{name}"{_suggest_name(name, fields)}: write a table '
                     f"[questions.{name}], or leave it out",
                 )
         if table.answer is not None and not 1 <= table.answer <= answers:
@@ -407,7 +407,7 @@ class _FormReader:
     def _read_field(self, name: str, plain: object) -> FormField | None:
         where = f'question "{name}"'
         self._check_name(name, where)
-        table = self._convert(plain, _QuestionTable, where)
+        table = self._convert_table(plain, _QuestionTable, where)
         if table is None:
             return None
         if not table.label.strip():
@@ -464,8 +464,8 @@ class _FormReader:
         if given not in self._shared:
             self._add_problem(
                 where,
-                f'there are no choices "{given}"{_suggest(given, self._shared)}: write them under '
-                "[choices]",
+                f'there are no choices "{given}"{_suggest_name(given, self._shared)}: write them '
+                "under [choices]",
             )
         return self._shared.get(given, ())
 
@@ -500,7 +500,7 @@ class _FormReader:
         if form.decides and form.decides not in kinds:
             self._add_problem(
                 "the form",
-                f'"decides" names no question "{form.decides}"{_suggest(form.decides, kinds)}',
+                f'"decides" names no question "{form.decides}"{_suggest_name(form.decides, kinds)}',
             )
         if form.auto and (
             [step.answer for step in form.steps] != [None] or list(kinds.values()) != ["pick"]
@@ -566,7 +566,7 @@ def _list_condition_problems(
     before = {each.name: each for each in form.fields[: names.index(field.name)]}
     other = before.get(condition.question)
     if other is None:
-        hint = _suggest(condition.question, before)
+        hint = _suggest_name(condition.question, before)
         yield f'names "{condition.question}", which is no earlier question{hint}'
         return
     if other.kind in ("claims", "spans"):
@@ -587,7 +587,7 @@ def _list_condition_problems(
             yield f'has "{value}", which "{other.name}" cannot be; it can be {allowed}'
 
 
-def _suggest(name: str, known: Iterable[str]) -> str:
+def _suggest_name(name: str, known: Iterable[str]) -> str:
     """Return a question that suggests a known name like this one; empty if there is none."""
     near = get_close_matches(name, list(known), 1)
     return f' (did you mean "{near[0]}"?)' if near else ""
@@ -612,7 +612,7 @@ def _explain_error(said: str, kind: Any) -> str:
     at = f"{place}: " if place else ""
     if unknown := re.search("unknown field `(.*)`", said):
         known = _list_settings(kind, keys)
-        hint = _suggest(unknown[1], known) or f"; there is {', '.join(known)}"
+        hint = _suggest_name(unknown[1], known) or f"; there is {', '.join(known)}"
         return f'{at}there is no setting "{unknown[1]}"{hint}'
     if missing := re.search("missing required field `(.*)`", said):
         return f'{at}"{missing[1]}" is missing'
