@@ -35,6 +35,8 @@ class Person(NamedTuple):
     made: float
     gone: float | None
     """Time at which access was ended, seconds since 1970; their work stays. None: not ended."""
+    project: str | None = None
+    """Project by whose crowd link they came, to work for it alone; None: they were invited."""
 
 
 class AuditEntry(NamedTuple):
@@ -50,8 +52,15 @@ class AuditEntry(NamedTuple):
 
 
 def has_role(person: Person, role: PersonRole) -> bool:
-    """Return True if the person's account is active and its role is `role` or higher."""
-    return person.gone is None and ROLES.index(person.role) >= ROLES.index(role)
+    """Return True if the person's account is active and its role is `role` or higher.
+
+    People who came by a project's crowd link have no role: they see what is made for them alone.
+    """
+    return (
+        person.gone is None
+        and person.project is None
+        and ROLES.index(person.role) >= ROLES.index(role)
+    )
 
 
 def add_person(store: Store, name: str, role: PersonRole) -> Person:
@@ -110,7 +119,7 @@ def create_invite(store: Store, person: str, role: PersonRole, by: str, days: fl
         if _find_person_name(connection, person) is None:
             _insert_person(connection, person, role, now)
         else:
-            _update_person(connection, person, role=role, gone=None)
+            _update_person(connection, person, role=role, gone=None, project=None)
         row = {"token": _hash_token(token), "person": person, "until": now + days * DAY_SECONDS}
         connection.execute(insert(invites).values(row))
         write_audit_entry(connection, by, "invite", f"{person}: {role}", now)
@@ -122,19 +131,22 @@ def redeem_invite(store: Store, token: str) -> str:
 
     Raises Failed (no_invite) if the invitation is unknown, was used or has expired.
     """
-    now, session, its = (
-        store.clock(),
-        secrets.token_urlsafe(32),
-        invites.c.token == _hash_token(token),
-    )
+    now, its = store.clock(), invites.c.token == _hash_token(token)
     with store.begin_write() as connection:
         fresh = its & invites.c.used.is_(None) & (invites.c.until >= now)
         if connection.execute(update(invites).where(fresh).values(used=now)).rowcount == 0:
             raise _make_refused_invite_error(connection.execute(select(invites).where(its)).first())
-        person = connection.scalar(select(invites.c.person).where(its))
-        row = {"token": _hash_token(session), "person": person, "began": now, "seen": now}
-        connection.execute(insert(sessions).values(row))
-        write_audit_entry(connection, str(person), "enter", "", now)
+        person = str(connection.scalar(select(invites.c.person).where(its)))
+        session = open_session(connection, person, now)
+        write_audit_entry(connection, person, "enter", "", now)
+    return session
+
+
+def open_session(connection: Connection, person: str, now: float) -> str:
+    """Begin a session of a person who was let in, and return its token."""
+    session = secrets.token_urlsafe(32)
+    row = {"token": _hash_token(session), "person": person, "began": now, "seen": now}
+    connection.execute(insert(sessions).values(row))
     return session
 
 

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import combinations
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
@@ -43,7 +44,8 @@ from rookery.judge.judgement_conversion import (
     get_measurement_level,
     order_labels,
 )
-from rookery.judge.labelling_records import Judgement, LabellingItem, PersonRole
+from rookery.judge.labelling_records import Decision, Judgement, LabellingItem, PersonRole
+from rookery.judge.projects import load_pass_shares
 from rookery.judge.tables import exclusions, items, judgements
 from rookery.records import Failed, Failure, Record
 
@@ -86,7 +88,7 @@ class LeftOutJudgement(Record, frozen=True):
     """A judgement that nothing is learnt from, and the reason."""
 
     judgement: str
-    why: Literal["corrected", "excluded", "skipped", "flagged", "gold"]
+    why: Literal["corrected", "excluded", "skipped", "flagged", "gold", "decided"]
     """Kind of reason; only the first two also remove it from agreement."""
     reason: str
     by: str
@@ -95,8 +97,9 @@ class LeftOutJudgement(Record, frozen=True):
 
     @property
     def counted_as(self) -> str:
-        """Reason for counting: "corrected later" for every corrected judgement, else `reason`."""
-        return "corrected later" if self.why == "corrected" else self.reason
+        """Reason for counting: the same for all corrected and all decided ones, else `reason`."""
+        kinds = {"corrected": "corrected later", "decided": "decided by a third person"}
+        return kinds.get(self.why, self.reason)
 
 
 class LabellingData(NamedTuple):
@@ -111,6 +114,10 @@ class LabellingData(NamedTuple):
     """Role of every person, by name."""
     forms: Mapping[str, LabellingForm] = FORMS
     """The known forms, as `find_form` takes them."""
+    pass_shares: Mapping[str, float] = MappingProxyType({})
+    """Share of the attention check that must be right, by batch, where a project has a rule."""
+    decisions: Mapping[str, Decision] = MappingProxyType({})
+    """Newest decision on each item that a third person decided, by item."""
 
     def iterate_counted(self) -> Iterator[tuple[PlacedItem, Judgement]]:
         """Yield the judgements that count, each with its item, in order of submission.
@@ -148,7 +155,9 @@ def load_labelling_data(
     left = _find_left_out(made, placed, select_active_exclusions(load_exclusions(connection)))
     roles = connection.execute(select(tables.people.c.name, tables.people.c.role))
     known = index_forms(read_form_versions(connection))
-    return LabellingData(placed, made, left, dict(iter(roles)), known)
+    shares = load_pass_shares(connection)
+    decided = {each.item: each for each in load_decisions(connection) if each.item in placed}
+    return LabellingData(placed, made, left, dict(iter(roles)), known, shares, decided)
 
 
 def _make_placed_item(row: Row[Any]) -> PlacedItem:
@@ -158,6 +167,12 @@ def _make_placed_item(row: Row[Any]) -> PlacedItem:
     )
     laid = (row.prelude, row.wanted, row.priority, row.policy, retired)
     return PlacedItem(row.id, row.batch, item, *laid)
+
+
+def load_decisions(connection: Connection) -> list[Decision]:
+    """Return every decision of a third person, in order; of an item the newest holds."""
+    query = select(tables.decisions.c.body).order_by(tables.decisions.c.number)
+    return [Decision.from_json(body) for body in connection.scalars(query)]
 
 
 def load_exclusions(connection: Connection, which: str | None = None) -> list[Exclusion]:
@@ -423,7 +438,7 @@ def derive_majority_labels(work: LabellingData) -> Iterator[MajorityLabel]:
         field = fields[form_name, name, variant]
         order = order_labels(work.forms[form_name], field)
         for (item, place), row in table.items():
-            votes = [_merge_degrees(field, value) for value in row.values()]
+            votes = [merge_degrees(field, value) for value in row.values()]
             yield _fill_majority(
                 MajorityLabel(item, form_name, name, place, 0.0, (), False), votes, order
             )
@@ -448,7 +463,8 @@ def derive_majority_labels(work: LabellingData) -> Iterator[MajorityLabel]:
             yield _fill_majority(of, agreed, [0.0, 1.0])
 
 
-def _merge_degrees(field: FormField, value: LabelValue) -> LabelValue:
+def merge_degrees(field: FormField, value: LabelValue) -> LabelValue:
+    """Return a label with much better counted as better; other labels are returned unchanged."""
     if field.kind == "versus" and isinstance(value, float):
         return float(get_sign(value))
     return value

@@ -2,13 +2,15 @@
 
 An item has as many slots as people are wanted, each a row from the start. A person holds a slot by
 a lease that every action extends; an expired slot is anybody's, so that no item is with more people
-than it has slots, and abandoned work returns by itself. Nobody is given items of a batch from which
-they are excluded, as those are who failed its attention check. Submitted work is stored as it came
-and never changed, and deleted only with an answer that its reader deletes. Work that arrives after
-its lease expired takes any free slot of the item, or else is kept as an extra.
+than it has slots, and abandoned work returns by itself. Nobody is given items of a batch that is
+not for them, or from which they are excluded, as those are who failed its attention check.
+Submitted work is stored as it came and never changed, and deleted only with an answer that its
+reader deletes. Work that arrives after its lease expired takes any free slot of the item, or else
+is kept as an extra.
 """
 
 import secrets
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Literal, NamedTuple
@@ -30,12 +32,15 @@ from sqlalchemy import (
 
 from rookery.judge.adjudication import load_exclusions, select_active_exclusions
 from rookery.judge.labelling_records import ItemLease, Judgement, JudgementKind, LabellingItem
+from rookery.judge.projects import find_batch_access
 from rookery.judge.store import Store, take_advisory_lock
-from rookery.judge.tables import OPEN, drafts, items, judgements, leases, slots
+from rookery.judge.tables import OPEN, drafts, items, judgements, leases, slots, work_signs
 from rookery.records import Failed, Failure, digest_of
 
 LEASE_SECONDS = 1800.0
 """Seconds without an action after which work counts as abandoned."""
+WORK_SIGN_SECONDS = 60.0
+"""Least seconds between two stored actions of a person on an item."""
 WHOLE_FORM_SHARE = 0.1
 """Share of items on which all parts of the form are required (WebGPT, appendix C.2)."""
 MAX_COUNTED_ITEMS = 1000
@@ -103,8 +108,8 @@ def claim_item(
     then the highest priority; then the first place of every item before the second of any, in order
     of arrival. A batch's prelude comes before the rest of the batch, whatever its form. Retired
     items, and those that the person judged, skipped or flagged, are not given anew, nor any of a
-    batch from which they are excluded. With `item` it is that item or nothing, also where a prelude
-    must come before it.
+    batch from which they are excluded or that is not for them (`rookery.judge.projects`). With
+    `item` it is that item or nothing, also where a prelude must come before it.
     """
     now = store.clock()
     asked = [slots.c.form == only_form] if only_form is not None else []
@@ -126,14 +131,26 @@ def renew_lease(store: Store, lease_token: str, lease: float = LEASE_SECONDS) ->
     """Extend a lease to `lease` seconds from now and return its new end; None: it is lost.
 
     An expired lease can be extended while nobody else took the place. It is lost once another
-    person has the place, or the work was submitted, skipped or flagged.
+    person has the place, or the work was submitted, skipped or flagged. The time of the action is
+    kept, so that hours can be counted, about once a minute.
     """
-    until = store.clock() + lease
+    now = store.clock()
     its = (slots.c.token == lease_token) & ~slots.c.done
     with store.begin_write() as connection:
-        item = connection.scalar(select(leases.c.item).where(leases.c.token == lease_token))
-        beaten = update(slots).where(slots.c.item == item, its).values(until=until)
-        return until if connection.execute(beaten).rowcount else None
+        found = connection.execute(select(leases).where(leases.c.token == lease_token)).first()
+        if found is None:
+            return None
+        _record_work_sign(connection, found.item, found.person, now)
+        beaten = update(slots).where(slots.c.item == found.item, its).values(until=now + lease)
+        return now + lease if connection.execute(beaten).rowcount else None
+
+
+def _record_work_sign(connection: Connection, item: str, person: str, now: float) -> None:
+    take_advisory_lock(connection, f"person {person}")
+    theirs = (work_signs.c.item == item) & (work_signs.c.person == person)
+    newest = connection.scalar(select(func.max(work_signs.c.at)).where(theirs))
+    if newest is None or now - newest >= WORK_SIGN_SECONDS:
+        connection.execute(insert(work_signs).values(item=item, person=person, at=now))
 
 
 def count_waiting_items(store: Store, person: str, most: int = MAX_COUNTED_ITEMS) -> dict[str, int]:
@@ -156,6 +173,58 @@ def count_waiting_items(store: Store, person: str, most: int = MAX_COUNTED_ITEMS
             some = theirs.where(slots.c.form == form).distinct().limit(most).subquery()
             found[form] = connection.scalar(select(func.count()).select_from(some)) or 0
     return {form: number for form, number in found.items() if number}
+
+
+class RaterProgress(NamedTuple):
+    """Progress of a person with the items that are theirs to do."""
+
+    done: int
+    """Items that the person judged, skipped or flagged."""
+    of: int | None
+    """These, and those that the person holds or could get; None: more wait than are counted."""
+
+
+def count_form_progress(store: Store, person: str) -> dict[str, RaterProgress]:
+    """Count a person's progress by form, in the batches in which something still waits for anybody.
+
+    Forms of which nothing waits for the person are left out.
+    """
+    waiting = count_waiting_items(store, person)
+    judged = select(items.c.batch, items.c.form, judgements.c.item).join(judgements)
+    judged = judged.where(judgements.c.person == person).distinct()
+    done: Counter[str] = Counter()
+    with store.begin_read() as connection:
+        rows = connection.execute(judged).all()
+        open_ones = {
+            batch for batch in {row.batch for row in rows} if _has_open_slot(connection, batch)
+        }
+    done.update(row.form for row in rows if row.batch in open_ones)
+    return {form: _make_progress(done[form], count) for form, count in waiting.items()}
+
+
+def count_batch_progress(store: Store, person: str, item_id: str) -> RaterProgress:
+    """Count a person's progress in the batch of an item, counting only items of the same form."""
+    now = store.clock()
+    with store.begin_read() as connection:
+        its = connection.execute(select(items).where(items.c.id == item_id)).one()
+        here = (items.c.batch == its.batch) & (items.c.form == its.form)
+        judged = select(judgements.c.item).join(items).where(here, judgements.c.person == person)
+        done = len(connection.scalars(judged.distinct()).all())
+        mine = (slots.c.person == person) & ~slots.c.done
+        free = and_(*build_free_conditions(now), *_build_unseen_conditions(person))
+        theirs = select(slots.c.item).join(items).where(here, or_(mine, free), OPEN)
+        some = theirs.distinct().limit(MAX_COUNTED_ITEMS).subquery()
+        waiting = connection.scalar(select(func.count()).select_from(some)) or 0
+    return _make_progress(done, waiting)
+
+
+def _has_open_slot(connection: Connection, batch: str) -> bool:
+    query = select(slots.c.item).join(items).where(items.c.batch == batch, OPEN).limit(1)
+    return connection.scalar(query) is not None
+
+
+def _make_progress(done: int, waiting: int) -> RaterProgress:
+    return RaterProgress(done, None if waiting >= MAX_COUNTED_ITEMS else done + waiting)
 
 
 def retire_items(
@@ -233,13 +302,21 @@ def _build_unseen_conditions(person: str) -> tuple[ColumnElement[bool], ...]:
 
 
 def _build_admitted_conditions(connection: Connection, person: str) -> list[ColumnElement[bool]]:
-    """Return the SQL conditions of slots of batches from which the person is not excluded."""
+    """Return the SQL conditions of slots of batches that the person may work on.
+
+    The person is not excluded from them, and the rules of their project let the person in.
+    """
     rows = load_exclusions(connection, person)
-    batches = [row.batch for row in select_active_exclusions(rows) if row.what == "person"]
-    if "" in batches:  # from everything
+    batches = {row.batch for row in select_active_exclusions(rows) if row.what == "person"}
+    access = find_batch_access(connection, person)
+    if "" in batches or access.only == frozenset():  # from everything
         return [slots.c.item.is_(None)]
-    barred = select(items.c.id).where(items.c.id == slots.c.item, items.c.batch.in_(batches))
-    return [~barred.exists()] if batches else []
+    batches |= access.barred
+    its = select(items.c.id).where(items.c.id == slots.c.item)
+    found = [~its.where(items.c.batch.in_(sorted(batches))).exists()] if batches else []
+    if access.only is not None:
+        found.append(its.where(items.c.batch.in_(sorted(access.only))).exists())
+    return found
 
 
 def _has_judged(person: str, item_id: ColumnElement[str]) -> ColumnElement[bool]:

@@ -71,6 +71,23 @@ class Judgement(Record, frozen=True):
     """Id of the judgement that this one corrects; empty: none."""
 
 
+class Decision(Record, frozen=True):
+    """A third person's decision on an item on which raters disagree; their judgements stay."""
+
+    id: str
+    item: str
+    """Id of the item."""
+    by: str
+    filled: dict[str, Any]
+    """Form values by field name, as in `Judgement.filled`."""
+    form_version: str
+    """Digest of the form."""
+    between: tuple[str, ...]
+    """Ids of the judgements that it decides between."""
+    reason: str
+    at: float
+
+
 class ItemLease(Record, frozen=True):
     """An item reserved for one person until a time that each action extends."""
 

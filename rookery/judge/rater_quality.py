@@ -45,12 +45,11 @@ from rookery.judge.judgement_conversion import (
     matches_gold,
 )
 from rookery.judge.labelling_records import Judgement, PersonRole
+from rookery.judge.projects import PASS_SHARE
 from rookery.judge.store import Store, take_advisory_lock
 from rookery.judge.tables import judgements, people
 from rookery.records import Failed, Failure, Record
 
-PASS_SHARE = 0.75
-"""Share of an attention check that must be right (GopherCite, appendix C.1)."""
 SUPER_RATER_AGREEMENT = 0.85
 """Agreement with researchers required of super raters, on each of three judgements (GopherCite,
 appendix C.1)."""
@@ -152,10 +151,10 @@ def _score_attention_check(
 ) -> AttentionCheckScore:
     here = [each for each in made if work.items[each.item].batch == batch]
     good = sum(_is_right(work, each) for each in here)
-    passed = None
-    if good >= PASS_SHARE * size:
+    passed, needed = None, work.pass_shares.get(batch, PASS_SHARE) * size
+    if good >= needed:
         passed = True
-    elif good + size - len(here) < PASS_SHARE * size:
+    elif good + size - len(here) < needed:
         passed = False
     return AttentionCheckScore(batch, good, len(here), size, passed)
 
@@ -493,9 +492,10 @@ def _propose_exclusions(
     for person in everybody:
         for prelude in person.preludes:
             if prelude.passed is False and (person.name, prelude.batch) not in decided:
+                needed = found.pass_shares.get(prelude.batch, PASS_SHARE)
                 reason = (
                     f"failed the attention check of {prelude.batch}: {prelude.right} of "
-                    f"{prelude.of} right, at least {PASS_SHARE:.0%} are needed"
+                    f"{prelude.of} right, at least {needed:.0%} are needed"
                 )
                 made = sum(
                     each.by == person.name and found.items[each.item].batch == prelude.batch

@@ -24,11 +24,13 @@ from rookery.judge.adjudication import (
     LeftOutJudgement,
     PlacedItem,
     derive_majority_labels,
+    load_decisions,
     load_exclusions,
     load_labelling_data,
     select_active_exclusions,
     write_exclusion,
 )
+from rookery.judge.decisions import convert_to_judgement, restore_decisions
 from rookery.judge.form_versions import (
     FormVersion,
     index_forms,
@@ -43,7 +45,7 @@ from rookery.judge.judgement_conversion import (
 )
 from rookery.judge.judgement_table import TABLE_FILE, render_judgement_table
 from rookery.judge.labelling_queue import add_items, restore_judgements, retire_items
-from rookery.judge.labelling_records import Judgement, LabellingItem, PersonRole
+from rookery.judge.labelling_records import Decision, Judgement, LabellingItem, PersonRole
 from rookery.judge.store import Store, store_page, take_advisory_lock
 from rookery.judge.tables import pages, snapshots
 from rookery.records import Failed, Failure, Page, Record, digest_of
@@ -55,6 +57,8 @@ SNAPSHOT_FILES = frozenset(
 )
 FORMS_FILE = "forms.jsonl"
 """File of the forms that people wrote; only in snapshots with items of such forms."""
+DECISIONS_FILE = "decisions.jsonl"
+"""File of a snapshot in which raters' disagreements were decided."""
 _DIGESTS_PER_QUERY = 500
 """Digests in one query."""
 
@@ -103,6 +107,8 @@ class SnapshotContents(Record, frozen=True):
     """Versions of Rookery, and of the forms and guides that people saw."""
     forms: tuple[tuple[str, int], ...] = ()
     """Names and versions of the forms that people wrote, of which there are items."""
+    decisions: tuple[str, ...] = ()
+    """Ids of the decisions on items on which raters disagreed."""
 
 
 SnapshotLines = Mapping[str, Callable[[], Iterable[str]]]
@@ -122,12 +128,16 @@ def capture_contents(connection: Connection, wanted: SnapshotSelection) -> Snaps
         tuple(_find_quoted_pages(connection, found)),
         tuple(
             SnapshotPerson(name, found.roles[name])
-            for name in sorted({each.by for each in found.judgements})
+            for name in sorted(
+                {each.by for each in found.judgements}
+                | {each.by for each in found.decisions.values()}
+            )
         ),
         tuple(found.left_out[each.id] for each in found.judgements if each.id in found.left_out),
         {key: each.retired for key, each in found.items.items() if each.retired is not None},
         _collect_versions(found),
         _list_written_forms(connection, found),
+        tuple(each.id for each in found.decisions.values()),
     )
 
 
@@ -171,10 +181,14 @@ def render_snapshot_lines(connection: Connection, frozen: SnapshotContents) -> S
     which must still be open when the functions are called.
     """
     everything = _restore_labelling_data(connection, frozen)
+    decided = [convert_to_judgement(each) for each in everything.decisions.values()]
     learnt = everything._replace(
         judgements=[
-            each for each in everything.judgements if not _is_gold(everything.items[each.item])
+            each
+            for each in everything.judgements
+            if not (_is_gold(everything.items[each.item]) or each.item in everything.decisions)
         ]
+        + decided
     )
 
     known = everything.forms
@@ -209,6 +223,8 @@ def render_snapshot_lines(connection: Connection, frozen: SnapshotContents) -> S
     if frozen.forms:
         written = _read_frozen_forms(connection, frozen)
         lines[FORMS_FILE] = lambda: (each.to_json() for each in written)
+    if everything.decisions:  # snapshots of before there were decisions stay the same bytes
+        lines[DECISIONS_FILE] = lambda: (each.to_json() for each in everything.decisions.values())
     return lines
 
 
@@ -227,6 +243,9 @@ def _restore_labelling_data(connection: Connection, frozen: SnapshotContents) ->
         {left.judgement: left for left in frozen.left},
         {person.name: person.role for person in frozen.people},
         index_forms(_read_frozen_forms(connection, frozen)),
+        decisions={
+            each.item: each for each in load_decisions(connection) if each.id in frozen.decisions
+        },
     )
 
 
@@ -248,6 +267,8 @@ def _list_not_learnt(found: LabellingData) -> Iterator[LeftOutJudgement]:
         elif each.kind in ("skipped", "flagged"):
             reason = f"{each.kind}: {each.filled.get('reason', '')}"
             yield LeftOutJudgement(each.id, each.kind, reason, each.by, each.ended)
+        elif (decision := found.decisions.get(each.item)) is not None:
+            yield LeftOutJudgement(each.id, "decided", decision.reason, decision.by, decision.at)
         elif _is_gold(placed):
             reason = "attention check" if placed.prelude else "gold: its answer was known"
             yield LeftOutJudgement(each.id, "gold", reason, "", each.ended)
@@ -331,10 +352,12 @@ def export_snapshot(
     """Write a snapshot's files, byte for byte the same each time, and the manifest last.
 
     comparisons.jsonl, ratings.jsonl and episodes.jsonl are for training and majority.jsonl holds
-    majority labels; these four leave out items with known answers. The other files say who judged
-    what, and what is left out and why. With `table` there is also a CSV file of every value that
-    was given, which is no part of the snapshot. Raises Failed: no_snapshot; unwritable; changed, if
-    this version of Rookery derives other files from the judgements than the one that froze them.
+    majority labels; these four leave out items with known answers, and have a third person's
+    decision in place of the judgements that it decided between. The other files say who judged
+    what, and what is left out and why; decisions.jsonl is there if something was decided. With
+    `table` there is also a CSV file of every value that was given, which is no part of the
+    snapshot. Raises Failed: no_snapshot; unwritable; changed, if this version of Rookery derives
+    other files from the judgements than the one that froze them.
     """
     with store.begin_read() as connection:
         row = _find_snapshot_row(connection, name)
@@ -353,11 +376,11 @@ def export_snapshot(
             raise Failed(Failure(name, "changed", detail))
         with _translate_disk_errors(folder):
             for file, written in lines.items():
-                _write_whole_file(folder / file, written())
+                write_whole_file(folder / file, written())
             if table:
                 rows = render_judgement_table(_restore_labelling_data(connection, frozen))
-                _write_whole_file(folder / TABLE_FILE, rows)
-            _write_whole_file(
+                write_whole_file(folder / TABLE_FILE, rows)
+            write_whole_file(
                 folder / MANIFEST_NAME, [msgspec.json.format(found.to_json(), indent=2)]
             )
     with store.begin_write() as connection:
@@ -400,6 +423,7 @@ def import_snapshot(store: Store, folder: Path, by: str = "rookery judge") -> Im
         take_advisory_lock(connection, "snapshots")
         if _find_snapshot_row(connection, found.snapshot.name) is None:
             _restore_exclusions(connection, found.left)
+            restore_decisions(connection, found.decisions)
             _insert_snapshot_row(connection, found.snapshot, found.to_contents())
             what = f"{folder}: {found.snapshot.digest}"
             write_audit_entry(connection, by, "import", what, store.clock())
@@ -472,8 +496,8 @@ def _translate_disk_errors(folder: Path) -> Iterator[None]:
         raise Failed(Failure(where, "unwritable", detail)) from error
 
 
-def _write_whole_file(path: Path, lines: Iterable[str]) -> None:
-    """Write a file completely or leave it as it was."""
+def write_whole_file(path: Path, lines: Iterable[str]) -> None:
+    """Write lines as a file, completely, or leave the file as it was."""
     new = path.with_name(f".{path.name}.{os.getpid()}.new")
     try:
         with new.open("wb") as file:
@@ -495,6 +519,7 @@ class _ExportedFolder(NamedTuple):
     judgements: list[Judgement]
     left: list[LeftOutJudgement]
     forms: list[FormVersion]
+    decisions: list[Decision]
 
     def to_contents(self) -> SnapshotContents:
         """Return the contents as the store had them."""
@@ -508,6 +533,7 @@ class _ExportedFolder(NamedTuple):
             {each.id: each.retired for each in self.items if each.retired is not None},
             self.snapshot.versions,
             tuple((each.name, each.version) for each in self.forms),
+            tuple(each.id for each in self.decisions),
         )
 
 
@@ -515,7 +541,7 @@ def _read_exported_folder(folder: Path) -> _ExportedFolder:
     """Read and verify an exported folder. Raises Failed: not_found, bad_line, damaged."""
     snapshot = _read_manifest(folder)
     if (
-        set(snapshot.files) - {FORMS_FILE} != SNAPSHOT_FILES
+        set(snapshot.files) - {FORMS_FILE, DECISIONS_FILE} != SNAPSHOT_FILES
         or _digest_files(snapshot.files) != snapshot.digest
     ):
         raise _make_damaged_error(folder / MANIFEST_NAME, "it was changed since it was exported")
@@ -532,12 +558,17 @@ def _read_exported_folder(folder: Path) -> _ExportedFolder:
         list(read_json_lines(folder / FORMS_FILE, FormVersion))
         if FORMS_FILE in snapshot.files
         else [],
+        list(read_json_lines(folder / DECISIONS_FILE, Decision))
+        if DECISIONS_FILE in snapshot.files
+        else [],
     )
     for each in found.items:
         if each.id != digest_of(f"{each.batch}\n{each.item.to_json()}"):
             raise _make_damaged_error(folder / "items.jsonl", "another version of Rookery wrote it")
     items, names = {each.id for each in found.items}, {each.name for each in found.people}
-    if any(each.item not in items or each.by not in names for each in found.judgements):
+    judged = {(each.item, each.by) for each in found.judgements}
+    judged |= {(each.item, each.by) for each in found.decisions}
+    if any(item not in items or by not in names for item, by in judged):
         raise _make_damaged_error(
             folder / "judgements.jsonl", "an item or a person of it is not there"
         )

@@ -1,7 +1,7 @@
 """Tables of the store (SQLAlchemy Core), alike in SQLite and PostgreSQL.
 
 Times are seconds since 1970 in UTC. Bodies are records as JSON. Rows of judgements, leases, events,
-exclusions, pulls, releases and audits are only ever added.
+exclusions, pulls, releases, admissions, decisions and audits are only ever added.
 """
 
 from sqlalchemy import (
@@ -37,6 +37,7 @@ people = Table(
     Column("role", Text, nullable=False),
     Column("made", Double, nullable=False),
     Column("gone", Double),  # when access was ended; their work stays
+    Column("project", Text),  # by whose crowd link they came, to work for it alone; None: invited
 )
 
 invites = Table(
@@ -293,4 +294,80 @@ keys = Table(
     Column("per_minute", Integer),  # None: unlimited
     Column("budget", Double),  # None: unlimited
     Column("spent", Double, nullable=False),
+)
+
+projects = Table(
+    "projects",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("body", Text, nullable=False),  # its settings
+    Column("key", Text, nullable=False),  # secret that signs its links
+    Column("made", Double, nullable=False),
+)
+
+project_batches = Table(
+    "project_batches",
+    metadata,
+    Column("batch", Text, primary_key=True),  # also one of which there are no items yet
+    Column("project", Text, ForeignKey("projects.name"), nullable=False, index=True),
+    Column("trial", Boolean, nullable=False),  # to be done before the other batches
+)
+
+batch_people = Table(
+    "batch_people",
+    metadata,
+    Column("batch", Text, primary_key=True),  # with rows here: only these people get its items
+    Column("person", Text, ForeignKey("people.name"), primary_key=True),
+)
+
+admissions = Table(
+    "admissions",
+    metadata,
+    Column("number", Number, primary_key=True, autoincrement=True),
+    Column("project", Text, ForeignKey("projects.name"), nullable=False),
+    Column("person", Text, ForeignKey("people.name"), nullable=False),
+    Column("admitted", Boolean, nullable=False),  # of a person's rows the newest holds
+    Column("reason", Text, nullable=False),
+    Column("by", Text, nullable=False),
+    Column("at", Double, nullable=False),
+    Index("ix_admissions_project", "project", "person"),
+)
+
+work_signs = Table(
+    "work_signs",
+    metadata,
+    Column("item", Text, ForeignKey("items.id"), primary_key=True),
+    Column("person", Text, ForeignKey("people.name"), primary_key=True),
+    Column("at", Double, primary_key=True),  # an action on an item in hand, about one a minute
+)
+
+decisions = Table(
+    "decisions",
+    metadata,
+    Column("number", Number, primary_key=True, autoincrement=True),
+    Column("item", Text, ForeignKey("items.id"), nullable=False, index=True),
+    Column("person", Text, ForeignKey("people.name"), nullable=False),
+    Column("body", Text, nullable=False),
+    Column("at", Double, nullable=False),
+)
+
+flag_replies = Table(
+    "flag_replies",
+    metadata,
+    Column("judgement", Text, ForeignKey("judgements.id"), primary_key=True),
+    Column("text", Text, nullable=False),
+    Column("by", Text, nullable=False),
+    Column("at", Double, nullable=False),
+)
+
+crowd_entries = Table(
+    "crowd_entries",
+    metadata,
+    Column("project", Text, ForeignKey("projects.name"), primary_key=True),
+    Column("session", Text, primary_key=True),  # the platform's name of it
+    Column("person", Text, ForeignKey("people.name"), nullable=False, index=True),
+    Column("participant", Text, nullable=False),
+    Column("study", Text, nullable=False),
+    Column("began", Double, nullable=False),
+    Column("ended", Double),  # when the completion code was asked for
 )

@@ -9,7 +9,18 @@ from sqlalchemy import ColumnElement, Connection, Row, delete, insert, or_, sele
 
 from rookery.cite.verification import Verdict
 from rookery.judge.store import Store, append_event, read_events, take_advisory_lock
-from rookery.judge.tables import answers, drafts, events, items, judgements, leases, slots
+from rookery.judge.tables import (
+    answers,
+    decisions,
+    drafts,
+    events,
+    flag_replies,
+    items,
+    judgements,
+    leases,
+    slots,
+    work_signs,
+)
 from rookery.records import Episode, Failed, Failure
 from rookery.serve.api.answer_sessions import (
     FINAL_EVENTS,
@@ -136,7 +147,9 @@ def delete_answer(store: Store, answer: str, item: str = "") -> None:
     cancel_answer(store, answer)
     streams = name_event_stream(answer), _name_charge_stream(answer)
     with store.begin_write() as connection:
-        for table in (judgements, drafts, leases, slots):
+        rated = select(judgements.c.id).where(judgements.c.item == item)
+        connection.execute(delete(flag_replies).where(flag_replies.c.judgement.in_(rated)))
+        for table in (decisions, work_signs, judgements, drafts, leases, slots):
             connection.execute(delete(table).where(table.c.item == item))
         connection.execute(delete(items).where(items.c.id == item))
         connection.execute(delete(events).where(events.c.stream.in_(streams)))

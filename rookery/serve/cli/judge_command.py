@@ -6,7 +6,7 @@ Heavy imports are made when a command runs.
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
 
@@ -15,7 +15,13 @@ import typer
 from rookery.records import Failed, Record
 from rookery.serve.cli.serve_command import STORE_FILE
 from rookery.serve.command_line import CommandGroup, get_user_name
-from rookery.serve.command_options import BatchesOption, DeskStoreOption, JsonOption, OneBatchOption
+from rookery.serve.command_options import (
+    BatchesOption,
+    DeskStoreOption,
+    JsonLinesOption,
+    JsonOption,
+    OneBatchOption,
+)
 from rookery.serve.exit_codes import EXIT_USAGE
 
 if TYPE_CHECKING:
@@ -26,8 +32,11 @@ if TYPE_CHECKING:
         RaterPairAgreement,
     )
     from rookery.judge.agreement import AgreementEstimate, SideBias
+    from rookery.judge.crowd_entry import CrowdSession
     from rookery.judge.forms import LabellingForm
     from rookery.judge.labelling_records import LabellingItem
+    from rookery.judge.payment import PaymentReport
+    from rookery.judge.projects import ProjectBatch, ProjectSettings, TrialResult
     from rookery.judge.rater_quality import (
         AttentionCheckScore,
         QualityReport,
@@ -47,6 +56,20 @@ BOOTSTRAP_SAMPLES = 1000
 FormFiles = Annotated[
     list[Path], typer.Argument(metavar="FILE...", help="TOML files of forms; - is standard input.")
 ]
+TrialOption = Annotated[
+    bool,
+    typer.Option(
+        "--trial",
+        help="People do this batch first, and get no other of the project until they are admitted.",
+    ),
+]
+NamedOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--for", metavar="NAME", help="Only this person gets items of it; may be repeated."
+    ),
+]
+
 judge_group = CommandGroup(help="Have people judge answers: questions in, judgements out.")
 
 
@@ -121,6 +144,11 @@ def run_judge_import(
     prelude: Annotated[
         bool, typer.Option("--prelude", help="Everybody does these first, as a check of attention.")
     ] = False,
+    project: Annotated[
+        str, typer.Option(metavar="NAME", help="The project that a new batch belongs to.")
+    ] = "",
+    trial: TrialOption = False,
+    named: NamedOption = None,
     store: DeskStoreOption = "",
 ) -> None:
     """Hand questions or answers to people to judge: all of a file, or none."""
@@ -147,6 +175,11 @@ def run_judge_import(
         read = item_import.read_items(files, form, prelude, known)
         if text:
             form_versions.add_form(desk, text, get_user_name("rookery judge"))
+        if project or trial or named:  # before there are items that others could be given
+            from rookery.judge.projects import place_batch
+
+            by = get_user_name("rookery judge")
+            place_batch(desk, batch, project, by, trial, named or ())
         _keep_pages(desk, read.items)
         added = labelling_queue.add_items(desk, read.items, batch, wanted, priority, prelude)
     _write_out(
@@ -318,6 +351,178 @@ def run_judge_convert(
     _write_error(*(f"left out: {count:,} {reason}" for reason, count in left_out.items()))
 
 
+@judge_group.command("project")
+def run_judge_project(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="The project; without it, they are listed.")
+    ] = "",
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Settings as TOML; a new project is made, an old one changed."
+        ),
+    ] = None,
+    batch: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A batch that is part of it; may be repeated."),
+    ] = None,
+    trial: TrialOption = False,
+    named: NamedOption = None,
+    as_json: JsonOption = False,
+    store: DeskStoreOption = "",
+) -> None:
+    """Make a labelling project or change it, and show its settings, batches and trial."""
+    if (config or batch or trial or named) and not name:
+        raise ValueError("name the project")
+    if (trial or named) and not batch:
+        raise ValueError("name the batch that it is about: --batch")
+    with _open_store(store) as desk:
+        from rookery.judge import projects
+        from rookery.judge.projects import ProjectSettings
+
+        by = get_user_name("rookery judge")
+        known = {each.name: each.settings for each in projects.list_projects(desk)}
+        if not name:
+            _write_out(*known or ["there are no projects: rookery judge project NAME makes one"])
+            return
+        settings = known.get(name, ProjectSettings())
+        if config:
+            settings = projects.read_project_settings(config, settings)
+        if config or name not in known:
+            projects.save_project(desk, name, settings, by)
+        for each in batch or ():
+            projects.place_batch(desk, each, name, by, trial, named or ())
+        lines = _format_project(
+            projects.list_project_batches(desk, name), projects.list_trial_results(desk, name)
+        )
+        _show_record(settings, [*_format_settings(settings), *lines], as_json)
+
+
+@judge_group.command("admit")
+def run_judge_admit(
+    project: Annotated[str, typer.Argument(metavar="PROJECT", help="The project.")],
+    person: Annotated[str, typer.Argument(metavar="NAME", help="Who did its trial.")],
+    refuse: Annotated[
+        str, typer.Option(metavar="REASON", help="Do not admit them, and why not.")
+    ] = "",
+    store: DeskStoreOption = "",
+) -> None:
+    """Admit somebody to a project after its trial, or refuse."""
+    with _open_store(store) as desk:
+        from rookery.judge.projects import decide_admission
+
+        by = get_user_name("rookery judge")
+        decide_admission(desk, project, person, not refuse, refuse, by)
+    _write_out(f"{person} is {'not ' * bool(refuse)}admitted to {project}")
+
+
+@judge_group.command("link")
+def run_judge_link(
+    project: Annotated[str, typer.Argument(metavar="PROJECT", help="The project.")],
+    days: Annotated[
+        float, typer.Option(metavar="NUMBER", min=0, help="Days for which the link works.")
+    ] = 14,
+    study: Annotated[
+        str, typer.Option(metavar="ID", help="Only for this study of the platform.")
+    ] = "",
+    address: Annotated[
+        str, typer.Option(metavar="URL", help="The address of the desk.")
+    ] = DEFAULT_ADDRESS,
+    store: DeskStoreOption = "",
+) -> None:
+    """Print a signed link by which people of Prolific come to work on a project."""
+    with _open_store(store) as desk:
+        from rookery.judge.crowd_entry import make_crowd_link
+
+        path = make_crowd_link(desk, project, days, study, get_user_name("rookery judge"))
+    _write_out(f"{address.rstrip('/')}{path}")
+    _write_error("give it to the platform as the study's link, with its parameters as they are")
+
+
+@judge_group.command("sessions")
+def run_judge_sessions(
+    project: Annotated[str, typer.Argument(metavar="PROJECT", help="The project.")],
+    as_json: JsonLinesOption = False,
+    store: DeskStoreOption = "",
+) -> None:
+    """List who came from a crowd platform, what they did, and their completion codes."""
+    with _open_store(store) as desk:
+        from rookery.judge.crowd_entry import list_crowd_sessions
+
+        found = list_crowd_sessions(desk, project)
+    if as_json:
+        from rookery.serve.terminal_output import to_terminal_json
+
+        sys.stdout.writelines(f"{to_terminal_json(each)}\n" for each in found)
+        return
+    if not found:
+        _write_error(f"nobody has come to {project} from a platform")
+    heads = ["participant", "study", "session", "items", "finished", "code"]
+    rows = [
+        [each.participant, each.study, each.session, str(each.items), *_format_end(each)]
+        for each in found
+    ]
+    _write_out(*_format_table([heads, *rows]))
+
+
+def _format_end(session: "CrowdSession") -> tuple[str, str]:
+    """Return when the session was finished, and its code; both empty before that."""
+    if session.ended is None:
+        return "", ""
+    when = datetime.fromtimestamp(session.ended, UTC).strftime("%Y-%m-%d %H:%M")
+    return when, session.code
+
+
+@judge_group.command("pay")
+def run_judge_pay(
+    project: Annotated[
+        str,
+        typer.Argument(metavar="PROJECT", help="The project; without it, batches of none."),
+    ] = "",
+    since: Annotated[
+        datetime | None,
+        typer.Option(metavar="DATE", formats=["%Y-%m-%d"], help="The first day that counts, UTC."),
+    ] = None,
+    until: Annotated[
+        datetime | None,
+        typer.Option(metavar="DATE", formats=["%Y-%m-%d"], help="The last day that counts, UTC."),
+    ] = None,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+    as_json: JsonOption = False,
+    store: DeskStoreOption = "",
+) -> None:
+    """Show the hours of each rater, and what they are owed."""
+    with _open_store(store) as desk:
+        from rookery.judge.payment import build_payment_report, write_payment_csv
+
+        begin = None if since is None else since.replace(tzinfo=UTC).timestamp()
+        end = None if until is None else (until.replace(tzinfo=UTC) + timedelta(1)).timestamp()
+        found = build_payment_report(desk, project, begin, end)
+    if as_csv:
+        sys.stdout.write(write_payment_csv(found))
+    else:
+        _show_record(found, _format_payment(found), as_json)
+
+
+@judge_group.command("dataset")
+def run_judge_dataset(
+    source: Annotated[
+        Path, typer.Argument(metavar="DIR", help="A folder that rookery judge export wrote.")
+    ],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="The folder to write to.")],
+) -> None:
+    """Write an export as a dataset of Hugging Face, with TRL's preference formats and a CSV.
+
+    Raters are numbered, not named.
+    """
+    with _translate_errors():
+        from rookery.judge.dataset_export import write_dataset
+
+        written = write_dataset(source, out)
+    _write_out(*(f"{out / name}: {count:,} rows" for name, count in written.rows.items()))
+    _write_error(*(f"left out: {count:,} {why}" for why, count in written.left_out.items()))
+
+
 @judge_group.command("stats")
 def run_judge_stats(
     batch: OneBatchOption = None, as_json: JsonOption = False, store: DeskStoreOption = ""
@@ -414,6 +619,56 @@ def _write_lines(stream: TextIO, lines: Iterable[str]) -> None:
     from rookery.serve.terminal_output import sanitize_text
 
     stream.writelines(f"{sanitize_text(line)}\n" for line in lines)
+
+
+def _format_settings(settings: "ProjectSettings") -> Iterator[str]:
+    """Yield the settings as lines of the TOML file that sets them."""
+    from msgspec import json
+
+    for field in settings.__struct_fields__:
+        yield f"{field} = {json.encode(getattr(settings, field)).decode()}"
+
+
+def _format_project(
+    batches: "Sequence[ProjectBatch]", results: "Sequence[TrialResult]"
+) -> Iterator[str]:
+    """Yield lines on the batches of a project and the people in its trial."""
+    for batch in batches:
+        named = f", for {', '.join(batch.people)}" if batch.people else ""
+        yield f"batch {batch.name}{' (trial)' * batch.trial}{named}"
+    for each in results:
+        done = f"{each.done} of {each.of} of the trial" if each.of else "no trial"
+        state = "waits to be admitted" if each.done >= each.of else "is at the trial"
+        if each.decided is not None:
+            why = f": {each.decided.reason}" if each.decided.reason else ""
+            said = "admitted" if each.decided.admitted else "refused"
+            state = f"{said} by {each.decided.by}{why}"
+        yield f"{each.person}: {done}, {state}"
+
+
+def _format_payment(report: "PaymentReport") -> Iterator[str]:
+    """Yield lines on the hours and the pay of each rater."""
+    settings = report.settings
+    paid = f"{settings.rate:g} {settings.currency} for one {settings.per}" if settings.rate else ""
+    name = f"project {report.project}" if report.project else "batches of no project"
+    yield f"{name}: {report.seconds / 3600:.2f} hours{', ' * bool(paid)}{paid}"
+    if not report.raters:
+        return
+    yield ""
+    heads = ["rater", "items", "skipped", "flagged", "excluded", "hours", "amount"]
+    rows = [
+        [
+            each.name,
+            *map(str, (each.items, each.skipped, each.flagged, each.excluded)),
+            f"{each.hours:.2f}",
+            f"{each.amount:.2f}" if paid else "",
+        ]
+        for each in report.raters
+    ]
+    yield from _format_table([heads, *rows])
+    if paid:
+        yield ""
+        yield f"in all: {report.amount:.2f} {settings.currency}"
 
 
 _PASSED = {True: "passed", False: "failed", None: "not over"}

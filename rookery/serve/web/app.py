@@ -29,12 +29,20 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.supervisors import Multiprocess
 
-from rookery.judge import accounts
+from rookery.judge import accounts, crowd_entry
+from rookery.judge.projects import load_project
 from rookery.judge.store import Store
 from rookery.records import Failed
 from rookery.serve.api.answer_workers import AnswerService, WorkerSettings
 from rookery.serve.settings import Settings
-from rookery.serve.web import dashboard, demonstration_pages, form_pages, labelling_tasks
+from rookery.serve.web import (
+    campaign_pages,
+    dashboard,
+    decision_pages,
+    demonstration_pages,
+    form_pages,
+    labelling_tasks,
+)
 from rookery.serve.web.endpoints import (
     PLAIN_COOKIE,
     SECURE_COOKIE,
@@ -83,11 +91,14 @@ def build_web_app(
         *labelling_tasks.build_stop_switch_routes(),
         *dashboard.build_dashboard_routes(),
         *form_pages.build_form_routes(),
+        *campaign_pages.build_campaign_routes(),
+        *decision_pages.build_decision_routes(),
     ]
     links += [
         *labelling_tasks.list_task_links(),
         *demonstration_pages.list_demonstration_links(),
         *labelling_tasks.list_stop_switch_links(),
+        *decision_pages.list_decision_links(),
         *dashboard.list_dashboard_links(),
     ]
     if not reading:
@@ -187,6 +198,8 @@ def build_account_routes() -> list[Route]:
             "/enter/{token}", show_invite_page, name="invited"
         ),  # the dashboard makes links by this name
         Route("/enter/{token}", post_invite_acceptance, methods=["POST"]),
+        Route("/enter/crowd/{project}", show_crowd_entry),
+        Route("/enter/crowd/{project}", post_crowd_entry, methods=["POST"]),
         Route("/leave", post_sign_out, methods=["POST"]),
         Route("/keys", post_shortcut_preference, methods=["POST"]),
     ]
@@ -199,7 +212,10 @@ def show_invite_page(request: Request) -> Response:
     It sets a Secure cookie without content: if that comes back, the session cookie can be Secure,
     too.
     """
-    answer = render_page(request, "enter.html")
+    return _probe_secure_cookies(render_page(request, "enter.html"))
+
+
+def _probe_secure_cookies(answer: Response) -> Response:
     answer.set_cookie(
         SECURE_PROBE_COOKIE, "yes", max_age=600, secure=True, httponly=True, samesite="lax"
     )
@@ -215,8 +231,39 @@ def post_invite_acceptance(request: Request) -> Response:
     """
     store = get_app_context(request).store
     session = accounts.redeem_invite(store, request.path_params["token"])
-    accounts.end_session(store, get_session_token(request))
-    answer = redirect_after_post("/?said=in")
+    return _let_in(request, session, "/?said=in")
+
+
+@require_role(None)
+def show_crowd_entry(request: Request) -> Response:
+    """Show the page behind a crowd platform's link, without creating anything.
+
+    Raises Failed (no_invite).
+    """
+    store = get_app_context(request).store
+    arrival = crowd_entry.check_crowd_link(
+        store, request.path_params["project"], request.query_params
+    )
+    most = load_project(store, arrival.project).settings.session_items
+    return _probe_secure_cookies(
+        render_page(request, "enter_crowd.html", arrival=arrival, most=most)
+    )
+
+
+@require_role(None)
+def post_crowd_entry(request: Request) -> Response:
+    """Let somebody in who comes by a crowd platform's link. Raises Failed (no_invite)."""
+    store = get_app_context(request).store
+    arrival = crowd_entry.check_crowd_link(
+        store, request.path_params["project"], request.query_params
+    )
+    return _let_in(request, crowd_entry.enter_by_crowd_link(store, arrival), "/desk?said=in")
+
+
+def _let_in(request: Request, session: str, address: str) -> Response:
+    """End the browser's earlier session, set the cookie of the new one, and redirect."""
+    accounts.end_session(get_app_context(request).store, get_session_token(request))
+    answer = redirect_after_post(address)
     strict = request.url.scheme == "https" or SECURE_PROBE_COOKIE in request.cookies
     answer.set_cookie(
         SECURE_COOKIE if strict else PLAIN_COOKIE,

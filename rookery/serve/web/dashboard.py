@@ -15,7 +15,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from rookery.judge import accounts, guides, labelling_queue, rater_quality, snapshots
+from rookery.judge import (
+    accounts,
+    guides,
+    labelling_queue,
+    rater_feedback,
+    rater_quality,
+    snapshots,
+)
 from rookery.judge.accounts import ROLES, Person
 from rookery.judge.form_versions import list_forms, load_form
 from rookery.judge.forms import FLAG_REASONS, SKIP_REASONS, FormField, LabellingForm
@@ -44,6 +51,8 @@ DASHBOARD_TABS = (
     ("/board/returned", "Flagged"),
     ("/board/excluded", "Excluded"),
     ("/board/snapshots", "Snapshots"),
+    ("/board/projects", "Projects"),
+    ("/board/pay", "Pay"),
     ("/board/people", "People"),
     ("/board/forms", "Forms"),
     ("/board/guides", "Guides"),
@@ -58,6 +67,11 @@ CHANGE_NOTICES = {
     "role": "The role is changed.",
     "out": "Shut out. What they did stays.",
     "form": "That is the newest version now. Judgements keep the version they were given on.",
+    "project": "Made. Open it to set it up.",
+    "settings": "The settings are saved.",
+    "batch": "Saved. It holds from the next task on.",
+    "admission": "Saved. It holds from their next task on.",
+    "reply": "Answered. They see it in their history.",
     "guide": "That is the newest version now. The earlier ones are kept.",
 }
 """Notice shown after a change, by the value of `?did=`."""
@@ -470,6 +484,7 @@ def build_dashboard_routes() -> list[Route]:
         Route("/board/retire", post_retirement, methods=["POST"]),
         Route("/board/quality", show_quality_page),
         Route("/board/returned", show_returned_page),
+        Route("/board/reply", post_flag_reply, methods=["POST"]),
         Route("/board/excluded", show_exclusions_page),
         Route("/board/exclude", post_exclusion, methods=["POST"]),
         Route("/board/exclude-failed", post_failed_check_exclusions, methods=["POST"]),
@@ -539,8 +554,30 @@ def show_returned_page(request: Request) -> Response:
 
 def _render_returned_page(request: Request, wrong: str = "") -> Response:
     found = list_returned_items(get_app_context(request).store, MAX_LIST_ROWS)
+    flagged = [said.id for each in found for said in each.judgements if said.kind == "flagged"]
     return render_dashboard_page(
-        request, "board_returned.html", wrong, found=found, words=describe_return_reason
+        request,
+        "board_returned.html",
+        wrong,
+        found=found,
+        words=describe_return_reason,
+        replies=rater_feedback.load_flag_outcomes(get_app_context(request).store, flagged),
+    )
+
+
+@require_role("researcher")
+def post_flag_reply(request: Request) -> Response:
+    """Answer somebody who flagged an item; they see it beside the item in their history."""
+    said, store = get_form_fields(request), get_app_context(request).store
+    change = partial(
+        rater_feedback.reply_to_flag,
+        store,
+        get_last_value(said, "judgement"),
+        get_last_value(said, "reason"),
+        get_signed_in_person(request).name,
+    )
+    return apply_dashboard_change(
+        request, _render_returned_page, "/board/returned", change, "reply"
     )
 
 

@@ -123,7 +123,7 @@ def build_demonstration_trace_routes(
         number = int(said) if said.isascii() and said.isdigit() and len(said) < 6 else 0
         return _render_trace(request, sittings(request), number)
 
-    let_in = require_role("labeller")
+    let_in = require_role("labeller", crowd=True)
     return [
         Route("/trace/{judgement}", let_in(show_overview)),
         Route("/trace/{judgement}/{step}", let_in(show_step)),
@@ -236,7 +236,7 @@ FormFields = dict[str, tuple[str, ...]]
 def build_demonstration_routes() -> list[Route]:
     """Return the routes of demonstrations, of asking one's own question, and of the traces."""
     pages = DemonstrationPages()
-    let_in = require_role("labeller")
+    let_in = require_role("labeller", crowd=True)
     at = "/demonstrate/{item}"
     return [
         Route("/demonstrate", let_in(pages.show_question_form)),

@@ -99,12 +99,13 @@ def redirect_after_post(address: str) -> Response:
 
 
 def require_role(
-    role: PersonRole | None,
+    role: PersonRole | None, crowd: bool = False
 ) -> Callable[[PageHandler], Callable[..., Coroutine[Any, Any, Response]]]:
     """Return a decorator that makes an endpoint of a page handler, for people with a role.
 
-    People with the role or a higher one are admitted; None admits everybody, signed in or not. The
-    endpoint reads the form, runs the handler in a thread and turns errors into pages.
+    People with the role or a higher one are admitted; None admits everybody, signed in or not. With
+    `crowd`, so are people who came by a project's crowd link. The endpoint reads the form, runs the
+    handler in a thread and turns errors into pages.
     """
 
     def wrap_handler(handler: PageHandler) -> Callable[..., Coroutine[Any, Any, Response]]:
@@ -114,14 +115,16 @@ def require_role(
         async def handle_request(request: Request) -> Response:
             """Read the form, then run the handler in a thread."""
             request.state.sent = await _read_form_fields(request)
-            return await run_in_threadpool(_call_handler, handler, role, request)
+            return await run_in_threadpool(_call_handler, handler, role, crowd, request)
 
         return handle_request
 
     return wrap_handler
 
 
-def _call_handler(handler: PageHandler, role: PersonRole | None, request: Request) -> Response:
+def _call_handler(
+    handler: PageHandler, role: PersonRole | None, crowd: bool, request: Request
+) -> Response:
     """Return the handler's page, or an error page; log unexpected errors without showing them."""
     request.state.person = None
     try:
@@ -132,7 +135,8 @@ def _call_handler(handler: PageHandler, role: PersonRole | None, request: Reques
             return render_problem_page(
                 request, 401, "You are not signed in, or your session has ended."
             )
-        if role and person and not accounts.has_role(person, role):
+        welcome = crowd and person is not None and person.project is not None
+        if role and person and not (welcome or accounts.has_role(person, role)):
             return render_problem_page(
                 request, 403, "This page is not for your role. Ask whoever invited you."
             )

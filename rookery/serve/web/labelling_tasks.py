@@ -18,17 +18,22 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from rookery.judge import (
+    crowd_entry,
     guides,
     judgement_conversion,
     labelling_queue,
+    projects,
+    rater_feedback,
     rater_quality,
     stop_switch,
 )
 from rookery.judge.accounts import has_role
 from rookery.judge.adjudication import load_exclusions, select_active_exclusions
+from rookery.judge.crowd_entry import SessionProgress
 from rookery.judge.form_parsing import encode_form
 from rookery.judge.form_versions import list_forms, load_form
 from rookery.judge.forms import FLAG_REASONS, SKIP_REASONS
+from rookery.judge.labelling_queue import RaterProgress
 from rookery.judge.labelling_records import ItemLease, Judgement, LabellingItem
 from rookery.records import Failed, Record
 from rookery.serve.web.endpoints import (
@@ -72,6 +77,7 @@ def build_task_routes() -> list[Route]:
     """Return the routes of the tasks, the history and the guides."""
     return [
         Route("/desk", show_task_list),
+        Route("/desk/finish", post_session_end, methods=["POST"]),
         Route("/next", post_next_task, methods=["POST"]),
         Route("/tasks/{item}", show_task_page),
         Route("/tasks/{item}", post_task_page, methods=["POST"]),
@@ -87,27 +93,43 @@ def build_task_routes() -> list[Route]:
 def list_task_links() -> list[NavigationLink]:
     """Return the links to tasks, history and guides in the head of each page."""
     return [
-        NavigationLink("/desk", "Tasks"),
-        NavigationLink("/history", "History"),
-        NavigationLink("/guides", "Guides"),
+        NavigationLink("/desk", "Tasks", crowd=True),
+        NavigationLink("/history", "History", crowd=True),
+        NavigationLink("/guides", "Guides", crowd=True),
     ]
 
 
-@require_role("labeller")
+@require_role("labeller", crowd=True)
 def show_task_list(request: Request) -> Response:
     """Show how many tasks of each form wait, and the newest judgements of the person."""
     store, name = get_app_context(request).store, get_signed_in_person(request).name
-    waiting = labelling_queue.count_waiting_items(store, name)
+    session = _load_session(request)
+    progress = {
+        form: _limit_progress(each, session)
+        for form, each in labelling_queue.count_form_progress(store, name).items()
+    }
     done = labelling_queue.list_judgements(store, name, MAX_HISTORY)
     return render_page(
         request,
         "home.html",
-        todo=[(form, waiting[form.name]) for form in list_forms(store) if waiting.get(form.name)],
+        todo=[(form, progress[form.name]) for form in list_forms(store) if form.name in progress],
         recent=_describe_judgements(request, done[:MAX_RECENT]),
         barred=_list_exclusion_reasons(request),
+        trials=projects.list_person_trials(store, name),
+        session=session,
+        completion=crowd_entry.COMPLETION_ADDRESS,
         today=sum(each.ended > store.clock() - DAY_SECONDS for each in done),
         most=MAX_HISTORY,
     )
+
+
+@require_role("labeller", crowd=True)
+def post_session_end(request: Request) -> Response:
+    """End the session of a person of a crowd platform; the first page then shows the code."""
+    store, name = get_app_context(request).store, get_signed_in_person(request).name
+    waiting = bool(labelling_queue.count_waiting_items(store, name))
+    crowd_entry.finish_crowd_session(store, name, waiting)
+    return redirect_after_post("/desk")
 
 
 def _list_exclusion_reasons(request: Request) -> list[str]:
@@ -117,7 +139,7 @@ def _list_exclusion_reasons(request: Request) -> list[str]:
     return [row.reason for row in select_active_exclusions(rows) if row.what == "person"]
 
 
-@require_role("labeller")
+@require_role("labeller", crowd=True)
 def post_next_task(request: Request) -> Response:
     """Lease the next task (of any form, of one form, or this item) and redirect to it.
 
@@ -137,7 +159,7 @@ def post_next_task(request: Request) -> Response:
     return redirect_after_post(_prepare_task(request, lease))
 
 
-@require_role("labeller")
+@require_role("labeller", crowd=True)
 def show_task_page(request: Request) -> Response:
     """Show one page of a task with the draft's values."""
     store, item_id = get_app_context(request).store, request.path_params["item"]
@@ -163,10 +185,36 @@ def show_task_page(request: Request) -> Response:
         skips=SKIP_REASONS,
         flags=FLAG_REASONS,
         undo=request.query_params.get("undo", ""),
+        progress=None if begun.supersedes else _load_task_progress(request, item_id),
     )
 
 
-@require_role("labeller")
+def _load_session(request: Request) -> SessionProgress | None:
+    """Return the session of a person of a crowd platform; None for everybody else."""
+    person = get_signed_in_person(request)
+    if person.project is None:
+        return None
+    return crowd_entry.load_session_progress(get_app_context(request).store, person.name)
+
+
+def _load_task_progress(request: Request, item_id: str) -> RaterProgress:
+    """Return the progress in a crowd session of so many items, or else in the item's batch."""
+    session = _load_session(request)
+    if session and session.of:
+        return RaterProgress(session.done, session.of)
+    store, name = get_app_context(request).store, get_signed_in_person(request).name
+    return labelling_queue.count_batch_progress(store, name, item_id)
+
+
+def _limit_progress(progress: RaterProgress, session: SessionProgress | None) -> RaterProgress:
+    """Return the progress with no more to come than the session has left."""
+    if session is None or not session.of:
+        return progress
+    most = progress.done + session.of - session.done
+    return progress._replace(of=min(progress.of or most, most))
+
+
+@require_role("labeller", crowd=True)
 def post_task_page(request: Request) -> Response:
     """Store the posted page of a task, then save, turn the page or submit, by the button."""
     store, posted = get_app_context(request).store, get_form_fields(request)
@@ -197,7 +245,7 @@ def post_task_page(request: Request) -> Response:
     return redirect_after_post(f"/tasks/{item_id}?page={number}")
 
 
-@require_role("labeller")
+@require_role("labeller", crowd=True)
 def post_task_return(request: Request) -> Response:
     """Skip a task, leaving it to others, or flag that something is wrong with it."""
     store, name, posted = (
@@ -217,22 +265,30 @@ def post_task_return(request: Request) -> Response:
     return _redirect_to_next_task(request, form, "flagged" if flagged else "skipped")
 
 
-@require_role("labeller")
+@require_role("labeller", crowd=True)
 def show_judgement_history(request: Request) -> Response:
     """Show the person's judgements, newest first."""
     done = labelling_queue.list_judgements(
         get_app_context(request).store, get_signed_in_person(request).name, MAX_HISTORY
     )
-    return render_page(request, "history.html", rows=_describe_judgements(request, done))
+    return render_page(
+        request,
+        "history.html",
+        rows=_describe_judgements(request, done),
+        agreement=rater_feedback.measure_rater_agreement(
+            get_app_context(request).store, get_signed_in_person(request).name
+        ),
+        least=rater_feedback.MIN_FEEDBACK_ITEMS,
+    )
 
 
-@require_role("labeller")
+@require_role("labeller", crowd=True)
 def show_guide_list(request: Request) -> Response:
     """Show the list of guides, one for each form."""
     return render_page(request, "guides.html", forms=list_forms(get_app_context(request).store))
 
 
-@require_role("labeller")
+@require_role("labeller", crowd=True)
 def show_guide_page(request: Request) -> Response:
     """Show the newest guide of one form."""
     store, name = get_app_context(request).store, request.path_params["form"]
@@ -244,7 +300,7 @@ def show_guide_page(request: Request) -> Response:
     return render_page(request, "guide.html", form=form, version=newest.version, guide=html)
 
 
-@require_role("labeller")
+@require_role("labeller", crowd=True)
 def post_correction(request: Request) -> Response:
     """Open one of the person's judgements as a draft; it stays until the new one is handed in."""
     store, name = get_app_context(request).store, get_signed_in_person(request).name
@@ -262,7 +318,7 @@ def post_correction(request: Request) -> Response:
     return redirect_after_post(f"/tasks/{judgement.item}")
 
 
-@require_role("labeller")
+@require_role("labeller", crowd=True)
 def show_check_result(request: Request) -> Response:
     """Show the expected answers to an attention check that was handed in, and why."""
     judgement = _find_own_judgement(request, request.path_params["judgement"])
@@ -446,9 +502,12 @@ def _find_own_judgement(request: Request, judgement: str) -> Judgement | None:
 def _describe_judgements(request: Request, done: Sequence[Judgement]) -> list[Mapping[str, object]]:
     """Return judgements with their items and forms, for the templates."""
     store = get_app_context(request).store
+    flagged = [each.id for each in done if each.kind == "flagged"]
+    outcomes = rater_feedback.load_flag_outcomes(store, flagged) if flagged else {}
     return [
         {
             "judgement": each,
+            "outcome": outcomes.get(each.id),
             "item": (item := labelling_queue.load_item(store, each.item)),
             "form": load_form(store, item.form, each.form_version),
             "open": each.kind in ("done", "extra") and item.form != "demonstrate",

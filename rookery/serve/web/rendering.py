@@ -44,6 +44,7 @@ NOTICES = {
     "skipped": "Skipped. You will not be given this task again.",
     "flagged": "Flagged. Thank you: somebody will look at it.",
     "corrected": "Corrected. The earlier version is kept beside it.",
+    "decided": "Decided. What the raters handed in stays beside it.",
     "saved": "Saved. You can go on whenever you like.",
     "nothing": "There is nothing more to do for you just now. Look in again later.",
     "late": "The time for this task has run out and others have taken it up. Thank you all the "
@@ -61,6 +62,8 @@ class NavigationLink(msgspec.Struct, frozen=True):
     address: str
     label: str
     role: PersonRole = "labeller"
+    crowd: bool = False
+    """True: it is also shown to people who came by a project's crowd link."""
 
 
 class PageAssets:
@@ -139,7 +142,7 @@ def render_page(request: Request, template: str, status_code: int = 200, **value
         "alive": False,
         "said": NOTICES.get(request.query_params.get("said", ""), ""),
     }
-    if person and "alive" not in values:
+    if person and person.project is None and "alive" not in values:
         values["alive"] = has_live_run(request.app.state.desk.store)
     html = look.templates.get_template(template).render({**common, **values})
     return HTMLResponse(html.encode("utf-8", "replace"), status_code)
@@ -153,6 +156,8 @@ def select_navigation_links(
     These are the links of its half of the site (reader pages or desk) and, if the person may use
     anything of the other half, one link to that.
     """
+    if person and person.project is not None:
+        return [link for link in links if link.crowd]
     first = sorted(links, key=lambda link: link.address not in ("/", "/asked"))
     open_ones = [link for link in first if person and has_role(person, link.role)]
     here = [link for link in open_ones if _is_reader_path(link.address) == _is_reader_path(path)]

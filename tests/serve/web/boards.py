@@ -6,9 +6,10 @@ from typing import Any
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 from visits import Opened, item
 
-from rookery.judge import accounts, labelling_queue, rater_quality, stop_switch
+from rookery.judge import accounts, labelling_queue, projects, rater_quality, stop_switch
 from rookery.judge.forms import FORMS
 from rookery.judge.labelling_records import GoldLabels, Judgement
+from rookery.judge.projects import ProjectSettings
 from rookery.judge.stop_switch import PolicySample
 
 ITEMS = 12
@@ -85,6 +86,15 @@ def work(opened: Opened) -> None:
 
 def _supported(best: int | str) -> dict[str, Any]:
     return {"plausible": ["yes", "yes"], "supported": ["yes", "no"], "preferred": best}
+
+
+def pay(opened: Opened) -> None:
+    """A project with a rate, a trial that Ada did, and a batch for Rex alone."""
+    settings = ProjectSettings(rate=15.0, currency="EUR")
+    projects.save_project(opened.store, "corvids", settings, "lea")
+    projects.place_batch(opened.store, "ravens", "corvids", "lea", trial=True)
+    projects.place_batch(opened.store, "later", "corvids", "lea", named=["rex", "ada"])
+    projects.decide_admission(opened.store, "corvids", "bob", False, "clicks", "lea")
 
 
 def train(opened: Opened) -> None:

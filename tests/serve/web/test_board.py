@@ -18,6 +18,8 @@ PAGES = (
     "/board/returned",
     "/board/excluded",
     "/board/snapshots",
+    "/board/projects",
+    "/board/pay",
     "/board/people",
     "/board/guides",
     "/board/guides/supported",

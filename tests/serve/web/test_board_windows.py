@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 import pytest
-from boards import hire, train, work
+from boards import hire, pay, train, work
 from playwright.sync_api import expect
 from windows import Seen, Site, flaws
 
@@ -17,11 +17,15 @@ SCREENS = (
     "/board/returned",
     "/board/excluded",
     "/board/snapshots",
+    "/board/projects",
+    "/board/projects/corvids",
+    "/board/pay?project=corvids",
     "/board/people",
     "/board/guides",
     "/board/guides/supported",
     "/board/book",
     "/board/person/ada",
+    "/disagreements",
     "/cord",
     "/cord/runs/jays-run",
     "/cord/1/release",
@@ -35,6 +39,7 @@ def busy(site: Site) -> Site:
     hire(site.opened)
     work(site.opened)
     train(site.opened)
+    pay(site.opened)
     snapshots.freeze_snapshot(site.opened.store, "first", SnapshotSelection(), "lea")
     return site
 

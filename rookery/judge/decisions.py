@@ -1,0 +1,167 @@
+"""Disagreements between raters, and a third person's decisions on them.
+
+The raters' judgements stay as they are and count in agreement; what is learnt from an item that was
+decided is the decision.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, insert, select
+
+from rookery.judge.accounts import write_audit_entry
+from rookery.judge.adjudication import (
+    LabellingData,
+    PlacedItem,
+    load_decisions,
+    load_labelling_data,
+    merge_degrees,
+)
+from rookery.judge.agreement import LabelValue
+from rookery.judge.form_versions import load_form
+from rookery.judge.judgement_conversion import extract_field_values, find_preferred_answer
+from rookery.judge.labelling_queue import load_item
+from rookery.judge.labelling_records import Decision, Judgement
+from rookery.judge.store import Store, take_advisory_lock
+from rookery.judge.tables import decisions, items
+from rookery.records import Failed, Failure, digest_of
+
+
+class Disagreement(NamedTuple):
+    """An item on which raters disagree."""
+
+    placed: PlacedItem
+    judgements: tuple[Judgement, ...]
+    """Judgements of the item that count, in order of submission."""
+    fields: tuple[str, ...]
+    """Names of the fields in which they differ."""
+    decision: Decision | None
+    """Decision of a third person; None: there is none yet."""
+
+
+def find_disagreements(work: LabellingData) -> list[Disagreement]:
+    """Return the items on which raters disagree, undecided ones first, in order of arrival.
+
+    They disagree if they prefer different answers or, on a form that asks for no preference, differ
+    in any field except texts and claims. Better and much better count alike. Items with known
+    answers, and forms that judge no answers, are left out.
+    """
+    by_item: dict[str, list[Judgement]] = defaultdict(list)
+    for placed, judgement in work.iterate_counted():
+        form = work.find_form(judgement)
+        if form is not None and form.answers and placed.item.gold is None and not placed.prelude:
+            by_item[placed.id].append(judgement)
+    found = []
+    for key in work.items:
+        made = tuple(by_item.get(key, ()))
+        if len(made) > 1 and (fields := _find_differing_fields(work, made)):
+            found.append(Disagreement(work.items[key], made, fields, work.decisions.get(key)))
+    return sorted(found, key=lambda each: each.decision is not None)
+
+
+def load_disagreements(store: Store) -> list[Disagreement]:
+    """Return `find_disagreements` of everything at the desk."""
+    with store.begin_read() as connection:
+        return find_disagreements(load_labelling_data(connection))
+
+
+def load_disagreement(store: Store, item: str) -> Disagreement:
+    """Load one item on which raters disagree. Raises Failed (no_item)."""
+    with store.begin_read() as connection:
+        return _find_disagreement(connection, item)
+
+
+def decide_item(
+    store: Store, item: str, by: str, filled: Mapping[str, Any], reason: str
+) -> Decision:
+    """Store a third person's decision on an item on which raters disagree, and return it.
+
+    `filled` are the form's values; the newest decision on an item holds, and all are kept. Raises
+    Failed: no_reason, no_item (the raters do not disagree on it), not_allowed (the person judged
+    the item).
+    """
+    if not reason.strip():
+        raise Failed(Failure(item, "no_reason", "say why: the raters will ask"))
+    now = store.clock()
+    form = load_form(store, load_item(store, item).form)
+    with store.begin_write() as connection:
+        take_advisory_lock(connection, "decisions")
+        dispute = _find_disagreement(connection, item)
+        if any(each.by == by for each in dispute.judgements):
+            detail = "you judged this item yourself: a third person decides"
+            raise Failed(Failure(item, "not_allowed", detail))
+        decision = Decision(
+            digest_of(f"decision {item} {by} {now!r} {len(load_decisions(connection))}"),
+            item,
+            by,
+            dict(filled),
+            form.digest,
+            tuple(each.id for each in dispute.judgements),
+            reason.strip(),
+            now,
+        )
+        _insert_decision(connection, decision)
+        write_audit_entry(connection, by, "decide", f"{item}: {reason.strip()}", now)
+    return decision
+
+
+def restore_decisions(connection: Connection, found: Iterable[Decision]) -> None:
+    """Insert exported decisions that the store does not have; their items and people must exist."""
+    known = {each.id for each in load_decisions(connection)}
+    for each in found:
+        if each.id not in known:
+            _insert_decision(connection, each)
+
+
+def convert_to_judgement(decision: Decision) -> Judgement:
+    """Return a decision as the judgement that is learnt from."""
+    return Judgement(
+        decision.id,
+        decision.item,
+        decision.by,
+        "done",
+        decision.filled,
+        decision.form_version,
+        guide_version=0,
+        order=(),
+        whole=False,
+        began=decision.at,
+        ended=decision.at,
+    )
+
+
+def _insert_decision(connection: Connection, decision: Decision) -> None:
+    row = {"item": decision.item, "person": decision.by, "at": decision.at}
+    connection.execute(insert(decisions).values(**row, body=decision.to_json()))
+
+
+def _find_disagreement(connection: Connection, item: str) -> Disagreement:
+    batch = connection.scalar(select(items.c.batch).where(items.c.id == item))
+    work = load_labelling_data(connection, [batch]) if batch is not None else None
+    for each in find_disagreements(work) if work else ():
+        if each.placed.id == item:
+            return each
+    detail = "there is no such item on which raters disagree: look at the list again"
+    raise Failed(Failure(item, "no_item", detail))
+
+
+def _find_differing_fields(work: LabellingData, made: tuple[Judgement, ...]) -> tuple[str, ...]:
+    item, form = work.items[made[0].item].item, work.find_form(made[0])
+    chosen = {find_preferred_answer(item, each, work.forms) for each in made}
+    if form is not None and form.decides and len(chosen) == 1:
+        return ()
+    given = [_extract_labels(work, each) for each in made]
+    places = dict.fromkeys(place for labels in given for place in labels)
+    differ = (name for name, at in places if len({each.get((name, at)) for each in given}) > 1)
+    return tuple(dict.fromkeys(differ))
+
+
+def _extract_labels(
+    work: LabellingData, judgement: Judgement
+) -> dict[tuple[str, tuple[int, ...]], LabelValue]:
+    form = work.find_form(judgement)
+    return {
+        (field.name, place): merge_degrees(field, value)
+        for field, place, value in (extract_field_values(form, judgement.filled) if form else ())
+    }

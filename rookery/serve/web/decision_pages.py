@@ -1,0 +1,185 @@
+"""Pages on which a third person decides what raters disagree about.
+
+The list of such items, and each item with the raters' judgements side by side above the form on
+which the decision is made. What the raters agree on is filled in beforehand.
+"""
+
+from typing import NamedTuple
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from rookery.judge import decisions, labelling_queue
+from rookery.judge.decisions import Disagreement
+from rookery.judge.form_parsing import encode_form
+from rookery.judge.form_versions import list_forms, load_form
+from rookery.judge.forms import PostedValues
+from rookery.records import Failed
+from rookery.serve.web.dashboard import SERVER_FAULTS
+from rookery.serve.web.endpoints import (
+    get_app_context,
+    get_form_fields,
+    get_last_value,
+    get_signed_in_person,
+    redirect_after_post,
+    require_role,
+)
+from rookery.serve.web.labelling_form import FormControl, TaskForm
+from rookery.serve.web.rendering import NavigationLink, render_page
+
+MAX_LISTED_DISAGREEMENTS = 200
+"""Most items in the list; undecided ones come first."""
+
+
+class ComparedField(NamedTuple):
+    """One input of the form, with what each rater put in."""
+
+    label: str
+    letter: str
+    """Letter of the answer that it is about; empty: of none, or the only one."""
+    quote: int | None
+    """Number of the quote that it is about, from 0."""
+    said: tuple[str, ...]
+    """Value of each rater in words, in the order of the judgements."""
+
+    @property
+    def differs(self) -> bool:
+        """True if the raters put in different values."""
+        return len(set(self.said)) > 1
+
+
+def build_decision_routes() -> list[Route]:
+    """Return the routes of the pages on which disagreements are decided."""
+    return [
+        Route("/disagreements", show_disagreements_page),
+        Route("/disagreements/{item}", show_disagreement_page),
+        Route("/disagreements/{item}", post_decision, methods=["POST"]),
+    ]
+
+
+def list_decision_links() -> list[NavigationLink]:
+    """Return the link to the disagreements in the head of each page, shown to reviewers."""
+    return [NavigationLink("/disagreements", "Disagreements", "reviewer")]
+
+
+@require_role("reviewer")
+def show_disagreements_page(request: Request) -> Response:
+    """Show the items on which raters disagree, undecided ones first."""
+    found = decisions.load_disagreements(get_app_context(request).store)
+    return render_page(
+        request,
+        "disagreements.html",
+        found=found[:MAX_LISTED_DISAGREEMENTS],
+        waiting=sum(each.decision is None for each in found),
+        count=len(found),
+        forms={form.name: form for form in list_forms(get_app_context(request).store)},
+    )
+
+
+@require_role("reviewer")
+def show_disagreement_page(request: Request) -> Response:
+    """Show one item: the answers, the raters' judgements, and the form of the decision."""
+    dispute = decisions.load_disagreement(get_app_context(request).store, _get_item(request))
+    before = dispute.decision
+    agreed = _find_agreed_values(request, dispute)
+    raw = agreed if before is None else _encode_values(request, dispute, before.filled)
+    return _render_disagreement(request, dispute, _make_sheet(request, dispute, raw))
+
+
+@require_role("reviewer")
+def post_decision(request: Request) -> Response:
+    """Store the decision on an item, or show what is still missing."""
+    store, posted = get_app_context(request).store, get_form_fields(request)
+    item, by = _get_item(request), get_signed_in_person(request).name
+    dispute = decisions.load_disagreement(store, item)
+    empty = _make_sheet(request, dispute, {})
+    raw = empty.merge_posted(empty.form.steps, posted)
+    sheet = _make_sheet(request, dispute, raw, check=True)
+    if sheet.problems:
+        return _render_disagreement(request, dispute, sheet)
+    try:
+        decisions.decide_item(store, item, by, sheet.filled, get_last_value(posted, "reason"))
+    except Failed as failed:
+        if failed.failure.outcome in SERVER_FAULTS | {"no_item"}:
+            raise
+        return _render_disagreement(request, dispute, sheet, failed.failure.detail)
+    return redirect_after_post("/disagreements?said=decided")
+
+
+def _render_disagreement(
+    request: Request, dispute: Disagreement, sheet: TaskForm, wrong: str = ""
+) -> Response:
+    me = get_signed_in_person(request).name
+    return render_page(
+        request,
+        "disagreement.html",
+        422 if wrong or sheet.problems else 200,
+        dispute=dispute,
+        sheet=sheet,
+        compared=_compare_fields(request, dispute),
+        mine=any(each.by == me for each in dispute.judgements),
+        reason=get_last_value(get_form_fields(request), "reason"),
+        wrong=wrong,
+        wide=True,
+    )
+
+
+def _get_item(request: Request) -> str:
+    item: str = request.path_params["item"]
+    return item
+
+
+def _make_sheet(
+    request: Request, dispute: Disagreement, raw: PostedValues, check: bool = False
+) -> TaskForm:
+    """Return the form with the answers in the order in which this person sees them."""
+    item = dispute.placed.item
+    order = labelling_queue.shuffle_answers(
+        dispute.placed.id, get_signed_in_person(request).name, len(item.answers)
+    )
+    form = load_form(get_app_context(request).store, item.form)
+    return TaskForm(form, item, order, False, raw, check)
+
+
+def _encode_values(
+    request: Request, dispute: Disagreement, filled: dict[str, object]
+) -> PostedValues:
+    sheet = _make_sheet(request, dispute, {})
+    return encode_form(sheet.form, sheet.item, sheet.order, filled)
+
+
+def _find_agreed_values(request: Request, dispute: Disagreement) -> PostedValues:
+    """Return the values of choices in which all raters agree."""
+    given = [_encode_values(request, dispute, each.filled) for each in dispute.judgements]
+    return {
+        name: values
+        for name, values in given[0].items()
+        if all(list(each.get(name, ())) == list(values) for each in given)
+    }
+
+
+def _compare_fields(request: Request, dispute: Disagreement) -> list[ComparedField]:
+    sheets = [
+        _make_sheet(request, dispute, _encode_values(request, dispute, each.filled))
+        for each in dispute.judgements
+    ]
+    found: dict[str, ComparedField] = {}
+    for step in sheets[0].form.steps:
+        # A question that depends on another page is missing where its condition does not hold.
+        listed = [{each.name: each for each in sheet.list_controls(step)} for sheet in sheets]
+        for name in dict.fromkeys(name for each in listed for name in each):
+            controls = [each.get(name) for each in listed]
+            first = next(each for each in controls if each is not None)
+            if first.field.kind in ("claims", "spans"):
+                continue
+            letter = sheets[0].answers[first.answer].letter if first.answer is not None else ""
+            said = tuple("" if each is None else _describe_values(each) for each in controls)
+            if any(said):
+                found[first.name] = ComparedField(first.field.label, letter, first.quote, said)
+    return list(found.values())
+
+
+def _describe_values(control: FormControl) -> str:
+    labels = {option.value: option.label for option in control.options}
+    return ", ".join(labels.get(value, value) for value in control.values)
