@@ -13,7 +13,8 @@ from own_forms import TONE
 from stores import Clock
 from working import Desk
 
-from rookery.judge import adjudication, guides, labelling_queue, snapshots
+from rookery.judge import adjudication, decisions, guides, labelling_queue, snapshots
+from rookery.judge.dataset_export import LABELS_CSV, write_dataset
 from rookery.judge.form_parsing import encode_form, parse_form
 from rookery.judge.form_versions import add_form, list_form_versions, list_forms, load_form
 from rookery.judge.forms import (
@@ -402,3 +403,32 @@ def test_a_justification_names_the_answers_as_the_person_saw_them() -> None:
     )
     [problem] = find_item_problems(named, {"tone": FORM})
     assert problem.startswith('its justification says "answer B", but')
+
+
+def test_disagreements_feedback_and_datasets_know_own_forms_and_their_versions(
+    desk: Desk, tmp_path: Path
+) -> None:
+    store = desk.store
+    desk.hire("rita", role="reviewer")
+    add_form(store, TONE, "lea")
+    items = lay(store, 6)
+    for item in items:
+        hand_in(store, "ada", item, {"friendly": ["0", "2"], "better": -2})
+    add_form(store, changed('"Somewhat"', '"A bit"'), "lea")
+    for number, item in enumerate(items):
+        hand_in(store, "bob", item, {"friendly": ["0", "1"], "better": 1 if number else -1})
+    with store.begin_read() as connection:
+        data = adjudication.load_labelling_data(connection)
+    disputes = decisions.find_disagreements(data)
+    assert [each.placed.id for each in disputes] == items[1:]  # much better and better are alike
+    assert disputes[0].fields == ("friendly", "better")
+    filled = {"friendly": ["0", "0"], "better": 1}
+    decided = decisions.decide_item(store, items[1], "rita", filled, "It is curt.")
+    assert decided.form_version == load_form(store, "tone").digest
+    snapshots.freeze_snapshot(store, "s", SnapshotSelection(), "lea")
+    snapshots.export_snapshot(store, "s", tmp_path / "out")
+    write_dataset(tmp_path / "out", tmp_path / "data")
+    text = (tmp_path / "data" / LABELS_CSV).read_text(encoding="utf-8")
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert {row["field"] for row in rows} == {"friendly", "better"}
+    assert sum(row["rater"] == "decision" for row in rows) == 3
