@@ -63,7 +63,7 @@
     for (let pass = 0, moved = true; moved && pass <= those.length; pass++) {
       moved = false;
       for (const each of those) {
-        const inputs = all(`[name="${CSS.escape(each.dataset.when)}"]`, one("#task"));
+        const inputs = all(`[name="${CSS.escape(each.dataset.when)}"]`, each.closest("form"));
         const said = inputs.filter((input) => (input.type === "radio" ? input.checked : input.value.trim()));
         const allowed = each.dataset.is.split(" ").filter(Boolean);
         const met = said.length > 0 && !inputs[0].closest("[data-when][hidden]")
@@ -127,7 +127,7 @@
   for (const kind of ["input", "change"]) {
     document.addEventListener(kind, (event) => {
       const its = event.target.form;
-      if (its && its === one("#task")) { showConditional(); highlight(); }
+      if (its) { showConditional(); highlight(); }
       if (its && its === form()) changed(its);
     });
   }
