@@ -40,11 +40,13 @@ from rookery.records import Failed, Failure, digest_of
 LEASE_SECONDS = 1800.0
 """Seconds without an action after which work counts as abandoned."""
 WORK_SIGN_SECONDS = 60.0
-"""Least seconds between two stored actions of a person on an item."""
+"""Least seconds between two stored actions of a person on an item, and before the first."""
 WHOLE_FORM_SHARE = 0.1
 """Share of items on which all parts of the form are required (WebGPT, appendix C.2)."""
 MAX_COUNTED_ITEMS = 1000
 """Largest number of waiting items that is counted."""
+MAX_BATCH_ITEMS = 200
+"""Largest number of waiting items of one batch that is counted: it is counted on every task."""
 _ITEMS_PER_STATEMENT = 500
 """Items in one statement."""
 
@@ -140,7 +142,8 @@ def renew_lease(store: Store, lease_token: str, lease: float = LEASE_SECONDS) ->
         found = connection.execute(select(leases).where(leases.c.token == lease_token)).first()
         if found is None:
             return None
-        _record_work_sign(connection, found.item, found.person, now)
+        if now - found.began >= WORK_SIGN_SECONDS:
+            _record_work_sign(connection, found.item, found.person, now)
         beaten = update(slots).where(slots.c.item == found.item, its).values(until=now + lease)
         return now + lease if connection.execute(beaten).rowcount else None
 
@@ -199,11 +202,17 @@ def count_form_progress(store: Store, person: str) -> dict[str, RaterProgress]:
             batch for batch in {row.batch for row in rows} if _has_open_slot(connection, batch)
         }
     done.update(row.form for row in rows if row.batch in open_ones)
-    return {form: _make_progress(done[form], count) for form, count in waiting.items()}
+    return {
+        form: _make_progress(done[form], count, MAX_COUNTED_ITEMS)
+        for form, count in waiting.items()
+    }
 
 
 def count_batch_progress(store: Store, person: str, item_id: str) -> RaterProgress:
-    """Count a person's progress in the batch of an item, counting only items of the same form."""
+    """Count a person's progress in the batch of an item, counting only items of the same form.
+
+    At most MAX_BATCH_ITEMS waiting ones are counted.
+    """
     now = store.clock()
     with store.begin_read() as connection:
         its = connection.execute(select(items).where(items.c.id == item_id)).one()
@@ -213,9 +222,9 @@ def count_batch_progress(store: Store, person: str, item_id: str) -> RaterProgre
         mine = (slots.c.person == person) & ~slots.c.done
         free = and_(*build_free_conditions(now), *_build_unseen_conditions(person))
         theirs = select(slots.c.item).join(items).where(here, or_(mine, free), OPEN)
-        some = theirs.distinct().limit(MAX_COUNTED_ITEMS).subquery()
+        some = theirs.distinct().limit(MAX_BATCH_ITEMS).subquery()
         waiting = connection.scalar(select(func.count()).select_from(some)) or 0
-    return _make_progress(done, waiting)
+    return _make_progress(done, waiting, MAX_BATCH_ITEMS)
 
 
 def _has_open_slot(connection: Connection, batch: str) -> bool:
@@ -223,8 +232,8 @@ def _has_open_slot(connection: Connection, batch: str) -> bool:
     return connection.scalar(query) is not None
 
 
-def _make_progress(done: int, waiting: int) -> RaterProgress:
-    return RaterProgress(done, None if waiting >= MAX_COUNTED_ITEMS else done + waiting)
+def _make_progress(done: int, waiting: int, most: int) -> RaterProgress:
+    return RaterProgress(done, None if waiting >= most else done + waiting)
 
 
 def retire_items(

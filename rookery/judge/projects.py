@@ -298,16 +298,26 @@ class BatchAccess(NamedTuple):
 
 def find_batch_access(connection: Connection, person: str) -> BatchAccess:
     """Return the batches of which a person may be given items."""
-    account = connection.execute(select(people).where(people.c.name == person)).first()
-    theirs = select(batch_people.c.batch).where(batch_people.c.person == person)
-    others = select(batch_people.c.batch).where(batch_people.c.batch.not_in(theirs))
-    barred = set(connection.scalars(others))
-    placed = connection.execute(select(project_batches)).all()
+    # Asked with every item that is handed out: one statement where no project has rules.
+    account = connection.execute(
+        select(
+            people.c.role,
+            people.c.project,
+            select(project_batches.c.batch).exists().label("placed"),
+            select(batch_people.c.batch).exists().label("named"),
+        ).where(people.c.name == person)
+    ).first()
+    barred: set[str] = set()
+    if account is not None and account.named:
+        theirs = select(batch_people.c.batch).where(batch_people.c.person == person)
+        others = select(batch_people.c.batch).where(batch_people.c.batch.not_in(theirs))
+        barred.update(connection.scalars(others))
     if account is None or ROLES.index(account.role) >= ROLES.index("researcher"):
         return BatchAccess(frozenset(barred), None)
+    placed = connection.execute(select(project_batches)).all() if account.placed else []
     decided = select(admissions.c.project, admissions.c.admitted)
     decided = decided.where(admissions.c.person == person).order_by(admissions.c.number)
-    newest = {row.project: row.admitted for row in connection.execute(decided)}
+    newest = {row.project: row.admitted for row in connection.execute(decided)} if placed else {}
     tried = {row.project for row in placed if row.trial}
     for row in placed:
         admitted = newest.get(row.project)
