@@ -29,7 +29,7 @@ from rookery.browse.passages import find_sentences
 from rookery.browse.search_terms import get_question_terms, split_terms
 from rookery.cite.answer_types import is_yes_no_question
 from rookery.cite.claim_support import judge_claim_support
-from rookery.cite.evidence_model import EvidenceJudge, EvidencePassage
+from rookery.cite.evidence_model import EvidenceJudge, EvidenceJudgement, EvidencePassage
 from rookery.cite.sentence_support import AnswerSource, has_new_words, locate_answers
 from rookery.cite.word_overlap import compute_rouge_n, split_words
 from rookery.draft.stance import extract_claim
@@ -52,6 +52,9 @@ Short answer: {answer}
 Full answer:"""
 _SECOND_SENTENCE = 0.5
 """log-odds by which two sentences must answer better than the best one alone"""
+_KNOWN_TO_ANSWER = -2.0
+"""least log-odds by the evidence model of a sentence of a quote that is known to answer: what a
+sentence needs beside it, the quote gives"""
 T = TypeVar("T")
 
 
@@ -98,6 +101,7 @@ def make_tasks(settings: WriterDataSettings, data: Path, judge: EvidenceJudge) -
 
     The same settings, data and judge give the same. Raises FileNotFoundError without the data.
     """
+    judge = cache_judgements(judge)
     squad = read_squad(data / "squad" / "train.json.xz")
     seen = split_articles(squad, settings.articles, settings.seed)
     source = _SquadTasks(squad, seen, settings, judge)
@@ -117,7 +121,7 @@ def make_tasks(settings: WriterDataSettings, data: Path, judge: EvidenceJudge) -
             every: Iterable[T], count: int, make: Callable[[T], WritingTask | None]
         ) -> Iterator[WritingTask]:
             spare, left = round(settings.prompts * count), iter(every)
-            while count > 0 and (some := list(islice(left, 64))):
+            while count > 0 and (some := list(islice(left, 32))):
                 for task in pool.map(make, some):
                     if task is None:
                         continue
@@ -148,6 +152,21 @@ def make_tasks(settings: WriterDataSettings, data: Path, judge: EvidenceJudge) -
     unique = list({each.question.lower(): each for each in found}.values())
     random.shuffle(unique)
     return unique
+
+
+def cache_judgements(judge: EvidenceJudge) -> EvidenceJudge:
+    """Return the judge with a memory: making a task asks for some judgements several times."""
+    known: dict[tuple[str, EvidencePassage], EvidenceJudgement] = {}
+
+    def judge_passages(
+        query: str, passages: Sequence[EvidencePassage]
+    ) -> list[EvidenceJudgement]:
+        new = [each for each in passages if (query, each) not in known]
+        for each, judged in zip(new, judge(query, new) if new else (), strict=True):
+            known[query, each] = judged
+        return [known[query, each] for each in passages]
+
+    return judge_passages
 
 
 def _find_form(question: str) -> str:
@@ -273,6 +292,7 @@ class _SquadTasks:
         judge: EvidenceJudge,
     ) -> None:
         self._articles = {each.name: each for each in squad.articles if each.name in seen}
+        self._places = squad.places
         self._settings, self._judge = settings, judge
         self._sentences: dict[str, list[_Sentence]] = {}
         self.words = {
@@ -298,13 +318,14 @@ class _SquadTasks:
         ):
             return None
         text, gold = place.page.text[slice(*place.window)], question.gold[0]
-        said = choose_sentences(question.text, text, self._judge, gold)
+        said = choose_sentences(question.text, text, place.page.title, self._judge, _KNOWN_TO_ANSWER, gold)
         return self._make_task("sentence", question, place, said)
 
     def _find_place(self, question: Question) -> _Place | None:
         random = Random(f"{self._settings.seed} {question.id}")
         article = self._articles[question.source]
-        place = find_place(article, question.gold[0], question.text, random)
+        number = self._places[question.id][1]
+        place = find_place(article, number, question.gold[0], question.text, random)
         return place if place and place.window[1] - place.window[0] <= LONGEST_QUOTE else None
 
     def _make_task(
@@ -353,21 +374,20 @@ class _SquadTasks:
         return self._sentences[name]
 
 
-def find_place(article: SquadArticle, gold: str, question: str, random: Random) -> _Place | None:
-    """Find the sentence with the answer that shares most words with the question."""
+def find_place(
+    article: SquadArticle, number: int, gold: str, question: str, random: Random
+) -> _Place | None:
+    """Find the sentence of a paragraph with the answer that shares most words with the question."""
     page = Page(article.name, article.title, "\n\n".join(article.paragraphs))
     asked = set(get_question_terms(question))
     best: tuple[int, int, int] | None = None
-    at = 0
-    for paragraph in article.paragraphs:
-        if gold in paragraph:
-            for start, end in split_sentences(paragraph):
-                if gold in paragraph[start:end]:
-                    around = set(split_terms(paragraph[max(0, start - 200) : end]))
-                    shared = len(asked & around)
-                    if best is None or shared > best[0]:
-                        best = shared, at + start, at + end
-        at += len(paragraph) + 2
+    at = sum(len(each) + 2 for each in article.paragraphs[:number])
+    paragraph = article.paragraphs[number]
+    for start, end in split_sentences(paragraph):
+        if gold in paragraph[start:end]:
+            shared = len(asked & set(split_terms(paragraph[max(0, start - 200) : end])))
+            if best is None or shared > best[0]:
+                best = shared, at + start, at + end
     if best is None or best[0] * 2 < len(asked):
         return None
     window = _widen(page, best[1:], random)
@@ -392,9 +412,11 @@ def _widen(page: Page, span: tuple[int, int], random: Random) -> tuple[int, int]
     return sentences[first][0], sentences[last][1]
 
 
-def choose_sentences(question: str, text: str, judge: EvidenceJudge, gold: str = "") -> str | None:
+def choose_sentences(
+    question: str, text: str, heading: str, judge: EvidenceJudge, least: float, gold: str = ""
+) -> str | None:
     """Return the sentence of a text that answers best, shortened, or two neighbours that answer
-    better; None where none that can stand alone answers by the evidence model.
+    better; None where none that can stand alone answers with log-odds of `least`.
 
     With `gold` one of them must hold it.
     """
@@ -408,12 +430,12 @@ def choose_sentences(question: str, text: str, judge: EvidenceJudge, gold: str =
             options.append(f"{head} {tail}")
     if not options:
         return None
-    judged = judge(question, [EvidencePassage(each) for each in options])
+    judged = judge(question, [EvidencePassage(each, heading) for each in options])
     worth = [
         each.answers - _SECOND_SENTENCE * (number >= single) for number, each in enumerate(judged)
     ]
     best = max(range(len(options)), key=worth.__getitem__)
-    return options[best] if judged[best].answers > 0 else None
+    return options[best] if judged[best].answers > least else None
 
 
 class _WrittenQuestion(msgspec.Struct):
@@ -472,7 +494,7 @@ def _quote_documentation(
     near = {" ".join(each.quote.split()): each.page for each, _ in others[:4]}
     texts = [(text, asked.page), *list(near.items())[: random.choice([0, 1, 2, 2])]]
     quotes = [Page(page, asked.site, shown).quote(0, len(shown)) for shown, page in texts]
-    said = choose_sentences(question, text, judge)
+    said = choose_sentences(question, text, asked.site, judge, _KNOWN_TO_ANSWER)
     return _finish_task("documentation", question, quotes, said, "", settings, judge)
 
 
@@ -481,7 +503,8 @@ def _answer_yes_or_no(
 ) -> WritingTask | None:
     """Answer a yes-or-no question by the sentence of its passage that takes the right side most."""
     choices, gold = line["choices"], line["gold"]
-    assert isinstance(choices, list) and isinstance(gold, int)
+    assert isinstance(choices, list)
+    assert isinstance(gold, int)
     passage, _, asked = str(line["query"]).removeprefix("Passage: ").rpartition("\nQuestion: ")
     asked, yes = asked.strip().rstrip("?"), choices[gold] == "yes"
     question = f"{asked[0].upper()}{asked[1:]}?"
@@ -542,5 +565,5 @@ def _answer_thread(
             quotes.append(page.quote(spans[0][0], spans[-1][1]))
     if not quotes:
         return None
-    said = choose_sentences(thread.title, " ".join(quotes[0].text.split()), judge)
+    said = choose_sentences(thread.title, " ".join(quotes[0].text.split()), "", judge, 0.0)
     return _finish_task("thread", thread.title, quotes, said, "", settings, judge)

@@ -214,7 +214,8 @@ def _pair_statements(
         if not left:
             return
         random, article = Random(f"{settings.seed} {question.id}"), articles[question.source]
-        place = find_place(article, question.gold[0], question.text, random)
+        number = squad.places[question.id][1]
+        place = find_place(article, number, question.gold[0], question.text, random)
         if place is None:
             continue
         said = state_answer(question.text, question.gold[0], place.before, known)
