@@ -158,9 +158,7 @@ def cache_judgements(judge: EvidenceJudge) -> EvidenceJudge:
     """Return the judge with a memory: making a task asks for some judgements several times."""
     known: dict[tuple[str, EvidencePassage], EvidenceJudgement] = {}
 
-    def judge_passages(
-        query: str, passages: Sequence[EvidencePassage]
-    ) -> list[EvidenceJudgement]:
+    def judge_passages(query: str, passages: Sequence[EvidencePassage]) -> list[EvidenceJudgement]:
         new = [each for each in passages if (query, each) not in known]
         for each, judged in zip(new, judge(query, new) if new else (), strict=True):
             known[query, each] = judged
@@ -318,7 +316,9 @@ class _SquadTasks:
         ):
             return None
         text, gold = place.page.text[slice(*place.window)], question.gold[0]
-        said = choose_sentences(question.text, text, place.page.title, self._judge, _KNOWN_TO_ANSWER, gold)
+        said = choose_sentences(
+            question.text, text, place.page.title, self._judge, _KNOWN_TO_ANSWER, gold
+        )
         return self._make_task("sentence", question, place, said)
 
     def _find_place(self, question: Question) -> _Place | None:
