@@ -60,9 +60,6 @@ from rookery.measure.figures import Figure, make_bars_figure
 from rookery.measure.intervals import Estimate, estimate_mean, estimate_share
 from rookery.records import Answer, Claim, Episode, Library, Page, Question
 
-LEAST_SHARED = 0.65
-"""least share of a question's terms in a paragraph that holds an accepted answer, from which the
-question is asked"""
 LEAST_FACT = 0.6
 """least share of a pattern's words in an answer that holds the fact"""
 MOST_READ = 120
@@ -103,9 +100,9 @@ class AskedQuestion(msgspec.Struct, frozen=True):
         return False
 
 
-def list_open_questions(folder: Path, squad: SquadData) -> list[AskedQuestion]:
+def list_open_questions(folder: Path, squad: SquadData, shared: float) -> list[AskedQuestion]:
     """Return the questions of both sets for which a paragraph holds an accepted answer and
-    LEAST_SHARED of the question's terms."""
+    a share of the question's terms of at least `shared`."""
     asked: list[AskedQuestion] = []
     nq = (folder / "NQ-open.efficientqa.dev.1.1.jsonl").read_text().splitlines()
     for number, each in enumerate(map(json.loads, nq)):
@@ -120,18 +117,21 @@ def list_open_questions(folder: Path, squad: SquadData) -> list[AskedQuestion]:
     for number, (text, _) in enumerate(paragraphs):
         for term in set(split_terms(text)):
             places[term].append(number)
-    return [each for each in asked if _may_be_answered(each, paragraphs, places)]
+    return [each for each in asked if _may_be_answered(each, paragraphs, places, shared)]
 
 
 def _may_be_answered(
-    asked: AskedQuestion, paragraphs: Sequence[tuple[str, str]], places: Mapping[str, list[int]]
+    asked: AskedQuestion,
+    paragraphs: Sequence[tuple[str, str]],
+    places: Mapping[str, list[int]],
+    least: float,
 ) -> bool:
     terms = set(get_question_terms(asked.text))
     shared: defaultdict[int, int] = defaultdict(int)
     for term in terms:
         for number in places.get(term, ()):
             shared[number] += 1
-    likely = [n for n, count in shared.items() if count >= LEAST_SHARED * len(terms)]
+    likely = [n for n, count in shared.items() if count >= least * len(terms)]
     gold = [re.compile(rf"(?<!\w){re.escape(each)}(?!\w)", re.I) for each in asked.gold if each[1:]]
     return any(each.search(paragraphs[number][1]) for number in likely for each in gold)
 
@@ -141,6 +141,9 @@ class MeasureSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     open_questions: bool = True
     """ask those of Natural Questions and TriviaQA"""
+    shared: float = 0.65
+    """least share of such a question's terms in a paragraph that holds an accepted answer, from
+    which it is asked"""
     unseen: int = 0
     """questions of SQuAD about articles that nothing here learns from"""
     sites: dict[str, str] = {}
@@ -204,7 +207,9 @@ def answer_from_quotes(
         squad = read_squad(data / "squad" / "train.json.xz")
         write_site(squad.articles, out / "web")
         library = FolderLibrary(out / "web", archive, out / "cache")
-        asked = list_open_questions(data / "questions", squad) if settings.open_questions else []
+        asked = []
+        if settings.open_questions:
+            asked = list_open_questions(data / "questions", squad, settings.shared)
         found += _answer_all(asked, library, judge, out / "open.jsonl")
         unseen = list_unseen_questions(squad, trained, settings.unseen)
         found += _answer_all(unseen, library, judge, out / "unseen.jsonl")
