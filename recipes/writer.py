@@ -9,6 +9,7 @@ same model without it, by a judge of support that nothing here learns from
 """
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
@@ -83,9 +84,27 @@ def train_and_measure(settings: Settings, data: Path, out: Path) -> RecipeOutput
         learner = msgspec.structs.replace(learner, model=learner.model or str(data / TINY_MODEL))
         support_settings = msgspec.structs.replace(support_settings, base=str(data / TINY_ENCODER))
     base = Path(learner.model or find_model_folder(WRITING_MODEL, get_data_folder()))
-    tasks = load_or_make(
-        out / "tasks.json", list[WritingTask], lambda: make_tasks(settings.data, data, judge)
+    # The evidence model runs on processors: on a GPU, training hides most of its time.
+    background = ThreadPoolExecutor(1)
+    making = background.submit(
+        lambda: load_or_make(
+            out / "tasks.json", list[WritingTask], lambda: make_tasks(settings.data, data, judge)
+        )
     )
+    answering = background.submit(
+        answer_from_quotes, settings.measuring, settings.data, data, out / "asked", judge
+    )
+    pairs = load_or_make(
+        out / "support-examples.json",
+        SupportExamples,
+        lambda: make_support_examples(support_settings.data, data),
+    )
+    print_progress(f"judge of support: {len(pairs.learnt)} pairs")
+    support = SupportJudge(train_support_judge(support_settings, pairs.learnt, out / "support-run"))
+    support_notes = load_or_make(
+        out / "support.json", list[str], lambda: list(describe_support_judge(support, pairs.held))
+    )
+    tasks = making.result()
     demonstrations = list_demonstrations(tasks)
     print_progress(f"{len(tasks)} tasks, {len(demonstrations)} with a demonstration")
 
@@ -123,17 +142,7 @@ def train_and_measure(settings: Settings, data: Path, out: Path) -> RecipeOutput
     # From the model as it was, so that one adapter holds all that was learnt.
     learnt = imitate([*demonstrations, *chosen], "adapter")
 
-    pairs = load_or_make(
-        out / "support-examples.json",
-        SupportExamples,
-        lambda: make_support_examples(support_settings.data, data),
-    )
-    print_progress(f"judge of support: {len(pairs.learnt)} pairs")
-    support = SupportJudge(train_support_judge(support_settings, pairs.learnt, out / "support-run"))
-    support_notes = load_or_make(
-        out / "support.json", list[str], lambda: list(describe_support_judge(support, pairs.held))
-    )
-    found = answer_from_quotes(settings.measuring, settings.data, data, out / "asked", judge)
+    found = answering.result()
 
     def measure_system(name: str, folder: Path | None) -> WrittenAnswers:
         def measure() -> WrittenAnswers:

@@ -295,18 +295,23 @@ def write_answers(
     """
     answered = [each.episode for each in found if each.episode.stop == "end"]
     writing = WritingSettings(references=REFERENCES if trained else 1)
-    usual, shown = [], []
-    for each in answered:
+
+    def render_prompts(each: Episode) -> tuple[str, str]:
+        """Return the prompt that `put_into_words` gives, and the one that the model is shown."""
         assert each.answer is not None
         question, quotes = each.question.text, each.answer.quotes
         sources = locate_answers(question, quotes, judge)
-        usual.append(render_writing_prompt(question, sources[: writing.references]))
-        if trained:
-            shown.append(render_trained_prompt(question, show_sources(question, quotes, judge)))
+        usual = render_writing_prompt(question, sources[: writing.references])
+        if not trained:
+            return usual, usual
+        return usual, render_trained_prompt(question, show_sources(question, quotes, judge))
+
     sampling = SamplingSettings(max_tokens=settings.tokens, temperature=0, rows=256)
-    said = complete_lines(folder, shown if trained else usual, sampling)
-    policy = StoredPolicy(dict(zip(usual, said, strict=True)))
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        prompts = list(pool.map(render_prompts, answered))
+        said = complete_lines(folder, [shown for _, shown in prompts], sampling)
+        usual = (prompt for prompt, _ in prompts)
+        policy = StoredPolicy(dict(zip(usual, said, strict=True)))
         return list(
             pool.map(lambda each: put_into_words(each, policy, judge, settings=writing), answered)
         )
