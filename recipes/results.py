@@ -32,7 +32,8 @@ two hours at most (`make -j2 reproduce SEEDS="0 1 2"`, with the data sets in `..
 SmolLM2-135M by `rookery models add smollm2`), and at the size `medium`, with about ten times the
 examples, made for one GPU (`python -m recipes.NAME medium --seed 0 --out runs/NAME-medium-0`) and
 asked other questions than `small`. This page, its pictures, the rows of each figure (CSV) and the
-scores of each seed are written by `python -m recipes.results`; nobody edits them.
+scores of each seed are written by `python -m recipes.results`; nobody edits them. Nine runs of
+`medium` whose scores were lost are in the log (docs/LOG.md), by what they printed.
 Our models are six to two thousand times smaller than the papers', and learn from hundreds or
 thousands of examples, so that effects are compared and not their sizes. Minutes are of a machine
 that did other work beside: `small` of two cores, `medium` of one H100 that twelve runs shared.
@@ -70,7 +71,7 @@ def main() -> None:
             parts += _render_section(kept)
         else:
             command = f"python -m recipes.{recipe} {size}"
-            parts.append(f"## {recipe}, {size}\n\nNot run: `{command}`.\n")
+            parts.append(f"## {recipe}, {size}\n\nNo run is kept: `{command}`.\n")
     PAGE.write_text("\n".join(parts), encoding="utf-8")
 
 

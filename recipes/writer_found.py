@@ -1,14 +1,17 @@
 """Measures of written answers beside the quotes that they rest on, on questions not trained on.
 
 Questions are those of Natural Questions (EfficientQA) and TriviaQA that an article of SQuAD may
-answer, and those of bench/questions about sites that are installed. Only where `extract` answers is
-there anything to write, so systems are compared on these.
+answer, some of SQuAD about articles that nothing here learns from, and those of bench/questions
+about sites that are at hand. Only where `extract` answers is there anything to write, so systems
+are compared on these.
 """
 
 import json
+import os
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
 from statistics import fmean
@@ -16,11 +19,16 @@ from statistics import fmean
 import msgspec
 import torch
 
-from recipes.evidence_data import exchange_detail
+from recipes.evidence_data import exchange_detail, split_articles
 from recipes.findings import Effect, ScoreTable, format_estimate
 from recipes.line_completions import StoredPolicy, complete_lines
-from recipes.stages import ROOT
-from recipes.writer_data import render_trained_prompt
+from recipes.stages import ROOT, print_progress
+from recipes.writer_data import (
+    REFERENCES,
+    WriterDataSettings,
+    render_trained_prompt,
+    show_sources,
+)
 from recipes.writer_statements import is_sound
 from rookery.ask.question_files import SquadData, read_squad, write_site
 from rookery.browse.file_selection import FileSelection
@@ -29,6 +37,7 @@ from rookery.browse.libraries import get_bundled_folder
 from rookery.browse.page_archive import PageArchive
 from rookery.browse.passages import find_sentences
 from rookery.browse.search_terms import get_question_terms, split_terms
+from rookery.cite.claim_support import judge_claim_support
 from rookery.cite.evidence_model import EvidenceJudge, EvidencePassage
 from rookery.cite.repair import list_guarded_words
 from rookery.cite.sentence_support import UNSUPPORTED, locate_answers
@@ -51,9 +60,6 @@ from rookery.measure.figures import Figure, make_bars_figure
 from rookery.measure.intervals import Estimate, estimate_mean, estimate_share
 from rookery.records import Answer, Claim, Episode, Library, Page, Question
 
-LEAST_SHARED = 0.65
-"""least share of a question's terms in a paragraph that holds an accepted answer, from which the
-question is asked"""
 LEAST_FACT = 0.6
 """least share of a pattern's words in an answer that holds the fact"""
 MOST_READ = 120
@@ -64,6 +70,9 @@ it supported"""
 LEAST_COVERED = 0.6
 """least share of a cited sentence's words in a statement, from which its negation counts"""
 _NEGATION = re.compile(r"\b(?:not|no|never|none|cannot|neither|nor|without)\b|n['’]t\b", re.I)
+
+
+_SIDE = re.compile(r"\A(?:Yes|No), ")
 
 
 class AskedQuestion(msgspec.Struct, frozen=True):
@@ -91,9 +100,9 @@ class AskedQuestion(msgspec.Struct, frozen=True):
         return False
 
 
-def list_open_questions(folder: Path, squad: SquadData) -> list[AskedQuestion]:
+def list_open_questions(folder: Path, squad: SquadData, shared: float) -> list[AskedQuestion]:
     """Return the questions of both sets for which a paragraph holds an accepted answer and
-    LEAST_SHARED of the question's terms."""
+    a share of the question's terms of at least `shared`."""
     asked: list[AskedQuestion] = []
     nq = (folder / "NQ-open.efficientqa.dev.1.1.jsonl").read_text().splitlines()
     for number, each in enumerate(map(json.loads, nq)):
@@ -108,18 +117,21 @@ def list_open_questions(folder: Path, squad: SquadData) -> list[AskedQuestion]:
     for number, (text, _) in enumerate(paragraphs):
         for term in set(split_terms(text)):
             places[term].append(number)
-    return [each for each in asked if _may_be_answered(each, paragraphs, places)]
+    return [each for each in asked if _may_be_answered(each, paragraphs, places, shared)]
 
 
 def _may_be_answered(
-    asked: AskedQuestion, paragraphs: Sequence[tuple[str, str]], places: Mapping[str, list[int]]
+    asked: AskedQuestion,
+    paragraphs: Sequence[tuple[str, str]],
+    places: Mapping[str, list[int]],
+    least: float,
 ) -> bool:
     terms = set(get_question_terms(asked.text))
     shared: defaultdict[int, int] = defaultdict(int)
     for term in terms:
         for number in places.get(term, ()):
             shared[number] += 1
-    likely = [n for n, count in shared.items() if count >= LEAST_SHARED * len(terms)]
+    likely = [n for n, count in shared.items() if count >= least * len(terms)]
     gold = [re.compile(rf"(?<!\w){re.escape(each)}(?!\w)", re.I) for each in asked.gold if each[1:]]
     return any(each.search(paragraphs[number][1]) for number in likely for each in gold)
 
@@ -129,9 +141,15 @@ class MeasureSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     open_questions: bool = True
     """ask those of Natural Questions and TriviaQA"""
+    shared: float = 0.65
+    """least share of such a question's terms in a paragraph that holds an accepted answer, from
+    which it is asked"""
+    unseen: int = 0
+    """questions of SQuAD about articles that nothing here learns from"""
     sites: dict[str, str] = {}
-    """folders of sites of bench/questions, each with the pattern of its pages behind it"""
-    tokens: int = 48
+    """folders of sites of bench/questions, each with the pattern of its pages behind it. A site
+    that lies in the data folder under sites/NAME is read there; one that is nowhere is left out"""
+    tokens: int = 72
     """tokens of an answer, at most"""
 
 
@@ -156,6 +174,8 @@ class MeasuredAnswer(msgspec.Struct, frozen=True):
     sentences: int
     supported: int
     """of the sentences, those that the rule calls supported"""
+    judged: int
+    """of the sentences, those that the independent judge calls supported"""
     taken_out: int
     """sentences that the model wrote and that were taken out"""
     surprise: float
@@ -170,18 +190,29 @@ class WrittenAnswers(msgspec.Struct, frozen=True):
 
 
 def answer_from_quotes(
-    settings: MeasureSettings, data: Path, out: Path, judge: EvidenceJudge
+    settings: MeasureSettings,
+    trained: WriterDataSettings,
+    data: Path,
+    out: Path,
+    judge: EvidenceJudge,
 ) -> list[FoundAnswer]:
-    """Answer every question by `extract`; what was answered before is read from the folder."""
+    """Answer every question by `extract`; what was answered before is read from the folder.
+
+    `trained` says which articles of SQuAD are learnt from.
+    """
     out.mkdir(parents=True, exist_ok=True)
     found: list[FoundAnswer] = []
     archive = PageArchive(out / "archive.sqlite")
-    if settings.open_questions:
+    if settings.open_questions or settings.unseen:
         squad = read_squad(data / "squad" / "train.json.xz")
         write_site(squad.articles, out / "web")
-        asked = list_open_questions(data / "questions", squad)
         library = FolderLibrary(out / "web", archive, out / "cache")
+        asked = []
+        if settings.open_questions:
+            asked = list_open_questions(data / "questions", squad, settings.shared)
         found += _answer_all(asked, library, judge, out / "open.jsonl")
+        unseen = list_unseen_questions(squad, trained, settings.unseen)
+        found += _answer_all(unseen, library, judge, out / "unseen.jsonl")
     for name, place in settings.sites.items():
         lines = (ROOT / "bench" / "questions" / f"build_{name}.jsonl").read_bytes().splitlines()
         about = [msgspec.json.decode(line) for line in lines]
@@ -190,11 +221,31 @@ def answer_from_quotes(
             for each in about
             if each.get("facts")
         ]
-        folder = get_bundled_folder() if name == "corvids" else Path(place).parent
+        folder = _find_site(name, Path(place), data)
+        if not (folder.is_dir() or (out / f"{name}.jsonl").exists()):
+            print_progress(f"{name} is neither in {data / 'sites'} nor installed: left out")
+            continue
         selection = FileSelection(glob=(Path(place).name,))
         library = FolderLibrary(folder, archive, out / "cache", selection=selection)
         found += _answer_all(asked, library, judge, out / f"{name}.jsonl")
     return found
+
+
+def _find_site(name: str, place: Path, data: Path) -> Path:
+    if name == "corvids":
+        return get_bundled_folder()
+    carried = data / "sites" / name
+    return carried if carried.is_dir() else place.parent
+
+
+def list_unseen_questions(
+    squad: SquadData, trained: WriterDataSettings, count: int
+) -> list[AskedQuestion]:
+    """Return questions of SQuAD, by lot, about articles that are not learnt from."""
+    seen = split_articles(squad, trained.articles, trained.seed)
+    every = [each for each in squad.questions if each.source not in seen and each.gold]
+    chosen = Random(f"{trained.seed} unseen").sample(every, min(count, len(every)))
+    return [AskedQuestion(each.id, each.text, "squad", each.gold) for each in chosen]
 
 
 def _answer_all(
@@ -203,12 +254,17 @@ def _answer_all(
     lines = place.read_bytes().splitlines() if place.exists() else []
     found = [msgspec.json.decode(line, type=FoundAnswer) for line in lines]
     known = {each.asked.id for each in found}
-    with place.open("ab") as file:
-        for each in asked:
-            if each.id not in known:
-                question = Question(each.id, each.text)
-                found.append(FoundAnswer(each, answer_by_evidence(question, library, judge)))
-                file.write(msgspec.json.encode(found[-1]) + b"\n")
+    left = [each for each in asked if each.id not in known]
+
+    def answer(each: AskedQuestion) -> FoundAnswer:
+        return FoundAnswer(each, answer_by_evidence(Question(each.id, each.text), library, judge))
+
+    with place.open("ab") as file, ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        # The first question indexes the library, which one thread does best.
+        for some in (left[:1], left[1:]):
+            for each in pool.map(answer, some):
+                found.append(each)
+                file.write(msgspec.json.encode(each) + b"\n")
                 file.flush()
     return found
 
@@ -238,25 +294,40 @@ def write_answers(
     is an answer.
     """
     answered = [each.episode for each in found if each.episode.stop == "end"]
-    usual, shown = [], []
-    for each in answered:
+    writing = WritingSettings(references=REFERENCES if trained else 1)
+
+    def render_prompts(each: Episode) -> tuple[str, str]:
+        """Return the prompt that `put_into_words` gives, and the one that the model is shown."""
         assert each.answer is not None
-        sources = locate_answers(each.question.text, each.answer.quotes, judge)
-        used = sources[: WritingSettings().references]
-        usual.append(render_writing_prompt(each.question.text, used))
-        shown.append(render_trained_prompt(each.question.text, used))
-    sampling = SamplingSettings(max_tokens=settings.tokens, temperature=0, rows=40)
-    said = complete_lines(folder, shown if trained else usual, sampling)
-    policy = StoredPolicy(dict(zip(usual, said, strict=True)))
-    return [put_into_words(each, policy, judge) for each in answered]
+        question, quotes = each.question.text, each.answer.quotes
+        sources = locate_answers(question, quotes, judge)
+        usual = render_writing_prompt(question, sources[: writing.references])
+        if not trained:
+            return usual, usual
+        return usual, render_trained_prompt(question, show_sources(question, quotes, judge))
+
+    sampling = SamplingSettings(max_tokens=settings.tokens, temperature=0, rows=256)
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        prompts = list(pool.map(render_prompts, answered))
+        said = complete_lines(folder, [shown for _, shown in prompts], sampling)
+        usual = (prompt for prompt, _ in prompts)
+        policy = StoredPolicy(dict(zip(usual, said, strict=True)))
+        return list(
+            pool.map(lambda each: put_into_words(each, policy, judge, settings=writing), answered)
+        )
 
 
 def measure_answers(
-    system: str, found: Sequence[FoundAnswer], episodes: Sequence[Episode], base: Path
+    system: str,
+    found: Sequence[FoundAnswer],
+    episodes: Sequence[Episode],
+    base: Path,
+    support: EvidenceJudge,
 ) -> WrittenAnswers:
-    """Measure the answers of one system; `base` is the model whose surprise is taken."""
+    """Measure the answers of one system; `base` is the model whose surprise is taken, `support` the
+    judge that nothing has learnt from."""
     asked = [each.asked for each in found if each.episode.stop == "end"]
-    loaded = load_model(base, "cpu")
+    loaded = load_model(base)
     measured = []
     for each, episode in zip(asked, episodes, strict=True):
         answer = episode.answer
@@ -278,11 +349,17 @@ def measure_answers(
                 each.is_held(answer.text),
                 len(statements),
                 sum(is_supported_by_words(one, each.text) for one in statements),
+                sum(_is_judged_supported(one, support) for one in statements),
                 sum(failure.outcome == UNSUPPORTED for failure in episode.failures),
                 float(-logprobs.mean()),
             )
         )
     return WrittenAnswers(system, measured)
+
+
+def _is_judged_supported(statement: CitedStatement, support: EvidenceJudge) -> bool:
+    text = _SIDE.sub("", statement.text)
+    return judge_claim_support(text, statement.cited, support).outcome == "supports"
 
 
 def is_supported_by_words(statement: CitedStatement, question: str) -> bool:
@@ -293,7 +370,7 @@ def is_supported_by_words(statement: CitedStatement, question: str) -> bool:
     most words with it, it must not lack that sentence's negation. A "Yes," or "No," is not looked
     at.
     """
-    text = re.sub(r"\A(?:Yes|No), ", "", statement.text)
+    text = _SIDE.sub("", statement.text)
     cited = " ".join(f"{each.heading} {each.text}" for each in statement.cited)
     if not cited:
         return False
@@ -348,7 +425,7 @@ def make_effects() -> list[Effect]:
             table="held",
             learnt="adapter",
             reference="extract",
-            script=("sentence", "without"),
+            script=("sentence", "without", "imitated"),
             absent={
                 "chance": "no text by lot holds an accepted answer",
                 "best": "extract: what is written rests on its quotes",
@@ -377,15 +454,24 @@ def make_table(systems: Mapping[str, WrittenAnswers]) -> ScoreTable:
 def describe_written(systems: Mapping[str, WrittenAnswers]) -> Iterator[str]:
     """Yield the measures of what was written, each beside the model without the adapter. What is
     written differs by system, so that they are no scores of the same questions and not judged."""
-    extract, script, plain, learnt = (
-        systems[name].answers for name in ("extract", "sentence", "without", "adapter")
+    extract, script, plain, imitated, learnt = (
+        systems[name].answers for name in ("extract", "sentence", "without", "imitated", "adapter")
     )
-    supported, unsupported = (_estimate_support(each) for each in (learnt, plain))
-    yield (
-        f"written sentences supported by a rule that was not trained on: "
-        f"{format_estimate(supported)}; without the adapter {format_estimate(unsupported)}; to "
-        "ship .970"
-    )
+    ours = _keep_written(learnt)
+    compared = {
+        "without the adapter": _keep_written(plain),
+        "imitation alone": _keep_written(imitated),
+        "the quotes": extract,
+    }
+    for judged, name in ((True, "the judge that was not trained on"), (False, "a rule")):
+        others = ", ".join(
+            f"{what} {format_estimate(_estimate_support(answers, judged))}"
+            for what, answers in compared.items()
+        )
+        yield (
+            f"written sentences supported by {name}: "
+            f"{format_estimate(_estimate_support(ours, judged))}; {others}; to ship .970"
+        )
     yield (
         "written answers surprise the model as it was less than extract's, as answers to the "
         f"question, in {format_estimate(_estimate_wins(learnt, extract))} of those that were "
@@ -394,13 +480,14 @@ def describe_written(systems: Mapping[str, WrittenAnswers]) -> Iterator[str]:
         f"{format_estimate(_estimate_wins(plain, extract))} and "
         f"{format_estimate(_estimate_wins(plain, script))}; chance .500"
     )
-    written, unaided = (
+    written, unaided, once = (
         estimate_share(sum(each.written for each in answers), len(answers))
-        for answers in (learnt, plain)
+        for answers in (learnt, plain, imitated)
     )
     yield (
         "answers that are written, and not the quotes for want of a supported sentence: "
-        f"{format_estimate(written)}; without the adapter {format_estimate(unaided)}"
+        f"{format_estimate(written)}; without the adapter {format_estimate(unaided)}, imitation "
+        f"alone {format_estimate(once)}"
     )
 
 
@@ -409,13 +496,18 @@ def _estimate(values: Sequence[float], groups: Sequence[int] | None = None) -> E
     return estimate_mean(values, groups) if values else Estimate(0.0, 0.0, 0.0, 0)
 
 
-def _estimate_support(answers: Sequence[MeasuredAnswer]) -> Estimate:
-    """Estimate the share of written sentences that are supported; answers are drawn as wholes."""
+def _keep_written(answers: Sequence[MeasuredAnswer]) -> list[MeasuredAnswer]:
+    return [each for each in answers if each.written]
+
+
+def _estimate_support(answers: Sequence[MeasuredAnswer], judged: bool) -> Estimate:
+    """Estimate the share of sentences that are supported, by the judge or by the rule. Answers are
+    drawn as wholes."""
     values, groups = [], []
     for number, each in enumerate(answers):
-        if each.written:
-            values += [1.0] * each.supported + [0.0] * (each.sentences - each.supported)
-            groups += [number] * each.sentences
+        supported = each.judged if judged else each.supported
+        values += [1.0] * supported + [0.0] * (each.sentences - supported)
+        groups += [number] * each.sentences
     return _estimate(values, groups)
 
 
@@ -438,7 +530,8 @@ def make_figures(systems: Mapping[str, WrittenAnswers]) -> list[Figure]:
             "holds the accepted answer": estimate_share(
                 sum(each.held for each in answers), len(answers)
             ),
-            "written sentences supported": _estimate_support(answers),
+            "supported by the judge": _estimate_support(written, True),
+            "supported by the rule": _estimate_support(written, False),
             "written": estimate_share(sum(each.written for each in answers), len(answers)),
             "well formed": estimate_share(
                 sum(is_sound(each.text) for each in answers), len(answers)

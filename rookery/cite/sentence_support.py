@@ -15,6 +15,7 @@ import msgspec
 from rookery.browse.passages import find_sentences
 from rookery.browse.search_terms import QUESTION_WORDS
 from rookery.browse.text_folding import fold_text
+from rookery.cite.answer_types import is_yes_no_question
 from rookery.cite.claim_support import SUPPORT_THRESHOLD, judge_claim_support
 from rookery.cite.evidence_model import EvidenceJudge, EvidencePassage
 from rookery.cite.repair import CorrectionSettings, list_guarded_words, measure_shared_words
@@ -115,16 +116,19 @@ def cite_sentences(
 ) -> SupportedText:
     """Cite each sentence of a model's text by the quotes that support it; take out the others.
 
-    `finished` is False where the text was cut off at a limit of tokens: its last sentence is then
-    dropped. Without a judge, shared words decide. The answer keeps all quotes, and has no text
+    A sentence that says no more than the question is taken out too, unless that is one for yes or
+    no. `finished` is False where the text was cut off at a limit of tokens: its last sentence is
+    then dropped. Without a judge, shared words decide. The answer keeps all quotes, and has no text
     where no sentence is supported.
     """
     said, claims, removed = "", list[Claim](), list[str]()
+    asks_side = is_yes_no_question(question)
     for sentence in list_written_sentences(text, finished):
+        tells = asks_side or has_new_words(sentence, question)
         numbers = tuple(
             number
             for number, source in enumerate(sources)
-            if is_supported(sentence, source, question, judge, settings)
+            if tells and is_supported(sentence, source, question, judge, settings)
         )
         if not numbers:
             removed.append(sentence)

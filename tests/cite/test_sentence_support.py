@@ -130,6 +130,16 @@ def test_what_nothing_supports_is_taken_out_and_the_rest_is_cited() -> None:
     assert (nothing.answer.text, nothing.answer.claims) == ("", ())
 
 
+def test_a_sentence_that_only_repeats_the_question_is_taken_out() -> None:
+    for question, kept in (
+        ("When was the city not taken?", ""),
+        ("Was the city not taken?", "The city was not taken."),
+    ):
+        cited = cite_sentences("The city was not taken.", [source()], question, judge_by())  # type: ignore[arg-type]
+        assert cited.answer.text == kept
+        assert cited.removed == (() if kept else ("The city was not taken.",))
+
+
 def test_an_answer_is_located_with_its_sentence() -> None:
     [found] = locate_answers(GENERAL, [quote()], judge_by(answer="John B. Gordon"))  # type: ignore[arg-type]
     assert (found.answer, found.text) == ("John B. Gordon", FORT[: FORT.index(" The city")])

@@ -1,8 +1,7 @@
 """The planned memory of a training beside the bytes of tensors that live while it trains."""
 
 import json
-import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -203,56 +202,6 @@ def test_reinforcement(how: str, more: dict[str, Any], model: Path, tmp_path: Pa
     with LiveBytes() as live:
         train_by_reinforcement(settings, world(), tmp_path / "run", live.tell)
     compare(measure_training_memory(shape).process, live)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA GPU")
-@pytest.mark.parametrize("how", ["all", "bfloat16", "recompute"])
-@pytest.mark.parametrize("training", ["imitation", "reinforcement"])
-def test_plan_beside_what_a_gpu_allocates(
-    training: str,
-    how: str,
-    model: Path,
-    episodes: list[Episode],
-    tmp_path: Path,
-    record_property: Callable[[str, float], None],
-) -> None:
-    """A Llama of 0.4 billion weights; `pytest --junitxml` writes both peaks."""
-    sizes = {"hidden_size": 1536, "intermediate_size": 4096, "num_hidden_layers": 18}
-    small = json.loads((model / "config.json").read_text())
-    large = shutil.copytree(
-        model, tmp_path / "large", ignore=shutil.ignore_patterns("*.safetensors*")
-    )
-    LlamaForCausalLM(LlamaConfig(**small | sizes)).save_pretrained(large, max_shard_size="200MB")
-    policy = TrainedModelSettings(str(large), **TRAINED[how])
-    config = read_model_config(str(large))
-    torch.cuda.empty_cache()
-    before = torch.cuda.memory_allocated()
-    torch.cuda.reset_peak_memory_stats()
-    if training == "imitation":
-        rows = [each.row for each in build_imitation_examples(episodes, load_model(model)).found]
-        longest = max(len(row.context) + len(row.action) for row in rows)
-        said = max(len(row.action) for row in rows)
-        files = (str(write_episodes(tmp_path / "episodes", episodes)),)
-        settings = ImitationSettings(policy, files, piece=4 * longest, epochs=1, validation=0.0)
-        shape = shape_imitation(settings, config, longest, said)
-        train_by_imitation(settings, tmp_path / "run")
-    else:
-        playing = make_ppo_settings(
-            policy=policy,
-            sampling=SamplingSettings(max_tokens=SAID, rows=12),
-            steps=1,
-            episodes=12,
-            epochs=1,
-            piece=12,
-        )
-        shape = shape_reinforcement(playing, config, PROMPT + SAID)
-        train_by_reinforcement(playing, world(), tmp_path / "run")
-    found = torch.cuda.max_memory_allocated() - before
-    planned = measure_training_memory(shape).process.peak
-    record_property("planned, GB", planned / 1e9)
-    record_property("allocated, GB", found / 1e9)
-    assert found == pytest.approx(planned, rel=0.1)
 
 
 @pytest.mark.parametrize("method", ["adam", "adafactor"])

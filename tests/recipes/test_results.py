@@ -111,8 +111,8 @@ def test_the_page_judges_over_all_seeds_that_there_are(
     ) as rows_file:
         assert list(csv.reader(rows_file))[:2] == [["n", "name"], ["0", "a, b | 0"]]
     for name in ("ziegler", "gophercite", "webglm"):
-        assert f"Not run: `python -m recipes.{name} small`." in page
-    assert "## webgpt, medium\n\nNot run: `python -m recipes.webgpt medium`." in page
+        assert f"No run is kept: `python -m recipes.{name} small`." in page
+    assert "## webgpt, medium\n\nNo run is kept: `python -m recipes.webgpt medium`." in page
 
 
 def test_seeds_that_were_run_elsewhere_before_count_unless_they_are_of_another_version(

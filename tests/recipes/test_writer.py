@@ -1,7 +1,6 @@
-"""The writer's recipe: statements by rules, the rule that judges support, and the recipe whole."""
+"""The writer's recipe: statements by rules, preferences, the judges of support, and the recipe
+whole."""
 
-import json
-import lzma
 from pathlib import Path
 
 import msgspec
@@ -9,14 +8,29 @@ import pytest
 
 from recipes.stages import ROOT, Result, run_recipe
 from recipes.writer import Settings, train_and_measure
+from recipes.writer_data import (
+    MOST_SHOWN,
+    REFERENCES,
+    WritingTask,
+    render_trained_prompt,
+    show_sources,
+)
 from recipes.writer_found import AskedQuestion, WrittenAnswers, is_supported_by_words
+from recipes.writer_preferences import (
+    JudgedSample,
+    JudgedTask,
+    PreferenceSettings,
+    choose_best_samples,
+    judge_sample,
+)
 from recipes.writer_statements import is_sound, shorten_sentence, state_answer
-from rookery.cite.evidence_model import EvidencePassage
+from recipes.writer_support import SupportDataSettings, make_support_examples
+from recipes.writer_tiny import write_tiny_data
+from rookery.cite.evidence_model import BUNDLED_MODEL, EvidencePassage, load_evidence_model
 from rookery.judge.json_lines import read_json_lines
 from rookery.learn.lora_adapters import WEIGHTS_FILE
-from rookery.learn.random_models import write_tiny_model
 from rookery.measure.citations import CitedStatement
-from rookery.records import Episode
+from rookery.records import Completion, Episode, Page
 
 WORDS = (
     "the bridge was founded built in of on by eats mice owl owls dealt with trade port new york "
@@ -119,68 +133,90 @@ def test_an_answer_holds_a_fact_by_the_words_of_its_pattern() -> None:
     assert not AskedQuestion("1", "Who?", "nq", gold=("Mary",)).is_held("It was Maryland.")
 
 
-TOWNS = ("Arden", "Belmont", "Corvale", "Dunmore", "Elstow", "Farley")
-BUILT = (1801, 1822, 1843, 1864, 1885, 1906)
+OWLS = Page(
+    "owls",
+    "Owls",
+    "Owls hunt at night because mice are out then. They nest in old trees. Owls hear well. "
+    + "They sleep by day. " * 30,
+)
 
 
-def write_made_up_data(folder: Path) -> Path:
-    """Write a data folder with articles about towns, and questions of the other sets about them."""
-    articles = []
-    for town, year in zip(TOWNS, BUILT, strict=True):
-        first = f"The bridge of {town} was built in {year}. It is made of stone."
-        second = f"The mayor of {town} opened the new harbour. Ships from the north use it."
-        asked = {
-            first: (f"When was the bridge of {town} built?", str(year)),
-            second: ("Who opened the new harbour?", f"The mayor of {town}"),
-        }
-        paragraphs = [
-            {
-                "context": context,
-                "qas": [
-                    {
-                        "id": f"{town}-{number}",
-                        "question": question,
-                        "answers": [{"text": gold, "answer_start": context.find(gold)}],
-                    }
-                ],
-            }
-            for number, (context, (question, gold)) in enumerate(asked.items())
-        ]
-        articles.append({"title": town, "paragraphs": paragraphs})
-    query = (
-        "Passage: Ships use the harbour every day.\nQuestion: do ships use the harbour every day"
-    )
-    for name, text in (
-        ("squad/train.json.xz", json.dumps({"data": articles})),
-        ("boolq/boolq.jsonl.xz", json.dumps({"query": query, "choices": ["no", "yes"], "gold": 1})),
-    ):
-        (folder / name).parent.mkdir(parents=True)
-        (folder / name).write_bytes(lzma.compress(text.encode()))
-    (folder / "questions").mkdir()
-    (folder / "questions" / "NQ-open.efficientqa.dev.1.1.jsonl").write_text(
-        '{"question": "when was the bridge of belmont built", "answer": ["1822"]}\n'
-        '{"question": "who painted the ceiling of the chapel", "answer": ["nobody"]}\n'
-    )
-    trivia = {"context": "Question: Who opened the harbour of Farley?\nAnswer:"}
-    (folder / "questions" / "triviaqa_300.jsonl").write_text(
-        json.dumps(trivia | {"answer": "Mayor", "aliases": ["The mayor"]}) + "\n"
-    )
-    return folder
+def make_task(gold: str = "") -> WritingTask:
+    judge = load_evidence_model(BUNDLED_MODEL).judge_passages
+    quote = OWLS.quote(0, len(OWLS.text.rstrip()))
+    sources = show_sources("Why do owls hunt at night?", [quote] * 4, judge)
+    return WritingTask("thread", "Why do owls hunt at night?", sources, gold=gold)
+
+
+def test_a_prompt_shows_whole_sentences_around_the_answer_of_up_to_three_quotes() -> None:
+    task = make_task()
+    assert len(task.sources) == REFERENCES
+    for source in task.sources:
+        assert source.text.startswith("Owls hunt at night because mice are out then. They nest")
+        assert source.text.endswith(".")
+        assert len(source.text) <= MOST_SHOWN
+        assert source.text in OWLS.text
+    prompt = render_trained_prompt(task.question, task.sources)
+    assert prompt.count("Question:") == 1
+    assert [f"Text {n}:" in prompt for n in range(1, 5)] == [True, True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("said", "stop", "gold", "is_worth"),
+    [
+        ("Owls hunt at night because mice are out then.", "end", "mice", True),
+        ("Owls hunt at night because mice are out then.", "length", "", False),
+        ("Owls hunt at night because mice are out then.", "end", "voles", False),
+        ("Owls hunt at night.", "end", "", False),  # it says what the question says
+        ("Owls hunt at night because foxes are out then.", "end", "", False),
+        ("owls owls because the of.", "end", "", False),
+    ],
+)
+def test_a_sample_is_worth_what_answers_and_is_supported(
+    said: str, stop: str, gold: str, is_worth: bool
+) -> None:
+    judge = load_evidence_model(BUNDLED_MODEL).judge_passages
+    found = judge_sample(make_task(gold), Completion(said, stop=stop), judge)
+    assert (found.worth > 0.3) is is_worth
+    assert is_worth or found.worth == 0
+
+
+def test_the_best_sample_is_learnt_where_the_judge_tells_it_from_the_worst() -> None:
+    task = make_task()
+
+    def judged(*worth: float) -> JudgedTask:
+        return JudgedTask(task, [JudgedSample(f"Worth {each}.", each) for each in worth])
+
+    samples = [judged(0.9, 0.2), judged(0.9, 0.89), judged(0.4, 0.0)]
+    [chosen] = choose_best_samples(PreferenceSettings(least=0.5, margin=0.05), samples)
+    assert chosen.answer is not None
+    assert chosen.answer.text == "Worth 0.9."
+
+
+def test_pairs_of_the_same_evidence_are_all_learnt_from_or_all_held_out(tmp_path: Path) -> None:
+    data = write_tiny_data(tmp_path)
+    pairs = make_support_examples(SupportDataSettings(articles=0.5, held=0.5), data)
+    held = {
+        each.passage
+        for name, every in pairs.held.items()
+        if name in ("rte", "covidfact", "wice_dev", "climate_fever")
+        for each in every
+    }
+    assert held
+    assert pairs.learnt
+    assert not held & {each.passage for each in pairs.learnt}
+    assert {"fever_symmetric_dev", "scifact_pairs", "documentation"} <= set(pairs.held)
 
 
 @pytest.mark.slow
 def test_the_recipe_runs_whole_and_goes_on_where_it_was(tmp_path: Path) -> None:
-    data = write_made_up_data(tmp_path / "data")
-    write_tiny_model(tmp_path / "base", ["The bridge was built in 1822 by the mayor of the town."])
-    config = tmp_path / "writer.tiny.toml"
-    text = (ROOT / "recipes" / "sizes" / "writer.tiny.toml").read_text()
-    config.write_text(text.replace('model = ""', f'model = "{tmp_path / "base"}"'))
+    config, out = ROOT / "recipes" / "sizes" / "writer.tiny.toml", tmp_path / "out"
 
     def run() -> Result:
-        return run_recipe("writer", Settings, train_and_measure, config, data, tmp_path / "out")
+        return run_recipe("writer", Settings, train_and_measure, config, tmp_path, out)
 
     result = run()
-    episodes = list(read_json_lines(tmp_path / "out" / "episodes.jsonl", Episode))
+    episodes = list(read_json_lines(out / "adapter-episodes.jsonl", Episode))
     said = {each.question.text: each.answer and each.answer.text for each in episodes}
     assert said["When was the bridge of Belmont built?"] == (
         "The bridge of Belmont was built in 1822."
@@ -190,23 +226,22 @@ def test_the_recipe_runs_whole_and_goes_on_where_it_was(tmp_path: Path) -> None:
         assert each.answer is not None
         assert each.steps[0].said.text == f" {each.answer.text}"
     systems = {
-        name: msgspec.json.decode(
-            (tmp_path / "out" / f"{name}.json").read_bytes(), type=WrittenAnswers
-        )
-        for name in ("extract", "sentence", "without", "adapter")
+        name: msgspec.json.decode((out / f"{name}.json").read_bytes(), type=WrittenAnswers)
+        for name in ("extract", "sentence", "without", "imitated", "adapter")
     }
     assert {each.question for each in systems["extract"].answers} == {
         "when was the bridge of belmont built",
         "Who opened the harbour of Farley?",
     }
     assert all(each.held and not each.written for each in systems["extract"].answers)
-    assert (tmp_path / "out" / "run" / "adapter" / WEIGHTS_FILE).exists()
+    assert (out / "adapter-run" / "adapter" / WEIGHTS_FILE).exists()
+    assert any(each.startswith("judge of support on scifact_pairs") for each in result.notes)
     [finding] = result.findings
     assert finding.reference.score.value == 1.0  # extract holds both accepted answers
     assert finding.verdict == "undecided"  # two questions decide nothing
     held = {name: [float(each.held) for each in system.answers] for name, system in systems.items()}
     [table] = result.tables
     assert {name: list(scores) for name, scores in table.scores.items()} == held
-    stamp = (tmp_path / "out" / "adapter.json").stat().st_mtime_ns
+    stamp = (out / "adapter.json").stat().st_mtime_ns
     assert run().findings == result.findings
-    assert (tmp_path / "out" / "adapter.json").stat().st_mtime_ns == stamp
+    assert (out / "adapter.json").stat().st_mtime_ns == stamp
