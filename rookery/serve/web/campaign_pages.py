@@ -133,7 +133,11 @@ def _render_project_page(request: Request, wrong: str, name: str, link: str = ""
         results=projects.list_trial_results(store, name),
         sessions=crowd_entry.list_crowd_sessions(store, name),
         link=link,
-        people=[one.name for one in accounts.list_people(store) if one.gone is None],
+        people=[
+            one.name
+            for one in accounts.list_people(store)
+            if one.gone is None and one.project is None
+        ],
     )
 
 
