@@ -15,6 +15,7 @@ from rookery.browse.search_merging import MergedSearch, make_auto_search
 from rookery.browse.sharded_library import ShardedLibrary
 from rookery.browse.shards import NOTE_FILE
 from rookery.browse.site_library import SiteLibrary
+from rookery.browse.stored_indexes import record_shards_use
 from rookery.browse.web_library import (
     SearchEngine,
     WebLibrary,
@@ -225,7 +226,9 @@ def open_places(
     libraries: list[Library] = []
     if files:
         libraries = [FolderLibrary(files, archive, cache, progress, FolderLimits(), selection)]
-    libraries += [ShardedLibrary(path, archive) for path in sharded]
+    for path in sharded:
+        libraries.append(ShardedLibrary(path, archive))
+        record_shards_use(cache, path)
     if warcs := [path for path in paths if _is_warc_file(path)]:
         from rookery.browse.warc import WarcLibrary
 

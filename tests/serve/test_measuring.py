@@ -172,7 +172,7 @@ def test_answers_to_a_question_are_drawn_together_and_scored_by_two_models(here:
             for value, (asked, _) in zip(size(pairs), pairs, strict=True)
         ]
 
-    found = compute_best_of_n_curves(["said.jsonl"], (size, worth))["us"]
+    found = compute_best_of_n_curves(["said.jsonl"], lambda: (size, worth))["us"]
     means = {n: each.value for n, each in found.items()}
     assert means == pytest.approx({1: 20.5, 2: (30 + 30 + 20) / 3 + 0.5, 3: 30.5})
 

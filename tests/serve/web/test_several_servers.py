@@ -65,10 +65,9 @@ def servers(place: str, web: Stage, tmp_path: Path) -> Iterator[Pair]:
         yield Pair(stack.enter_context(Store(place)), *both)
 
 
-def enter(store: Store, name: str, role: PersonRole) -> dict[str, str]:
-    """The headers of somebody who is signed in, at whichever server."""
-    token = accounts.redeem_invite(store, accounts.create_invite(store, name, role, by=name))
-    return {"Cookie": f"rookery={token}", "Sec-Fetch-Site": "same-origin"}
+def enter(store: Store, name: str, role: PersonRole) -> str:
+    """The session of somebody who is signed in, at whichever server."""
+    return accounts.redeem_invite(store, accounts.create_invite(store, name, role, by=name))
 
 
 def wait_for(served: Service, answer: str, key: str) -> str:
@@ -111,7 +110,8 @@ def test_the_other_server_finishes_what_a_killed_one_was_asked_and_shows_its_pag
     opened = web.paths()
     before = find_answer(store, first["id"])
     quote = list_quotes(before)[0]
-    shown = left.get(make_quote_address(quote), enter(store, "Ada", "reader"))
+    cookie = {"Cookie": f"rookery={enter(store, 'Ada', 'reader')}"}
+    shown = left.get(make_quote_address(quote), cookie)
     marked = LexborHTMLParser(shown.text).css_first("mark")
     assert marked is not None
     assert marked.text() == quote.text
@@ -157,13 +157,17 @@ class Rater:
 
     def __init__(self, name: str, store: Store, at: Service, other: Service) -> None:
         self.name = name
-        self._headers = enter(store, name, "labeller")
+        self._session = enter(store, name, "labeller")
         self._browsers = [self._open(at), self._open(other)]
         self.acknowledged: list[str] = []
 
     def _open(self, served: Service) -> httpx2.Client:
         return httpx2.Client(
-            base_url=served.address, headers=self._headers, follow_redirects=True, timeout=120
+            base_url=served.address,
+            cookies={"rookery": self._session},
+            headers={"Sec-Fetch-Site": "same-origin"},
+            follow_redirects=True,
+            timeout=120,
         )
 
     def judge_all(self, enough: threading.Event) -> None:
@@ -180,13 +184,15 @@ class Rater:
                     enough.set()
         finally:
             enough.set()
+            for each in self._browsers:
+                each.close()
 
     def _send(self, address: str, **fields: str) -> httpx2.Response:
         """Sends a form, and sends it again to the other server if nothing came back."""
         try:
             page = self._browsers[0].post(address, data=fields)
         except httpx2.TransportError:
-            self._browsers.pop(0)
+            self._browsers.pop(0).close()
             page = self._browsers[0].post(address, data=fields)
         assert page.status_code == 200, page.text
         return page

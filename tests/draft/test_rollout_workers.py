@@ -1,0 +1,100 @@
+"""Rollouts by several processes, on one machine or on a cluster: the episodes of one process."""
+
+import os
+import signal
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from rookery.browse.browser_commands import BrowserTask
+from rookery.browse.call_recording import CallRecording
+from rookery.browse.libraries import get_bundled_folder
+from rookery.browse.page_reader import read_page
+from rookery.browse.search_index import InMemoryLibrary
+from rookery.draft.rollout import (
+    RolloutLimits,
+    RolloutResources,
+    RolloutTurn,
+    replay_episode,
+    run_rollouts,
+    run_rollouts_in_workers,
+)
+from rookery.records import Completion, Question
+
+TASKS = [BrowserTask(Question(f"q{number}", f"Do crows play {number}?")) for number in range(24)]
+SAID = ["Search crows play", "Clicked on link 0", "Scrolled down 1", "Quote: crows", "Back"]
+SHARE = 3
+
+
+def make_resources(folder: Path, killed: bool = False) -> RolloutResources:
+    """Pages, a policy that draws by the turn's seed, and a recording for all processes.
+
+    Each task that a process begins is noted; with `killed`, the first that begins task 7 dies.
+    """
+    files = sorted(get_bundled_folder().glob("*.html"))[:4]
+    pages = [read_page(file.read_bytes(), f"https://crows.example/{file.name}") for file in files]
+
+    def act(turns: Sequence[RolloutTurn]) -> list[Completion]:
+        for turn in turns:
+            if turn.number == 0:
+                (folder / f"{turn.session}-{os.getpid()}").touch()
+            if killed and turn.session == 7 and not (folder / "killed").exists():
+                (folder / "killed").touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+        return [
+            Completion("End: Answer" if turn.number > 5 else Random(turn.seed).choice(SAID))
+            for turn in turns
+        ]
+
+    return RolloutResources(InMemoryLibrary(pages), act, CallRecording(folder / "recording"))
+
+
+def run_alone(folder: Path) -> list[str]:
+    """What one process gives."""
+    folder.mkdir()
+    library, act, recording = make_resources(folder)
+    assert recording is not None
+    with recording:
+        return [
+            each.to_json()
+            for each in run_rollouts(TASKS, library, act, "p", 3, recording=recording)
+        ]
+
+
+def check_workers(folder: Path, expected: Sequence[str], killed: bool, ray: str = "") -> list[str]:
+    """Runs the tasks by two workers, and returns the names of what was noted."""
+    found = run_rollouts_in_workers(
+        TASKS, partial(make_resources, folder, killed), "p", 3, RolloutLimits(), 2, ray, SHARE
+    )
+    episodes = list(found)
+    assert [each.to_json() for each in episodes] == expected
+    with CallRecording(folder / "recording") as recording:
+        assert sorted(recording.list_sessions()) == sorted(f"p/3/{n}" for n in range(len(TASKS)))
+        assert replay_episode(episodes[-1], recording) == episodes[-1]
+    return [path.name for path in folder.iterdir() if "-" in path.name]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("killed", [False, True])
+def test_processes_give_the_episodes_of_one(tmp_path: Path, killed: bool) -> None:
+    expected = run_alone(tmp_path / "alone")
+    (tmp_path / "together").mkdir()
+    begun = check_workers(tmp_path / "together", expected, killed)
+    processes = {name.partition("-")[2] for name in begun}
+    assert str(os.getpid()) not in processes
+    again = len(begun) - len(TASKS)
+    assert again <= 2 * SHARE if killed else again == 0
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("ray")
+def test_machines_of_a_cluster_give_the_episodes_of_one(tmp_path: Path, cluster: Any) -> None:
+    expected = run_alone(tmp_path / "alone")
+    (tmp_path / "together").mkdir()
+    begun = check_workers(tmp_path / "together", expected, True, cluster.address)
+    assert (tmp_path / "together" / "killed").exists()
+    assert len(begun) - len(TASKS) <= SHARE
