@@ -16,7 +16,7 @@ from multiprocessing import parent_process
 from multiprocessing.context import SpawnContext, SpawnProcess
 from pathlib import Path
 from threading import Thread
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import msgspec
 
@@ -224,13 +224,21 @@ def _start_worker(make: Callable[[], Callable[[Any], Any]]) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     Thread(target=_exit_with_parent, daemon=True).start()
+    _worker_function[:] = [make_function(make)]
+
+
+def make_function(make: Callable[[], Callable[[T], R]]) -> Callable[[T], R]:
+    """Return what `make` returns or, where it raises, a function that raises the same.
+
+    A worker that raises as it starts is only known to have died.
+    """
     try:
-        _worker_function[:] = [make()]
-    except Exception as error:  # or the pool would only know that a process died
-        _worker_function[:] = [partial(_raise_error, error)]
+        return make()
+    except Exception as error:
+        return partial(_raise_error, error)
 
 
-def _raise_error(error: Exception, item: object) -> None:
+def _raise_error(error: Exception, item: object) -> NoReturn:
     raise error
 
 

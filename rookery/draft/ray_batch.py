@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from rookery.browse.ray_cluster import connect_to_ray
-from rookery.draft.batch import MAX_RESTARTS, WORKER_DIED
+from rookery.draft.batch import MAX_RESTARTS, WORKER_DIED, make_function
 from rookery.records import Failed
 
 T = TypeVar("T")
@@ -17,7 +17,7 @@ class _Worker:
     """Runs in an actor: makes the function once, and calls it."""
 
     def __init__(self, make: Callable[[], Callable[[Any], Any]]) -> None:
-        self._function = make()
+        self._function = make_function(make)
 
     def call_function(self, item: Any) -> Any:
         return self._function(item)
@@ -71,7 +71,8 @@ def _get_result(ray: Any, reference: Any) -> Any:
             raise error.cause from None
         raise
     except ray.exceptions.RayError as error:
-        raise ChildProcessError(WORKER_DIED) from error
+        why = str(error).strip().rpartition("\n")[2]
+        raise ChildProcessError(f"{WORKER_DIED} ({why})") from error
 
 
 def count_ray_processors(address: str) -> int:

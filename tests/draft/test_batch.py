@@ -140,3 +140,13 @@ def _group_lives(group: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+def make_nothing() -> JsonLineAnswerer:
+    raise ValueError("name another model")
+
+
+@pytest.mark.slow
+def test_what_is_raised_before_the_first_question_is_raised() -> None:
+    with pytest.raises(ValueError, match="name another model"):
+        list(map_in_workers(QUESTIONS, make_nothing, 2))

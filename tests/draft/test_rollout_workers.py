@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -93,8 +94,11 @@ def test_processes_give_the_episodes_of_one(tmp_path: Path, killed: bool) -> Non
 @pytest.mark.slow
 @pytest.mark.xdist_group("ray")
 def test_machines_of_a_cluster_give_the_episodes_of_one(tmp_path: Path, cluster: Any) -> None:
+    ray = pytest.importorskip("ray")
+    ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers have no tests
     expected = run_alone(tmp_path / "alone")
     (tmp_path / "together").mkdir()
     begun = check_workers(tmp_path / "together", expected, True, cluster.address)
+    ray.cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
     assert (tmp_path / "together" / "killed").exists()
     assert len(begun) - len(TASKS) <= SHARE

@@ -279,6 +279,14 @@ def test_citations_are_counted_by_the_words_of_their_quotes(run: Run, here: Path
     assert found["theirs", "recall"] == 0.25
 
 
+@pytest.mark.slow
+def test_several_processes_count_what_one_counts(run: Run, here: Path) -> None:
+    command = ("measure", "citations", "ours.jsonl", "theirs.jsonl", "--ranker", "words", "--json")
+    whole = run(*command)
+    assert whole.code == 0
+    assert run(*command, "--workers", 2) == whole
+
+
 def test_rankings_compare_words_and_encoders(run: Run, here: Path) -> None:
     said = ("Rooks fly.", "Crows hide acorns in autumn.", "It rained.")
     ask = "What do crows hide in autumn?"

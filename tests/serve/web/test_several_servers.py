@@ -138,8 +138,8 @@ def test_the_other_server_finishes_what_a_killed_one_was_asked_and_shows_its_pag
         spent = connection.scalar(select(keys.c.spent))
     assert {row.id: row.tries for row in rows if row.tries > 1} == {asked[0]: 2}
     assert spent == len(rows) == len(asked) + 2
-    with psycopg.connect(place) as connection:
-        stored = connection.execute(
+    with psycopg.connect(place) as database:
+        stored = database.execute(
             "select (select count(*) from rookery_archive.texts), count(distinct digest), count(*)"
             " from rookery_archive.versions"
         ).fetchone()
