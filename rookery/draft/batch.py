@@ -170,6 +170,8 @@ def map_in_workers(
             except BrokenProcessPool as error:
                 if (restarts := restarts + 1) > MAX_RESTARTS:
                     raise ChildProcessError(WORKER_DIED) from error
+                for worker in started.processes:  # what the others are doing is done again, too
+                    worker.kill()
                 pool = start_pool()
                 under_way = [(each, at if _is_finished(at) else None) for each, at in under_way]
             else:
