@@ -15,7 +15,6 @@ from rookery.browse.search_merging import MergedSearch, make_auto_search
 from rookery.browse.sharded_library import ShardedLibrary
 from rookery.browse.shards import NOTE_FILE
 from rookery.browse.site_library import SiteLibrary
-from rookery.browse.stored_indexes import record_shards_use
 from rookery.browse.web_library import (
     SearchEngine,
     WebLibrary,
@@ -227,6 +226,8 @@ def open_places(
     if files:
         libraries = [FolderLibrary(files, archive, cache, progress, FolderLimits(), selection)]
     for path in sharded:
+        from rookery.browse.stored_indexes import record_shards_use
+
         libraries.append(ShardedLibrary(path, archive))
         record_shards_use(cache, path)
     if warcs := [path for path in paths if _is_warc_file(path)]:

@@ -63,10 +63,6 @@ class ArchiveConnection(Protocol):
         """Run one statement and return its cursor."""
         ...
 
-    def executemany(self, statement: str, rows: Any, /) -> Any:
-        """Run one statement for each row of values."""
-        ...
-
 
 class SqliteDatabase:
     """The SQLite file of an archive, made where it does not exist. Threads may share one object."""
@@ -109,7 +105,7 @@ class SqliteDatabase:
                 for statement in statements.split(";")[:-1]:
                     file.execute(statement)
 
-    def compact(self) -> None:
+    def release_space(self) -> None:
         """Return the space of what was deleted to the disk."""
         with self.lock_connection() as file:
             file.execute("vacuum")
@@ -275,13 +271,13 @@ class PageArchive:
     def delete_versions(self, numbers: Sequence[int]) -> None:
         """Delete these versions in one transaction and return their space to the disk."""
         with self.begin_write() as file:
-            delete = "delete from versions where number = ?"
-            file.executemany(delete, [(number,) for number in numbers])
+            for number in numbers:
+                file.execute("delete from versions where number = ?", (number,))
             for table, column_of in (("texts", "digest"), ("layouts", "layout")):
                 used = f"(select {column_of} from versions)"
                 file.execute(f"delete from {table} where digest not in {used}")
             file.execute("delete from redirects where url not in (select url from versions)")
-        self._database.compact()
+        self._database.release_space()
 
     def create_tables(self, statements: str) -> None:
         """Create other tables in the same database, where one of them is missing."""

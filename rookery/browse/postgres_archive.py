@@ -4,7 +4,7 @@ The tables are in a schema of their own, and their strings are stored as bytes: 
 has neither NUL nor lone surrogates, which addresses and titles of pages may have.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -95,11 +95,6 @@ class PostgresConnection:
         encoded = tuple(value.encode() if isinstance(value, str) else value for value in values)
         return self._connection.exec_driver_sql(statement.replace("?", "%s"), encoded)
 
-    def executemany(self, statement: str, rows: Iterable[Sequence[Any]], /) -> None:
-        """Run one statement for each row of values."""
-        for row in rows:
-            self.execute(statement, row)
-
 
 class PostgresDatabase:
     """The schema of an archive in the database at an address, made where it does not exist.
@@ -154,7 +149,7 @@ class PostgresDatabase:
     def create_tables(self, statements: str) -> None:
         """Do nothing: the schema has all tables from the beginning."""
 
-    def compact(self) -> None:
+    def release_space(self) -> None:
         """Do nothing: PostgreSQL uses the room of what was deleted by itself."""
 
     def close(self) -> None:
