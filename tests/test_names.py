@@ -24,6 +24,7 @@ IMPOSED: dict[str, str] = {
     "Process": "multiprocessing.context.BaseContext",
     "contains": "gymnasium.spaces.Space",
     "command": "typer.Typer",
+    "execute": "sqlite3.Connection",
     "format": "logging.Formatter",
 }
 """one-word names that an interface outside the package asks for, with the interface"""

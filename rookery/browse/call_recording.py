@@ -1,6 +1,5 @@
-"""Record what sessions ask of libraries and policies in one SQLite file, and replay the answers."""
+"""Record what sessions ask of libraries and policies beside their pages, and replay the answers."""
 
-import re
 import threading
 import time
 from collections import Counter, defaultdict
@@ -8,12 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from sqlite3 import Connection
 from typing import Any, NamedTuple, Self
 
 import msgspec
 
 from rookery.browse.page_archive import (
+    ArchiveConnection,
     PageArchive,
     decode_column,
     encode_column,
@@ -111,33 +110,26 @@ _text_decoder = msgspec.msgpack.Decoder(str)
 
 
 class CallRecording:
-    """A recording of calls, grouped in named sessions, in one SQLite file.
+    """A recording of calls, grouped in named sessions, in one SQLite file or archive of pages.
 
-    The file is a PageArchive too, of every page that was given. It may hold calls of libraries and
+    The file is a PageArchive too, of every page that was given; an archive that is given in its
+    place is left open. It may hold calls of libraries and
     of policies, whose sessions are independent. Threads may share one CallRecording and processes
     may share one file. An answer is on disk before it is given. Every method raises `Failed` as
     those of PageArchive do.
     """
 
-    def __init__(self, path: Path, tables: CallTables = LIBRARY_CALLS) -> None:
-        self.archive = PageArchive(path)
+    def __init__(self, place: Path | PageArchive, tables: CallTables = LIBRARY_CALLS) -> None:
+        self._owns_archive = not isinstance(place, PageArchive)
+        self.archive = place if isinstance(place, PageArchive) else PageArchive(place)
         """the pages in the file"""
         self.tables = tables
-        self._path = path
         self._number = f"(select number from {tables.sessions} where {tables.name} = ?)"
         try:
-            self._create_tables()
+            self.archive.create_tables(tables.statements)
         except Failed:
-            self.archive.close()
+            self.close()
             raise
-
-    def _create_tables(self) -> None:
-        """Create the tables and indexes where one of them is missing."""
-        wanted = re.findall(r"if not exists (\w+)", self.tables.statements)
-        if not {(name,) for name in wanted} <= set(self.select_rows("name from sqlite_master")):
-            with self.archive.begin_write() as file:
-                for statement in self.tables.statements.split(";")[:-1]:
-                    file.execute(statement)
 
     def begin_session(self, session: str, *metadata: bytes) -> None:
         """Begin an empty session, in place of the one that had this name.
@@ -145,9 +137,11 @@ class CallRecording:
         A library's session has metadata, which are kept as they are; a policy's has none.
         """
         row = (encode_column(session), *metadata)
+        columns = ", ".join((self.tables.name, "about")[: len(row)])
+        insert = f"insert into {self.tables.sessions} ({columns}) values (?{', ?' * len(metadata)})"
         with self.archive.begin_write() as file:
             self._delete_session(file, row[0])
-            file.execute(f"insert into {self.tables.sessions} values (null{', ?' * len(row)})", row)
+            file.execute(insert, row)
 
     def rename_session(self, session: str, name: str) -> None:
         """Rename a session, replacing one that has the name. Raises Failed (not_recorded)."""
@@ -159,7 +153,7 @@ class CallRecording:
             rename = f"update {self.tables.sessions} set {column} = ? where {column} = ?"
             file.execute(rename, names)
 
-    def _delete_session(self, file: Connection, name: str | bytes) -> None:
+    def _delete_session(self, file: ArchiveConnection, name: str | bytes) -> None:
         sessions, column, calls, session, *_ = self.tables
         file.execute(f"delete from {calls} where {session} = {self._number}", (name,))
         file.execute(f"delete from {sessions} where {column} = ?", (name,))
@@ -172,7 +166,7 @@ class CallRecording:
     def require_session(self, session: str) -> None:
         """Raise Failed (not_recorded) where there is no session of this name."""
         if self.select_rows(self._number, session) == [(None,)]:
-            detail = f"{self._path} has no session of this name: begin it, or name another"
+            detail = f"{self.archive.name} has no session of this name: begin it, or name another"
             raise Failed(Failure(session, "not_recorded", detail))
 
     def load_metadata(self, session: str) -> bytes:
@@ -196,7 +190,7 @@ class CallRecording:
             return [
                 RecordedCall(
                     tuple(map(self._decode_argument, self.tables.arguments, values)),
-                    started,
+                    decode_column(started),
                     seconds,
                     unpack_records(answer, _answer_decoder),
                 )
@@ -223,7 +217,7 @@ class CallRecording:
     def select_rows(self, query: str, *values: Argument) -> list[tuple[Any, ...]]:
         """Return the rows that the SQL `select QUERY` finds in this file, with these parameters."""
         with self.archive.lock_connection() as file:
-            return file.execute(f"select {query}", list(map(_encode_value, values))).fetchall()
+            return list(file.execute(f"select {query}", list(map(_encode_value, values))))
 
     @contextmanager
     def record_call(
@@ -251,26 +245,25 @@ class CallRecording:
                 answer = RecordedAnswer(version=version, fetched=answer.fetched)
             for name, text in zip(self.tables.arguments, arguments, strict=True):
                 if name in self.tables.texts:
-                    row = (digest_of(str(text)), pack_records(text))
-                    file.execute("insert or ignore into asked values (?, ?)", row)
-            outcome = [encode_column(answer.failure.outcome if answer.failure else "")]
-            values = [
-                encode_column(session),
-                *self.make_key(arguments),
-                *(outcome if self.tables is LIBRARY_CALLS else ()),
-                *times,
-                pack_records(answer),
-            ]
-            marks = ", ?" * (len(values) - 1)
+                    long = (digest_of(str(text)), pack_records(text))
+                    file.execute("insert into asked values (?, ?) on conflict do nothing", long)
+            row = dict(zip(self.tables.arguments, self.make_key(arguments), strict=True))
+            if self.tables is LIBRARY_CALLS:
+                row["outcome"] = encode_column(answer.failure.outcome if answer.failure else "")
+            row |= dict(zip(("started", "seconds"), times, strict=True))
+            row["answer"] = pack_records(answer)
             file.execute(
-                f"insert into {self.tables.calls} values (null, {self._number}{marks})", values
+                f"insert into {self.tables.calls} ({self.tables.session}, {', '.join(row)})"
+                f" values ({self._number}{', ?' * len(row)})",
+                [encode_column(session), *row.values()],
             )
         if failed:
             raise failed
 
     def close(self) -> None:
-        """Close the file; neither the recording nor its `archive` can be used afterwards."""
-        self.archive.close()
+        """Close the archive, unless it was given; neither can be used afterwards."""
+        if self._owns_archive:
+            self.archive.close()
 
     def __enter__(self) -> Self:
         return self
@@ -296,7 +289,7 @@ class CallReplay:
         self._given: Counter[tuple[Any, ...]] = Counter()
         self._answers: defaultdict[tuple[Any, ...], list[bytes]] = defaultdict(list)
         for row in recording.select_calls(session, *recording.tables.arguments, "answer"):
-            self._answers[row[:-1]].append(row[-1])
+            self._answers[_make_replay_key(row[:-1])].append(row[-1])
 
     def replay_call(
         self, *arguments: Argument, find_other: Callable[[list[bytes]], bytes]
@@ -306,7 +299,7 @@ class CallReplay:
         Where all were given, `find_other` is called with them, as they are encoded in the file
         (none if there was no such call), and returns another encoded answer or raises.
         """
-        key = self._recording.make_key(arguments)
+        key = _make_replay_key(self._recording.make_key(arguments))
         with self._lock:
             number, answers = self._given[key], self._answers[key]
             if number < len(answers):
@@ -317,6 +310,11 @@ class CallReplay:
         if answer.failure is not None:
             raise Failed(answer.failure)
         return answer
+
+
+def _make_replay_key(columns: Sequence[Any]) -> tuple[Any, ...]:
+    # PostgreSQL gives every string as bytes, SQLite those that are no valid Unicode.
+    return tuple(decode_column(each) if isinstance(each, bytes) else each for each in columns)
 
 
 def list_recorded_versions(recording: CallRecording) -> frozenset[int]:

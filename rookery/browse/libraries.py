@@ -225,7 +225,11 @@ def open_places(
     libraries: list[Library] = []
     if files:
         libraries = [FolderLibrary(files, archive, cache, progress, FolderLimits(), selection)]
-    libraries += [ShardedLibrary(path, archive) for path in sharded]
+    for path in sharded:
+        from rookery.browse.stored_indexes import record_shards_use
+
+        libraries.append(ShardedLibrary(path, archive))
+        record_shards_use(cache, path)
     if warcs := [path for path in paths if _is_warc_file(path)]:
         from rookery.browse.warc import WarcLibrary
 

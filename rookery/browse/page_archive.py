@@ -1,10 +1,11 @@
 """Store every version of every page that was opened, and the results of searches, in one SQLite
-file.
+file or, for several machines, in a PostgreSQL database.
 
 Pages are found by digest and by URL.
 """
 
 import hashlib
+import re
 import sqlite3
 import threading
 import time
@@ -13,14 +14,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 import msgspec
 
 from rookery.records import Block, Failed, Failure, Hit, Link, Mark, Page, Quote
 
+if TYPE_CHECKING:
+    from rookery.browse.postgres_archive import PostgresDatabase
+
 _ARCHIVE_FORMAT = 2
 _BUSY_SECONDS = 60.0
+_VERSIONS_AT_ONCE = 64
 _ZLIB_LEVEL = 3  # of zlib: nearly as small as the default for prose, at half the time
 
 _TABLES = """
@@ -51,28 +56,88 @@ _layout_decoder = msgspec.msgpack.Decoder(StoredLayout)
 _hits_decoder = msgspec.msgpack.Decoder(list[Hit])
 
 
-class PageArchive:
-    """A store of pages in the SQLite file `path`, made where it does not exist.
+class ArchiveConnection(Protocol):
+    """A connection to the database of an archive, whose statements have `?` for each value."""
 
-    Threads may share one archive and processes may share one file. A page is there for good as
-    soon as `store_page` returns. Every method raises `Failed`: disk_full, archive_busy or
-    unreadable_archive, with what to do about it; what was stored before stays stored. A version
-    is one text, title and layout (blocks, links, marks) at one URL; of the times when it was
-    fetched, the last is kept.
-    """
+    def execute(self, statement: str, values: Sequence[Any] = ..., /) -> Any:
+        """Run one statement and return its cursor."""
+        ...
+
+
+class SqliteDatabase:
+    """The SQLite file of an archive, made where it does not exist. Threads may share one object."""
+
+    damage_advice = "it is damaged: move it away and run again; a new one will be made"
 
     def __init__(self, path: Path) -> None:
+        self.name = str(path)
         self._path = path
         self._lock = threading.RLock()
-        with translate_storage_errors(path):
+        with self.translate_errors():
             path.parent.mkdir(parents=True, exist_ok=True)
             self._connection = connect_sqlite(path)
         try:
-            with translate_storage_errors(path):
+            with self.translate_errors():
                 _prepare_tables(self._connection, path)
         except Failed:
             self._connection.close()
             raise
+
+    @contextmanager
+    def lock_connection(self) -> Iterator[sqlite3.Connection]:
+        """Hold the lock and give the connection."""
+        with self._lock, self.translate_errors():
+            yield self._connection
+
+    @contextmanager
+    def begin_write(self) -> Iterator[sqlite3.Connection]:
+        """Hold the lock and give the connection, in a transaction."""
+        with self._lock, self.translate_errors(), begin_transaction(self._connection):
+            yield self._connection
+
+    def create_tables(self, statements: str) -> None:
+        """Create the tables and indexes of these statements where one of them is missing."""
+        wanted = re.findall(r"if not exists (\w+)", statements)
+        with self.lock_connection() as file:
+            found = file.execute("select name from sqlite_master").fetchall()
+        if not {(name,) for name in wanted} <= set(found):
+            with self.begin_write() as file:
+                for statement in statements.split(";")[:-1]:
+                    file.execute(statement)
+
+    def release_space(self) -> None:
+        """Return the space of what was deleted to the disk."""
+        with self.lock_connection() as file:
+            file.execute("vacuum")
+            file.execute("pragma wal_checkpoint(truncate)")
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            self._connection.close()
+
+    @contextmanager
+    def translate_errors(self) -> Iterator[None]:
+        """Turn the errors of SQLite and of the file system into `Failed`."""
+        with translate_storage_errors(self._path):
+            yield
+
+
+class PageArchive:
+    """A store of pages in a SQLite file, made where it does not exist, or a PostgreSQL database.
+
+    `place` is the file, or an address such as postgresql://HOST/DATABASE. Threads may share one
+    archive, processes one file, and machines one database. A page is there for good as
+    soon as `store_page` returns. Every method raises `Failed`: disk_full, archive_busy or
+    unreadable_archive, with what to do about it; what was stored before stays stored. A version
+    is one text, title and layout (blocks, links, marks) at one URL; of the times when it was
+    fetched, the last is kept. A text, or a layout, is stored once, whoever stores it.
+    """
+
+    def __init__(self, place: Path | str) -> None:
+        self._database = _open_database(place)
+        self.name = self._database.name
+        """place of the archive, without a password"""
 
     def store_page(self, page: Page, asked: str = "") -> None:
         """Store this version of the page.
@@ -102,7 +167,7 @@ class PageArchive:
         page = self.find_version(number)
         if page is None:
             detail = f"there is no version {number} in it"
-            raise Failed(Failure(str(self._path), "not_in_archive", detail))
+            raise Failed(Failure(self.name, "not_in_archive", detail))
         return page
 
     def find_version(self, number: int) -> Page | None:
@@ -163,7 +228,7 @@ class PageArchive:
             " order by url = ? desc, url = ? desc, title = ? desc, fetched desc, number",
             [quote.digest, url, target, encode_column(quote.title)],
         )
-        if page is not None and page.url != quote.url and encode_column(page.url) == target:
+        if page is not None and page.url != quote.url and page.url == decode_column(target):
             return msgspec.structs.replace(page, url=quote.url)
         return page
 
@@ -171,7 +236,7 @@ class PageArchive:
         """Store the hits that an engine returned for a query, replacing earlier ones."""
         row = (encode_column(engine), encode_column(query), pack_records(list(hits)))
         with self.begin_write() as file:
-            file.execute("insert or replace into searches values (?, ?, ?)", row)
+            _replace_row(file, "searches", ("engine", "query", "hits"), row, 2)
 
     def find_search(self, engine: str, query: str) -> list[Hit] | None:
         """Return the hits that an engine showed for a query; None if it was never asked."""
@@ -197,25 +262,49 @@ class PageArchive:
         find = "select number, digest from versions where fetched != '' and fetched < ?"
         with self.lock_connection() as file:
             rows = file.execute(find, (before,)).fetchall()
-        return [n for n, digest in rows if n not in numbers and digest not in digests]
+        return [
+            number
+            for number, digest in rows
+            if number not in numbers and decode_column(digest) not in digests
+        ]
 
     def delete_versions(self, numbers: Sequence[int]) -> None:
         """Delete these versions in one transaction and return their space to the disk."""
         with self.begin_write() as file:
-            delete = "delete from versions where number = ?"
-            file.executemany(delete, [(number,) for number in numbers])
+            for number in numbers:
+                file.execute("delete from versions where number = ?", (number,))
             for table, column_of in (("texts", "digest"), ("layouts", "layout")):
                 used = f"(select {column_of} from versions)"
                 file.execute(f"delete from {table} where digest not in {used}")
             file.execute("delete from redirects where url not in (select url from versions)")
-        with self.lock_connection() as file:
-            file.execute("vacuum")
-            file.execute("pragma wal_checkpoint(truncate)")
+        self._database.release_space()
+
+    def create_tables(self, statements: str) -> None:
+        """Create other tables in the same database, where one of them is missing."""
+        self._database.create_tables(statements)
+
+    def copy_archive(self, other: "PageArchive") -> int:
+        """Store what another archive has of pages, redirects and searches; return its versions.
+
+        The latest version of an address there is the latest here, too.
+        """
+        with other.lock_connection() as file:
+            numbers = file.execute("select number from versions order by seen, number").fetchall()
+            redirects = file.execute("select asked, url from redirects").fetchall()
+            searches = file.execute("select engine, query, hits from searches").fetchall()
+        for start in range(0, len(numbers), _VERSIONS_AT_ONCE):
+            some = numbers[start : start + _VERSIONS_AT_ONCE]
+            self.store_pages(other.load_version(number) for (number,) in some)
+        with self.begin_write() as file:
+            for redirect in redirects:
+                _replace_row(file, "redirects", ("asked", "url"), redirect, 1)
+            for search in searches:
+                _replace_row(file, "searches", ("engine", "query", "hits"), search, 2)
+        return len(numbers)
 
     def close(self) -> None:
-        """Close the file; the archive cannot be used after this."""
-        with self._lock:
-            self._connection.close()
+        """Close the database; the archive cannot be used after this."""
+        self._database.close()
 
     def __enter__(self) -> Self:
         return self
@@ -229,19 +318,19 @@ class PageArchive:
         self.close()
 
     @contextmanager
-    def lock_connection(self) -> Iterator[sqlite3.Connection]:
-        """Hold the archive's lock and give its connection, for other tables in the same file."""
-        with self._lock, translate_storage_errors(self._path):
-            yield self._connection
+    def lock_connection(self) -> Iterator[ArchiveConnection]:
+        """Give a connection for reading, also of other tables in the same database."""
+        with self._database.lock_connection() as file:
+            yield file
 
     @contextmanager
-    def begin_write(self) -> Iterator[sqlite3.Connection]:
-        """Hold the archive's lock and give its connection, in a transaction.
+    def begin_write(self) -> Iterator[ArchiveConnection]:
+        """Give a connection in a transaction, alone among all that write to the database.
 
         Where the body raises, nothing of what it wrote is stored.
         """
-        with self._lock, translate_storage_errors(self._path), begin_transaction(self._connection):
-            yield self._connection
+        with self._database.begin_write() as file:
+            yield file
 
     @contextmanager
     def translate_decode_errors(self) -> Iterator[None]:
@@ -249,7 +338,8 @@ class PageArchive:
         try:
             yield
         except (ValueError, zlib.error, msgspec.MsgspecError) as error:
-            raise Failed(_describe_error(self._path, error)) from error
+            detail = f"{self._database.damage_advice} ({error})"
+            raise Failed(Failure(self.name, "unreadable_archive", detail)) from error
 
     def _find_first(self, where: str, values: Sequence[str | bytes | int]) -> Page | None:
         find = (
@@ -261,6 +351,14 @@ class PageArchive:
             row = file.execute(find, values).fetchone()
         with self.translate_decode_errors():
             return _decode_page(*row) if row else None
+
+
+def _open_database(place: Path | str) -> "SqliteDatabase | PostgresDatabase":
+    if isinstance(place, Path) or "://" not in place:
+        return SqliteDatabase(Path(place))
+    from rookery.browse.postgres_archive import PostgresDatabase
+
+    return PostgresDatabase(place)
 
 
 def connect_sqlite(path: Path) -> sqlite3.Connection:
@@ -333,7 +431,7 @@ def _describe_error(path: Path, error: Exception) -> Failure:
         advice = "its folder cannot be made or entered: choose another place"
     else:
         outcome = "unreadable_archive"
-        advice = "it is damaged: move it away and run again; a new one will be made"
+        advice = SqliteDatabase.damage_advice
     return Failure(str(path), outcome, f"{advice} ({error})")
 
 
@@ -372,7 +470,7 @@ def _read_format(file: sqlite3.Connection) -> int:
     return int(file.execute("pragma user_version").fetchone()[0])
 
 
-def insert_page(file: sqlite3.Connection, page: Page, asked: str = "") -> int:
+def insert_page(file: ArchiveConnection, page: Page, asked: str = "") -> int:
     """Store a version of a page, within a transaction, and return its number.
 
     One that is stored already keeps its number and becomes the latest of its URL. `asked`, if it is
@@ -381,7 +479,7 @@ def insert_page(file: sqlite3.Connection, page: Page, asked: str = "") -> int:
     _insert_blob(file, "texts", page.digest, page.text.encode("utf-8", "surrogatepass"))
     if asked not in ("", page.url):
         redirect = (encode_column(asked), encode_column(page.url))
-        file.execute("insert or replace into redirects values (?, ?)", redirect)
+        _replace_row(file, "redirects", ("asked", "url"), redirect, 1)
     layout = _encode_msgpack((page.blocks, page.links, page.marks))
     row = (
         encode_column(page.url),
@@ -392,8 +490,17 @@ def insert_page(file: sqlite3.Connection, page: Page, asked: str = "") -> int:
     return _insert_version(file, layout, *row)
 
 
+def _replace_row(
+    file: ArchiveConnection, table: str, columns: Sequence[str], row: Sequence[Any], keys: int
+) -> None:
+    """Store a row in place of that with the same first `keys` values."""
+    where = " and ".join(f"{column} = ?" for column in columns[:keys])
+    file.execute(f"delete from {table} where {where}", row[:keys])
+    file.execute(f"insert into {table} values ({', '.join('?' * len(row))})", row)
+
+
 def _insert_version(
-    file: sqlite3.Connection,
+    file: ArchiveConnection,
     layout: bytes,
     url: str | bytes,
     digest: str,
@@ -409,11 +516,13 @@ def _insert_version(
         change = f"update versions set fetched = ?, seen = {seen} where number = ?"
         file.execute(change, (fetched, url, *known))
         return int(known[0])
-    new = f"insert into versions values (null, ?, ?, ?, ?, ?, {seen})"
-    return file.execute(new, (url, digest, title, name, fetched, url)).lastrowid or 0
+    columns = "url, digest, title, layout, fetched, seen"
+    new = f"insert into versions ({columns}) values (?, ?, ?, ?, ?, {seen})"
+    file.execute(new, (url, digest, title, name, fetched, url))
+    return int(file.execute(find, (url, digest, title, name)).fetchone()[0])
 
 
-def _insert_blob(file: sqlite3.Connection, table: str, digest: str, content: bytes) -> None:
+def _insert_blob(file: ArchiveConnection, table: str, digest: str, content: bytes) -> None:
     if not file.execute(f"select 1 from {table} where digest = ?", (digest,)).fetchone():
         body = zlib.compress(content, _ZLIB_LEVEL)
         file.execute(f"insert into {table} values (?, ?)", (digest, body))
@@ -425,7 +534,7 @@ def _decode_page(
     body: bytes,
     layout: bytes,
     fetched: str | bytes,
-    digest: str,
+    digest: str | bytes,
 ) -> Page:
     text = zlib.decompress(body).decode("utf-8", "surrogatepass")
     blocks, links, marks = unpack_records(layout, _layout_decoder)
@@ -436,7 +545,7 @@ def _decode_page(
         blocks,
         links,
         marks,
-        digest,
+        decode_column(digest),
         decode_column(fetched),
     )
 

@@ -1,10 +1,14 @@
-"""List the indexes in the cache, with contents, size and age, and remove them."""
+"""List the indexes in the cache, and the shards that were built, with contents, size and age.
+
+Indexes can be removed. Shards lie in folders that somebody named; the cache notes which.
+"""
 
 import os
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
 from typing import TypeVar
 from urllib.parse import unquote_to_bytes, urlsplit
@@ -20,12 +24,16 @@ from rookery.browse.search_index import (
     hold_lock,
     read_index_note,
 )
+from rookery.browse.sharded_library import find_shards_note
+from rookery.browse.shards import NOTE_FILE, ShardsNote
 from rookery.browse.site_library import FinishedCrawl
 from rookery.browse.warc import WarcContents
 from rookery.records import Failed, Failure, Record
 
 INDEX_KINDS = {"folders": "folder", "sites": "site", "warcs": "warc"}
 """By folder of the cache, the kind of its indexes."""
+SHARDS_FOLDER = "shards"
+"""Folder of the cache with a file for each sharded library, which holds its path."""
 _REMOVED_PREFIX = "removed-"
 T = TypeVar("T")
 _LOCK_FILE = "lock"
@@ -56,6 +64,84 @@ class StoredIndex(Record, frozen=True):
     """files or pages that could not be read"""
     skipped: tuple[Failure, ...]
     """each file and folder that is left out, with the reason"""
+
+
+class StoredShards(Record, frozen=True):
+    """One sharded library that was built or opened on this machine."""
+
+    directory: str
+    places: tuple[str, ...]
+    """real paths of the folders and files"""
+    glob: tuple[str, ...]
+    exclude: tuple[str, ...]
+    shards: int
+    complete: bool
+    """False until all shards are built"""
+    pages: int
+    passages: int
+    bytes: int
+    """with the pages"""
+    refreshed: str
+    """when it was last built: UTC, ISO 8601"""
+    used: str
+    """when it was last built or opened"""
+    missing: tuple[str, ...]
+    """places that no longer exist"""
+    failed: int
+    """files that could not be read"""
+    skipped: tuple[Failure, ...]
+    """each file and folder that is left out, with the reason"""
+    ray: str
+    """address of the Ray cluster that holds them; empty: this machine"""
+
+
+def record_shards_use(cache: Path, directory: Path) -> None:
+    """Note that the shards in a folder were built or opened now, so that they are listed."""
+    real = os.path.realpath(directory)
+    note = cache / SHARDS_FOLDER / sha256(os.fsencode(real)).hexdigest()[:32]
+    with suppress(OSError):  # whoever may not write there has no list
+        note.parent.mkdir(parents=True, exist_ok=True)
+        note.write_bytes(os.fsencode(real))
+
+
+def list_stored_shards(cache: Path) -> list[StoredShards]:
+    """Return the sharded libraries that were used on this machine, the one used last first.
+
+    One whose folder is gone is left out.
+    """
+    found: list[tuple[float, StoredShards]] = []
+    for file in (cache / SHARDS_FOLDER).glob("*"):
+        directory, used = Path(os.fsdecode(file.read_bytes())), file.stat().st_mtime
+        with suppress(Failed):  # shards.json cannot be read: opening it says so
+            if (note := find_shards_note(directory)) is not None:
+                found.append((used, _describe_shards(directory, note, used)))
+    return [shards for _, shards in sorted(found, key=lambda one: -one[0])]
+
+
+def _describe_shards(directory: Path, note: ShardsNote, used: float) -> StoredShards:
+    return StoredShards(
+        directory=_decode_path(os.fsencode(directory)),
+        places=tuple(_decode_path(os.fsencode(place)) for place in note.places),
+        glob=note.glob,
+        exclude=note.exclude,
+        shards=note.count,
+        complete=len(note.shards) == note.count,
+        pages=sum(shard.pages for shard in note.shards),
+        passages=sum(shard.passages for shard in note.shards),
+        bytes=measure_disk_size(directory),
+        refreshed=_format_time((directory / NOTE_FILE).stat().st_mtime),
+        used=_format_time(used),
+        missing=tuple(
+            _decode_path(os.fsencode(place)) for place in note.places if not os.path.lexists(place)
+        ),
+        failed=sum(len(shard.failures) for shard in note.shards),
+        skipped=tuple(each for shard in note.shards for each in shard.skipped),
+        ray=note.ray,
+    )
+
+
+def _decode_path(path: bytes) -> str:
+    return path.decode("utf-8", "replace")  # for people and for JSON
 
 
 def list_stored_indexes(cache: Path) -> list[StoredIndex]:

@@ -1,32 +1,40 @@
-"""Batch answering: many questions into a file of JSON lines, in parallel, resumable."""
+"""Batch answering: many questions into a file of JSON lines, in parallel, resumable.
+
+`map_in_workers` also does what else is done for each of many things, such as rollouts.
+"""
 
 import os
 import signal
 from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager
+from functools import partial
 from io import FileIO
 from itertools import islice
 from multiprocessing import parent_process
 from multiprocessing.context import SpawnContext, SpawnProcess
 from pathlib import Path
 from threading import Thread
-from typing import Any
+from typing import Any, NoReturn, TypeVar
 
 import msgspec
 
 from rookery.records import Question
 
+T = TypeVar("T")
+R = TypeVar("R")
 JsonLineAnswerer = Callable[[Question], str]
 """answers a question as one line of JSON, without the line break"""
 _QUEUED_PER_WORKER = 16
 """questions per worker that are submitted ahead of the next line to be written"""
+MAX_RESTARTS = 3
+"""times in a row that workers which died are replaced"""
 WORKER_DIED = (
-    "a worker process died, perhaps for lack of memory; what was answered is kept: "
-    "run the same command again"
+    "worker processes died again and again, perhaps for lack of memory; what was answered is kept: "
+    "run the same command again, with fewer --workers"
 )
-_worker_answerer: list[JsonLineAnswerer] = []
+_worker_function: list[Callable[[Any], Any]] = []
 """the function of a worker process, set once when it starts"""
 
 
@@ -50,7 +58,7 @@ def answer_all(
     """
     done = resume_output(out, questions)
     progress(done)
-    each = answer_each(questions[done:], make, workers, threads, ray)
+    each = map_in_workers(questions[done:], make, workers, threads, ray)
     with closing(each), out.open("ab", buffering=0) as lines:
         for number, line in enumerate(each, done + 1):
             with _name_file_in_errors(out):
@@ -114,47 +122,63 @@ def _answers_question(line: bytes, question: Question) -> bool:
         return False
 
 
-def answer_each(
-    questions: Sequence[Question],
-    make: Callable[[], JsonLineAnswerer],
+def map_in_workers(
+    items: Sequence[T],
+    make: Callable[[], Callable[[T], R]],
     workers: int,
     threads: bool = False,
     ray: str = "",
-) -> Generator[str, None, None]:
-    """Yield the line of JSON that answers each question, in the order of the questions.
+) -> Generator[R, None, None]:
+    """Yield what a function returns for each item, such as a question, in the order of the items.
 
-    `make` returns the function that answers. It must be picklable and is called once in each of
+    `make` returns the function. It must be picklable and is called once in each of
     `workers` processes; with `threads` it is called once and its function shared by threads. With
-    fewer than two workers or questions, everything runs in the calling thread. With `ray` the
-    workers are on the machines of the cluster at that address. Closing the
-    generator kills the processes. Raises ChildProcessError where a worker process died, and
-    whatever the function raises.
+    fewer than two workers or items, everything runs in the calling thread. With `ray` the
+    workers are on the machines of the cluster at that address. Where a process dies, all are
+    started anew, and what was under way is done again; nothing that was done is. Closing the
+    generator kills the processes. Raises ChildProcessError where processes die again and again, and
+    what `make` and the function raise.
     """
     if ray:
-        from rookery.draft.ray_batch import answer_with_ray
+        from rookery.draft.ray_batch import map_with_ray
 
-        yield from answer_with_ray(questions, make, workers, ray)
+        yield from map_with_ray(items, make, workers, ray)
         return
-    if workers < 2 or len(questions) < 2:
-        answering = make()
-        yield from (answering(question) for question in questions)
+    if workers < 2 or len(items) < 2:
+        function = make()
+        yield from (function(item) for item in items)
         return
-    started = _TrackedContext()
-    pool: Executor = (
-        ThreadPoolExecutor(workers)
-        if threads
-        else ProcessPoolExecutor(workers, started, initializer=_start_worker, initargs=(make,))
-    )
-    answer = make() if threads else _answer_in_worker
-    waiting = iter(questions)
-    under_way = [pool.submit(answer, q) for q in islice(waiting, workers * _QUEUED_PER_WORKER)]
+    started, most = _TrackedContext(), workers * _QUEUED_PER_WORKER
+
+    def start_pool() -> Executor:
+        if threads:
+            return ThreadPoolExecutor(workers)
+        return ProcessPoolExecutor(workers, started, initializer=_start_worker, initargs=(make,))
+
+    function = make() if threads else _call_in_worker
+    pool, waiting, restarts = start_pool(), iter(items), 0
+    under_way: list[tuple[T, Future[R] | None]] = []
     try:
-        while under_way:
-            yield under_way.pop(0).result()
-            under_way += [pool.submit(answer, q) for q in islice(waiting, 1)]
+        while True:
+            under_way += [(item, None) for item in islice(waiting, most - len(under_way))]
+            if not under_way:
+                break
+            try:
+                submitted = [(each, at or pool.submit(function, each)) for each, at in under_way]
+                under_way = [*submitted]
+                result = submitted[0][1].result()
+            except BrokenProcessPool as error:
+                if (restarts := restarts + 1) > MAX_RESTARTS:
+                    raise ChildProcessError(WORKER_DIED) from error
+                for worker in started.processes:  # what the others are doing is done again, too
+                    worker.kill()
+                pool = start_pool()
+                under_way = [(each, at if _is_finished(at) else None) for each, at in under_way]
+            else:
+                restarts = 0
+                del under_way[0]
+                yield result
         pool.shutdown()
-    except BrokenProcessPool as error:
-        raise ChildProcessError(WORKER_DIED) from error
     except BaseException:
         pool.shutdown(wait=False, cancel_futures=True)
         for worker in started.processes:
@@ -162,6 +186,25 @@ def answer_each(
         for worker in started.processes:
             worker.join()
         raise
+
+
+def _is_finished(future: Future[Any] | None) -> bool:
+    """Return whether there is a result, or an error that is not the death of a process."""
+    if future is None or not future.done():
+        return False
+    return not isinstance(future.exception(), BrokenProcessPool)
+
+
+def choose_worker_count(workers: int, ray: str) -> int:
+    """Return the number of workers; 0: one for each processor of this machine, or of the cluster.
+
+    Raises what `connect_to_ray` raises.
+    """
+    if workers or not ray:
+        return workers or count_cores()
+    from rookery.draft.ray_batch import count_ray_processors
+
+    return count_ray_processors(ray)
 
 
 class _TrackedContext(SpawnContext):
@@ -178,12 +221,27 @@ class _TrackedContext(SpawnContext):
         return self.processes[-1]
 
 
-def _start_worker(make: Callable[[], JsonLineAnswerer]) -> None:
+def _start_worker(make: Callable[[], Callable[[Any], Any]]) -> None:
     # Ctrl-C reaches every process of a terminal; the parent handles it and ends its workers.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     Thread(target=_exit_with_parent, daemon=True).start()
-    _worker_answerer[:] = [make()]
+    _worker_function[:] = [make_function(make)]
+
+
+def make_function(make: Callable[[], Callable[[T], R]]) -> Callable[[T], R]:
+    """Return what `make` returns or, where it raises, a function that raises the same.
+
+    A worker that raises as it starts is only known to have died.
+    """
+    try:
+        return make()
+    except Exception as error:
+        return partial(_raise_error, error)
+
+
+def _raise_error(error: Exception, item: object) -> NoReturn:
+    raise error
 
 
 def _exit_with_parent() -> None:
@@ -193,8 +251,8 @@ def _exit_with_parent() -> None:
         os._exit(1)
 
 
-def _answer_in_worker(question: Question) -> str:
-    return _worker_answerer[0](question)
+def _call_in_worker(item: Any) -> Any:
+    return _worker_function[0](item)
 
 
 def count_cores() -> int:

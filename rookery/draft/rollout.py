@@ -7,6 +7,7 @@ import hashlib
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import NamedTuple, NoReturn, TypeVar
@@ -23,6 +24,7 @@ from rookery.browse.browser import (
 from rookery.browse.browser_commands import BrowserTask, Observation
 from rookery.browse.call_recording import CallRecording, RecordingLibrary, ReplayLibrary
 from rookery.browse.page_view import PageViewCache
+from rookery.draft.batch import choose_worker_count, map_in_workers
 from rookery.draft.browser_episode import (
     FINISHED_STOPS,
     BrowserEpisode,
@@ -235,8 +237,11 @@ def run_rollouts(
     seed: int = 0,
     limits: RolloutLimits = RolloutLimits(),
     recording: CallRecording | None = None,
+    first: int = 0,
 ) -> Generator[Episode, None, None]:
     """Run a session per task and yield the episodes in the order of the tasks.
+
+    `first` is the index of the first task; those of the others follow.
 
     Whenever the policy is free, it gets all waiting turns as one batch, in a thread of its own;
     searches and fetches go on in other threads, so `library` must be thread-safe. A function as
@@ -249,11 +254,60 @@ def run_rollouts(
     raise is raised here. Work goes on only while the next episode is awaited; closing the generator
     ends it.
     """
-    run = _RolloutLoop(library, act, by, seed, limits, recording)
+    run = _RolloutLoop(library, act, by, seed, limits, recording, first)
     try:
         yield from run.generate_episodes(tasks)
     finally:
         run.close()
+
+
+class RolloutResources(NamedTuple):
+    """Everything that the sessions of a worker share, as arguments of `run_rollouts`."""
+
+    library: Library | Callable[[int], Library]
+    act: BatchPolicy
+    recording: CallRecording | None = None
+    """in one file for the workers of a machine, or in a PostgreSQL archive for several machines"""
+
+
+def run_rollouts_in_workers(
+    tasks: Sequence[BrowserTask],
+    make: Callable[[], RolloutResources],
+    by: str,
+    seed: int = 0,
+    limits: RolloutLimits = RolloutLimits(),
+    workers: int = 0,
+    ray: str = "",
+    share: int = 32,
+) -> Generator[Episode, None, None]:
+    """Yield the episodes that `run_rollouts` yields, from processes on one machine or on several.
+
+    `make` returns the library, the policy and the recording; it must be picklable and is called
+    once in each of `workers` processes (0: one for each processor), with `ray` on the machines of
+    the cluster at that address. A worker takes `share` tasks at a time, and one that dies costs
+    these and what waited for it, which is run again. The indices and seeds of sessions are those of
+    one process. Closing the
+    generator ends the work. Raises ChildProcessError where workers die again and again, and what
+    `run_rollouts` and `make` raise.
+    """
+    shares = [(at, tuple(tasks[at : at + share])) for at in range(0, len(tasks), share)]
+    run = partial(_make_share_runner, make, by, seed, limits)
+    done = map_in_workers(shares, run, choose_worker_count(workers, ray), ray=ray)
+    with closing(done):
+        for episodes in done:
+            yield from episodes
+
+
+def _make_share_runner(
+    make: Callable[[], RolloutResources], by: str, seed: int, limits: RolloutLimits
+) -> Callable[[tuple[int, Sequence[BrowserTask]]], list[Episode]]:
+    library, act, recording = make()
+
+    def run_share(share: tuple[int, Sequence[BrowserTask]]) -> list[Episode]:
+        first, tasks = share
+        return list(run_rollouts(tasks, library, act, by, seed, limits, recording, first))
+
+    return run_share
 
 
 def make_sequential_policy(policy: Policy) -> BatchPolicy:
@@ -365,7 +419,9 @@ class _RolloutLoop:
         seed: int,
         limits: RolloutLimits,
         recording: CallRecording | None,
+        first: int,
     ) -> None:
+        self._first = first
         self._library = library
         self._act = act
         self._by = by
@@ -391,8 +447,8 @@ class _RolloutLoop:
 
     def generate_episodes(self, tasks: Iterable[BrowserTask]) -> Iterator[Episode]:
         """Yield the episodes in the order of the tasks."""
-        waiting = enumerate(tasks)
-        begun = given = 0
+        waiting = enumerate(tasks, self._first)
+        begun = given = self._first
         while True:
             while (
                 len(self._sessions) < self._limits.at_once

@@ -15,11 +15,12 @@ from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, Engine, create_engine, event, func, insert, select
+from sqlalchemy import Connection, Engine, create_engine, event, func, insert, select, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.exc import TimeoutError as NoConnection
 
+from rookery.browse.postgres_archive import build_postgres_url, end_idle_transactions
 from rookery.judge.tables import events, pages
 from rookery.records import Failed, Failure, Page
 
@@ -34,12 +35,12 @@ class Store:
     """Open store that `initialize_store` made. Threads may share one; processes open one each.
 
     `place` is a file, or an address such as postgresql://host/name. `clock` returns seconds since
-    1970. Raises Failed: no_store, old_store, new_store, store_fails.
+    1970; left out, it is that of PostgreSQL, so that machines whose clocks differ agree when a
+    lease ends, or that of this machine. Raises Failed: no_store, old_store, new_store, store_fails.
     """
 
-    def __init__(self, place: str, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, place: str, clock: Callable[[], float] | None = None) -> None:
         self.place = place
-        self.clock = clock
         self._engine = _create_database_engine(place)
         # SQLite's own waiting sleeps and polls; threads that wait for this lock are woken at once.
         alone = self._engine.dialect.name == "sqlite"
@@ -48,6 +49,7 @@ class Store:
         )
         try:
             self._check_revision()
+            self.clock = clock or self._find_clock()
         except BaseException:
             self._engine.dispose()
             raise
@@ -86,6 +88,16 @@ class Store:
     def _translate_errors(self) -> Iterator[None]:
         with translate_database_errors(self.place):
             yield
+
+    def _find_clock(self) -> Callable[[], float]:
+        if self._engine.dialect.name != "postgresql":
+            return time.time
+        asked = time.monotonic()
+        with self.begin_read() as connection:
+            now = float(connection.scalar(text("select extract(epoch from clock_timestamp())")))
+        # From here on by the monotonic clock, which nobody sets.
+        ahead = now - (asked + time.monotonic()) / 2
+        return lambda: time.monotonic() + ahead
 
     def _check_revision(self) -> None:
         url = make_url(_build_database_url(self.place))
@@ -149,12 +161,7 @@ def _read_revision(place: str, connection: Connection) -> str | None:
 
 
 def _build_database_url(place: str) -> str:
-    if "://" not in place:
-        return f"sqlite:///{place}"
-    for plain in ("postgresql://", "postgres://"):
-        if place.startswith(plain):
-            return "postgresql+psycopg://" + place.removeprefix(plain)
-    return place
+    return build_postgres_url(place) if "://" in place else f"sqlite:///{place}"
 
 
 def _create_database_engine(place: str) -> Engine:
@@ -165,7 +172,9 @@ def _create_database_engine(place: str) -> Engine:
             event.listen(engine, "connect", _configure_sqlite)
             event.listen(engine, "begin", _begin_transaction)
             return engine
-        return create_engine(url, pool_pre_ping=True, isolation_level="READ COMMITTED")
+        engine = create_engine(url, pool_pre_ping=True, isolation_level="READ COMMITTED")
+        end_idle_transactions(engine)
+        return engine
     except (ArgumentError, NoSuchModuleError, ModuleNotFoundError) as error:
         detail = (
             "name a file, or postgresql://USER@HOST/DATABASE (for which: pip install "

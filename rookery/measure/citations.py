@@ -160,9 +160,17 @@ def score_system_citations(
 
     Intervals are by the bootstrap over answers. Raises ValueError if no answer states anything.
     """
-    found = [
-        each for answer in answers if (each := score_answer_citations(answer, entails)) is not None
-    ]
+    return average_citation_scores(score_answer_citations(answer, entails) for answer in answers)
+
+
+def average_citation_scores(
+    scores: Iterable[AnswerCitationScores | None],
+) -> SystemCitationScores:
+    """Return the mean of the scores of a system's answers; None stands for one that states nothing.
+
+    Raises ValueError if none states anything.
+    """
+    found = [each for each in scores if each is not None]
     return SystemCitationScores(
         estimate_mean([each.recall for each in found]),
         estimate_mean([each.precision for each in found]),

@@ -35,7 +35,13 @@ from rookery.records import Episode, Failed, Failure, Hit, Library, Page, Questi
 from rookery.serve.exit_codes import USER_ERROR_OUTCOMES
 from rookery.serve.file_reading import read_document_file, read_standard_input
 from rookery.serve.methods import MethodResources, get_method
-from rookery.serve.settings import ARCHIVE, WORDS, Settings, get_cache_folder, get_data_folder
+from rookery.serve.settings import (
+    WORDS,
+    Settings,
+    get_cache_folder,
+    get_data_folder,
+    locate_archive,
+)
 
 if TYPE_CHECKING:
     from rookery.cite.evidence_model import EvidenceJudge
@@ -82,7 +88,7 @@ class EvidenceSources:
         self._progress = progress
         self._lock = threading.RLock()
         self._open = ExitStack()
-        self.archive = self._open.enter_context(PageArchive(get_data_folder() / ARCHIVE))
+        self.archive = self._open.enter_context(PageArchive(locate_archive(settings.archive)))
         self._fetcher: Fetcher | None = None
         self._library: Library | None = None
         self._web_search: WebSearch | None = None
@@ -473,9 +479,12 @@ class AnswerSession:
             if self._models is None:
                 from rookery.serve.model_pool import ModelPool
 
-                store, offline = get_data_folder() / ARCHIVE, self.settings.offline
                 pool = ModelPool(
-                    self.settings.models, store, offline, self.method.local, self._slots
+                    self.settings.models,
+                    self.sources.archive,
+                    self.settings.offline,
+                    self.method.local,
+                    self._slots,
                 )
                 self._models = self._open.enter_context(pool)
             return self._models

@@ -1,5 +1,6 @@
 """The language models of a session: opened once, with every reply recorded for --offline."""
 
+import secrets
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -14,6 +15,7 @@ from rookery.browse.call_recording import (
     RecordingLibrary,
     ReplayLibrary,
 )
+from rookery.browse.page_archive import PageArchive
 from rookery.draft.completion_settings import (
     LocalEndpoint,
     LocalModelSettings,
@@ -53,8 +55,6 @@ from rookery.serve.settings import (
 if TYPE_CHECKING:
     from rookery.cite.grammar import VerbatimGrammar
 
-UNFINISHED = " (under way)"
-"""suffix of a recording's name until its question is answered"""
 MAX_CONSTRAINED_TOKENS = 512
 """tokens within which a constrained answer is brought to its end"""
 MAX_CONCURRENT = 16
@@ -82,7 +82,7 @@ class ModelPool:
     def __init__(
         self,
         settings: ModelSettings,
-        store: Path,
+        store: Path | PageArchive,
         offline: bool = False,
         local: LocalModelSettings = LocalModelSettings(),
         slots: SlotTable | None = None,
@@ -100,6 +100,8 @@ class ModelPool:
         self._open = ExitStack()
         self._recording = self._open.enter_context(CallRecording(store))
         self._transcript = self._open.enter_context(CallRecording(store, POLICY_CALLS))
+        # Others, on other machines too, may answer the same question at the same time.
+        self._unfinished = f" (under way: {secrets.token_hex(4)})"
 
     def __enter__(self) -> Self:
         return self
@@ -171,7 +173,7 @@ class ModelPool:
         with self._under_way.hold_name(name):
             if self._offline:
                 return write_answer(self._replay_session(name))
-            new = name + UNFINISHED
+            new = name + self._unfinished
             self._recording.begin_session(new, question.to_json().encode())
             self._transcript.begin_session(new)
 

@@ -82,6 +82,9 @@ class Settings(msgspec.Struct, frozen=True, omit_defaults=True):
     """mail or web address that requests carry for the owners of sites; empty: none"""
     render: bool = False
     """have a local Chromium run the scripts of pages that show no text without them"""
+    archive: str = ""
+    """PostgreSQL database in which pages, and what models said, are stored, such as
+    postgresql://HOST/DATABASE; empty: the file in the data folder"""
 
     def to_cache_key(self) -> str:
         """Serialise every setting that a model's answer depends on, except the model itself."""
@@ -103,6 +106,12 @@ def get_data_folder() -> Path:
     It holds the page archive and other data that must be kept.
     """
     return Path(user_data_path("rookery"))
+
+
+def locate_archive(database: str = "") -> Path | str:
+    """Return the place of the page archive: a PostgreSQL database where one is named, else the file
+    in the data folder. A file, such as a SQLite store, is none."""
+    return database if "://" in database else get_data_folder() / ARCHIVE
 
 
 def get_cache_folder() -> Path:

@@ -17,12 +17,29 @@ from hypothesis import strategies as st
 from rookery.browse.page_archive import PageArchive, insert_page
 from rookery.records import Block, Failed, Hit, Link, Mark, Page, Quote, digest_of
 
+sys.path.insert(0, str(Path(__file__).parent.parent / "judge"))
+from stores import Server, postgres
+
+__all__ = ["postgres"]
+
+
+Place = Path | str
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """Where an archive could be made."""
+    if request.param == "sqlite":
+        return tmp_path / "deep" / "archive.sqlite"
+    server: Server = request.getfixturevalue("postgres")
+    return server.archive()
+
 
 def page(text: str, url: str = "https://e.org/a", title: str = "A") -> Page:
     return Page(url, title, text, fetched="2024-01-01T00:00:00Z")
 
 
-def test_a_page_comes_back_whole_from_another_opening(tmp_path: Path) -> None:
+def test_a_page_comes_back_whole_from_another_opening(place: Place) -> None:
     kept = Page(
         "https://e.org/ä",
         "Crows — “gifts”",
@@ -32,9 +49,9 @@ def test_a_page_comes_back_whole_from_another_opening(tmp_path: Path) -> None:
         (Mark(3, 3, "image", "a crow"),),
         fetched="2024-01-01T00:00:00Z",
     )
-    with PageArchive(tmp_path / "deep" / "archive.sqlite") as archive:
+    with PageArchive(place) as archive:
         archive.store_page(kept)
-    with PageArchive(tmp_path / "deep" / "archive.sqlite") as archive:
+    with PageArchive(place) as archive:
         assert archive.find_page(kept.digest) == kept
         assert archive.find_page(kept.digest, kept.url) == kept
         assert archive.find_latest(kept.url) == kept
@@ -44,19 +61,21 @@ def test_a_page_comes_back_whole_from_another_opening(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(st.text(st.characters(), max_size=200))
-def test_any_text_comes_back(tmp_path: Path, text: str) -> None:
-    with PageArchive(tmp_path / "a.sqlite") as archive:
+def test_any_text_comes_back(place: Place, text: str) -> None:
+    with PageArchive(place) as archive:
         archive.store_page(page(text))
         back = archive.find_page(digest_of(text))
         assert back is not None
         assert back.text == text
 
 
-def test_every_version_stays_and_the_last_kept_is_the_latest(tmp_path: Path) -> None:
+def test_every_version_stays_and_the_last_kept_is_the_latest(place: Place) -> None:
     first, second = page("first"), page("second")
-    with PageArchive(tmp_path / "a.sqlite") as archive:
+    with PageArchive(place) as archive:
         archive.store_page(first)
         archive.store_page(second)
         assert archive.find_latest(first.url) == second
@@ -80,19 +99,19 @@ def test_one_text_at_two_urls_is_stored_once_and_found_at_each(tmp_path: Path) -
     file.close()
 
 
-def test_a_redirect_leads_to_the_page(tmp_path: Path) -> None:
-    with PageArchive(tmp_path / "a.sqlite") as archive:
+def test_a_redirect_leads_to_the_page(place: Place) -> None:
+    with PageArchive(place) as archive:
         archive.store_page(page("text", "https://e.org/new"), asked="http://e.org/old")
         found = archive.find_latest("http://e.org/old")
         assert found is not None
         assert found.url == "https://e.org/new"
 
 
-def test_the_same_text_with_other_links_or_title_is_another_version(tmp_path: Path) -> None:
+def test_the_same_text_with_other_links_or_title_is_another_version(place: Place) -> None:
     plain = page("Corvus corax")
     linked = Page(plain.url, "A", plain.text, links=(Link(0, 6, "https://e.org/corvus"),))
     titled, elsewhere = page(plain.text, title="B"), page(plain.text, "https://e.org/b")
-    with PageArchive(tmp_path / "a.sqlite") as archive:
+    with PageArchive(place) as archive:
         archive.store_pages([plain, linked, titled, elsewhere])
         assert list(archive.iter_pages()) == [plain, linked, titled, elsewhere]
         assert (
@@ -105,14 +124,12 @@ def test_the_same_text_with_other_links_or_title_is_another_version(tmp_path: Pa
 
 
 @pytest.mark.parametrize("odd", ["\ud800", "a\x00b", "\ud83d\ude00", "\ud83d \U0001f600"])
-def test_strings_that_are_no_unicode_come_back_wherever_they_stand(
-    tmp_path: Path, odd: str
-) -> None:
+def test_strings_that_are_no_unicode_come_back_wherever_they_stand(place: Place, odd: str) -> None:
     url = f"https://e.org/{odd}"
     marks = (Mark(0, 1, odd, odd),)
     kept = Page(url, odd, f"a {odd}", (), (Link(0, 1, url),), marks, fetched=odd)
     hits = [Hit(url, odd, odd, score=0.5), Hit("https://e.org/a", "A")]
-    with PageArchive(tmp_path / "a.sqlite") as archive:
+    with PageArchive(place) as archive:
         archive.store_page(kept, asked=f"{url}?")
         archive.store_search(odd, odd, hits)
         assert archive.find_latest(url) == archive.find_latest(f"{url}?") == kept
@@ -120,9 +137,9 @@ def test_strings_that_are_no_unicode_come_back_wherever_they_stand(
         assert archive.find_search(odd, odd) == hits
 
 
-def test_a_search_is_remembered_and_an_empty_one_is_not_an_unknown_one(tmp_path: Path) -> None:
+def test_a_search_is_remembered_and_an_empty_one_is_not_an_unknown_one(place: Place) -> None:
     hits = [Hit("https://e.org/a", "A", "snippet", score=1.5), Hit("https://e.org/b", "B")]
-    with PageArchive(tmp_path / "a.sqlite") as archive:
+    with PageArchive(place) as archive:
         archive.store_search("wikipedia:en", "crows", hits)
         archive.store_search("wikipedia:en", "nothing", [])
         assert archive.find_search("wikipedia:en", "crows") == hits
@@ -132,8 +149,8 @@ def test_a_search_is_remembered_and_an_empty_one_is_not_an_unknown_one(tmp_path:
         assert archive.find_search("wikipedia:en", "crows") == hits[:1]
 
 
-def test_many_threads_lose_nothing(tmp_path: Path) -> None:
-    with PageArchive(tmp_path / "a.sqlite") as archive:
+def test_many_threads_lose_nothing(place: Place) -> None:
+    with PageArchive(place) as archive:
 
         def work(number: int) -> bool:
             mine = page(f"text {number}", f"https://e.org/{number % 7}")
@@ -150,19 +167,18 @@ import sys
 from pathlib import Path
 from rookery.browse.page_archive import PageArchive, insert_page
 from rookery.records import Page
-with PageArchive(Path(sys.argv[1])) as archive:
+with PageArchive(sys.argv[1]) as archive:
     for number in range(60):
         archive.store_page(Page(f"https://e.org/{number % 5}", "T", f"{sys.argv[2]} {number}"))
 """
 
 
-def test_two_processes_write_the_same_new_file(tmp_path: Path) -> None:
-    path = tmp_path / "a.sqlite"
+def test_two_processes_write_the_same_new_archive(place: Place) -> None:
     writers = [
-        subprocess.Popen([sys.executable, "-c", _WRITER, str(path), name]) for name in ("x", "y")
+        subprocess.Popen([sys.executable, "-c", _WRITER, str(place), name]) for name in ("x", "y")
     ]
     assert [writer.wait(60) for writer in writers] == [0, 0]
-    with PageArchive(path) as archive:
+    with PageArchive(place) as archive:
         texts = [f"{name} {number}" for name in ("x", "y") for number in range(60)]
         assert all(archive.find_page(digest_of(text)) for text in texts)
 
@@ -209,8 +225,9 @@ def test_a_full_disk_is_said_and_loses_nothing(tmp_path: Path) -> None:
 def test_sqlite_out_of_pages_is_a_full_disk_and_rolls_back(tmp_path: Path) -> None:
     with PageArchive(tmp_path / "a.sqlite") as archive:
         archive.store_page(page("small"))
-        used = archive._connection.execute("pragma page_count").fetchone()[0]
-        archive._connection.execute(f"pragma max_page_count = {used + 1}")
+        with archive.lock_connection() as file:
+            used = file.execute("pragma page_count").fetchone()[0]
+            file.execute(f"pragma max_page_count = {used + 1}")
         noise = "".join(chr(32 + number * 7919 % 50_000) for number in range(50_000))
         with pytest.raises(Failed) as caught:
             archive.store_pages([page("also small", "https://e.org/b"), page(noise)])
@@ -231,20 +248,21 @@ def test_a_file_that_is_no_archive_is_left_alone(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
-def test_a_damaged_text_is_refused_not_returned(tmp_path: Path) -> None:
+def test_a_damaged_text_is_refused_not_returned(place: Place) -> None:
     kept = page("The crow remembers faces.")
-    with PageArchive(tmp_path / "a.sqlite") as archive:
+    with PageArchive(place) as archive:
         archive.store_page(kept)
         forged = zlib.compress(b"The crow forgets faces.")
-        archive._connection.execute("update texts set body = ?", (forged,))
+        with archive.lock_connection() as file:
+            file.execute("update texts set body = ?", (forged,))
         with pytest.raises(Failed) as caught:
             archive.find_page(kept.digest)
         assert caught.value.failure.outcome == "unreadable_archive"
 
 
-def test_an_unknown_version_is_no_damage_and_a_version_without_its_text_is(tmp_path: Path) -> None:
+def test_an_unknown_version_is_no_damage_and_a_version_without_its_text_is(place: Place) -> None:
     kept = page("The crow remembers faces.")
-    with PageArchive(tmp_path / "a.sqlite") as archive:
+    with PageArchive(place) as archive:
         with archive.begin_write() as file:
             number = insert_page(file, kept)
         assert archive.load_version(number) == archive.find_version(number) == kept
@@ -253,7 +271,8 @@ def test_an_unknown_version_is_no_damage_and_a_version_without_its_text_is(tmp_p
         assert caught.value.failure.outcome == "not_in_archive"
         assert caught.value.failure.detail == f"there is no version {number + 1} in it"
         assert archive.find_version(number + 1) is None
-        archive._connection.execute("delete from texts")
+        with archive.lock_connection() as file:
+            file.execute("delete from texts")
         with pytest.raises(Failed) as caught:
             archive.load_version(number)
         assert caught.value.failure.outcome == "unreadable_archive"
@@ -266,7 +285,8 @@ def test_a_file_that_may_only_be_read_is_read_and_says_why_it_is_not_written(
     kept = page("text")
     with PageArchive(tmp_path / "a.sqlite") as archive:
         archive.store_page(kept)
-        archive._connection.execute("pragma query_only = on")
+        with archive.lock_connection() as file:
+            file.execute("pragma query_only = on")
         assert archive.find_page(kept.digest) == kept
         with pytest.raises(Failed) as caught:
             archive.store_page(page("more"))
@@ -362,7 +382,7 @@ def test_reading_a_page_costs_little_more_than_to_decode_it(tmp_path: Path) -> N
 
 
 def test_a_quote_is_looked_up_at_the_address_and_under_the_title_that_it_names(
-    tmp_path: Path,
+    place: Place,
 ) -> None:
     a, b, new = "https://e.org/a", "https://e.org/b", page("Ravens plan ahead.")
     old = page("Crows remember.")
@@ -372,7 +392,7 @@ def test_a_quote_is_looked_up_at_the_address_and_under_the_title_that_it_names(
     def named(**fields: str) -> Quote:
         return msgspec.structs.replace(quote, **fields)
 
-    with PageArchive(tmp_path / "archive.sqlite") as archive:
+    with PageArchive(place) as archive:
         for kept in (old, mirror, titled, new):
             archive.store_page(kept)
         archive.store_page(old, asked="https://short.example/1")
@@ -391,3 +411,54 @@ def test_a_quote_is_looked_up_at_the_address_and_under_the_title_that_it_names(
         assert [each.text for each in archive.find_versions(a)] == [old.text, new.text, old.text]
         assert [each.url for each in archive.find_versions("https://short.example/1")] == [a] * 3
         assert list(archive.find_versions("https://e.org/c")) == []
+
+
+def test_writers_of_two_machines_store_a_text_once(postgres: Server) -> None:
+    place, pages = postgres.archive(), [page(f"text {number % 20}") for number in range(60)]
+    with PageArchive(place) as here, PageArchive(place) as there, ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda archive: archive.store_pages(pages), [here, there] * 4))
+        list(pool.map(here.store_page, pages))
+        assert here.count_versions() == there.count_versions() == (1, 20)
+        with there.begin_write() as file:
+            assert file.execute("select count(*) from texts").fetchone() == (20,)
+            seen = [number for (number,) in file.execute("select seen from versions")]
+        assert len(set(seen)) == len(seen), "each is later than those before it"
+
+
+def test_addresses_and_questions_of_any_length_are_found_in_postgresql(postgres: Server) -> None:
+    long = page("text", "https://e.org/" + "".join(str(number) for number in range(5000)))
+    with PageArchive(postgres.archive()) as archive:
+        archive.store_page(long, asked=long.url + "?")
+        archive.store_search("auto", long.url, [Hit(long.url, "A")])
+        assert archive.find_latest(long.url + "?") == long
+        assert archive.find_search("auto", long.url) == [Hit(long.url, "A")]
+
+
+def test_a_database_that_is_not_there_is_named_without_its_password() -> None:
+    with pytest.raises(Failed) as caught:
+        PageArchive("postgresql://rookery:secret@127.0.0.1:9/desk")
+    assert caught.value.failure.outcome == "unreadable_archive"
+    assert "127.0.0.1:9/desk" in caught.value.failure.what
+    assert "secret" not in str(caught.value.failure)
+    with pytest.raises(Failed, match="postgresql://USER@HOST/DATABASE"):
+        PageArchive("nosuch://host/desk")
+
+
+def test_an_archive_is_copied_into_postgresql_with_its_order(
+    postgres: Server, tmp_path: Path
+) -> None:
+    first, second = page("first"), page("second")
+    with (
+        PageArchive(tmp_path / "a.sqlite") as theirs,
+        PageArchive(postgres.archive()) as archive,
+    ):
+        theirs.store_pages([first, second, first])
+        theirs.store_page(page("moved", "https://e.org/new"), asked="https://e.org/old")
+        theirs.store_search("auto", "crows", [Hit("https://e.org/a", "A")])
+        for _ in range(2):  # again, as where it was interrupted
+            assert archive.copy_archive(theirs) == 3
+            assert archive.find_latest(first.url) == first
+            assert archive.find_page(second.digest, second.url) == second
+            assert archive.find_latest("https://e.org/old") == page("moved", "https://e.org/new")
+            assert archive.find_search("auto", "crows") == [Hit("https://e.org/a", "A")]
+            assert archive.count_versions() == (2, 3)

@@ -19,10 +19,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rookery.browse.call_recording import CallRecording, RecordingLibrary, ReplayLibrary
+from rookery.browse.call_recording import (
+    POLICY_CALLS,
+    CallRecording,
+    CallReplay,
+    RecordedAnswer,
+    RecordingLibrary,
+    ReplayLibrary,
+)
 from rookery.browse.page_archive import PageArchive
-from rookery.records import Block, Failed, Failure, Hit, Library, Link, Mark, Page
+from rookery.records import Block, Completion, Failed, Failure, Hit, Library, Link, Mark, Page
 
+sys.path.insert(0, str(Path(__file__).parent.parent / "judge"))
+from stores import Server, postgres
+
+__all__ = ["postgres"]
 Given = list[Hit] | Page | Failure
 URL = "https://e.org/a"
 
@@ -347,7 +358,14 @@ def test_the_file_is_an_archive_of_its_pages_and_a_page_lies_in_it_once(tmp_path
 _WRITER = """
 import sys
 from pathlib import Path
-from rookery.browse.call_recording import CallRecording, RecordingLibrary, ReplayLibrary
+from rookery.browse.call_recording import (
+    POLICY_CALLS,
+    CallRecording,
+    CallReplay,
+    RecordedAnswer,
+    RecordingLibrary,
+    ReplayLibrary,
+)
 from rookery.records import Hit, Page
 
 class Numbers:
@@ -416,7 +434,14 @@ def test_two_processes_record_into_the_same_new_file(tmp_path: Path) -> None:
 _FILL = """
 import random, resource, signal, sys
 from pathlib import Path
-from rookery.browse.call_recording import CallRecording, RecordingLibrary, ReplayLibrary
+from rookery.browse.call_recording import (
+    POLICY_CALLS,
+    CallRecording,
+    CallReplay,
+    RecordedAnswer,
+    RecordingLibrary,
+    ReplayLibrary,
+)
 from rookery.records import Failed, Page
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))
@@ -530,3 +555,42 @@ def test_a_file_of_another_format_is_left_alone(tmp_path: Path) -> None:
     assert letter.read_bytes() == before
     with closing(sqlite3.connect(other)) as file:
         assert file.execute("select name from sqlite_master").fetchall() == [("sessions",)]
+
+
+def test_a_recording_in_postgresql_replays_what_it_was_given(postgres: Server) -> None:
+    odd = ["crow", "a\x00b", "\ud800", "é" * 9000]
+    found = [Hit(URL, "A", one, score=0.5) for one in odd]
+    gone, kept = Failure(URL, "http_error", "it is gone"), page("text")
+    calls = [("s", RecordedAnswer(completions=(Completion(one),))) for one in odd]
+    with PageArchive(postgres.archive()) as archive:
+        for _ in range(2):  # again in place of the first
+            recording, said = CallRecording(archive), CallRecording(archive, POLICY_CALLS)
+            recording.begin_session("under way", b"{}")
+            said.begin_session("s")
+            recorded = RecordingLibrary(recording, Script([found, kept, gone]), "under way")
+            given = [
+                recorded.search(odd[3], 3),
+                recorded.fetch(URL),
+                asked(recorded, "fetch", URL, 0),
+            ]
+            for number, (session, answer) in enumerate(calls):
+                seed = None if number % 2 else 2**62
+                with said.record_call(session, "model", odd[number], 1, seed, "") as answers:
+                    answers.append(answer)
+            recording.rename_session("under way", "s")
+        recording.close()
+        assert recording.list_sessions() == said.list_sessions() == ["s"]
+        assert recording.load_metadata("s") == b"{}"
+        replay = ReplayLibrary(recording, "s")
+        again = [replay.search(odd[3], 3), replay.fetch(URL), asked(replay, "fetch", URL, 0)]
+        assert again == given == [found, kept, gone]
+        assert isinstance(asked(replay, "search", "other", 3), Failure)
+        listed = said.list_calls("s")
+        assert [call.arguments[1] for call in listed] == odd
+        assert [call.answer for call in listed] == [answer for _, answer in calls]
+        repeated = CallReplay(said, "s")
+        for number, (_, answer) in enumerate(calls):
+            seed = None if number % 2 else 2**62
+            arguments = ("model", odd[number], 1, seed, "")
+            assert repeated.replay_call(*arguments, find_other=lambda _: b"") == answer
+        assert list(archive.iter_pages()) == [kept]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from rookery.draft.batch import JsonLineAnswerer, answer_all, answer_each, resume_output
+from rookery.draft.batch import JsonLineAnswerer, answer_all, map_in_workers, resume_output
 from rookery.records import Question
 
 QUESTIONS = [Question(str(n), f"Question {n}?") for n in range(40)]
@@ -91,7 +91,7 @@ def test_a_failed_batch_ends_its_own_processes_and_no_others() -> None:
     while multiprocessing.active_children() and time.monotonic() < until:
         time.sleep(0.01)  # whoever else waits for them may not have said yet that they ended
     assert multiprocessing.active_children() == []
-    abandoned = answer_each(QUESTIONS, make_slow, 2)
+    abandoned = map_in_workers(QUESTIONS, make_slow, 2)
     next(abandoned)
     own = set(multiprocessing.active_children())
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as other:
@@ -140,3 +140,13 @@ def _group_lives(group: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+def make_nothing() -> JsonLineAnswerer:
+    raise ValueError("name another model")
+
+
+@pytest.mark.slow
+def test_what_is_raised_before_the_first_question_is_raised() -> None:
+    with pytest.raises(ValueError, match="name another model"):
+        list(map_in_workers(QUESTIONS, make_nothing, 2))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rookery.draft.batch import answer_all, answer_each
+from rookery.draft.batch import answer_all, map_in_workers
 from rookery.draft.ray_batch import count_ray_processors
 from rookery.records import Failed, Failure, Question
 
@@ -48,10 +48,10 @@ def test_workers_of_a_cluster_write_what_one_process_writes(tmp_path: Path, clus
 
 def test_a_killed_worker_costs_what_it_had_begun(tmp_path: Path, cluster: Any) -> None:
     make = make_answerer(tmp_path)
-    expected = list(answer_each(QUESTIONS, make, 1))
+    expected = list(map_in_workers(QUESTIONS, make, 1))
     (tmp_path / f"{os.getpid()}").unlink()
     lines = []
-    for line in answer_each(QUESTIONS, make, 2, ray=cluster.address):
+    for line in map_in_workers(QUESTIONS, make, 2, ray=cluster.address):
         lines.append(line)
         if len(lines) == 5:
             os.kill(min(int(path.name) for path in tmp_path.iterdir()), signal.SIGKILL)
@@ -67,4 +67,4 @@ def test_what_a_worker_raises_is_raised(tmp_path: Path, cluster: Any) -> None:
         return answer
 
     with pytest.raises(Failed, match="name another"):
-        list(answer_each(QUESTIONS, make, 2, ray=cluster.address))
+        list(map_in_workers(QUESTIONS, make, 2, ray=cluster.address))

@@ -53,6 +53,7 @@ class Server:
         self._numbers = count()
         self.spare: list[str] = []
         """addresses of stores that nobody uses, each with nothing in it"""
+        self._archives = ""
 
     def address(self, database: str) -> str:
         return f"postgresql://rookery@/{database}?host={self._folder}"
@@ -63,6 +64,13 @@ class Server:
         with psycopg.connect(self.address("postgres"), autocommit=True) as connection:
             connection.execute(f"create database {name}".encode())
         return self.address(name)
+
+    def archive(self) -> str:
+        """The address of a database without an archive of pages: the same one at each call."""
+        self._archives = self._archives or self.database()
+        with psycopg.connect(self._archives, autocommit=True) as connection:
+            connection.execute("drop schema if exists rookery_archive cascade")
+        return self._archives
 
 
 def processes() -> Any:

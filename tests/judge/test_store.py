@@ -3,6 +3,8 @@
 import shutil
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -249,3 +251,15 @@ def test_a_reader_sees_one_state(store: Store) -> None:
 
 def test_the_clock_is_the_store_s(store: Store, clock: Clock) -> None:
     assert accounts.add_person(store, "Ada", "labeller").made == clock.now
+
+
+def test_machines_whose_clocks_differ_agree_on_the_time_in_postgresql(
+    fresh: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places, now = [fresh("postgresql"), fresh("sqlite")], time.time
+    monkeypatch.setattr(time, "time", lambda: now() + 3600)
+    ahead = []
+    for place in places:
+        with Store(place) as there:
+            ahead.append(there.clock() - now())
+    assert ahead == [pytest.approx(0, abs=600), pytest.approx(3600, abs=600)]

@@ -360,6 +360,15 @@ def test_shards_are_built_asked_and_one_that_is_missing_is_named(
     assert found
     assert found.text == expected.text
     assert found.quotes == expected.quotes
+    crows, ours = json.loads(run("index", "list", "--json").out)["shards"]
+    assert (crows["directory"], ours["directory"]) == (str(tmp_path / "crows"), str(shards))
+    assert (ours["shards"], ours["places"], ours["complete"]) == (3, [str(docs)], True)
+    assert (ours["passages"], ours["pages"]) == (report.passages, report.pages)
+    assert ours["bytes"] == sum(each.stat().st_size for each in shards.rglob("*") if each.is_file())
+    shown = run("index", "list").out
+    assert f"shards  {shards}: {docs}\n        3 shards · {report.pages} pages · " in shown
+    assert "1 binary, not text (noise.txt)" in shown
+    assert "delete the folder" in run("index", "remove", shards).err
     for number in (0, 1):
         shutil.rmtree(tmp_path / "crows" / f"shard-000{number}" / "index")
     _, out, err = run("ask", GIFTS, "--in", tmp_path / "crows", "--json")
@@ -369,6 +378,10 @@ def test_shards_are_built_asked_and_one_that_is_missing_is_named(
     _, _, err = run("ask", GIFTS, "--in", tmp_path / "crows")
     assert "2 shards of the library missing" in err
     assert "run rookery index build again" in err
+    shutil.rmtree(tmp_path / "crows")
+    assert [
+        each["directory"] for each in json.loads(run("index", "list", "--json").out)["shards"]
+    ] == [str(shards)]
     for wrong, said in (
         ((*build[:4], 5, *build[5:]), "it holds 3 shards"),
         (("index", "build", tmp_path / "no", "--out", shards), "no such file or folder"),

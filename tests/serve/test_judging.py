@@ -13,6 +13,7 @@ import pytest
 from commands import CORVIDS, Run, batch_file
 from own_forms import TONE
 
+from rookery.browse.page_archive import PageArchive
 from rookery.judge import accounts, labelling_queue
 from rookery.judge.forms import FORMS
 from rookery.judge.labelling_records import Judgement
@@ -21,6 +22,11 @@ from rookery.judge.snapshots import Snapshot
 from rookery.judge.store import Store, find_pages_by_digest
 from rookery.learn.training_data import load_comparisons
 from rookery.records import Answer, Comparison, Question
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "judge"))
+from stores import Server, postgres
+
+__all__ = ["postgres"]
 
 
 @pytest.fixture
@@ -201,6 +207,24 @@ def test_saved_answers_are_compared_and_their_pages_can_be_looked_at(
     with Store(str(place)) as store:
         assert digests
         assert all(find_pages_by_digest(store, digest) for digest in digests)
+
+
+def test_pages_that_a_server_kept_in_a_file_are_copied_into_postgresql(
+    run: Run, home: Path, place: Path, tmp_path: Path, postgres: Server
+) -> None:
+    assert run("ask", "Why do crows bring gifts to people?", *CORVIDS).code == 0
+    archive, there = home / "data" / "rookery" / "archive.sqlite", postgres.database()
+    done = run("judge", "init", "--store", there, "--pages", archive)
+    assert (done.code, done.out) == (0, f"store: {there}\n")
+    with PageArchive(archive) as theirs, PageArchive(there) as copied:
+        pages = list(theirs.iter_pages())
+        assert pages
+        assert list(copied.iter_pages()) == pages
+    assert f"copied: {len(pages)} versions of pages" in done.err
+    assert "--store postgresql://" in told(run, "judge", "init", "--pages", archive)
+    assert "archive.sqlite" in told(
+        run, "judge", "init", "--store", there, "--pages", tmp_path / "x"
+    )
 
 
 # What came of it

@@ -172,7 +172,7 @@ def test_answers_to_a_question_are_drawn_together_and_scored_by_two_models(here:
             for value, (asked, _) in zip(size(pairs), pairs, strict=True)
         ]
 
-    found = compute_best_of_n_curves(["said.jsonl"], (size, worth))["us"]
+    found = compute_best_of_n_curves(["said.jsonl"], lambda: (size, worth))["us"]
     means = {n: each.value for n, each in found.items()}
     assert means == pytest.approx({1: 20.5, 2: (30 + 30 + 20) / 3 + 0.5, 3: 30.5})
 
@@ -277,6 +277,14 @@ def test_citations_are_counted_by_the_words_of_their_quotes(run: Run, here: Path
     }
     assert found["ours", "recall"] == 1
     assert found["theirs", "recall"] == 0.25
+
+
+@pytest.mark.slow
+def test_several_processes_count_what_one_counts(run: Run, here: Path) -> None:
+    command = ("measure", "citations", "ours.jsonl", "theirs.jsonl", "--ranker", "words", "--json")
+    whole = run(*command)
+    assert whole.code == 0
+    assert run(*command, "--workers", 2) == whole
 
 
 def test_rankings_compare_words_and_encoders(run: Run, here: Path) -> None:

@@ -39,7 +39,7 @@ from rookery.serve.api.answer_sessions import (
     resolve_settings,
 )
 from rookery.serve.exit_codes import USER_ERROR_OUTCOMES
-from rookery.serve.settings import ARCHIVE, Settings, get_data_folder
+from rookery.serve.settings import Settings, locate_archive
 
 _LOG = logging.getLogger("rookery.reading")
 
@@ -423,7 +423,7 @@ class AnswerService:
         """Return the archived version of the page that a quote was cut from; None if missing."""
         with self._lock:
             if self._archive is None:
-                self._archive = PageArchive(get_data_folder() / ARCHIVE)
+                self._archive = PageArchive(locate_archive(self._settings.archive))
         return self._archive.find_page(quote.digest, quote.url) or self._archive.find_page(
             quote.digest
         )

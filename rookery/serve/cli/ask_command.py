@@ -23,7 +23,7 @@ from rookery.browse.passages import get_headings_above
 from rookery.browse.sharded_library import SHARD_FAILED
 from rookery.cite.passage_ranking import RankedPassage
 from rookery.cite.verification import Verdict, verify_quotes
-from rookery.draft.batch import JsonLineAnswerer, answer_all, answer_each, count_cores
+from rookery.draft.batch import JsonLineAnswerer, answer_all, choose_worker_count, map_in_workers
 from rookery.draft.both_sides import SIDES_METHOD as SIDES
 from rookery.draft.calibration import get_minimum_score
 from rookery.draft.evidence_answers import EvidenceSettings
@@ -495,19 +495,17 @@ def _answer_all(
     """
     settings, tally = session.settings, _BatchTally()
     make: Callable[[], JsonLineAnswerer] = partial(_make_worker_answerer, settings, made_with)
-    at_once, threads = workers or count_cores(), bool(settings.models)
+    threads = bool(settings.models)
     if threads:
         make, at_once = (
             (lambda: partial(_answer_as_line, session, made_with)),
             session.open_models().max_concurrent,
         )
-    elif ray and not workers:
-        from rookery.draft.ray_batch import count_ray_processors
-
-        at_once = count_ray_processors(ray)
+    else:
+        at_once = choose_worker_count(workers, ray)
     with ProgressBar(err, "answering") as meter:
         if out is None:
-            with closing(answer_each(wanted, make, at_once, threads, ray)) as lines:
+            with closing(map_in_workers(wanted, make, at_once, threads, ray)) as lines:
                 for number, line in enumerate(lines, 1):
                     sys.stdout.write(line + "\n")
                     sys.stdout.flush()

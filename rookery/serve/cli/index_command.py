@@ -38,7 +38,7 @@ from rookery.serve.exit_codes import (
 )
 
 if TYPE_CHECKING:
-    from rookery.browse.stored_indexes import StoredIndex
+    from rookery.browse.stored_indexes import StoredIndex, StoredShards
     from rookery.serve.settings import Settings
 
 
@@ -64,6 +64,7 @@ STORE_DESCRIPTIONS = {
     "calibrations": "labels of models' answers",
     "models": "language models, see rookery models list",
     "folders": "indexes of folders and files",
+    "shards": "where shards were built",
     "sites": "indexes of sites",
     "warcs": "indexes of web archives",
     "pdfs": "PDF files that were fetched again",
@@ -94,6 +95,7 @@ class StoredFiles(Record, frozen=True):
     """The output of `rookery index list --json`."""
 
     indexes: "tuple[StoredIndex, ...]"
+    shards: "tuple[StoredShards, ...]"
     stores: tuple[StoreSize, ...]
 
 
@@ -152,14 +154,16 @@ def list_stored_files(
     as_json: JsonOption = False,
 ) -> None:
     """List each index, how large and how old it is, and everything else that is stored."""
-    from rookery.browse.stored_indexes import list_stored_indexes
+    from rookery.browse.stored_indexes import list_stored_indexes, list_stored_shards
     from rookery.serve.settings import get_cache_folder
 
     indexes, stores = list_stored_indexes(get_cache_folder()), list(_list_stores())
+    shards = list_stored_shards(get_cache_folder())
     lines = [line for each in indexes for line in _format_index(each, skipped)]
+    lines += [line for library in shards for line in _format_shards(library, skipped)]
     lines += ["", *(_format_store(store) for store in stores)] if stores else []
     lines = lines or ["nothing is stored: rookery ask ... --in DIR makes an index"]
-    print_result(StoredFiles(tuple(indexes), tuple(stores)), lines, as_json)
+    print_result(StoredFiles(tuple(indexes), tuple(shards), tuple(stores)), lines, as_json)
 
 
 @index_commands.command("refresh")
@@ -234,11 +238,14 @@ def build_shards(
     from rookery.browse.file_selection import FileSelection
     from rookery.browse.libraries import is_url, resolve_place_path
     from rookery.browse.sharded_library import build_sharded_index
+    from rookery.browse.stored_indexes import record_shards_use
     from rookery.serve.cli.progress_display import ProgressBar
+    from rookery.serve.settings import get_cache_folder
     from rookery.serve.terminal_output import StreamConsole
 
     if sites := [place for place in places if is_url(place)]:
         raise ValueError(f"shards are built of folders and files, not of {sites[0]}")
+    record_shards_use(get_cache_folder(), out)
     seen: dict[int, tuple[int, int]] = {}
 
     with ProgressBar(StreamConsole(stderr=True), "indexing") as meter:
@@ -276,6 +283,7 @@ def remove_indexes(
     places: PlaceNames, dry_run: DryRun = False, as_json: JsonOption = False
 ) -> None:
     """Remove the indexes of places. The archive keeps their pages, so that quotes verify."""
+    from rookery.browse.shards import NOTE_FILE
     from rookery.browse.stored_indexes import list_stored_indexes
     from rookery.serve.settings import get_cache_folder
 
@@ -284,6 +292,8 @@ def remove_indexes(
     for place, found in zip(places, chosen, strict=True):
         if not found:
             detail = "there is no index of this place: rookery index list shows all"
+            if (Path(place) / NOTE_FILE).is_file():
+                detail = "it holds shards and their pages: delete the folder, and they are gone"
             raise Failed(Failure(place, "not_indexed", detail))
     unique = {each.id: each for found in chosen for each in found}
     _remove_all(list(unique.values()), [], dry_run, as_json)
@@ -566,16 +576,35 @@ def _measure_store(path: Path) -> int:
 
 
 def _format_index(each: "StoredIndex", skipped: bool) -> Iterator[str]:
-    from rookery.browse.file_selection import count_skipped
-    from rookery.serve.terminal_output import format_skipped_files
-
     yield f"{each.kind:7} {_format_index_name(each)}"
     passages = "" if each.passages is None else f"{each.passages:,} passages"
+    parts = each.id[:_ID_CHARACTERS], f"{each.pages:,} pages", passages, *_list_state(each)
+    yield f"        {' · '.join(filter(None, parts))}"
+    yield from _format_left_out(each, skipped)
+
+
+def _format_shards(each: "StoredShards", skipped: bool) -> Iterator[str]:
+    yield f"shards  {each.directory}: {_format_places_and_patterns(each)}"
+    unfinished = "" if each.complete else "NOT COMPLETE: build it again, which goes on"
+    cluster = f"on the Ray cluster {each.ray}" if each.ray else ""
+    parts = f"{each.shards:,} shards", f"{each.pages:,} pages", f"{each.passages:,} passages"
+    every = (*parts, *_list_state(each), cluster, unfinished)
+    yield f"        {' · '.join(filter(None, every))}"
+    yield from _format_left_out(each, skipped)
+
+
+def _list_state(each: "StoredIndex | StoredShards") -> tuple[str, ...]:
+    """Return the size and the age, and what is the matter."""
     failed = f"{each.failed:,} failed" if each.failed else ""
     missing = f"NO LONGER THERE: {', '.join(each.missing)}" if each.missing else ""
     ages = f"refreshed {_format_age(each.refreshed)}", f"used {_format_age(each.used)}"
-    parts = f"{each.pages:,} pages", passages, _format_size(each.bytes), *ages, failed, missing
-    yield f"        {each.id[:_ID_CHARACTERS]} · {' · '.join(filter(None, parts))}"
+    return _format_size(each.bytes), *ages, failed, missing
+
+
+def _format_left_out(each: "StoredIndex | StoredShards", skipped: bool) -> Iterator[str]:
+    from rookery.browse.file_selection import count_skipped
+    from rookery.serve.terminal_output import format_skipped_files
+
     if skipped:
         for one in each.skipped:
             yield f"        left out: {one.what}: {one.outcome}, {one.detail}"
@@ -585,10 +614,14 @@ def _format_index(each: "StoredIndex", skipped: bool) -> Iterator[str]:
 
 def _format_index_name(each: "StoredIndex") -> str:
     """Return the name of an index's documents, as on the command line."""
+    made = f"{each.id[:_ID_CHARACTERS]} (made by an older version)"
+    return _format_places_and_patterns(each) if each.places else made
+
+
+def _format_places_and_patterns(each: "StoredIndex | StoredShards") -> str:
     patterns = [("--glob", each.glob), ("--exclude", each.exclude)]
     options = [f"{option} {shlex.quote(p)}" for option, named in patterns for p in named]
-    places = ", ".join(each.places) or f"{each.id[:_ID_CHARACTERS]} (made by an older version)"
-    return " ".join((places, *options))
+    return " ".join((", ".join(each.places), *options))
 
 
 def _format_store(store: StoreSize) -> str:

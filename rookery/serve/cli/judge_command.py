@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from rookery.records import Failed, Record
+from rookery.records import Failed, Page, Record
 from rookery.serve.cli.serve_command import STORE_FILE
 from rookery.serve.command_line import CommandGroup, get_user_name
 from rookery.serve.command_options import (
@@ -74,15 +74,33 @@ judge_group = CommandGroup(help="Have people judge answers: questions in, judgem
 
 
 @judge_group.command("init")
-def run_judge_init(store: DeskStoreOption = "") -> None:
+def run_judge_init(
+    store: DeskStoreOption = "",
+    pages: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Also copy the pages of an archive into PostgreSQL, once: archive.sqlite in the "
+            "data folder of a server that kept them there.",
+        ),
+    ] = None,
+) -> None:
     """Make the desk's store, or bring an older one up to date and keep what is in it."""
     place = _get_store_place(store)
+    if pages is not None and "://" not in place:
+        raise ValueError("--pages goes with --store postgresql://HOST/DATABASE")
+    if pages is not None and not pages.is_file():
+        raise ValueError(f"{pages}: there is no such file: name the archive.sqlite of a server")
     with _translate_errors():
+        from rookery.browse.page_archive import PageArchive
         from rookery.judge.store import initialize_store
 
         if "://" not in place:
             Path(place).parent.mkdir(parents=True, exist_ok=True)
         initialize_store(place)
+        if pages is not None:
+            with PageArchive(pages) as theirs, PageArchive(place) as archive:
+                _write_error(f"copied: {archive.copy_archive(theirs):,} versions of pages")
     _write_out(f"store: {place}")
     _write_error("next: rookery judge invite NAME --role admin, then rookery serve desk")
 
@@ -557,24 +575,27 @@ def _show_record(record: Record, lines: Iterable[str], as_json: bool) -> None:
 
 
 def _keep_pages(desk: "Store", items: "Iterable[LabellingItem]") -> None:
-    """Every page that an answer quotes and that was read on this machine, for people to look at."""
+    """Every page that an answer quotes and that was read on this machine, or by the servers of this
+    store, for people to look at."""
     from rookery.browse.page_archive import PageArchive
     from rookery.judge.store import store_page
-    from rookery.serve.settings import ARCHIVE, get_data_folder
+    from rookery.serve.settings import locate_archive
 
     answers = [answer for item in items for answer in item.answers]
     quotes = {(quote.digest, quote.url) for answer in answers for quote in answer.quotes}
-    path = get_data_folder() / ARCHIVE
-    if not quotes or not path.exists():
-        return
-    with PageArchive(path) as archive:
-        pages = [
-            archive.find_page(digest, url) or archive.find_page(digest)
-            for digest, url in sorted(quotes)
-        ]
-    with desk.begin_write() as connection:
-        for page in pages:
-            if page is not None:
+    pages: list[Page] = []
+    for place in {locate_archive(), locate_archive(desk.place)} if quotes else ():
+        if isinstance(place, Path) and not place.exists():
+            continue
+        with PageArchive(place) as archive:
+            found = (
+                archive.find_page(digest, url) or archive.find_page(digest)
+                for digest, url in sorted(quotes)
+            )
+            pages += filter(None, found)
+    if pages:
+        with desk.begin_write() as connection:
+            for page in pages:
                 store_page(connection, page)
 
 

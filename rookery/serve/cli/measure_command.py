@@ -117,6 +117,23 @@ CLAIM_RANKER = _make_option(
     str,
     "",
 )
+WORKERS = (
+    _make_option(
+        "workers",
+        "NUMBER",
+        "Processes that judge; without it one, or one for each processor of --ray.",
+        int,
+        0,
+        least=0,
+    ),
+    _make_option(
+        "ray",
+        "ADDRESS",
+        "Judge on the machines of a Ray cluster, such as auto or HOST:6379.",
+        str,
+        "",
+    ),
+)
 FIGURE_OPTIONS = (
     _make_path_option("out", "DIR", "Also write the figure to this folder, with pictures."),
     Parameter("as_json", Parameter.KEYWORD_ONLY, default=False, annotation=JsonOption),
@@ -132,10 +149,13 @@ MEASURE_COMMANDS: Mapping[str, tuple[str, tuple[Parameter, ...]]] = {
         "Show the strength of each system, by the Bradley-Terry model.",
         (COMPARISONS, SYSTEMS, TIES, MAJORITY),
     ),
-    "best-of": ("Show the reward of the best of n answers, for each n.", (REWARDS, *REWARD_MODELS)),
+    "best-of": (
+        "Show the reward of the best of n answers, for each n.",
+        (REWARDS, *REWARD_MODELS, *WORKERS),
+    ),
     "compute": (
         "Show which system and which n give the most reward for a budget.",
-        (REWARDS, COST, *REWARD_MODELS),
+        (REWARDS, COST, *REWARD_MODELS, *WORKERS),
     ),
     "coverage": (
         "Show how good the answers are when those with the lowest scores are declined.",
@@ -166,7 +186,7 @@ MEASURE_COMMANDS: Mapping[str, tuple[str, tuple[Parameter, ...]]] = {
     "criteria": ("Show how people rate answers and references, by criterion.", (RATINGS, SYSTEMS)),
     "citations": (
         "Show citation recall and precision, by the evidence model.",
-        (ANSWERS, CLAIM_RANKER),
+        (ANSWERS, CLAIM_RANKER, *WORKERS),
     ),
     "ranking": ("Show how well BM25, TF-IDF and encoders rank references.", RANKING),
     "probes": ("Print probe questions, to be answered by rookery ask --batch.", (PROBE_KIND,)),

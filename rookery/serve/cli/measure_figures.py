@@ -5,8 +5,9 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from functools import partial
-from itertools import chain, product
+from itertools import chain, islice, product
 from pathlib import Path
 from typing import TypeVar
 
@@ -15,16 +16,19 @@ import numpy as np
 
 from rookery.ask.question_files import read_questions
 from rookery.cite.dense_ranker import load_dense_ranker
+from rookery.draft.batch import choose_worker_count, map_in_workers
 from rookery.draft.gold_answers import contains_gold_answer
 from rookery.judge.json_lines import read_json_lines
 from rookery.measure import pairwise, reward_frontiers, text_metrics, truthfulness
 from rookery.measure.actions import count_actions, make_actions_figure
 from rookery.measure.citations import (
+    AnswerCitationScores,
     EntailmentFunction,
+    average_citation_scores,
     entails_by_words,
     make_citations_figure,
     make_support_entailment,
-    score_system_citations,
+    score_answer_citations,
 )
 from rookery.measure.coverage import ScoredAnswers, make_coverage_figure
 from rookery.measure.figures import Figure, MeasuredEstimates, write_report
@@ -43,6 +47,7 @@ from rookery.serve.cli.calibrate_command import AnswerJudge, judge_by_gold, make
 from rookery.serve.settings import WORDS
 
 T = TypeVar("T")
+R = TypeVar("R")
 SystemFiles = Sequence[str]
 BatchReward = Callable[[Sequence[tuple[Question, Answer]]], Sequence[float]]
 SimilarityFunction = Callable[[str, Sequence[str]], Sequence[float]]
@@ -235,20 +240,31 @@ def _find_matches(
     return pairwise.take_majority(found) if by_majority else found
 
 
-def run_measure_best_of(files: SystemFiles, reward: Path | None, validation: Path | None) -> Figure:
+def run_measure_best_of(
+    files: SystemFiles,
+    reward: Path | None,
+    validation: Path | None,
+    workers: int = 0,
+    ray: str = "",
+) -> Figure:
     """Return the reward of the best of n answers of each system, for all n."""
-    curves = _read_curves(files, reward, validation)
+    curves = _read_curves(files, reward, validation, workers, ray)
     says = "Foretold for every n at once; intervals over questions."
     return reward_frontiers.make_best_of_n_figure(curves, says)
 
 
 def run_measure_compute(
-    files: SystemFiles, cost: Sequence[str], reward: Path | None, validation: Path | None
+    files: SystemFiles,
+    cost: Sequence[str],
+    reward: Path | None,
+    validation: Path | None,
+    workers: int = 0,
+    ray: str = "",
 ) -> Figure:
     """Return the system and the n with the highest reward for each budget. Raises Failed
     (no_cost)."""
     costs = dict(map(_parse_cost, cost))
-    curves = _read_curves(files, reward, validation)
+    curves = _read_curves(files, reward, validation, workers, ray)
     for name in curves:
         detail = f"what an answer of it costs is not said: add --cost {name}=NUMBER"
         _require_found(name in costs, name, "no_cost", detail)
@@ -268,28 +284,39 @@ def _parse_cost(argument: str) -> tuple[str, float]:
 
 
 def _read_curves(
-    files: SystemFiles, reward: Path | None, validation: Path | None
+    files: SystemFiles, reward: Path | None, validation: Path | None, workers: int, ray: str
 ) -> dict[str, reward_frontiers.BestOfNCurve]:
     """Raise ValueError where one reward model is named without the other."""
     if reward is None and validation is None:
-        return compute_best_of_n_curves(files, None)
+        return compute_best_of_n_curves(files)
     if reward is None or validation is None:
         raise ValueError("name both: --reward chooses, and --validation says what that is worth")
+    make = partial(_load_reward_models, reward, validation)
+    return compute_best_of_n_curves(files, make, workers, ray)
+
+
+def _load_reward_models(*folders: Path) -> Sequence[BatchReward]:
     from rookery.learn.reward_model import RewardModel
 
-    scores = RewardModel(reward).score_answers, RewardModel(validation).score_answers
-    return compute_best_of_n_curves(files, scores)
+    return [RewardModel(folder).score_answers for folder in folders]
 
 
 def compute_best_of_n_curves(
-    files: SystemFiles, scores: tuple[BatchReward, BatchReward] | None
+    files: SystemFiles,
+    make: Callable[[], Sequence[BatchReward]] | None = None,
+    workers: int = 0,
+    ray: str = "",
 ) -> dict[str, reward_frontiers.BestOfNCurve]:
     """Return the worth of the best of n of each system: of rewards, or of answers that two reward
-    models score, the one that chooses and the one that says what the choice is worth.
+    models score, the one that chooses and the one that says what the choice is worth, as `make`
+    returns them in each of the workers.
 
     Raises Failed: no_validations, few_answers.
     """
-    drawn = _score_answers(files, *scores) if scores else group_by_system(files, RewardLine)
+    if make is None:
+        drawn = group_by_system(files, RewardLine)
+    else:
+        drawn = _score_answers(files, make, workers, ray)
     for name, lines in drawn.items():
         detail = "a line of it has no validations, which say what the chosen answer is worth"
         _require_found(all(line.validations for line in lines), name, "no_validations", detail)
@@ -304,19 +331,37 @@ def compute_best_of_n_curves(
 
 
 def _score_answers(
-    files: SystemFiles, chooses: BatchReward, tells: BatchReward
+    files: SystemFiles, make: Callable[[], Sequence[BatchReward]], workers: int, ray: str
 ) -> dict[str, list[RewardLine]]:
     """Answers to the same question are drawn together, in whatever lines they stand."""
-    found = {}
+    every: dict[str, list[list[tuple[Question, Answer]]]] = {}
     for name, attempts in group_by_system(files, AnswerAttempt).items():
         asked: defaultdict[str, list[tuple[Question, Answer]]] = defaultdict(list)
         for each in attempts:
             if each.answer is not None:
                 asked[each.question.text].append((each.question, each.answer))
-        found[name] = [
-            RewardLine(tuple(chooses(pairs)), tuple(tells(pairs))) for pairs in asked.values()
-        ]
-    return found
+        every[name] = list(asked.values())
+    return _judge_in_workers(every, partial(_make_line_scorer, make), workers, ray)
+
+
+def _make_line_scorer(
+    make: Callable[[], Sequence[BatchReward]],
+) -> Callable[[list[tuple[Question, Answer]]], RewardLine]:
+    chooses, tells = make()
+    return lambda pairs: RewardLine(tuple(chooses(pairs)), tuple(tells(pairs)))
+
+
+def _judge_in_workers(
+    systems: Mapping[str, Sequence[T]],
+    make: Callable[[], Callable[[T], R]],
+    workers: int,
+    ray: str,
+) -> dict[str, list[R]]:
+    """Judge each thing of each system, by one process or several, on one machine or several."""
+    at_once = choose_worker_count(workers, ray) if workers or ray else 1
+    each = [one for some in systems.values() for one in some]
+    with closing(map_in_workers(each, make, at_once, ray=ray)) as judged:
+        return {name: list(islice(judged, len(some))) for name, some in systems.items()}
 
 
 def run_measure_frontier(runs: SystemFiles, samples: Sequence[Path]) -> Figure:
@@ -452,28 +497,36 @@ def run_measure_leakage(files: SystemFiles, train: Sequence[Path]) -> Figure:
     return make_leakage_figure(systems, says)
 
 
-def run_measure_citations(files: SystemFiles, ranker: str) -> Figure:
+def run_measure_citations(
+    files: SystemFiles, ranker: str, workers: int = 0, ray: str = ""
+) -> Figure:
     """Return the citation recall and precision of each system's answers.
 
     The evidence model judges: that of the folder `ranker`, the bundled one for an empty name, or
     none for "words". Raises Failed: no_model, bad_model.
     """
     if ranker == WORDS:
-        entails: EntailmentFunction = entails_by_words
         says = "A claim is supported where the quotes hold 57 % of its words: no model reads them."
     else:
-        entails = make_support_entailment(make_claim_judge(ranker))
         says = (
             "A claim is supported where the evidence model gives it one half or more, by its "
             "quotes together or by one of them; a claim that is one of its quotes always is."
         )
-    systems = {
-        name: score_system_citations(
-            (each.answer for each in attempts if each.answer is not None), entails
-        )
+    answers = {
+        name: [each.answer for each in attempts if each.answer is not None]
         for name, attempts in group_by_system(files, AnswerAttempt).items()
     }
+    scores = _judge_in_workers(answers, partial(_make_citation_scorer, ranker), workers, ray)
+    systems = {name: average_citation_scores(some) for name, some in scores.items()}
     return make_citations_figure(systems, says)
+
+
+def _make_citation_scorer(ranker: str) -> Callable[[Answer], AnswerCitationScores | None]:
+    if ranker == WORDS:
+        entails: EntailmentFunction = entails_by_words
+    else:
+        entails = make_support_entailment(make_claim_judge(ranker))
+    return lambda answer: score_answer_citations(answer, entails)
 
 
 def run_measure_ranking(

@@ -47,7 +47,8 @@ StoreOption = Annotated[
         "--store",
         metavar="PLACE",
         help="Where questions, answers and the desk are kept: a file, or "
-        "postgresql://USER@HOST/DATABASE. Without it, a file in your data folder.",
+        "postgresql://USER@HOST/DATABASE, which then has the pages too, so that servers on several "
+        "machines can share it. Without it, a file in your data folder.",
     ),
 ]
 HostOption = Annotated[str, typer.Option(metavar="HOST", help="The address to listen at.")]
@@ -151,6 +152,7 @@ def run_serve(
         ranker,
         contact=contact,
         render=render,
+        archive=_locate_database(store),
     )
     if models:
         with AnswerSession(settings) as session:  # a model that is misnamed is told now
@@ -234,7 +236,13 @@ def run_serve_desk(
     from rookery.serve.web.app import ServerOptions
 
     settings = Settings(
-        tuple(places or ()), engine, private=private, proxy=proxy, contact=contact, render=render
+        tuple(places or ()),
+        engine,
+        private=private,
+        proxy=proxy,
+        contact=contact,
+        render=render,
+        archive=_locate_database(store),
     )
     if suggest:
         _require_evidence_model(settings)
@@ -324,6 +332,7 @@ def run_serve_env(
         ranker=ranker,
         contact=contact,
         render=render,
+        archive=_locate_database(store),
     )
     how = EnvSettings(
         tuple(questions or ()),
@@ -442,6 +451,11 @@ def _open_or_create_store(place: str) -> "Store":
     initialize_store(place)
     typer.echo(f"A new store was made: {place}", err=True)
     return Store(place)
+
+
+def _locate_database(store: str) -> str:
+    """Return the database that keeps the pages, too: that of a store in PostgreSQL."""
+    return store if "://" in store else ""
 
 
 def _default_place() -> str:

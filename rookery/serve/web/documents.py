@@ -34,7 +34,7 @@ from rookery.judge.accounts import has_role
 from rookery.records import Failed, Failure, Page
 from rookery.serve.api.answer_workers import AnswerService, get_answer_service
 from rookery.serve.file_reading import read_document_files
-from rookery.serve.settings import ARCHIVE, get_cache_folder, get_data_folder
+from rookery.serve.settings import Settings, get_cache_folder, get_data_folder, locate_archive
 from rookery.serve.web.endpoints import (
     get_app_context,
     get_form_fields,
@@ -153,7 +153,8 @@ class DocumentPages:
 
     def show_documents(self, request: Request) -> Response:
         """Show the kept documents, and why the last refused files were refused."""
-        found, answering = _list_documents(), get_answer_service(request)
+        settings = get_app_context(request).settings
+        found, answering = _list_documents(settings), get_answer_service(request)
         if bool(found) != (
             DOCUMENTS_PLACE in answering.capabilities.places
         ):  # another process changed it
@@ -220,7 +221,7 @@ class DocumentPages:
                 why = f"This document is {who}'s: only they or a reviewer can change it."
                 return render_problem_page(request, 403, why)
             change(file)
-            _update_index()
+            _update_index(get_app_context(request).settings)
         register_documents(get_answer_service(request))
         return redirect_after_post(f"/documents{then.format(quote(name))}")
 
@@ -242,7 +243,7 @@ class DocumentPages:
                     ]
                     failed.append(msgspec.structs.replace(trouble.failure, what=name))
             _save_failures(failed)
-            _update_index()
+            _update_index(get_app_context(request).settings)
         register_documents(get_answer_service(request))
         return redirect_after_post("/documents#failed" if failed else "/documents")
 
@@ -403,11 +404,11 @@ def _save_owner(name: str, owner: str) -> None:
     _write_json(_OWNERS_FILE, {**_load_owners(), name: owner})
 
 
-def _update_index() -> None:
+def _update_index(settings: Settings) -> None:
     """Bring the search index up to date with the folder. Raises Failed if the disk or the archive
     fails."""
     if _list_files():
-        with PageArchive(get_data_folder() / ARCHIVE) as archive:
+        with PageArchive(locate_archive(settings.archive)) as archive:
             _open_folder(archive).close()
 
 
@@ -415,13 +416,14 @@ def _open_folder(archive: PageArchive) -> FolderLibrary:
     return FolderLibrary(get_documents_folder(), archive, get_cache_folder())
 
 
-def _list_documents() -> list[DocumentRow]:
+def _list_documents(settings: Settings) -> list[DocumentRow]:
     """Return a row for each kept file."""
     files = _list_files()
     if not files:
         return []
     try:
-        with PageArchive(get_data_folder() / ARCHIVE) as archive, _open_folder(archive) as library:
+        archived = PageArchive(locate_archive(settings.archive))
+        with archived as archive, _open_folder(archive) as library:
             owners = _load_owners()
             return [
                 _describe_document(file, library)._replace(owner=owners.get(file.name, ""))
