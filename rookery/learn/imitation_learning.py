@@ -23,11 +23,13 @@ from rookery.learn.episodes import RolloutEnvironment
 from rookery.learn.lora_adapters import is_lora_model, save_adapter
 from rookery.learn.minibatches import (
     can_pack,
+    collate_or_pack,
     compute_padding_share,
     predict_actions,
     split_into_micro_batches,
 )
 from rookery.learn.optimizer import ModelOptimizer, OptimizerSettings, make_accelerator
+from rookery.learn.policy_gradient import ActorCritic
 from rookery.learn.pretrained_models import (
     LoadedModel,
     TrainedModelSettings,
@@ -261,7 +263,7 @@ def train_by_imitation(
         loaded = load_model(Path(settings.trained.model), "cpu")
         data = _load_data(settings, loaded, constrain)
         learner = ModelOptimizer(
-            _load_model(settings),
+            ActorCritic(_load_model(settings)),
             settings.optimising,
             data.steps,
             accelerator,
@@ -382,7 +384,7 @@ def _load_model(settings: ImitationSettings) -> nn.Module:
 
 
 def _require_packing(learner: ModelOptimizer, settings: ImitationSettings) -> None:
-    if settings.packing and not can_pack(learner.unwrapped_model):
+    if settings.packing and not can_pack(learner.unwrapped_model.policy):
         detail = "this model would mix rows that stand one behind the other: let packing be false"
         raise Failed(Failure(settings.trained.model, "cannot_pack", detail))
 
@@ -467,8 +469,9 @@ def _train_step(
     losses: list[Tensor] = []
 
     def compute_micro_batch_loss(piece: _WeightedMicroBatch) -> Tensor:
-        logprobs_A, _ = predict_actions(learner.model, piece.rows, speech.pad, speech.packing)
-        part = -logprobs_A.sum() * piece.weight / count
+        batch = collate_or_pack(piece.rows, speech.pad, speech.packing, learner.accelerator.device)
+        logprobs_N: Tensor = learner.model(batch, 1.0, {"logprobs"})["logprobs"]
+        part = -logprobs_N.sum() * piece.weight / count
         losses.append(part.detach())
         return part
 
@@ -490,7 +493,8 @@ def _train_step(
 def _get_averaged_model(learner: ModelOptimizer) -> Any:
     """Return the model that is validated and written: the average of the weights, where one is
     made."""
-    return learner.unwrapped_model if learner.averages is None else learner.averages.module
+    whole = learner.unwrapped_model if learner.averages is None else learner.averages.module
+    return whole.policy
 
 
 def _measure_validation(

@@ -30,20 +30,14 @@ from transformers import (
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-from rookery.learn.action_batches import (
-    ActionBatch,
-    compute_action_logits,
-    compute_entropies,
-    compute_logprobs,
-)
+from rookery.learn.action_batches import ActionBatch
 from rookery.learn.imitation_learning import ImitationSettings
 from rookery.learn.optimizer import OptimizerSettings
 from rookery.learn.policy_gradient import (
     ActorCritic,
     PolicyNetworks,
+    TokenOutput,
     build_value_head,
-    compute_full_kl,
-    compute_reference_logits,
     count_frozen_layers,
     share_lower_layers,
 )
@@ -52,6 +46,7 @@ from rookery.learn.pretrained_models import (
     ModelHead,
     TrainedModelSettings,
     convert_load_errors,
+    count_state_width,
     find_model_or_folder,
     get_layers,
     prepare_trainable_model,
@@ -315,11 +310,11 @@ def measure_training_memory(shape: TrainingShape) -> TrainingMemory:
     with FakeTensorMode():
         made = _build_networks(shape)
         networks: nn.Module = made.actor
-        weights = list(networks.parameters())
+        weights = _list_own_weights(networks)
         learning = [each for each in weights if each.requires_grad]
         learnt = FLOAT_BYTES * _count_values(learning)
         kept = _sum_storage_bytes(weights)
-        referring = list(made.reference.parameters()) if made.reference is not None else []
+        referring = list(networks.parameters())
         step, outputs, states = _simulate_step(shape, made)
         caching, sampling = _simulate_sampling(shape, made) if shape.sampled_rows else (0, 0)
         alone = ProcessMemory(
@@ -348,6 +343,12 @@ def measure_training_memory(shape: TrainingShape) -> TrainingMemory:
             _measure_gathered_layers(networks, shape.trained.dtype),
             outputs,
         )
+
+
+def _list_own_weights(networks: nn.Module) -> list[nn.Parameter]:
+    """Return the weights of the networks, without those that the reference has alone."""
+    named = networks.named_parameters()  # what networks share comes under its first name
+    return [weight for name, weight in named if not name.startswith("reference.")]
 
 
 def count_optimizer_values(weights: Sequence[Tensor], settings: OptimizerSettings) -> int:
@@ -433,7 +434,7 @@ def _build_networks(shape: TrainingShape) -> PolicyNetworks:
     model: Any = build_fake_model(shape.model, trained, head, shape.outputs)
     if how is None:
         model.train(trained.recompute or bool(trained.dropout))
-        return PolicyNetworks(model, None)
+        return PolicyNetworks(ActorCritic(model) if shape.targets else model)
     critic: Any = None
     reference: Any = None
     sharing = []
@@ -441,17 +442,20 @@ def _build_networks(shape: TrainingShape) -> PolicyNetworks:
         critic = build_fake_model(shape.critic or shape.model, trained, "token")
         sharing += [critic] if shape.critic is None else []
     elif how.advantage == "gae":
-        critic = build_value_head(model.config.get_text_config().hidden_size, how.value_width)
+        critic = build_value_head(count_state_width(model), how.value_width)
     if shape.reference is not None or not trained.lora:
         plain = TrainedModelSettings("", dtype=trained.dtype)
         reference = build_fake_model(shape.reference or shape.model, plain, "language")
-        reference.requires_grad_(False).eval()
+        reference.requires_grad_(False)
         sharing += [reference] if shape.reference is None else []
-    actor = ActorCritic(model, critic, how.value == "shared" and how.advantage == "gae")
+    shared = how.value == "shared" and how.advantage == "gae"
+    actor = ActorCritic(model, critic, shared, reference)
     actor.train(trained.recompute)
+    if reference is not None:
+        reference.eval()
     size = count_frozen_layers(model)
     trunk = share_lower_layers(model, sharing, size) if size else None
-    return PolicyNetworks(actor, reference, trunk)
+    return PolicyNetworks(actor, trunk)
 
 
 def build_fake_model(
@@ -594,10 +598,9 @@ def _simulate_step(
     for each in weights:
         each.grad = torch.empty_like(each) if each.requires_grad else None
     gradients = [each.grad for each in weights if each.grad is not None]
-    beside = list(made.reference.parameters()) if made.reference is not None else []
     vocabulary = shape.model.get_text_config().vocab_size
     states = 0
-    with _StorageCounter([*weights, *gradients, *beside], vocabulary) as counter:
+    with _StorageCounter([*weights, *gradients], vocabulary) as counter:
         batch = _make_batch(shape.rows, shape.tokens, shape.targets)
         resuming: Any = nullcontext()
         if made.shared_layers is not None:
@@ -615,9 +618,12 @@ def _simulate_step(
 
 def _make_batch(rows: int, tokens: int, targets: int) -> ActionBatch:
     tokens_BT = torch.zeros((rows, tokens), dtype=torch.long)
+    positions_BT = torch.arange(tokens).repeat(rows, 1)
     seen_BT = torch.ones_like(tokens_BT, dtype=torch.bool)
-    start = tokens - targets
-    return ActionBatch(tokens_BT, seen_BT, tokens_BT[:, start:], seen_BT[:, start:], None)
+    places_BT = torch.arange(rows * tokens).view(rows, tokens)
+    places_N = places_BT[:, tokens - targets - 1 : -1].flatten()
+    actions_N = torch.zeros_like(places_N)
+    return ActionBatch(tokens_BT, positions_BT, seen_BT, places_N, actions_N, None)
 
 
 def _compute_loss(
@@ -630,31 +636,23 @@ def _compute_loss(
             model: Any = actor if shape.outputs else actor.base_model
             said = model(
                 input_ids=batch.tokens_BT,
-                attention_mask=batch.attention_mask_BT.long(),
+                attention_mask=batch.seen_BT.long(),
                 **({"use_cache": False} if shape.outputs else {}),
             )
         found = said.logits if shape.outputs else said[0]
         name = "rewards" if shape.outputs else "states"
         return found.float().sum(), [(name, tuple(found.shape))]
-    if how is None:
-        with _compute_in(dtype):
-            logits_BAV = compute_action_logits(actor, batch)
-        logits_BAV.argmax(-1)
-        loss = compute_logprobs(logits_BAV, batch).sum()
-        return loss, [("logits", tuple(logits_BAV.shape))]
+    wanted: set[TokenOutput] = {"logprobs"}
+    if how is not None:
+        wanted |= {"values", "entropies"}
+        if how.kl == "loss":
+            wanted.add("kl")
     with _compute_in(dtype):
-        logits_BAV, values_BA = actor(batch, how.sampling.temperature)
-    outputs: Outputs = [("logits", tuple(logits_BAV.shape))]
-    loss = compute_logprobs(logits_BAV, batch).sum()
-    compute_entropies(logits_BAV.detach(), batch)
-    if values_BA is not None:
-        outputs.append(("values", tuple(values_BA.shape)))
-        loss = loss + values_BA.sum()
-    if how.kl == "loss":
-        with _compute_in(dtype):
-            reference_BAV = compute_reference_logits(made, batch, how.sampling.temperature)
-        loss = loss + compute_full_kl(logits_BAV, reference_BAV).sum()
-    return loss, outputs
+        temperature = 1.0 if how is None else how.sampling.temperature
+        found = actor(batch, temperature, wanted)
+    outputs: Outputs = [(name, tuple(value.shape)) for name, value in found.items()]
+    learnt = [value.sum() for value in found.values() if value.requires_grad]
+    return torch.stack(learnt).sum(), outputs
 
 
 @torch.no_grad()
@@ -663,7 +661,7 @@ def _simulate_sampling(shape: TrainingShape, made: PolicyNetworks) -> tuple[int,
 
     Returns the bytes of all keys and values then, and of what passes beside them at the most.
     """
-    model: Any = made.actor.policy if isinstance(made.actor, ActorCritic) else made.actor
+    model: Any = made.actor.policy
     model.eval()
     known, text = list(made.actor.parameters()), shape.model.get_text_config()
     prompt = shape.tokens - shape.sampled_tokens

@@ -131,8 +131,6 @@ def train_by_reinforcement(
         learner = ModelOptimizer(
             made.actor, settings.optimising, updates, accelerator, run.find_stop_reason
         )
-        if made.reference is not None:
-            made.reference.to(accelerator.device)
         made = made._replace(actor=learner.unwrapped_model)
         controller = KlController(settings.beta, settings.target, settings.gain)
         choice = _PolicyChoice()

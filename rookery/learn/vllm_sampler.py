@@ -21,8 +21,7 @@ from rookery.draft.remote_model import AllowedTokens
 from rookery.learn.action_batches import (
     ActionRow,
     collate_rows,
-    compute_action_logits,
-    compute_logprobs,
+    compute_action_logprobs,
 )
 from rookery.learn.decoding import SampledAction, SamplingSettings
 from rookery.learn.pretrained_models import save_pretrained_model
@@ -205,8 +204,8 @@ class VllmSampler:
         batch = collate_rows([said.row], 0, next(policy.parameters()).device)
 
         def measure_difference(temperature: float) -> float:
-            found_BA = compute_logprobs(compute_action_logits(policy, batch, temperature), batch)
-            return float((found_BA[0].cpu() - torch.tensor(said.logprobs)).abs().mean())
+            found_N = compute_action_logprobs(policy, batch, temperature)
+            return float((found_N.cpu() - torch.tensor(said.logprobs)).abs().mean())
 
         warm = measure_difference(self._settings.temperature)
         if warm <= _SMALL_DIFFERENCE or (

@@ -36,7 +36,7 @@ def test_gpt2_large_is_as_a_hand_computes() -> None:
     held = found.process
     assert (held.weights, held.gradients) == (4 * parameters, 4 * parameters)
     assert (held.optimizer, held.copies, held.reference) == (8 * parameters, 0, 0)
-    assert found.outputs == (("logits", (4, 1023, 50257)),)
+    assert found.outputs == (("logprobs", (4 * 1023,)),)
     positions = 4 * 1024 * width * 4  # bytes of a state
     logits = 4 * 1023 * 50257 * 4
     # Logits, log-probabilities, and the gradient of these.
@@ -68,7 +68,11 @@ def test_gophercite_s_policy_learns_two_layers_in_five_with_adafactor() -> None:
     assert held.optimizer == 4 * sums
     assert held.weights == 4 * (whole + head)
     assert held.reference == 4 * (32 * layer + 2 * width)  # above what the two have in common
-    assert found.outputs == (("logits", (rows, 256, 32000)), ("values", (rows, 256)))
+    assert found.outputs == (
+        ("logprobs", (rows * 256,)),
+        ("kl", (rows * 256,)),
+        ("values", (rows * 256,)),
+    )
 
 
 def test_gophercite_imitates_with_frozen_embeddings_and_no_frozen_layer() -> None:
