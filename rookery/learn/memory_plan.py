@@ -97,14 +97,15 @@ class ProcessMemory(msgspec.Struct, frozen=True):
     weights: int
     """of policy or model, and value network, in float32: all, or this process's part"""
     whole_copy: int
-    """of the same weights, whole, where they are split over processes"""
+    """of the policy or model, in the type that is computed in, where weights are split: it is
+    gathered while it samples or is validated"""
     gradients: int
     buckets: int
     """in which several processes add up their gradients, where weights are whole"""
     optimizer: int
     """its state"""
     average: int
-    """of the weights"""
+    """of the weights that learn"""
     reference: int
     reward: int
     """the weights of the reward model"""
@@ -148,7 +149,7 @@ class ProcessMemory(msgspec.Struct, frozen=True):
 Phase = Literal["step", "sampling"]
 PHASES: tuple[Phase, ...] = ("step", "sampling")
 ABSENT_PARTS: Mapping[Phase, frozenset[str]] = {
-    "step": frozenset({"cache", "sampling"}),
+    "step": frozenset({"cache", "sampling", "whole_copy"}),
     "sampling": frozenset({"gradients", "gathered", "copies", "activations", "logits", "states"}),
 }
 
@@ -165,6 +166,10 @@ class TrainingMemory(NamedTuple):
     """of a process that is alone"""
     gathered: int
     """bytes of the weights and gradients that FSDP has whole at once"""
+    whole_copy: int
+    """bytes of the copy that FSDP gathers to sample or to validate; 0: neither is done here"""
+    apart: tuple[int, int]
+    """bytes of the weights and of the reference where no layers are shared, as under FSDP"""
     outputs: tuple[tuple[str, tuple[int, ...]], ...]
     """names and shapes of what the forward pass of a micro-batch gives"""
 
@@ -183,21 +188,25 @@ class TrainingMemory(NamedTuple):
     def shard_weights(self, processes: int) -> ProcessMemory:
         """Return the memory of each of several processes under FSDP.
 
-        It splits weights, gradients and the optimizer's state; each process keeps a whole copy of
-        the weights beside, and gathers the layers that it computes. Raises ValueError where
-        training refuses to be split (`explain_refused_sharding`).
+        It splits weights, the reference's too, gradients, the optimizer's state and the average,
+        and gathers the layers that are computed; networks then share no frozen layers. Raises
+        ValueError where training refuses to be split (`explain_refused_sharding`).
         """
         if refused := explain_refused_sharding(self.shape):
             raise ValueError(refused)
         alone = self.process
+        weights, reference = self.apart
         return msgspec.structs.replace(
             alone,
-            weights=math.ceil(alone.weights / processes),
+            weights=math.ceil(weights / processes),
+            reference=math.ceil(reference / processes),
             gradients=math.ceil(alone.gradients / processes),
             optimizer=math.ceil(alone.optimizer / processes),
-            whole_copy=alone.weights,
+            average=math.ceil(alone.average / processes),
+            whole_copy=self.whole_copy,
             gathered=self.gathered,
             copies=0,
+            states=0,
         )
 
 
@@ -205,8 +214,6 @@ def explain_refused_sharding(shape: TrainingShape) -> str:
     """Return why training refuses to split these weights over processes (FSDP); empty: it does."""
     if shape.optimising.method == "adafactor":
         return "Adafactor cannot be split"
-    if shape.reinforce is not None and shape.trained.frozen:
-        return "frozen layers that networks share cannot be split"
     return ""
 
 
@@ -308,13 +315,17 @@ def measure_training_memory(shape: TrainingShape) -> TrainingMemory:
     architecture of this kind with such a head, no_peft, no_targets, no_dropout.
     """
     with FakeTensorMode():
-        made = _build_networks(shape)
+        made, sharing = _build_networks(shape)
         networks: nn.Module = made.actor
+        apart = _sum_own_and_reference_bytes(networks)
+        gathered = _measure_gathered_layers(networks, shape.trained.dtype)
+        if sharing and (size := count_frozen_layers(made.actor.policy)):
+            shared = share_lower_layers(sharing[0], sharing[1:], size)
+            made = made._replace(shared_layers=shared)
         weights = _list_own_weights(networks)
         learning = [each for each in weights if each.requires_grad]
         learnt = FLOAT_BYTES * _count_values(learning)
-        kept = _sum_storage_bytes(weights)
-        referring = list(networks.parameters())
+        kept, reference = _sum_own_and_reference_bytes(networks)
         step, outputs, states = _simulate_step(shape, made)
         caching, sampling = _simulate_sampling(shape, made) if shape.sampled_rows else (0, 0)
         alone = ProcessMemory(
@@ -323,8 +334,8 @@ def measure_training_memory(shape: TrainingShape) -> TrainingMemory:
             gradients=learnt,
             buckets=0,
             optimizer=FLOAT_BYTES * count_optimizer_values(learning, shape.optimising),
-            average=kept if shape.optimising.average else 0,
-            reference=_sum_storage_bytes([*weights, *referring]) - kept,
+            average=learnt if shape.optimising.average else 0,
+            reference=reference,
             reward=_measure_reward_weights(shape.reward),
             states=states,
             gathered=0,
@@ -340,7 +351,9 @@ def measure_training_memory(shape: TrainingShape) -> TrainingMemory:
             _count_values(policy.parameters()),
             _count_values(learning),
             alone,
-            _measure_gathered_layers(networks, shape.trained.dtype),
+            gathered,
+            _measure_whole_copy(shape, policy),
+            apart,
             outputs,
         )
 
@@ -349,6 +362,21 @@ def _list_own_weights(networks: nn.Module) -> list[nn.Parameter]:
     """Return the weights of the networks, without those that the reference has alone."""
     named = networks.named_parameters()  # what networks share comes under its first name
     return [weight for name, weight in named if not name.startswith("reference.")]
+
+
+def _sum_own_and_reference_bytes(networks: nn.Module) -> tuple[int, int]:
+    """Return the bytes of the weights of the networks, and of those that the reference has
+    alone."""
+    own = _sum_storage_bytes(_list_own_weights(networks))
+    return own, _sum_storage_bytes(networks.parameters()) - own
+
+
+def _measure_whole_copy(shape: TrainingShape, model: nn.Module) -> int:
+    """Return the bytes of the copy that FSDP gathers; with a server that samples, none is here."""
+    if shape.reinforce is not None and not shape.sampled_rows:
+        return 0
+    small = shape.reinforce is not None and shape.trained.dtype == "bfloat16"
+    return _count_values(model.parameters()) * (2 if small else FLOAT_BYTES)
 
 
 def count_optimizer_values(weights: Sequence[Tensor], settings: OptimizerSettings) -> int:
@@ -409,9 +437,9 @@ def _choose_suggestion(part: str, shape: TrainingShape) -> str:
     less = smaller if trained.lora else lora
     return {
         "weights": value if separate else smaller,
-        "whole_copy": value if separate else smaller,
+        "whole_copy": "name a server that samples" if how else smaller,
         "gradients": value if separate else less,
-        "buckets": "split the weights (FSDP), which has none",
+        "buckets": "set optimising.sharded = true, which has none",
         "optimizer": value if separate else less,
         "average": "let optimising.average be 0",
         "reference": smaller if trained.lora else f"{lora}: the reference is then the same weights",
@@ -426,15 +454,15 @@ def _choose_suggestion(part: str, shape: TrainingShape) -> str:
     }[part]
 
 
-def _build_networks(shape: TrainingShape) -> PolicyNetworks:
-    """Build the model of a training in place of an actor, or actor, reference and their frozen
-    layers, of fake tensors."""
+def _build_networks(shape: TrainingShape) -> tuple[PolicyNetworks, list[Any]]:
+    """Build the networks of a training of fake tensors, or its model in their place, and list those
+    that can share the policy's frozen layers."""
     trained, how = shape.trained, shape.reinforce
     head: ModelHead = "language" if shape.targets else "row"
     model: Any = build_fake_model(shape.model, trained, head, shape.outputs)
     if how is None:
         model.train(trained.recompute or bool(trained.dropout))
-        return PolicyNetworks(ActorCritic(model) if shape.targets else model)
+        return PolicyNetworks(ActorCritic(model) if shape.targets else model), []
     critic: Any = None
     reference: Any = None
     sharing = []
@@ -453,9 +481,7 @@ def _build_networks(shape: TrainingShape) -> PolicyNetworks:
     actor.train(trained.recompute)
     if reference is not None:
         reference.eval()
-    size = count_frozen_layers(model)
-    trunk = share_lower_layers(model, sharing, size) if size else None
-    return PolicyNetworks(actor, trunk)
+    return PolicyNetworks(actor), [model, *sharing]
 
 
 def build_fake_model(
@@ -705,7 +731,7 @@ def _measure_reward_weights(config: Any) -> int:
 def _measure_gathered_layers(model: nn.Module, dtype: str) -> int:
     """Return the bytes that FSDP has whole at once: what belongs to no layer, the layer that is
     computed and the next, in the type that is computed in, and gradients of all but the next."""
-    networks = [model.policy, model.critic] if isinstance(model, ActorCritic) else [model]
+    networks = list(model.children()) if isinstance(model, ActorCritic) else [model]
     layers = [
         layer
         for network in networks

@@ -470,7 +470,9 @@ class ActorCritic(nn.Module):
             if distributions:
                 found |= self._compare_distributions(batch, states_ND, temperature, wanted)
             if values and self.shared:
-                found["values"] = self.critic(states_ND.float())[..., 0]
+                # Without autocast, split weights are in bfloat16 as the states are.
+                kept = next(self.critic.parameters()).dtype
+                found["values"] = self.critic(states_ND.to(kept))[..., 0].float()
         if values and not self.shared:
             found["values"] = compute_action_values(self.critic, batch)
         if "reference" in wanted:
@@ -529,13 +531,14 @@ def build_policy_networks(
     value_width: int,
     reference: str,
     seed: int,
+    share: bool = True,
 ) -> PolicyNetworks:
     """Load the networks of a run; the initial weights of new layers depend on the seed alone.
 
     A shared value network has two hidden layers of `value_width` (GopherCite, appendix F.1); all
     values are 0 at first. Where the policy's lower layers are frozen, a reference and a separate
-    value network that begin with the same ones share them. Raises Failed as `load_trainable_model`
-    does.
+    value network that begin with the same ones `share` them. Raises Failed as
+    `load_trainable_model` does.
     """
     with _seed_torch(seed):
         speaker: Any = load_trainable_model(policy)
@@ -556,6 +559,8 @@ def build_policy_networks(
     actor.train(policy.recompute)
     if frozen is not None:
         frozen.eval()
+    if not share:
+        return PolicyNetworks(actor)
     beside = [frozen, critic if value == "separate" else None]
     return PolicyNetworks(
         actor, find_shared_layers(speaker, [each for each in beside if each is not None])
