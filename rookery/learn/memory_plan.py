@@ -302,7 +302,7 @@ def shape_reinforcement(
         settings.piece,
         longest,
         targets=min(limit, settings.chunk or limit),
-        sampled_rows=0 if settings.server else min(settings.sampling.rows, settings.episodes),
+        sampled_rows=0 if settings.servers else min(settings.sampling.rows, settings.episodes),
         sampled_tokens=limit,
         reinforce=settings,
     )

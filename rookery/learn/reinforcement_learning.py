@@ -4,6 +4,7 @@ Each step plays a batch of episodes with the current policy, computes the advant
 and updates the policy on the batch for some epochs. Episodes come from a `RolloutEnvironment`.
 """
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -40,7 +41,7 @@ from rookery.learn.training_run import (
     StepCallback,
     StopCheck,
 )
-from rookery.learn.vllm_sampler import VllmSampler
+from rookery.learn.vllm_sampler import DrawnActions, VllmSampler
 from rookery.records import Failed, Failure
 
 _MAX_CHECKPOINT_INTERVAL = 10
@@ -93,8 +94,9 @@ def train_by_reinforcement(
     With `settings.check`, the policy that is written is the one with the highest reward in the
     environment `validation`, whose questions should be none of those that are learnt from.
 
-    Goes on where a run with these settings in `out` was stopped, to the last bit; with a server
-    that samples, from the same weights, and wherever the server is now. Ends early where the KL of
+    Goes on where a run with these settings in `out` was stopped, to the last bit; wherever the
+    servers that sample are now, since what they drew after the last checkpoint is kept in
+    `out`/drawn. Ends early where the KL of
     an episode is above `settings.budget`. `also` is saved and restored with each checkpoint, after
     the networks: what the world must remember. What is measured at each step is told by
     `PolicyGradientTrainer.train_on_batch`. Before each batch is played and each step of the
@@ -110,8 +112,8 @@ def train_by_reinforcement(
     accelerator = make_accelerator(settings.policy.dtype)
     tokenizer, ends, pad = load_tokenizer(Path(settings.policy.model))
     server: VllmSampler | None = None
-    if settings.server:
-        server = VllmSampler(settings.server, out / "served", tokenizer, ends, settings.sampling)
+    if settings.servers:
+        server = VllmSampler(settings.servers, out / "served", tokenizer, ends, settings.sampling)
     value: ValueNetworkKind = "none" if settings.advantage == "rloo" else settings.value
     made = build_policy_networks(
         settings.policy,
@@ -131,6 +133,8 @@ def train_by_reinforcement(
         )
         controller = KlController(settings.beta, settings.target, settings.gain)
         choice = _PolicyChoice()
+        digest = hashlib.blake2b(msgspec.json.encode(anywhere), digest_size=8).hexdigest()
+        drawn = DrawnActions(out / "drawn", digest, accelerator.process_index)
         state = _ReinforcementState(learner, controller, choice, *also)
         teacher = PolicyGradientTrainer(settings, made, learner, pad)
 
@@ -157,7 +161,7 @@ def train_by_reinforcement(
             if server is None:
                 sampling = _open_sampler(settings, learner, ends)
             else:
-                sampling = _update_server(server, learner, step)
+                sampling = _update_servers(server, drawn, learner, step)
             with sampling as sampler:
                 played = _play_batch(settings, world, sampler, accelerator, batch)
             lesson = teacher.prepare_batch(played, step)
@@ -172,6 +176,8 @@ def train_by_reinforcement(
             run.record_metrics(**measured)
             for one in played[: settings.shown]:
                 run.record_sample(step=step, **_decode_trajectory(one, tokenizer))
+            if accelerator.is_main_process:
+                drawn.forget_actions(run.find_oldest_step())
             del lesson  # the states of frozen layers, which it keeps, would stand beside the next's
         accelerator.wait_for_everyone()
         if not settings.check:
@@ -249,15 +255,15 @@ def _open_sampler(
 
 
 @contextmanager
-def _update_server(
-    server: VllmSampler, learner: ModelOptimizer, step: int
+def _update_servers(
+    server: VllmSampler, drawn: DrawnActions, learner: ModelOptimizer, step: int
 ) -> Iterator[PolicySampler]:
-    """Yield the policy as it is now, in a server."""
+    """Yield the policy as it is now, in servers."""
     with learner.open_whole_model("policy", averaged=False, everywhere=False) as policy:
         if learner.accelerator.is_main_process:
             server.update_weights(policy, step)
     learner.accelerator.wait_for_everyone()
-    yield partial(server.sample, step)
+    yield drawn.remember_actions(partial(server.sample, step), step)
 
 
 def _play_batch(

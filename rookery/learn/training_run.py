@@ -153,6 +153,11 @@ class ResumableRun:
             if (number + 1) % every == 0 or number + 1 == count:
                 self._save_checkpoint(number + 1, state)
 
+    def find_oldest_step(self) -> int:
+        """Return the number of steps before the oldest checkpoint that is kept; 0 without one."""
+        kept = (self.folder / "checkpoints").glob("[0-9]*")
+        return min((int(place.name) for place in kept), default=0)
+
     def record_metrics(self, **measured: float) -> None:
         """Set the metrics of this step, which are written when the next step is asked for."""
         self._step_metrics = measured
