@@ -258,6 +258,9 @@ class ModelOptimizer:
         self._skeleton: nn.Module | None = None
         """a copy without weights, which are gathered into copies of it; None: weights are whole"""
         if is_sharded(settings, self.accelerator):
+            if settings.method == "adafactor":
+                detail = "torch's Adafactor cannot be split over processes: let method be adam"
+                raise Failed(Failure("optimising.sharded", "unsupported", detail))
             self._skeleton = copy_without_weights(model)
             shard_model(model, self.accelerator)
             self.model: Any = model

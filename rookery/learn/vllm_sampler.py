@@ -3,6 +3,7 @@
 Tokens go in and tokens come out, as in `learn.decoding`: neither side tokenizes a text.
 """
 
+import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -193,6 +194,8 @@ class DrawnActions:
                     )
                     for at, one in zip(new, found, strict=True)
                 ]
+                # Later batches were drawn from a policy that learnt something else at this step.
+                self._delete_steps(range(step + 1, sys.maxsize))
                 with place.open("ab") as file:
                     file.write(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
                 drawn.update({_make_key(line.context, line.seed): line for line in lines})
@@ -220,8 +223,11 @@ class DrawnActions:
 
     def forget_actions(self, before: int) -> None:
         """Delete what was drawn in the steps before this one."""
+        self._delete_steps(range(before))
+
+    def _delete_steps(self, steps: range) -> None:
         for place in self._folder.glob("*.jsonl"):
-            if int(place.name[:8]) < before:
+            if int(place.name[:8]) in steps:
                 place.unlink(missing_ok=True)
 
 

@@ -8,6 +8,7 @@ import os
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from small import logprobs
 from speaking import LENGTH, Answer, StandIn, kill, speaking, standing_in, vllm, write_policy
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from rookery.learn.action_batches import ActionRow
 from rookery.learn.decoding import SampledAction, SamplingSettings
 from rookery.learn.episodes import PolicySampler
 from rookery.learn.pretrained_models import (
@@ -30,7 +32,7 @@ from rookery.learn.pretrained_models import (
     merge_lora,
 )
 from rookery.learn.reinforcement_learning import train_by_reinforcement
-from rookery.learn.vllm_sampler import VllmSampler
+from rookery.learn.vllm_sampler import DrawnActions, VllmSampler
 from rookery.records import Failed
 
 pytestmark = pytest.mark.xdist_group("vllm")  # one server, however many workers
@@ -308,6 +310,22 @@ def test_a_run_that_goes_on_is_the_same_run_whatever_a_server_says_again(
         assert whole.read_bytes() == broken.read_bytes()
     # Those before the oldest checkpoint are needed no more.
     assert sorted({place.name[:8] for place in drawn.iterdir()}) == ["00000002", "00000003"]
+
+
+def test_what_was_drawn_after_another_draw_is_not_given_again(tmp_path: Path) -> None:
+    """Both checkpoints were damaged, say: the policy of step 1 is another after a new step 0."""
+    drawn = DrawnActions(tmp_path, "run", 0)
+    said = count()
+
+    def draw(contexts: Any, seeds: Any, allow: Any = None) -> list[SampledAction]:
+        return [SampledAction(ActionRow(each, [next(said)]), [-0.1], True) for each in contexts]
+
+    def play(step: int) -> list[list[int]]:
+        return [list(one.row.action) for one in drawn.remember_actions(draw, step)([[1]], ["a"])]
+
+    assert [play(0), play(1), play(0), play(1)] == [[[0]], [[1]], [[0]], [[1]]]
+    drawn.forget_actions(1)
+    assert [play(1), play(0), play(1)] == [[[1]], [[2]], [[3]]]
 
 
 @pytest.mark.slow
