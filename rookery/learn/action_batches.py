@@ -80,7 +80,7 @@ class ActionBatch(NamedTuple):
 
     @property
     def seen_BT(self) -> Tensor:
-        """Whether there is a token, B × T."""
+        """Mask of the tokens, B × T: false where there is padding."""
         if self.attention_mask_BT is not None:
             return self.attention_mask_BT
         return torch.ones_like(self.tokens_BT, dtype=torch.bool)

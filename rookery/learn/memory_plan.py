@@ -170,6 +170,8 @@ class TrainingMemory(NamedTuple):
     """bytes of the copy that FSDP gathers to sample or to validate; 0: neither is done here"""
     apart: tuple[int, int]
     """bytes of the weights and of the reference where no layers are shared, as under FSDP"""
+    sampling_copies: int
+    """bytes of weights in bfloat16 among what passes while it samples"""
     outputs: tuple[tuple[str, tuple[int, ...]], ...]
     """names and shapes of what the forward pass of a micro-batch gives"""
 
@@ -207,6 +209,8 @@ class TrainingMemory(NamedTuple):
             gathered=self.gathered,
             copies=0,
             states=0,
+            # The whole copy is in bfloat16 itself.
+            sampling=alone.sampling - self.sampling_copies,
         )
 
 
@@ -327,7 +331,9 @@ def measure_training_memory(shape: TrainingShape) -> TrainingMemory:
         learnt = FLOAT_BYTES * _count_values(learning)
         kept, reference = _sum_own_and_reference_bytes(networks)
         step, outputs, states = _simulate_step(shape, made)
-        caching, sampling = _simulate_sampling(shape, made) if shape.sampled_rows else (0, 0)
+        caching, sampling, cast = (
+            _simulate_sampling(shape, made) if shape.sampled_rows else (0, 0, 0)
+        )
         alone = ProcessMemory(
             weights=kept,
             whole_copy=0,
@@ -354,6 +360,7 @@ def measure_training_memory(shape: TrainingShape) -> TrainingMemory:
             gathered,
             _measure_whole_copy(shape, policy),
             apart,
+            cast if _samples_in_bfloat16(shape) else 0,
             outputs,
         )
 
@@ -375,8 +382,13 @@ def _measure_whole_copy(shape: TrainingShape, model: nn.Module) -> int:
     """Return the bytes of the copy that FSDP gathers; with a server that samples, none is here."""
     if shape.reinforce is not None and not shape.sampled_rows:
         return 0
-    small = shape.reinforce is not None and shape.trained.dtype == "bfloat16"
-    return _count_values(model.parameters()) * (2 if small else FLOAT_BYTES)
+    width = 2 if _samples_in_bfloat16(shape) else FLOAT_BYTES
+    return _count_values(model.parameters()) * width
+
+
+def _samples_in_bfloat16(shape: TrainingShape) -> bool:
+    """Return whether the whole copy that FSDP gathers is in bfloat16."""
+    return shape.reinforce is not None and shape.trained.dtype == "bfloat16"
 
 
 def count_optimizer_values(weights: Sequence[Tensor], settings: OptimizerSettings) -> int:
@@ -682,10 +694,11 @@ def _compute_loss(
 
 
 @torch.no_grad()
-def _simulate_sampling(shape: TrainingShape, made: PolicyNetworks) -> tuple[int, int]:
+def _simulate_sampling(shape: TrainingShape, made: PolicyNetworks) -> tuple[int, int, int]:
     """Read prompts and sample the last token behind them.
 
-    Returns the bytes of all keys and values then, and of what passes beside them at the most.
+    Returns the bytes of all keys and values then, of what passes beside them at the most, and of
+    copies of weights among this.
     """
     model: Any = made.actor.policy
     model.eval()
@@ -694,7 +707,7 @@ def _simulate_sampling(shape: TrainingShape, made: PolicyNetworks) -> tuple[int,
     cache = DynamicCache()
     with _StorageCounter(known, text.vocab_size) as counter, _compute_in(shape.trained.dtype):
         _read_tokens(model, shape.sampled_rows, prompt, 0, cache)
-        read = counter.most.total()
+        read = counter.most.copy()
         layers: list[Any] = cache.layers
         for layer in layers:
             layer.keys, layer.values = (
@@ -704,7 +717,8 @@ def _simulate_sampling(shape: TrainingShape, made: PolicyNetworks) -> tuple[int,
         counter.most.clear()
         _read_tokens(model, shape.sampled_rows, 1, shape.tokens - 2, cache)
     size = _sum_storage_bytes(each for layer in layers for each in (layer.keys, layer.values))
-    return size, max(read, counter.most.total()) - size
+    most = max(read, counter.most, key=Counter.total)
+    return size, most.total() - size, most["copies"]
 
 
 def _read_tokens(model: Any, rows: int, tokens: int, seen: int, cache: DynamicCache) -> None:

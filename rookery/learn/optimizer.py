@@ -314,16 +314,16 @@ class ModelOptimizer:
 
     @contextmanager
     def _swap_weights(self, others: Mapping[str, Tensor]) -> Iterator[None]:
-        def swap() -> None:
+        def exchange_data() -> None:
             for name, other in others.items():
                 weight = self._learning[name]
                 weight.data, other.data = other.data, weight.data
 
-        swap()
+        exchange_data()
         try:
             yield
         finally:
-            swap()
+            exchange_data()
 
     @torch.no_grad()
     def restore_weights(self, weights: Mapping[str, Tensor]) -> None:

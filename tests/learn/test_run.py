@@ -182,6 +182,12 @@ def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(
     assert lines(tmp_path / "broken") == lines(tmp_path / "whole")
 
 
+def test_a_checkpoint_of_an_earlier_version_is_refused_with_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "optimizer.bin").touch()
+    with pytest.raises(Failed, match=r"other_run: .*begin again, in another folder"):
+        learner(TF).load(tmp_path)
+
+
 def test_all_checkpoints_damaged_is_a_run_from_its_beginning(tmp_path: Path) -> None:
     train(tmp_path / "broken", 5)
     for file in (tmp_path / "broken" / "checkpoints").glob("*/whole.json"):
