@@ -1,6 +1,7 @@
 """The planned memory of a training beside the bytes of tensors that live while it trains."""
 
 import json
+import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from random import Random
