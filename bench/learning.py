@@ -51,9 +51,9 @@ from rookery.learn.action_batches import (
     ActionBatch,
     ActionRow,
     collate_rows,
-    compute_action_logits,
-    compute_logprobs,
+    compute_action_logprobs,
     make_model_inputs,
+    select_logprobs,
 )
 from rookery.learn.decoding import SamplingSettings
 from rookery.learn.episodes import PromptEnvironment
@@ -434,17 +434,16 @@ def run_theirs(pipe: Connection, work: Work) -> None:
 # Ways of one training step
 
 
-def compute_full_logits(model: Any, batch: ActionBatch) -> Tensor:
-    """Compute the same as `action_logits` from logits at every position."""
-    said = batch.actions_BA.shape[1]
-    logits: Tensor = model(**make_model_inputs(batch)).logits[:, -said - 1 : -1].float()
-    return logits
+def compute_logprobs_everywhere(model: Any, batch: ActionBatch) -> Tensor:
+    """Compute the same as `compute_action_logprobs` from logits at every position."""
+    logits: Tensor = model(**make_model_inputs(batch)).logits.float()
+    return select_logprobs(logits.flatten(0, 1)[batch.places_N], batch.actions_N)
 
 
 WAYS: dict[str, tuple[Callable[[Any, ActionBatch], Tensor], float]] = {
-    "as it is": (compute_action_logits, 0.0),
-    "logits of all positions": (compute_full_logits, 0.0),
-    "lower two thirds frozen": (compute_action_logits, FROZEN),
+    "as it is": (compute_action_logprobs, 0.0),
+    "logits of all positions": (compute_logprobs_everywhere, 0.0),
+    "lower two thirds frozen": (compute_action_logprobs, FROZEN),
 }
 
 
@@ -452,7 +451,7 @@ def run_steps(way: str, pipe: Connection, work: Work) -> None:
     """Run training steps that make actions likelier, with or without the savings of `way`."""
     torch.set_num_threads(1)
     turns = Turns(pipe, work.each, {})
-    logits, frozen = WAYS[way]
+    compute, frozen = WAYS[way]
     learner = ModelOptimizer(
         load_trainable_model(TrainedModelSettings(str(work.folder), frozen)),
         OptimizerSettings(RATE),
@@ -464,7 +463,7 @@ def run_steps(way: str, pipe: Connection, work: Work) -> None:
 
     def loss(batch: ActionBatch) -> Tensor:
         """Return the mean negative log-probability of the actions."""
-        return -compute_logprobs(logits(learner.model, batch), batch).mean()
+        return -compute(learner.model, batch).mean()
 
     for number in range(work.steps):
         learner.step(number, [batch], loss)
@@ -583,7 +582,7 @@ def measure_weights(folder: Path) -> tuple[float, float]:
     made = policy_gradient.build_policy_networks(
         TrainedModelSettings(str(folder), FROZEN), "separate", str(folder / "reward"), 0, "", 0
     )
-    networks = (made.actor.policy, made.actor.critic, made.reference)
+    networks = (made.actor.policy, made.actor.critic, made.actor.reference)
     every = [weight for network in networks for weight in network.parameters()]
     apart, shared = (
         sum(weight.nbytes for weight in some) / 2**20

@@ -1,21 +1,33 @@
-"""Rows of a context and an action as tensors, and the log-probability of each action.
+"""Rows of a context and an action as tensors, and what a model says of each token of the actions.
 
 WebGPT's browser shows its whole state anew at each step, so that an episode is a list of such rows,
 each with its own context.
+
+Logits are the largest tensors of a training: 64 rows of 512 tokens with 128,000 ids are 17 GB. They
+are computed from the last hidden states of some tokens at a time, and again in the backward pass.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
-# Names of tensors end with their shapes: B rows, T tokens of a row, A tokens of an action, V ids.
+from rookery.learn.pretrained_models import unwrap_lora
+from rookery.records import Failed, Failure
+
+# Names of tensors end with their shapes: B rows, T tokens of a row, N tokens of all actions, D
+# width of the hidden states, V ids.
 
 
 TokenIds = npt.NDArray[np.int32]
+LOGITS_AT_ONCE = 2**26
+"""the most logits that are computed at once: 512 tokens with 128,000 ids, 256 MiB in float32. Fewer
+would have a GPU read the weights of the head too often for the work that is done with them"""
 
 
 class ActionRow(NamedTuple):
@@ -28,192 +40,267 @@ class ActionRow(NamedTuple):
     allowed: Sequence[TokenIds] | None = None
     """of each token of the action, the ids that it was drawn from; None: all"""
 
+    @property
+    def size(self) -> int:
+        """Tokens of context and action together."""
+        return len(self.context) + len(self.action)
+
 
 class AllowedTokens(NamedTuple):
-    """The ids that each token of the actions was drawn from: one of S sets, of which set 0 has all
-    ids.
+    """The ids that each token of the actions was drawn from: one of several sets, of which set 0
+    has all ids.
 
     Many tokens have one set in common (whatever is free text), and it is kept once.
     """
 
-    sets_BA: Tensor
-    members_N: Tensor
-    """sets, with repetition"""
-    ids_N: Tensor
-    """an id that the set beside it in `members_N` has"""
-    set_count: int
-    """S"""
+    sets_N: Tensor
+    """of each token of the actions, the number of its set"""
+    members_M: Tensor
+    """sets, in ascending order, with repetition"""
+    ids_M: Tensor
+    """an id that the set beside it in `members_M` has"""
 
 
 class ActionBatch(NamedTuple):
-    """Rows as padded tensors, aligned so that in every row the action begins in the same column.
-
-    That way a model computes logits for as few positions as there are tokens in the longest action.
-    """
+    """Rows as tensors: padded on the left, so that all end in the same column, or packed one after
+    the other into one line."""
 
     tokens_BT: Tensor
-    attention_mask_BT: Tensor
-    """whether there is a token; what is none stands before the context or after the action"""
-    actions_BA: Tensor
-    action_mask_BA: Tensor
-    """whether there is a token of the action"""
+    positions_BT: Tensor
+    """of each token in its own row; where rows are packed they begin again with each"""
+    attention_mask_BT: Tensor | None
+    """whether there is a token; None: rows are packed"""
+    places_N: Tensor
+    """of each token of the actions, row by row, the place of the token before it among all B × T:
+    there a model predicts it"""
+    actions_N: Tensor
+    """the tokens of the actions, row by row"""
     allowed: AllowedTokens | None
     """None: all ids, everywhere"""
 
     @property
-    def positions_BT(self) -> Tensor:
-        """Position ids of the tokens of each row, B × T, padding not counted."""
-        return (self.attention_mask_BT.long().cumsum(-1) - 1).clamp(min=0)
+    def seen_BT(self) -> Tensor:
+        """Mask of the tokens, B × T: false where there is padding."""
+        if self.attention_mask_BT is not None:
+            return self.attention_mask_BT
+        return torch.ones_like(self.tokens_BT, dtype=torch.bool)
 
 
 def collate_rows(
     rows: Sequence[ActionRow], pad: int, device: torch.device | str = "cpu"
 ) -> ActionBatch:
-    """Return rows as one batch: contexts padded on the left, actions on the right, with id `pad`.
+    """Return rows as one batch, padded on the left with id `pad`; all rows end in the same column.
 
     Raises ValueError for a row without a context or an action.
     """
     if not all(row.context and row.action for row in rows):
         raise ValueError("a row must have a context and an action of one token at least")
-    before = max(len(row.context) for row in rows)
-    after = max(len(row.action) for row in rows)
-    tokens_BT = np.full((len(rows), before + after), pad)
+    size = max(row.size for row in rows)
+    tokens_BT = np.full((len(rows), size), pad)
+    positions_BT = np.zeros(tokens_BT.shape, np.int64)
     seen_BT = np.zeros(tokens_BT.shape, np.bool_)
+    places = []
     for number, row in enumerate(rows):
-        start, end = before - len(row.context), before + len(row.action)
-        tokens_BT[number, start:before] = row.context
-        tokens_BT[number, before:end] = row.action
-        seen_BT[number, start:end] = True
-    tokens = torch.from_numpy(tokens_BT).to(device)
-    seen = torch.from_numpy(seen_BT).to(device)
-    starts = [(number, 0) for number in range(len(rows))]
-    allowed = collate_allowed(rows, starts, (len(rows), after), device)
-    return ActionBatch(tokens, seen, tokens[:, before:], seen[:, before:], allowed)
+        start, action = size - row.size, size - len(row.action)
+        tokens_BT[number, start:action] = row.context
+        tokens_BT[number, action:] = row.action
+        positions_BT[number, start:] = np.arange(row.size)
+        seen_BT[number, start:] = True
+        places.append(number * size + np.arange(action - 1, size - 1))
+    actions = np.concatenate([np.asarray(row.action) for row in rows])
+    arrays = tokens_BT, positions_BT, seen_BT, np.concatenate(places), actions
+    made = [torch.from_numpy(each).to(device) for each in arrays]
+    return ActionBatch(made[0], made[1], made[2], made[3], made[4], collate_allowed(rows, device))
 
 
 def collate_allowed(
-    rows: Sequence[ActionRow],
-    starts: Sequence[tuple[int, int]],
-    shape: tuple[int, int],
-    device: torch.device | str,
+    rows: Sequence[ActionRow], device: torch.device | str = "cpu"
 ) -> AllowedTokens | None:
-    """Return the allowed ids of rows as sets in a matrix of `shape`; `starts` has for each row the
-    line and column where its action begins. None where all ids are allowed everywhere."""
+    """Return the allowed ids of the rows' actions; None where all ids are allowed everywhere."""
     if not any(row.allowed for row in rows):
         return None
-    sets_BA = np.zeros(shape, np.int64)
     numbers: dict[int, int] = {}
     sets: list[TokenIds] = []
-    for row, (line, start) in zip(rows, starts, strict=True):
-        for column, ids in enumerate(row.allowed or (), start):
+    sets_N: list[int] = []
+    for row in rows:
+        if row.allowed is None:
+            sets_N += [0] * len(row.action)
+            continue
+        for ids in row.allowed:
             if id(ids) not in numbers:
                 sets.append(ids)
                 numbers[id(ids)] = len(sets)
-            sets_BA[line, column] = numbers[id(ids)]
-    members_N = np.repeat(np.arange(1, len(sets) + 1), [len(ids) for ids in sets])
-    ids_N = np.concatenate(sets).astype(np.int64)
-    here = [torch.from_numpy(each).to(device) for each in (sets_BA, members_N, ids_N)]
-    return AllowedTokens(here[0], here[1], here[2], len(sets) + 1)
-
-
-def compute_action_logits(model: Any, batch: ActionBatch, temperature: float = 1.0) -> Tensor:
-    """Return a language model's logits for each token of the actions, B × A × V, float32.
-
-    They are divided by the temperature that the actions were drawn at; ids that were not allowed
-    have -inf.
-    """
-    return _apply_temperature_and_mask(
-        _run_model(model, batch, logits_to_keep=_list_output_columns(batch)).logits,
-        batch,
-        temperature,
-    )
-
-
-def compute_action_logits_and_states(
-    model: Any, batch: ActionBatch, temperature: float = 1.0
-) -> tuple[Tensor, Tensor]:
-    """Return each action token's logits, and the last hidden state that predicts it, B × A × D.
-
-    The logits are B × A × V, divided by the temperature, with -inf for ids that were not allowed.
-    """
-    said = _run_model(
-        model, batch, logits_to_keep=_list_output_columns(batch), output_hidden_states=True
-    )
-    states_BAD: Tensor = said.hidden_states[-1][:, -_count_output_columns(batch) : -1]
-    return _apply_temperature_and_mask(said.logits, batch, temperature), states_BAD
-
-
-def compute_action_values(model: Any, batch: ActionBatch) -> Tensor:
-    """Return a value network's output just before each token of the actions, B × A, float32."""
-    values_BA: Tensor = (
-        _run_model(model, batch).logits[:, -_count_output_columns(batch) : -1, 0].float()
-    )
-    return values_BA
-
-
-def _count_output_columns(batch: ActionBatch) -> int:
-    """Return the number of columns from the token before the actions on."""
-    return batch.actions_BA.shape[1] + 1
-
-
-def _list_output_columns(batch: ActionBatch) -> Tensor:
-    """Return the indices of the columns from the token before the actions on.
-
-    Indices, since a number would make the states a slice, for which torch multiplies the head's
-    weights row by row: with 49,152 tokens a training step took a sixth longer.
-    """
-    size = batch.tokens_BT.shape[1]
-    first = size - _count_output_columns(batch)
-    return torch.arange(first, size, device=batch.tokens_BT.device)
+            sets_N.append(numbers[id(ids)])
+    members_M = np.repeat(np.arange(1, len(sets) + 1), [len(ids) for ids in sets])
+    arrays = np.array(sets_N), members_M, np.concatenate(sets).astype(np.int64)
+    return AllowedTokens(*(torch.from_numpy(each).to(device) for each in arrays))
 
 
 def make_model_inputs(batch: ActionBatch) -> dict[str, Any]:
     """Return a batch as keyword arguments of a transformers model: ids, mask and positions.
 
-    They also switch off its key-value cache.
+    They also switch off its key-value cache. Without an attention mask, transformers take a
+    position of 0 for the beginning of another sequence, and let no token look back across it
+    (`find_packed_sequence_indices`).
     """
-    return {
+    inputs = {
         "input_ids": batch.tokens_BT,
-        "attention_mask": batch.attention_mask_BT.long(),
         "position_ids": batch.positions_BT,
         "use_cache": False,
     }
+    mask_BT = batch.attention_mask_BT
+    return inputs if mask_BT is None else inputs | {"attention_mask": mask_BT.long()}
 
 
-def _run_model(model: Any, batch: ActionBatch, **more: Any) -> Any:
-    return model(**make_model_inputs(batch), **more)
+def compute_action_states(model: Any, batch: ActionBatch) -> Tensor:
+    """Return the last hidden state of a language model that predicts each token of the actions,
+    N × D."""
+    states_BTD: Tensor = unwrap_lora(model).get_decoder()(**make_model_inputs(batch))[0]
+    return states_BTD.flatten(0, 1).index_select(0, batch.places_N)
 
 
-def _apply_temperature_and_mask(
-    logits_BTV: Tensor, batch: ActionBatch, temperature: float
+def compute_action_values(model: Any, batch: ActionBatch) -> Tensor:
+    """Return a value network's output just before each token of the actions, N, float32."""
+    values_BT: Tensor = model(**make_model_inputs(batch)).logits[..., 0]
+    return values_BT.flatten().index_select(0, batch.places_N).float()
+
+
+class PredictedTokens(NamedTuple):
+    """Some tokens of the actions of a batch, and the hidden states that predict them."""
+
+    states_ND: Tensor
+    actions_N: Tensor
+    allowed: AllowedTokens | None
+    others_ND: Tensor | None = None
+    """of another model, to compare with"""
+
+
+TokenFunction = Callable[[PredictedTokens], dict[str, Tensor]]
+"""computes one value for each of some tokens, by name"""
+
+
+def compute_in_chunks(
+    function: TokenFunction, tokens: PredictedTokens, ids: int
+) -> dict[str, Tensor]:
+    """Return the values of all tokens, computed for so many at once as have `LOGITS_AT_ONCE` logits
+    of this many ids.
+
+    Where they are more, the logits are computed again in the backward pass, and not kept for it.
+    """
+    size, count = max(LOGITS_AT_ONCE // ids, 1), len(tokens.actions_N)
+    if count <= size:
+        return function(tokens)
+    found: list[dict[str, Tensor]] = [
+        checkpoint(
+            function,
+            _select_tokens(tokens, slice(start, start + size)),
+            use_reentrant=False,
+            preserve_rng_state=False,
+        )
+        for start in range(0, count, size)
+    ]
+    return {name: torch.cat([each[name] for each in found]) for name in found[0]}
+
+
+def _select_tokens(tokens: PredictedTokens, some: slice) -> PredictedTokens:
+    allowed, others_ND = tokens.allowed, tokens.others_ND
+    return PredictedTokens(
+        tokens.states_ND[some],
+        tokens.actions_N[some],
+        None if allowed is None else allowed._replace(sets_N=allowed.sets_N[some]),
+        None if others_ND is None else others_ND[some],
+    )
+
+
+def compute_logits(
+    model: Any, states_ND: Tensor, allowed: AllowedTokens | None, temperature: float = 1.0
 ) -> Tensor:
-    return mask_logits(logits_BTV[:, :-1].float() / temperature, batch.allowed)
+    """Return a language model's logits for tokens with these last hidden states, N × V, float32.
+
+    They are divided by the temperature that the tokens were drawn at; ids that were not allowed
+    have -inf. Whatever the model does behind its layers is done: scaling and capping too. Raises
+    Failed (bad_model) where its layers cannot be told from the rest.
+    """
+    plain = unwrap_lora(model)
+    ids_1N = states_ND.new_zeros((1, len(states_ND)), dtype=torch.long)
+    with _replace_decoder(plain.get_decoder(), states_ND[None]) as calls:
+        logits_NV = plain(input_ids=ids_1N, use_cache=False).logits[0]
+    if len(calls) != 1:
+        detail = "its head cannot be computed without its layers: begin as another kind of model"
+        raise Failed(Failure(type(plain).__name__, "bad_model", detail))
+    return mask_logits(logits_NV.float() / temperature, allowed)
 
 
-def mask_logits(logits_BAV: Tensor, allowed: AllowedTokens | None) -> Tensor:
+class _DecoderOutput:
+    """States as any class of transformers' outputs has them, and nothing else that one may have."""
+
+    def __init__(self, states_1ND: Tensor) -> None:
+        self.last_hidden_state = states_1ND
+
+    def __getattr__(self, name: str) -> None:
+        return None
+
+    def __getitem__(self, at: int | slice) -> Any:
+        return (self.last_hidden_state,)[at]
+
+
+@contextmanager
+def _replace_decoder(decoder: Any, states_1ND: Tensor) -> Iterator[list[None]]:
+    """Make the layers of a model give these states within a `with` block; yield a list of the
+    calls."""
+    calls: list[None] = []
+
+    def give_states(*_: Any, **__: Any) -> _DecoderOutput:
+        calls.append(None)
+        return _DecoderOutput(states_1ND)
+
+    held = vars(decoder).get("forward")
+    decoder.forward = give_states
+    try:
+        yield calls
+    finally:
+        if held is None:
+            del decoder.forward
+        else:
+            decoder.forward = held
+
+
+def mask_logits(logits_NV: Tensor, allowed: AllowedTokens | None) -> Tensor:
     """Return the logits with -inf for ids that are not allowed."""
     if allowed is None:
-        return logits_BAV
-    return logits_BAV.masked_fill(~_make_mask_BAV(allowed, logits_BAV), -torch.inf)
+        return logits_NV
+    # Only the sets of these tokens, since each token may have one of its own.
+    used_S, rows_N = torch.unique(allowed.sets_N, return_inverse=True)
+    mask_SV = logits_NV.new_zeros((len(used_S), logits_NV.shape[-1]), dtype=torch.bool)
+    mask_SV[used_S == 0] = True
+    here = torch.isin(allowed.members_M, used_S)
+    mask_SV[torch.searchsorted(used_S, allowed.members_M[here]), allowed.ids_M[here]] = True
+    return logits_NV.masked_fill(~mask_SV[rows_N], -torch.inf)
 
 
-def compute_logprobs(logits_BAV: Tensor, batch: ActionBatch) -> Tensor:
-    """Return the log-probability of each token of the actions, B × A; 0 for padding."""
-    chosen_BA = logits_BAV.log_softmax(-1).gather(-1, batch.actions_BA[..., None])[..., 0]
-    return chosen_BA.masked_fill(~batch.action_mask_BA, 0.0)
+def select_logprobs(logits_NV: Tensor, actions_N: Tensor) -> Tensor:
+    """Return the log-probability of each token, N."""
+    return logits_NV.log_softmax(-1).gather(-1, actions_N[:, None])[:, 0]
 
 
-def compute_entropies(logits_BAV: Tensor, batch: ActionBatch) -> Tensor:
-    """Return the entropy of each action token's distribution, B × A, in nats; 0 for padding."""
-    logprobs_BAV = logits_BAV.log_softmax(-1)
+def compute_entropies(logits_NV: Tensor) -> Tensor:
+    """Return the entropy of each token's distribution, N, in nats."""
+    logprobs_NV = logits_NV.log_softmax(-1)
     # 0 × -inf is not 0 here, and its gradient neither.
-    terms_BAV = logprobs_BAV.exp() * logprobs_BAV.masked_fill(logprobs_BAV.isneginf(), 0.0)
-    return (-terms_BAV.sum(-1)).masked_fill(~batch.action_mask_BA, 0.0)
+    return -(logprobs_NV.exp() * logprobs_NV.masked_fill(logprobs_NV.isneginf(), 0.0)).sum(-1)
 
 
-def _make_mask_BAV(allowed: AllowedTokens, like_BAV: Tensor) -> Tensor:
-    shape = (allowed.set_count, like_BAV.shape[-1])
-    mask_SV = torch.zeros(shape, dtype=torch.bool, device=like_BAV.device)
-    mask_SV[0] = True
-    mask_SV[allowed.members_N, allowed.ids_N] = True
-    return mask_SV[allowed.sets_BA]
+def count_vocabulary(model: Any) -> int:
+    """Return how many ids a model has logits of."""
+    return int(unwrap_lora(model).config.get_text_config().vocab_size)
+
+
+def compute_action_logprobs(model: Any, batch: ActionBatch, temperature: float = 1.0) -> Tensor:
+    """Return a language model's log-probability of each token of the actions, N, float32."""
+
+    def compute_logprobs(tokens: PredictedTokens) -> dict[str, Tensor]:
+        logits_NV = compute_logits(model, tokens.states_ND, tokens.allowed, temperature)
+        return {"logprobs": select_logprobs(logits_NV, tokens.actions_N)}
+
+    tokens = PredictedTokens(compute_action_states(model, batch), batch.actions_N, batch.allowed)
+    return compute_in_chunks(compute_logprobs, tokens, count_vocabulary(model))["logprobs"]

@@ -165,10 +165,8 @@ def _append_tokens(
             ids = found if isinstance(found, np.ndarray) else np.fromiter(found, np.int32)
             speaker.allowed.append(ids)
     # Each set of ids goes to the model's device once, where it masks all rows that have it.
-    rows = [ActionRow((), (), one.allow and one.allowed[-1:]) for one in speakers]
-    places = [(row, 0) for row in range(len(rows))]
-    allowed = collate_allowed(rows, places, (len(rows), 1), logits_BV.device)
-    logits_BV = mask_logits(logits_BV[:, None], allowed)[:, 0]
+    rows = [ActionRow((), (0,), one.allow and one.allowed[-1:]) for one in speakers]
+    logits_BV = mask_logits(logits_BV, collate_allowed(rows, logits_BV.device))
     temperature, top_p = settings.temperature, settings.top_p
     if top_p is not None and top_p < 1 and temperature > 0:
         kept_BV = _keep_nucleus((logits_BV / temperature).log_softmax(-1), top_p).isfinite()

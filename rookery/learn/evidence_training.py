@@ -263,7 +263,8 @@ def train_evidence_model(
 
             learner.step(step, list(_split_batch(rows, settings.tokens)), compute_loss)
             run.record_metrics(loss=sum(losses))
-        learner.unwrapped_model.save_folder(out / "model")
+        with learner.open_whole_model() as trained:
+            trained.save_folder(out / "model")
         measured = [each["loss"] for each in run.load_metrics()]
     last = fmean(measured[-max(steps // 10, 1) :])
     return EvidenceTrainingResult(str(out / "model"), len(examples), steps, last)

@@ -23,11 +23,13 @@ from rookery.learn.episodes import RolloutEnvironment
 from rookery.learn.lora_adapters import is_lora_model, save_adapter
 from rookery.learn.minibatches import (
     can_pack,
+    collate_or_pack,
     compute_padding_share,
     predict_actions,
     split_into_micro_batches,
 )
 from rookery.learn.optimizer import ModelOptimizer, OptimizerSettings, make_accelerator
+from rookery.learn.policy_gradient import ActorCritic
 from rookery.learn.pretrained_models import (
     LoadedModel,
     TrainedModelSettings,
@@ -261,7 +263,7 @@ def train_by_imitation(
         loaded = load_model(Path(settings.trained.model), "cpu")
         data = _load_data(settings, loaded, constrain)
         learner = ModelOptimizer(
-            _load_model(settings),
+            ActorCritic(_load_model(settings)),
             settings.optimising,
             data.steps,
             accelerator,
@@ -382,9 +384,14 @@ def _load_model(settings: ImitationSettings) -> nn.Module:
 
 
 def _require_packing(learner: ModelOptimizer, settings: ImitationSettings) -> None:
-    if settings.packing and not can_pack(learner.unwrapped_model):
-        detail = "this model would mix rows that stand one behind the other: let packing be false"
-        raise Failed(Failure(settings.trained.model, "cannot_pack", detail))
+    if not settings.packing:
+        return
+    with learner.open_whole_model("policy") as model:
+        if not can_pack(model):
+            detail = (
+                "this model would mix rows that stand one behind the other: let packing be false"
+            )
+            raise Failed(Failure(settings.trained.model, "cannot_pack", detail))
 
 
 class _ImitationState:
@@ -467,8 +474,9 @@ def _train_step(
     losses: list[Tensor] = []
 
     def compute_micro_batch_loss(piece: _WeightedMicroBatch) -> Tensor:
-        logprobs_A, _ = predict_actions(learner.model, piece.rows, speech.pad, speech.packing)
-        part = -logprobs_A.sum() * piece.weight / count
+        batch = collate_or_pack(piece.rows, speech.pad, speech.packing, learner.accelerator.device)
+        logprobs_N: Tensor = learner.model(batch, 1.0, {"logprobs"})["logprobs"]
+        part = -logprobs_N.sum() * piece.weight / count
         losses.append(part.detach())
         return part
 
@@ -487,12 +495,6 @@ def _train_step(
     }
 
 
-def _get_averaged_model(learner: ModelOptimizer) -> Any:
-    """Return the model that is validated and written: the average of the weights, where one is
-    made."""
-    return learner.unwrapped_model if learner.averages is None else learner.averages.module
-
-
 def _measure_validation(
     learner: ModelOptimizer,
     data: _ImitationData,
@@ -501,29 +503,29 @@ def _measure_validation(
     environment: RolloutEnvironment | None,
 ) -> tuple[dict[str, float], list[dict[str, Any]]]:
     """Return the measures of the validation examples, and the answers to some of them."""
-    model = _get_averaged_model(learner)
-    found = measure_validation_loss(
-        model, data.validation, speech, settings.piece, learner.accelerator
-    )
-    said = generate_answers(model, data.asked, speech, settings.tokens)
-    if environment is not None:
-        found |= measure_policy_reward(
-            model,
-            speech.ends,
-            environment,
-            settings.validation_episodes,
-            settings.sampling,
-            settings.no_answer,
+    with learner.open_whole_model("policy") as model:
+        found = measure_validation_loss(
+            model, data.validation, speech, settings.piece, learner.accelerator
         )
+        said = generate_answers(model, data.asked, speech, settings.tokens)
+        if environment is not None:
+            found |= measure_policy_reward(
+                model,
+                speech.ends,
+                environment,
+                settings.validation_episodes,
+                settings.sampling,
+                settings.no_answer,
+            )
     return found | measure_answer_accuracy(said), said
 
 
 def _write_best_model(
     learner: ModelOptimizer, speech: GenerationSettings, out: Path, base: str
 ) -> None:
-    model = _get_averaged_model(learner)
-    if learner.accelerator.is_main_process:
-        save_pretrained_model(model, speech.tokenizer, out / "model")
-        if is_lora_model(model):
-            save_adapter(model, out / "adapter", base)
+    with learner.open_whole_model("policy", everywhere=False) as model:
+        if learner.accelerator.is_main_process:
+            save_pretrained_model(model, speech.tokenizer, out / "model")
+            if is_lora_model(model):
+                save_adapter(model, out / "adapter", base)
     learner.accelerator.wait_for_everyone()

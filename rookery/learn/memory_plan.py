@@ -30,20 +30,14 @@ from transformers import (
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-from rookery.learn.action_batches import (
-    ActionBatch,
-    compute_action_logits,
-    compute_entropies,
-    compute_logprobs,
-)
+from rookery.learn.action_batches import ActionBatch
 from rookery.learn.imitation_learning import ImitationSettings
 from rookery.learn.optimizer import OptimizerSettings
 from rookery.learn.policy_gradient import (
     ActorCritic,
     PolicyNetworks,
+    TokenOutput,
     build_value_head,
-    compute_full_kl,
-    compute_reference_logits,
     count_frozen_layers,
     share_lower_layers,
 )
@@ -52,6 +46,7 @@ from rookery.learn.pretrained_models import (
     ModelHead,
     TrainedModelSettings,
     convert_load_errors,
+    count_state_width,
     find_model_or_folder,
     get_layers,
     prepare_trainable_model,
@@ -102,14 +97,15 @@ class ProcessMemory(msgspec.Struct, frozen=True):
     weights: int
     """of policy or model, and value network, in float32: all, or this process's part"""
     whole_copy: int
-    """of the same weights, whole, where they are split over processes"""
+    """of the policy or model, in the type that is computed in, where weights are split: it is
+    gathered while it samples or is validated"""
     gradients: int
     buckets: int
     """in which several processes add up their gradients, where weights are whole"""
     optimizer: int
     """its state"""
     average: int
-    """of the weights"""
+    """of the weights that learn"""
     reference: int
     reward: int
     """the weights of the reward model"""
@@ -153,7 +149,7 @@ class ProcessMemory(msgspec.Struct, frozen=True):
 Phase = Literal["step", "sampling"]
 PHASES: tuple[Phase, ...] = ("step", "sampling")
 ABSENT_PARTS: Mapping[Phase, frozenset[str]] = {
-    "step": frozenset({"cache", "sampling"}),
+    "step": frozenset({"cache", "sampling", "whole_copy"}),
     "sampling": frozenset({"gradients", "gathered", "copies", "activations", "logits", "states"}),
 }
 
@@ -170,6 +166,12 @@ class TrainingMemory(NamedTuple):
     """of a process that is alone"""
     gathered: int
     """bytes of the weights and gradients that FSDP has whole at once"""
+    whole_copy: int
+    """bytes of the copy that FSDP gathers to sample or to validate; 0: neither is done here"""
+    apart: tuple[int, int]
+    """bytes of the weights and of the reference where no layers are shared, as under FSDP"""
+    sampling_copies: int
+    """bytes of weights in bfloat16 among what passes while it samples"""
     outputs: tuple[tuple[str, tuple[int, ...]], ...]
     """names and shapes of what the forward pass of a micro-batch gives"""
 
@@ -188,21 +190,27 @@ class TrainingMemory(NamedTuple):
     def shard_weights(self, processes: int) -> ProcessMemory:
         """Return the memory of each of several processes under FSDP.
 
-        It splits weights, gradients and the optimizer's state; each process keeps a whole copy of
-        the weights beside, and gathers the layers that it computes. Raises ValueError where
-        training refuses to be split (`explain_refused_sharding`).
+        It splits weights, the reference's too, gradients, the optimizer's state and the average,
+        and gathers the layers that are computed; networks then share no frozen layers. Raises
+        ValueError where training refuses to be split (`explain_refused_sharding`).
         """
         if refused := explain_refused_sharding(self.shape):
             raise ValueError(refused)
         alone = self.process
+        weights, reference = self.apart
         return msgspec.structs.replace(
             alone,
-            weights=math.ceil(alone.weights / processes),
+            weights=math.ceil(weights / processes),
+            reference=math.ceil(reference / processes),
             gradients=math.ceil(alone.gradients / processes),
             optimizer=math.ceil(alone.optimizer / processes),
-            whole_copy=alone.weights,
+            average=math.ceil(alone.average / processes),
+            whole_copy=self.whole_copy,
             gathered=self.gathered,
             copies=0,
+            states=0,
+            # The whole copy is in bfloat16 itself.
+            sampling=alone.sampling - self.sampling_copies,
         )
 
 
@@ -210,8 +218,6 @@ def explain_refused_sharding(shape: TrainingShape) -> str:
     """Return why training refuses to split these weights over processes (FSDP); empty: it does."""
     if shape.optimising.method == "adafactor":
         return "Adafactor cannot be split"
-    if shape.reinforce is not None and shape.trained.frozen:
-        return "frozen layers that networks share cannot be split"
     return ""
 
 
@@ -300,7 +306,7 @@ def shape_reinforcement(
         settings.piece,
         longest,
         targets=min(limit, settings.chunk or limit),
-        sampled_rows=0 if settings.server else min(settings.sampling.rows, settings.episodes),
+        sampled_rows=0 if settings.servers else min(settings.sampling.rows, settings.episodes),
         sampled_tokens=limit,
         reinforce=settings,
     )
@@ -313,23 +319,29 @@ def measure_training_memory(shape: TrainingShape) -> TrainingMemory:
     architecture of this kind with such a head, no_peft, no_targets, no_dropout.
     """
     with FakeTensorMode():
-        made = _build_networks(shape)
+        made, sharing = _build_networks(shape)
         networks: nn.Module = made.actor
-        weights = list(networks.parameters())
+        apart = _sum_own_and_reference_bytes(networks)
+        gathered = _measure_gathered_layers(networks, shape.trained.dtype)
+        if sharing and (size := count_frozen_layers(made.actor.policy)):
+            shared = share_lower_layers(sharing[0], sharing[1:], size)
+            made = made._replace(shared_layers=shared)
+        weights = _list_own_weights(networks)
         learning = [each for each in weights if each.requires_grad]
         learnt = FLOAT_BYTES * _count_values(learning)
-        kept = _sum_storage_bytes(weights)
-        referring = list(made.reference.parameters()) if made.reference is not None else []
+        kept, reference = _sum_own_and_reference_bytes(networks)
         step, outputs, states = _simulate_step(shape, made)
-        caching, sampling = _simulate_sampling(shape, made) if shape.sampled_rows else (0, 0)
+        caching, sampling, cast = (
+            _simulate_sampling(shape, made) if shape.sampled_rows else (0, 0, 0)
+        )
         alone = ProcessMemory(
             weights=kept,
             whole_copy=0,
             gradients=learnt,
             buckets=0,
             optimizer=FLOAT_BYTES * count_optimizer_values(learning, shape.optimising),
-            average=kept if shape.optimising.average else 0,
-            reference=_sum_storage_bytes([*weights, *referring]) - kept,
+            average=learnt if shape.optimising.average else 0,
+            reference=reference,
             reward=_measure_reward_weights(shape.reward),
             states=states,
             gathered=0,
@@ -345,9 +357,38 @@ def measure_training_memory(shape: TrainingShape) -> TrainingMemory:
             _count_values(policy.parameters()),
             _count_values(learning),
             alone,
-            _measure_gathered_layers(networks, shape.trained.dtype),
+            gathered,
+            _measure_whole_copy(shape, policy),
+            apart,
+            cast if _samples_in_bfloat16(shape) else 0,
             outputs,
         )
+
+
+def _list_own_weights(networks: nn.Module) -> list[nn.Parameter]:
+    """Return the weights of the networks, without those that the reference has alone."""
+    named = networks.named_parameters()  # what networks share comes under its first name
+    return [weight for name, weight in named if not name.startswith("reference.")]
+
+
+def _sum_own_and_reference_bytes(networks: nn.Module) -> tuple[int, int]:
+    """Return the bytes of the weights of the networks, and of those that the reference has
+    alone."""
+    own = _sum_storage_bytes(_list_own_weights(networks))
+    return own, _sum_storage_bytes(networks.parameters()) - own
+
+
+def _measure_whole_copy(shape: TrainingShape, model: nn.Module) -> int:
+    """Return the bytes of the copy that FSDP gathers; with a server that samples, none is here."""
+    if shape.reinforce is not None and not shape.sampled_rows:
+        return 0
+    width = 2 if _samples_in_bfloat16(shape) else FLOAT_BYTES
+    return _count_values(model.parameters()) * width
+
+
+def _samples_in_bfloat16(shape: TrainingShape) -> bool:
+    """Return whether the whole copy that FSDP gathers is in bfloat16."""
+    return shape.reinforce is not None and shape.trained.dtype == "bfloat16"
 
 
 def count_optimizer_values(weights: Sequence[Tensor], settings: OptimizerSettings) -> int:
@@ -408,9 +449,9 @@ def _choose_suggestion(part: str, shape: TrainingShape) -> str:
     less = smaller if trained.lora else lora
     return {
         "weights": value if separate else smaller,
-        "whole_copy": value if separate else smaller,
+        "whole_copy": "name a server that samples" if how else smaller,
         "gradients": value if separate else less,
-        "buckets": "split the weights (FSDP), which has none",
+        "buckets": "set optimising.sharded = true, which has none",
         "optimizer": value if separate else less,
         "average": "let optimising.average be 0",
         "reference": smaller if trained.lora else f"{lora}: the reference is then the same weights",
@@ -425,15 +466,15 @@ def _choose_suggestion(part: str, shape: TrainingShape) -> str:
     }[part]
 
 
-def _build_networks(shape: TrainingShape) -> PolicyNetworks:
-    """Build the model of a training in place of an actor, or actor, reference and their frozen
-    layers, of fake tensors."""
+def _build_networks(shape: TrainingShape) -> tuple[PolicyNetworks, list[Any]]:
+    """Build the networks of a training of fake tensors, or its model in their place, and list those
+    that can share the policy's frozen layers."""
     trained, how = shape.trained, shape.reinforce
     head: ModelHead = "language" if shape.targets else "row"
     model: Any = build_fake_model(shape.model, trained, head, shape.outputs)
     if how is None:
         model.train(trained.recompute or bool(trained.dropout))
-        return PolicyNetworks(model, None)
+        return PolicyNetworks(ActorCritic(model) if shape.targets else model), []
     critic: Any = None
     reference: Any = None
     sharing = []
@@ -441,17 +482,18 @@ def _build_networks(shape: TrainingShape) -> PolicyNetworks:
         critic = build_fake_model(shape.critic or shape.model, trained, "token")
         sharing += [critic] if shape.critic is None else []
     elif how.advantage == "gae":
-        critic = build_value_head(model.config.get_text_config().hidden_size, how.value_width)
+        critic = build_value_head(count_state_width(model), how.value_width)
     if shape.reference is not None or not trained.lora:
         plain = TrainedModelSettings("", dtype=trained.dtype)
         reference = build_fake_model(shape.reference or shape.model, plain, "language")
-        reference.requires_grad_(False).eval()
+        reference.requires_grad_(False)
         sharing += [reference] if shape.reference is None else []
-    actor = ActorCritic(model, critic, how.value == "shared" and how.advantage == "gae")
+    shared = how.value == "shared" and how.advantage == "gae"
+    actor = ActorCritic(model, critic, shared, reference)
     actor.train(trained.recompute)
-    size = count_frozen_layers(model)
-    trunk = share_lower_layers(model, sharing, size) if size else None
-    return PolicyNetworks(actor, reference, trunk)
+    if reference is not None:
+        reference.eval()
+    return PolicyNetworks(actor), [model, *sharing]
 
 
 def build_fake_model(
@@ -594,10 +636,9 @@ def _simulate_step(
     for each in weights:
         each.grad = torch.empty_like(each) if each.requires_grad else None
     gradients = [each.grad for each in weights if each.grad is not None]
-    beside = list(made.reference.parameters()) if made.reference is not None else []
     vocabulary = shape.model.get_text_config().vocab_size
     states = 0
-    with _StorageCounter([*weights, *gradients, *beside], vocabulary) as counter:
+    with _StorageCounter([*weights, *gradients], vocabulary) as counter:
         batch = _make_batch(shape.rows, shape.tokens, shape.targets)
         resuming: Any = nullcontext()
         if made.shared_layers is not None:
@@ -615,9 +656,12 @@ def _simulate_step(
 
 def _make_batch(rows: int, tokens: int, targets: int) -> ActionBatch:
     tokens_BT = torch.zeros((rows, tokens), dtype=torch.long)
+    positions_BT = torch.arange(tokens).repeat(rows, 1)
     seen_BT = torch.ones_like(tokens_BT, dtype=torch.bool)
-    start = tokens - targets
-    return ActionBatch(tokens_BT, seen_BT, tokens_BT[:, start:], seen_BT[:, start:], None)
+    places_BT = torch.arange(rows * tokens).view(rows, tokens)
+    places_N = places_BT[:, tokens - targets - 1 : -1].flatten()
+    actions_N = torch.zeros_like(places_N)
+    return ActionBatch(tokens_BT, positions_BT, seen_BT, places_N, actions_N, None)
 
 
 def _compute_loss(
@@ -630,47 +674,40 @@ def _compute_loss(
             model: Any = actor if shape.outputs else actor.base_model
             said = model(
                 input_ids=batch.tokens_BT,
-                attention_mask=batch.attention_mask_BT.long(),
+                attention_mask=batch.seen_BT.long(),
                 **({"use_cache": False} if shape.outputs else {}),
             )
         found = said.logits if shape.outputs else said[0]
         name = "rewards" if shape.outputs else "states"
         return found.float().sum(), [(name, tuple(found.shape))]
-    if how is None:
-        with _compute_in(dtype):
-            logits_BAV = compute_action_logits(actor, batch)
-        logits_BAV.argmax(-1)
-        loss = compute_logprobs(logits_BAV, batch).sum()
-        return loss, [("logits", tuple(logits_BAV.shape))]
+    wanted: set[TokenOutput] = {"logprobs"}
+    if how is not None:
+        wanted |= {"values", "entropies"}
+        if how.kl == "loss":
+            wanted.add("kl")
     with _compute_in(dtype):
-        logits_BAV, values_BA = actor(batch, how.sampling.temperature)
-    outputs: Outputs = [("logits", tuple(logits_BAV.shape))]
-    loss = compute_logprobs(logits_BAV, batch).sum()
-    compute_entropies(logits_BAV.detach(), batch)
-    if values_BA is not None:
-        outputs.append(("values", tuple(values_BA.shape)))
-        loss = loss + values_BA.sum()
-    if how.kl == "loss":
-        with _compute_in(dtype):
-            reference_BAV = compute_reference_logits(made, batch, how.sampling.temperature)
-        loss = loss + compute_full_kl(logits_BAV, reference_BAV).sum()
-    return loss, outputs
+        temperature = 1.0 if how is None else how.sampling.temperature
+        found = actor(batch, temperature, wanted)
+    outputs: Outputs = [(name, tuple(value.shape)) for name, value in found.items()]
+    learnt = [value.sum() for value in found.values() if value.requires_grad]
+    return torch.stack(learnt).sum(), outputs
 
 
 @torch.no_grad()
-def _simulate_sampling(shape: TrainingShape, made: PolicyNetworks) -> tuple[int, int]:
+def _simulate_sampling(shape: TrainingShape, made: PolicyNetworks) -> tuple[int, int, int]:
     """Read prompts and sample the last token behind them.
 
-    Returns the bytes of all keys and values then, and of what passes beside them at the most.
+    Returns the bytes of all keys and values then, of what passes beside them at the most, and of
+    copies of weights among this.
     """
-    model: Any = made.actor.policy if isinstance(made.actor, ActorCritic) else made.actor
+    model: Any = made.actor.policy
     model.eval()
     known, text = list(made.actor.parameters()), shape.model.get_text_config()
     prompt = shape.tokens - shape.sampled_tokens
     cache = DynamicCache()
     with _StorageCounter(known, text.vocab_size) as counter, _compute_in(shape.trained.dtype):
         _read_tokens(model, shape.sampled_rows, prompt, 0, cache)
-        read = counter.most.total()
+        read = counter.most.copy()
         layers: list[Any] = cache.layers
         for layer in layers:
             layer.keys, layer.values = (
@@ -680,7 +717,8 @@ def _simulate_sampling(shape: TrainingShape, made: PolicyNetworks) -> tuple[int,
         counter.most.clear()
         _read_tokens(model, shape.sampled_rows, 1, shape.tokens - 2, cache)
     size = _sum_storage_bytes(each for layer in layers for each in (layer.keys, layer.values))
-    return size, max(read, counter.most.total()) - size
+    most = max(read, counter.most, key=Counter.total)
+    return size, most.total() - size, most["copies"]
 
 
 def _read_tokens(model: Any, rows: int, tokens: int, seen: int, cache: DynamicCache) -> None:
@@ -707,7 +745,7 @@ def _measure_reward_weights(config: Any) -> int:
 def _measure_gathered_layers(model: nn.Module, dtype: str) -> int:
     """Return the bytes that FSDP has whole at once: what belongs to no layer, the layer that is
     computed and the next, in the type that is computed in, and gradients of all but the next."""
-    networks = [model.policy, model.critic] if isinstance(model, ActorCritic) else [model]
+    networks = list(model.children()) if isinstance(model, ActorCritic) else [model]
     layers = [
         layer
         for network in networks

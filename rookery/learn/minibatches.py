@@ -16,65 +16,36 @@ from torch import Tensor
 from rookery.learn.action_batches import (
     ActionBatch,
     ActionRow,
-    AllowedTokens,
+    PredictedTokens,
     collate_allowed,
     collate_rows,
-    compute_action_logits,
-    compute_logprobs,
-    mask_logits,
+    compute_action_states,
+    compute_in_chunks,
+    compute_logits,
+    count_vocabulary,
+    select_logprobs,
 )
 
 _LOGPROB_TOLERANCE = {torch.float32: 1e-4, torch.float64: 1e-4}
 """how far log-probabilities may lie apart that only rounding makes different"""
 
 
-class PackedRows(NamedTuple):
-    """Rows packed one after the other into one sequence: R tokens, A of them tokens of actions."""
-
-    tokens_1R: Tensor
-    positions_1R: Tensor
-    """of each token in its own row: where they begin again, so does a row"""
-    places_A: Tensor
-    """of the token before each token of an action: there a model predicts it"""
-    actions_A: Tensor
-    allowed: AllowedTokens | None
-    """of one row that has all the actions; None: all ids, everywhere"""
-
-
-def pack_rows(rows: Sequence[ActionRow], device: torch.device | str = "cpu") -> PackedRows:
+def pack_rows(rows: Sequence[ActionRow], device: torch.device | str = "cpu") -> ActionBatch:
     """Pack rows one after the other into one sequence; positions begin again with each row."""
     tokens: list[int] = []
     positions: list[int] = []
     places: list[int] = []
     actions: list[int] = []
-    starts: list[tuple[int, int]] = []
     for row in rows:
-        size = len(row.context) + len(row.action)
         first = len(tokens) + len(row.context) - 1
         places += range(first, first + len(row.action))
-        positions += range(size)
+        positions += range(row.size)
         tokens += [*row.context, *row.action]
-        starts.append((0, len(actions)))
         actions += row.action
     made = [torch.tensor(each, device=device) for each in (tokens, positions, places, actions)]
-    allowed = collate_allowed(rows, starts, (1, len(actions)), device)
-    return PackedRows(made[0][None], made[1][None], made[2], made[3], allowed)
-
-
-def compute_packed_logits(model: Any, packed: PackedRows) -> Tensor:
-    """Return the logits of a causal language model for each token of the actions, A × V, float32;
-    ids that were not allowed have -inf.
-
-    Without an attention mask, transformers take a position of 0 for the beginning of another
-    sequence, and let no token look back across it (`find_packed_sequence_indices`).
-    """
-    said = model(
-        input_ids=packed.tokens_1R,
-        position_ids=packed.positions_1R,
-        logits_to_keep=packed.places_A,
-        use_cache=False,
-    )
-    return mask_logits(said.logits.float(), packed.allowed)[0]
+    tokens_T, positions_T, places_N, actions_N = made
+    allowed = collate_allowed(rows, device)
+    return ActionBatch(tokens_T[None], positions_T[None], None, places_N, actions_N, allowed)
 
 
 @torch.inference_mode()
@@ -87,8 +58,10 @@ def can_pack(model: Any) -> bool:
     device, dtype = next((each.device, each.dtype) for each in model.parameters())
     other, row = ActionRow([5, 3, 8], [2]), ActionRow([7, 4, 9], [6])
     try:
-        alone_V = compute_packed_logits(model, pack_rows([row], device))[-1]
-        behind_V = compute_packed_logits(model, pack_rows([other, row], device))[-1]
+        alone_V, behind_V = (
+            compute_logits(model, compute_action_states(model, pack_rows(rows, device)), None)[-1]
+            for rows in ([row], [other, row])
+        )
     except (TypeError, ValueError, RuntimeError, IndexError):  # it takes no such arguments
         return False
     apart = (alone_V.log_softmax(-1) - behind_V.log_softmax(-1)).abs().max()
@@ -103,19 +76,15 @@ def split_into_micro_batches(
     A longer row is alone in its own. Packed, every row goes into the fullest micro-batch that has
     room for it, the longest first. Padded, rows of similar length are put together.
     """
-    ordered = sorted(rows, key=_count_row_tokens, reverse=True)
+    ordered = sorted(rows, key=lambda row: row.size, reverse=True)
     return _fill_packed(ordered, tokens) if packing else _group_by_length(ordered, tokens)
-
-
-def _count_row_tokens(row: ActionRow) -> int:
-    return len(row.context) + len(row.action)
 
 
 def _fill_packed(ordered: Sequence[ActionRow], tokens: int) -> list[list[ActionRow]]:
     pieces: list[list[ActionRow]] = []
     room: list[int] = []
     for row in ordered:
-        size = _count_row_tokens(row)
+        size = row.size
         fitting = [number for number, left in enumerate(room) if left >= size]
         if fitting:
             number = min(fitting, key=lambda number: room[number])
@@ -138,35 +107,21 @@ def _group_by_length(ordered: Sequence[ActionRow], tokens: int) -> list[list[Act
 
 
 def _count_padded_tokens(rows: Sequence[ActionRow]) -> int:
-    """Tokens of these rows as `pad_rows` lays them, padding included."""
-    return len(rows) * max(map(_count_row_tokens, rows))
-
-
-def pad_rows(
-    rows: Sequence[ActionRow], pad: int, device: torch.device | str = "cpu"
-) -> ActionBatch:
-    """Return rows as one batch, padded on the left with id `pad`; all rows end in the same
-    column."""
-    size, said = max(map(_count_row_tokens, rows)), max(len(row.action) for row in rows)
-    tokens_BT = torch.full((len(rows), size), pad)
-    seen_BT = torch.zeros(tokens_BT.shape, dtype=torch.bool)
-    said_BA = torch.zeros((len(rows), said), dtype=torch.bool)
-    for number, row in enumerate(rows):
-        tokens_BT[number, size - _count_row_tokens(row) :] = torch.tensor(
-            [*row.context, *row.action]
-        )
-        seen_BT[number, size - _count_row_tokens(row) :] = True
-        said_BA[number, said - len(row.action) :] = True
-    tokens_BT, seen_BT, said_BA = (each.to(device) for each in (tokens_BT, seen_BT, said_BA))
-    starts = [(number, said - len(row.action)) for number, row in enumerate(rows)]
-    allowed = collate_allowed(rows, starts, (len(rows), said), device)
-    return ActionBatch(tokens_BT, seen_BT, tokens_BT[:, -said:], said_BA, allowed)
+    """Tokens of these rows as `collate_rows` lays them, padding included."""
+    return len(rows) * max(row.size for row in rows)
 
 
 def compute_padding_share(pieces: Sequence[Sequence[ActionRow]], packing: bool) -> float:
     """Return the share of the computed positions that are padding; 0 for packed rows."""
-    said = sum(_count_row_tokens(row) for piece in pieces for row in piece)
+    said = sum(row.size for piece in pieces for row in piece)
     return 0.0 if packing else 1 - said / sum(map(_count_padded_tokens, pieces))
+
+
+def collate_or_pack(
+    rows: Sequence[ActionRow], pad: int, packing: bool, device: torch.device | str
+) -> ActionBatch:
+    """Return rows as one batch, packed, or padded with id `pad`."""
+    return pack_rows(rows, device) if packing else collate_rows(rows, pad, device)
 
 
 def predict_actions(
@@ -174,19 +129,21 @@ def predict_actions(
 ) -> tuple[Tensor, Tensor]:
     """Return the log-probability of each action token, and whether it is the likeliest token.
 
-    Both are flat, over all actions of a micro-batch, in no order that is promised. Rows are packed,
-    or padded with id `pad`.
+    Both are flat, over all actions of a micro-batch, row by row. Rows are packed, or padded with id
+    `pad`.
     """
-    device = next(model.parameters()).device
-    if packing:
-        together = pack_rows(rows, device)
-        logits_AV, actions_A = compute_packed_logits(model, together), together.actions_A
-        logprobs_A = logits_AV.log_softmax(-1).gather(-1, actions_A[:, None])[:, 0]
-        return logprobs_A, logits_AV.argmax(-1) == actions_A
-    batch = pad_rows(rows, pad, device)
-    logits_BAV = compute_action_logits(model, batch)
-    hits_BA = logits_BAV.argmax(-1) == batch.actions_BA
-    return compute_logprobs(logits_BAV, batch)[batch.action_mask_BA], hits_BA[batch.action_mask_BA]
+    batch = collate_or_pack(rows, pad, packing, next(model.parameters()).device)
+
+    def predict_tokens(tokens: PredictedTokens) -> dict[str, Tensor]:
+        logits_NV = compute_logits(model, tokens.states_ND, tokens.allowed)
+        return {
+            "logprobs": select_logprobs(logits_NV, tokens.actions_N),
+            "hits": logits_NV.argmax(-1) == tokens.actions_N,
+        }
+
+    tokens = PredictedTokens(compute_action_states(model, batch), batch.actions_N, batch.allowed)
+    found = compute_in_chunks(predict_tokens, tokens, count_vocabulary(model))
+    return found["logprobs"], found["hits"]
 
 
 class RowLocation(NamedTuple):
@@ -284,5 +241,5 @@ class BatchSplitter:
     def _make_empty_micro_batch(self) -> MicroBatch:
         """For a process that has no row left while others have: it must still meet them."""
         batch = collate_rows([ActionRow([self._pad], [self._pad])], self._pad, self._device)
-        unsaid = batch._replace(action_mask_BA=torch.zeros_like(batch.action_mask_BA))
-        return MicroBatch(unsaid, (), torch.empty(0, dtype=torch.long, device=self._device))
+        none_N = torch.empty(0, dtype=torch.long, device=self._device)
+        return MicroBatch(batch._replace(places_N=none_N, actions_N=none_N), (), none_N)

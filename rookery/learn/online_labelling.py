@@ -17,7 +17,7 @@ from accelerate import Accelerator
 from accelerate.utils import gather_object
 
 from rookery.judge.json_lines import read_json_lines
-from rookery.learn.action_batches import collate_rows, compute_action_logits, compute_logprobs
+from rookery.learn.action_batches import collate_rows, compute_action_logprobs
 from rookery.learn.browser_environment import BatchRewardFunction, compute_answer_rewards
 from rookery.learn.decoding import (
     SampledAction,
@@ -618,9 +618,10 @@ def _estimate_kl(
     for start in range(0, len(said), sampling.rows):
         piece = said[start : start + sampling.rows]
         batch = collate_rows([one.row for one in piece], 0, device)
-        theirs_BA = compute_logprobs(
-            compute_action_logits(reference, batch, sampling.temperature), batch
-        )
-        theirs = theirs_BA.sum(-1).tolist()
-        found += [sum(one.logprobs) - other for one, other in zip(piece, theirs, strict=True)]
+        theirs_N = compute_action_logprobs(reference, batch, sampling.temperature)
+        theirs = torch.split(theirs_N, [len(one.row.action) for one in piece])
+        found += [
+            sum(one.logprobs) - float(other_N.sum())
+            for one, other_N in zip(piece, theirs, strict=True)
+        ]
     return found

@@ -1,13 +1,11 @@
-"""One optimizer step, the same however a batch is cut and shared by processes, and models whose
-weights are sharded (FSDP).
-
-Validation, sampling and saving read a whole copy of a sharded model in each process: processes
-that hold parts would have to read equally often.
+"""One optimizer step, the same however a batch is cut and shared by processes, for models that each
+process has whole or that processes split (FSDP2).
 """
 
 import atexit
 import copy
 import math
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -21,42 +19,95 @@ import torch.distributed as dist
 from accelerate import Accelerator
 from accelerate.utils import DistributedType
 from torch import Tensor, nn
+from torch.distributed.checkpoint import state_dict_loader, state_dict_saver
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_state_dict,
+    set_model_state_dict,
+    set_state_dict,
+)
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from rookery.records import Failed, Failure
 
-_UNSUPPORTED_TYPES = (DistributedType.DEEPSPEED, DistributedType.MEGATRON_LM)
+_UNSUPPORTED_TYPES = (
+    DistributedType.DEEPSPEED,
+    DistributedType.MEGATRON_LM,
+    DistributedType.FSDP,
+)
 
 
-def copy_if_sharded(model: nn.Module, accelerator: Accelerator) -> nn.Module | None:
-    """Return an unsharded copy of a model that will be sharded over processes, else None.
-
-    Raises Failed (unsupported) for DeepSpeed, Megatron-LM and the first version of FSDP, which were
-    never tried: better a sentence than weights that are not those learnt.
-    """
+def require_supported_processes(accelerator: Accelerator) -> None:
+    """Raise Failed (unsupported) where accelerate was told to split weights in its own ways, which
+    were never tried here: better a sentence than weights that are not those learnt."""
     kind = accelerator.distributed_type
-    if kind in _UNSUPPORTED_TYPES or (is_sharded(accelerator) and not accelerator.is_fsdp2):
-        detail = "weights are split by FSDP alone, and by its second version: fsdp_version: 2"
+    if kind in _UNSUPPORTED_TYPES:
+        detail = "start it with torchrun, and set sharded = true in [optimising] to split weights"
         raise Failed(Failure(f"accelerate: {kind.value}", "unsupported", detail))
-    return copy.deepcopy(model).to(accelerator.device) if is_sharded(accelerator) else None
 
 
-def is_sharded(accelerator: Accelerator) -> bool:
-    """Return whether each process holds only a part of the weights (FSDP)."""
-    return bool(accelerator.distributed_type == DistributedType.FSDP)
+def shard_model(model: nn.Module, accelerator: Accelerator) -> None:
+    """Split the weights of a model over all processes, in place (FSDP2).
+
+    Each layer (an item of a list of modules) is gathered while it is computed; what belongs to no
+    layer is gathered together. Weights are kept in float32, and computed in bfloat16 where the
+    accelerator says so. Only calls of `model` itself gather: call nothing inside it from outside.
+    """
+    mesh = init_device_mesh(accelerator.device.type, (accelerator.num_processes,))
+    inside = whole = MixedPrecisionPolicy()
+    if accelerator.mixed_precision == "bf16":
+        inside = MixedPrecisionPolicy(torch.bfloat16, torch.float32)
+        whole = MixedPrecisionPolicy(torch.bfloat16, torch.float32, torch.float32)
+    for layer in _list_layers(model):
+        fully_shard(layer, mesh=mesh, mp_policy=inside)
+    fully_shard(model, mesh=mesh, mp_policy=whole)
+
+
+def _list_layers(module: nn.Module) -> Iterator[nn.Module]:
+    """Yield the items of the outermost lists of modules."""
+    for child in module.children():
+        if isinstance(child, nn.ModuleList):
+            yield from child
+        else:
+            yield from _list_layers(child)
+
+
+def copy_without_weights(model: nn.Module) -> nn.Module:
+    """Return a copy of a model whose weights are on the meta device; buffers are copied."""
+    empty = {
+        id(weight): nn.Parameter(weight.detach().to("meta"), weight.requires_grad)
+        for weight in model.parameters()
+    }
+    return copy.deepcopy(model, empty)
 
 
 @torch.no_grad()
-def copy_sharded_weights(whole: nn.Module, split: nn.Module) -> None:
-    """Copy the weights of the sharded model `split` into its unsharded copy `whole`.
+def fill_weights(
+    skeleton: nn.Module,
+    weights: Mapping[str, Tensor],
+    device: torch.device,
+    dtype: torch.dtype,
+    here: bool,
+) -> None:
+    """Put whole weights of these names in place of those of a model, in this process if it is
+    `here`.
 
-    All processes must call it.
+    All processes must call it: they gather each weight together.
     """
-    parts = split.state_dict()
-    for name, weight in whole.state_dict().items():
-        part = parts[name]
-        weight.copy_(part.full_tensor() if isinstance(part, DTensor) else part)
+    names = {id(weight): name for name, weight in skeleton.named_parameters()}
+    filled: dict[str, nn.Parameter] = {}
+    for name, old in list(skeleton.named_parameters()):
+        part = weights[name]
+        full = part.full_tensor() if isinstance(part, DTensor) else part
+        if here:
+            filled[name] = nn.Parameter(full.to(device, dtype), old.requires_grad)
+    for module in skeleton.modules() if here else ():
+        for name, old in list(module.named_parameters(recurse=False)):
+            setattr(module, name, filled[names[id(old)]])
+        for name, buffer in list(module.named_buffers(recurse=False)):
+            setattr(module, name, buffer.to(device))
 
 
 P = TypeVar("P")
@@ -86,6 +137,9 @@ class OptimizerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     """adafactor keeps sums of squared gradients over rows and columns, and not each of them, and
     multiplies the rate by the root mean square of each matrix of weights (Shazeer and Stern 2018;
     GopherCite, appendices D.1 and F.1); it does not use `adam`, `betas` and `epsilon`"""
+    sharded: bool = False
+    """whether several processes split weights, gradients and the optimizer's state (FSDP2), so that
+    each holds a part; false: each holds all"""
 
     def __post_init__(self) -> None:
         if not 0 < self.rate < math.inf or not 0 <= self.warmup <= 1 or not 0 <= self.average < 1:
@@ -119,21 +173,29 @@ class TensorFlowAdam(torch.optim.Optimizer):
         """Update the weights once from their gradients."""
         for group in self.param_groups:
             first, second = group["betas"]
-            for weight in group["params"]:
-                if weight.grad is None:
+            for whole in group["params"]:
+                if whole.grad is None:
                     continue
-                state = self.state[weight]
+                state = self.state[whole]
                 if not state:
                     state["step"] = torch.zeros(())
-                    state["mean"] = torch.zeros_like(weight)
-                    state["square"] = torch.zeros_like(weight)
+                    state["mean"] = torch.zeros_like(whole)
+                    state["square"] = torch.zeros_like(whole)
                 state["step"] += 1
                 count = state["step"].item()
-                state["mean"].lerp_(weight.grad, 1 - first)
-                state["square"].mul_(second).addcmul_(weight.grad, weight.grad, value=1 - second)
+                weight, grad, mean, square = (
+                    _get_local_part(each)
+                    for each in (whole, whole.grad, state["mean"], state["square"])
+                )
+                mean.lerp_(grad, 1 - first)
+                square.mul_(second).addcmul_(grad, grad, value=1 - second)
                 rate = group["lr"] * math.sqrt(1 - second**count) / (1 - first**count)
-                root = state["square"].sqrt().add_(group["eps"])
-                weight.addcdiv_(state["mean"], root, value=-rate)
+                weight.addcdiv_(mean, square.sqrt().add_(group["eps"]), value=-rate)
+
+
+def _get_local_part(value: Tensor) -> Tensor:
+    """Return the part of a tensor that this process holds, which is changed in place."""
+    return value.to_local() if isinstance(value, DTensor) else value
 
 
 def make_accelerator(dtype: str = "float32") -> Accelerator:
@@ -155,8 +217,13 @@ def _leave_process_group() -> None:
         dist.destroy_process_group()
 
 
+def is_sharded(settings: OptimizerSettings, accelerator: Accelerator) -> bool:
+    """Return whether each process holds only a part of the weights."""
+    return settings.sharded and accelerator.num_processes > 1
+
+
 class ModelOptimizer:
-    """A model, its optimiser, and the processes that share the work.
+    """A model, its optimizer, and the processes that share the work.
 
     `pulled` is asked at the beginning of every step, and again before a weight is changed: it says
     why nothing more may be learnt; empty: go on. `rates` has the highest learning rate of
@@ -164,6 +231,7 @@ class ModelOptimizer:
     the settings: heads that begin at random learn faster than what was trained before. With a
     `dropout_seed` the model drops out during a step and at no other time; what is dropped depends
     on the seed, the step, the process and the pieces alone, so that a run goes on exactly.
+    `model` is what computes: all processes must call it equally often.
     """
 
     def __init__(
@@ -181,42 +249,92 @@ class ModelOptimizer:
         self._steps = steps
         self._find_stop_reason = pulled
         self._dropout_seed = dropout_seed
+        require_supported_processes(self.accelerator)
         if dropout_seed is not None:
             model.eval()
-        by_rate: dict[float, list[Tensor]] = {}
-        for name, weight in model.named_parameters():
-            if weight.requires_grad:
-                rate = rates.get(name.partition(".")[0], settings.rate)
-                by_rate.setdefault(rate, []).append(weight)
-        if not by_rate:
+        if not any(weight.requires_grad for weight in model.parameters()):
             detail = "no weight of the model is to be learnt: freeze fewer layers"
             raise Failed(Failure("the model", "nothing_to_learn", detail))
-        optimiser = make_optimizer(by_rate, settings)
-        self._whole_copy = copy_if_sharded(model, self.accelerator)
-        if self._whole_copy is not None and settings.method == "adafactor":
-            detail = "Adafactor's sums over rows and columns cannot be split: let method be adam"
-            raise Failed(Failure("accelerate: FSDP", "unsupported", detail))
-        self._weights_changed = False
-        """whether the weights are others than the copy's"""
-        self.model, self._optimiser = self.accelerator.prepare(model, optimiser)
-        self.averages: AveragedModel | None = None
+        self._skeleton: nn.Module | None = None
+        """a copy without weights, which are gathered into copies of it; None: weights are whole"""
+        if is_sharded(settings, self.accelerator):
+            if settings.method == "adafactor":
+                detail = "torch's Adafactor cannot be split over processes: let method be adam"
+                raise Failed(Failure("optimising.sharded", "unsupported", detail))
+            self._skeleton = copy_without_weights(model)
+            shard_model(model, self.accelerator)
+            self.model: Any = model
+        else:
+            self.model = self.accelerator.prepare_model(model)
+        self._network = model
+        """without the wrappers of accelerate"""
+        named = dict(model.named_parameters())
+        self._learning = {name: each for name, each in named.items() if each.requires_grad}
+        by_rate: dict[float, list[Tensor]] = {}
+        for name, weight in self._learning.items():
+            rate = rates.get(name.partition(".")[0], settings.rate)
+            by_rate.setdefault(rate, []).append(weight)
+        self._optimizer = make_optimizer(by_rate, settings)
+        self._averages: dict[str, Tensor] = {}
+        """of the weights that learn, by name; empty: there are none"""
         if settings.average:
-            kept = get_ema_multi_avg_fn(settings.average)  # type: ignore[no-untyped-call]
-            self.averages = AveragedModel(self.unwrapped_model, multi_avg_fn=kept)
-        self.accelerator.register_save_state_pre_hook(_drop_shared_weights)
+            self._averages = {
+                name: weight.detach().clone() for name, weight in self._learning.items()
+            }
+        self._is_averaging = False
+        """whether a step was made: the average begins as the weights after the first"""
 
-    @property
-    def unwrapped_model(self) -> Any:
-        """The model without the wrappers of accelerate; an unsharded copy, if it is sharded.
+    @contextmanager
+    def open_whole_model(
+        self, part: str = "", averaged: bool = True, everywhere: bool = True, dtype: str = "float32"
+    ) -> Iterator[Any]:
+        """Yield the model, or its submodule `part`, with all of its weights, to validate, sample or
+        write it: with the averages of the weights where they are made and `averaged`.
 
-        Then all processes must ask for it at once.
+        Weights that are split are gathered into a copy of this type, for the time of the block: all
+        processes must open it at once. Where it is not needed `everywhere`, the main process alone
+        gets weights, and the others a model that must not be used. Nothing may be learnt inside.
         """
-        if self._whole_copy is None:
-            return self.accelerator.unwrap_model(self.model)
-        if self._weights_changed:
-            copy_sharded_weights(self._whole_copy, self.model)
-            self._weights_changed = False
-        return self._whole_copy
+        averages = self._averages if averaged and self._is_averaging else {}
+        if self._skeleton is not None:
+            weights = dict(self._network.named_parameters()) | averages
+            prefix = f"{part}." if part else ""
+            made: nn.Module = copy.deepcopy(self._skeleton.get_submodule(part))
+            fill_weights(
+                made,
+                {name: weights[prefix + name] for name, _ in made.named_parameters()},
+                self.accelerator.device,
+                getattr(torch, dtype),
+                everywhere or self.accelerator.is_main_process,
+            )
+            yield made
+            return
+        with self._swap_weights(averages):
+            yield self._network.get_submodule(part)
+
+    @contextmanager
+    def _swap_weights(self, others: Mapping[str, Tensor]) -> Iterator[None]:
+        def exchange_data() -> None:
+            for name, other in others.items():
+                weight = self._learning[name]
+                weight.data, other.data = other.data, weight.data
+
+        exchange_data()
+        try:
+            yield
+        finally:
+            exchange_data()
+
+    @torch.no_grad()
+    def restore_weights(self, weights: Mapping[str, Tensor]) -> None:
+        """Put whole weights, by the names in the state of a whole model, in place of those learnt
+        and of their averages."""
+        self._averages, self._is_averaging = {}, False
+        if self._skeleton is None:
+            self._network.load_state_dict(weights)
+            return
+        options = StateDictOptions(full_state_dict=True)
+        set_model_state_dict(self._network, dict(weights), options=options)
 
     def step(self, number: int, pieces: Sequence[P], loss: Callable[[P], Tensor]) -> float:
         """Take one optimizer step along the sum of all losses; return the gradient's norm.
@@ -228,29 +346,39 @@ class ModelOptimizer:
         stopped, or not_a_number before any weight is changed.
         """
         self._raise_if_stopped()
-        for group in self._optimiser.param_groups:
+        for group in self._optimizer.param_groups:
             share = self.settings.compute_rate_share(number, self._steps)
             group["lr"] = group["highest"] * share
         with self._drop_out(number):
             for count, piece in enumerate(pieces, 1):
-                last = count == len(pieces)
-                with nullcontext() if last else self.accelerator.no_sync(self.model):
+                # Gradients that are split are added up after each piece: kept whole until the last,
+                # they would take the memory that splitting saves.
+                whole = self._skeleton is None and count < len(pieces)
+                with self.accelerator.no_sync(self.model) if whole else nullcontext():
                     # Gradients of processes are averaged where they meet, and a sum is wanted.
-                    self.accelerator.backward(loss(piece) * self.accelerator.num_processes)
+                    (loss(piece) * self.accelerator.num_processes).backward()
         length = self._clip_gradient()
         if not math.isfinite(length):
-            self._optimiser.zero_grad()
+            self._optimizer.zero_grad()
             detail = (
                 "the gradient is no number: lower the rate, or look for what is wrong in the data"
             )
             raise Failed(Failure(f"step {number}", "not_a_number", detail))
         self._raise_if_stopped()
-        self._optimiser.step()
-        self._optimiser.zero_grad()
-        self._weights_changed = True
-        if self.averages is not None:
-            self.averages.update_parameters(self.unwrapped_model)
+        self._optimizer.step()
+        self._optimizer.zero_grad()
+        self._update_averages()
         return length
+
+    @torch.no_grad()
+    def _update_averages(self) -> None:
+        if self._averages:
+            weights = [_get_local_part(self._learning[name]) for name in self._averages]
+            averages = [_get_local_part(each) for each in self._averages.values()]
+            # The first average is of one: the weights themselves.
+            share = 1 - self.settings.average if self._is_averaging else 1.0
+            torch._foreach_lerp_(averages, weights, share)
+            self._is_averaging = True
 
     @contextmanager
     def _drop_out(self, step: int) -> Iterator[None]:
@@ -272,38 +400,68 @@ class ModelOptimizer:
 
     def _raise_if_stopped(self) -> None:
         if why := self._find_stop_reason():
-            self._optimiser.zero_grad()
+            self._optimizer.zero_grad()
             raise Failed(Failure("training", "stopped", why))
 
     def _clip_gradient(self) -> float:
         longest = math.inf if self.settings.clip is None else self.settings.clip
-        found = self.accelerator.clip_grad_norm_(self.model.parameters(), longest)
-        return float(found) if found is not None else 0.0
+        found: Any = nn.utils.clip_grad_norm_(self._learning.values(), longest)
+        return float(found.full_tensor() if isinstance(found, DTensor) else found)
 
     def save(self, folder: Path) -> None:
-        """Write the state to a folder: weights, optimizer and averages."""
-        self.accelerator.save_state(str(folder), safe_serialization=True)
-        if self.averages is not None and self.accelerator.is_main_process:
-            torch.save(self.averages.state_dict(), folder / "averages.pt")
+        """Write the state to a folder: weights that learn, the optimizer's state, and averages.
+
+        Each process writes what it holds, and of what all hold a share, to the same folder.
+        """
+        place = folder / _STATE_FOLDER
+        with _expect_one_process():
+            state_dict_saver.save(self._collect_state(), checkpoint_id=place)
 
     def load(self, folder: Path) -> None:
-        """Restore the state that `save` wrote to a folder."""
-        self.accelerator.load_state(str(folder))
-        self._weights_changed = True
-        if self.averages is not None:
-            self.averages.load_state_dict(torch.load(folder / "averages.pt", weights_only=True))
+        """Restore the state that `save` wrote to a folder, in any number of processes, split or
+        whole: exactly, and in as many processes the run goes on to the last bit.
+
+        Raises Failed (other_run) where an earlier version wrote it.
+        """
+        place = folder / _STATE_FOLDER
+        if not place.is_dir():
+            detail = "its checkpoints are of an earlier version: begin again, in another folder"
+            raise Failed(Failure(str(folder), "other_run", detail))
+        state = self._collect_state()
+        with _expect_one_process():
+            state_dict_loader.load(state, checkpoint_id=place)
+        set_state_dict(
+            self._network,
+            self._optimizer,
+            model_state_dict=state["model"],
+            optim_state_dict=state["optimizer"],
+            options=_STATE_OPTIONS,
+        )
+        self._is_averaging = bool(state["is_averaging"])
+
+    def _collect_state(self) -> dict[str, Any]:
+        """Return what is kept, as tensors that loading writes into."""
+        model, optimizer = get_state_dict(self._network, self._optimizer, options=_STATE_OPTIONS)
+        averaging = torch.tensor(self._is_averaging)
+        return {
+            "model": model,
+            "optimizer": optimizer,
+            "averages": self._averages,
+            "is_averaging": averaging,
+        }
 
 
-def _drop_shared_weights(_: object, states: list[dict[str, Tensor]], __: str) -> None:
-    """Weights that networks share are saved under one name: accelerate would do it too, and tell
-    the log of each."""
-    for state in states:
-        seen = set()
-        for name, weight in list(state.items()):
-            place = weight.data_ptr(), weight.shape
-            if weight.numel() and place in seen:
-                del state[name]
-            seen.add(place)
+_STATE_FOLDER = "state"
+_STATE_OPTIONS = StateDictOptions(ignore_frozen_params=True, strict=False)
+"""what is frozen is read from the model's folder again"""
+
+
+@contextmanager
+def _expect_one_process() -> Iterator[None]:
+    """torch warns of each checkpoint of a process that is alone."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "torch.distributed is disabled", UserWarning)
+        yield
 
 
 def make_optimizer(

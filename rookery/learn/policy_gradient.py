@@ -1,7 +1,7 @@
 """Policy-gradient training (PPO, A2C, RLOO): losses, advantages, KL control, networks, and the
 update on one batch of episodes.
 
-Losses and advantages have one value for each token of the actions, B × A.
+Losses and advantages have one value for each token of the actions, row by row.
 
 The frozen lower layers that a policy, its reference and its value network share have the same
 output throughout training. It is computed once for each row of a batch of episodes, and later
@@ -9,8 +9,8 @@ passes start above them.
 """
 
 import json
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from itertools import takewhile
 from pathlib import Path
@@ -25,19 +25,24 @@ from torch import Tensor, nn
 from rookery.learn.action_batches import (
     ActionBatch,
     ActionRow,
+    PredictedTokens,
     collate_rows,
-    compute_action_logits,
-    compute_action_logits_and_states,
+    compute_action_logprobs,
+    compute_action_states,
     compute_action_values,
     compute_entropies,
-    compute_logprobs,
+    compute_in_chunks,
+    compute_logits,
+    count_vocabulary,
     make_model_inputs,
+    select_logprobs,
 )
 from rookery.learn.episodes import Trajectory
 from rookery.learn.minibatches import BatchSplitter, MicroBatch, Minibatch, RowLocation
 from rookery.learn.optimizer import ModelOptimizer
 from rookery.learn.pretrained_models import (
     TrainedModelSettings,
+    count_state_width,
     get_decoder,
     get_embeddings,
     get_layers,
@@ -48,48 +53,48 @@ from rookery.records import Failed, Failure
 
 
 def compute_policy_loss(
-    new_BA: Tensor, old_BA: Tensor, advantages_BA: Tensor, clip: float | None
+    new_N: Tensor, old_N: Tensor, advantages_N: Tensor, clip: float | None
 ) -> tuple[Tensor, Tensor]:
     """Return PPO's loss of each token from log-probabilities, and whether the token was clipped.
 
     The loss is minus the ratio new / old times the advantage, with no gain from a ratio that lies
     farther than `clip` from 1; None: never clipped. At a ratio of 1 its gradient is that of A2C.
     """
-    ratio_BA = (new_BA - old_BA).exp()
-    plain_BA = -advantages_BA * ratio_BA
+    ratio_N = (new_N - old_N).exp()
+    plain_N = -advantages_N * ratio_N
     if clip is None:
-        return plain_BA, torch.zeros_like(plain_BA, dtype=torch.bool)
-    clipped_BA = -advantages_BA * ratio_BA.clamp(1 - clip, 1 + clip)
-    return torch.maximum(plain_BA, clipped_BA), clipped_BA > plain_BA
+        return plain_N, torch.zeros_like(plain_N, dtype=torch.bool)
+    clipped_N = -advantages_N * ratio_N.clamp(1 - clip, 1 + clip)
+    return torch.maximum(plain_N, clipped_N), clipped_N > plain_N
 
 
 def compute_value_loss(
-    values_BA: Tensor, old_BA: Tensor, returns_BA: Tensor, clip: float | None
+    values_N: Tensor, old_N: Tensor, returns_N: Tensor, clip: float | None
 ) -> tuple[Tensor, Tensor]:
     """Return half the squared error of each value against its return, and whether it was clipped.
 
     With `clip`, what brings a value farther than that from what it was is no gain, as in the code
     of Ziegler and others (2019).
     """
-    plain_BA = (values_BA - returns_BA) ** 2 / 2
+    plain_N = (values_N - returns_N) ** 2 / 2
     if clip is None:
-        return plain_BA, torch.zeros_like(plain_BA, dtype=torch.bool)
-    near_BA = old_BA + (values_BA - old_BA).clamp(-clip, clip)
-    clipped_BA = (near_BA - returns_BA) ** 2 / 2
-    return torch.maximum(plain_BA, clipped_BA), clipped_BA > plain_BA
+        return plain_N, torch.zeros_like(plain_N, dtype=torch.bool)
+    near_N = old_N + (values_N - old_N).clamp(-clip, clip)
+    clipped_N = (near_N - returns_N) ** 2 / 2
+    return torch.maximum(plain_N, clipped_N), clipped_N > plain_N
 
 
-def compute_full_kl(logits_BAV: Tensor, reference_BAV: Tensor) -> Tensor:
+def compute_full_kl(logits_NV: Tensor, reference_NV: Tensor) -> Tensor:
     """Return for each token the KL of its whole distribution from the reference's, over all ids.
 
     It is differentiated for the tokens themselves, and not for where they lead (GopherCite, section
     2.8). Ids that are not allowed are allowed in neither.
     """
-    ours_BAV = logits_BAV.log_softmax(-1)
-    theirs_BAV = reference_BAV.log_softmax(-1)
+    ours_NV = logits_NV.log_softmax(-1)
+    theirs_NV = reference_NV.log_softmax(-1)
     # -inf less -inf is no number, and its gradient neither.
-    apart_BAV = (ours_BAV - theirs_BAV).masked_fill(ours_BAV.isneginf(), 0.0)
-    return (ours_BAV.exp() * apart_BAV).sum(-1)
+    apart_NV = (ours_NV - theirs_NV).masked_fill(ours_NV.isneginf(), 0.0)
+    return (ours_NV.exp() * apart_NV).sum(-1)
 
 
 CrossProcessSum = Callable[[Tensor], Tensor]
@@ -263,7 +268,7 @@ class SharedLayers:
                 self._decoder(**make_model_inputs(batch))
         finally:
             told.remove()
-        return found[0].masked_fill(~batch.attention_mask_BT[..., None], 0.0)
+        return found[0].masked_fill(~batch.seen_BT[..., None], 0.0)
 
     @contextmanager
     def resume_from_states(self, states_BTD: Tensor) -> Iterator[None]:
@@ -275,7 +280,7 @@ class SharedLayers:
     @torch.no_grad()
     def reproduces_outputs(self, model: Any, batch: ActionBatch) -> bool:
         """Return whether a model gives the same outputs when it continues from the states."""
-        decoder, seen_BT = get_decoder(model), batch.attention_mask_BT
+        decoder, seen_BT = get_decoder(model), batch.seen_BT
         try:
             whole_BTD = decoder(**make_model_inputs(batch))[0]
             with self.resume_from_states(self.compute_states(batch)):
@@ -353,7 +358,7 @@ def _is_frozen(module: nn.Module) -> bool:
 
 
 def _make_probe_batch(model: Any) -> ActionBatch:
-    """Rows of several lengths, with padding on both sides."""
+    """Rows of several lengths, with padding."""
     ids = model.config.get_text_config().vocab_size
     said = [number * 7919 % ids for number in range(24)]
     rows = [
@@ -412,7 +417,7 @@ class HiddenStateCache:
             yield
 
     def _get_states(self, trunk: SharedLayers, piece: MicroBatch) -> Tensor:
-        seen_BT = piece.batch.attention_mask_BT
+        seen_BT = piece.batch.seen_BT
         if not self._states.keys() >= set(piece.rows) or not piece.rows:
             states_BTD = trunk.compute_states(piece.batch)
             rows = torch.split(states_BTD[seen_BT], seen_BT.sum(-1).tolist())
@@ -424,36 +429,97 @@ class HiddenStateCache:
         return states_BTD
 
 
+TokenOutput = Literal["logprobs", "entropies", "kl", "reference", "values"]
+"""what networks say of each token of the actions, one number each: its log-probability; the entropy
+of its distribution, in nats, without gradients; the KL of its distribution from the reference's;
+its log-probability by the reference, without gradients; the return before it"""
+
+
 class ActorCritic(nn.Module):
-    """Causal language model with a value network that predicts the return before each token.
+    """Causal language model with a value network that predicts the return before each token, and a
+    reference that its distributions are compared with.
 
     The value network is a model of its own, or a small head on the policy's last hidden states, or
-    there is none.
+    there is none. The reference is a model of its own, in which nothing learns; without one it is
+    the policy without what LoRA added.
     """
 
-    def __init__(self, policy: nn.Module, critic: nn.Module | None, shared: bool) -> None:
+    def __init__(
+        self,
+        policy: nn.Module,
+        critic: nn.Module | None = None,
+        shared: bool = False,
+        reference: nn.Module | None = None,
+    ) -> None:
         super().__init__()
         self.policy: Any = policy
         self.critic: Any = critic
         self.shared = shared
+        self.reference: Any = reference
 
-    def forward(self, batch: ActionBatch, temperature: float) -> tuple[Tensor, Tensor | None]:
-        """Return logits, B × A × V, and values, B × A; None without a value network."""
-        if not self.shared:
-            logits_BAV = compute_action_logits(self.policy, batch, temperature)
-            return logits_BAV, None if self.critic is None else compute_action_values(
-                self.critic, batch
-            )
-        logits_BAV, states_BAD = compute_action_logits_and_states(self.policy, batch, temperature)
-        return logits_BAV, self.critic(states_BAD.float())[..., 0]
+    def forward(
+        self, batch: ActionBatch, temperature: float, wanted: Collection[TokenOutput]
+    ) -> dict[str, Tensor]:
+        """Return for each token of the actions what is wanted, N, by name. Values are left out
+        where there is no value network."""
+        found: dict[str, Tensor] = {}
+        values = "values" in wanted and self.critic is not None
+        distributions = {"logprobs", "entropies", "kl"} & set(wanted)
+        if distributions or (values and self.shared):
+            states_ND = compute_action_states(self.policy, batch)
+            if distributions:
+                found |= self._compare_distributions(batch, states_ND, temperature, wanted)
+            if values and self.shared:
+                # Without autocast, split weights are in bfloat16 as the states are.
+                kept = next(self.critic.parameters()).dtype
+                found["values"] = self.critic(states_ND.to(kept))[..., 0].float()
+        if values and not self.shared:
+            found["values"] = compute_action_values(self.critic, batch)
+        if "reference" in wanted:
+            with self._use_reference() as reference:
+                found["reference"] = compute_action_logprobs(reference, batch, temperature)
+        return found
+
+    def _compare_distributions(
+        self,
+        batch: ActionBatch,
+        states_ND: Tensor,
+        temperature: float,
+        wanted: Collection[TokenOutput],
+    ) -> dict[str, Tensor]:
+        others_ND = None
+        if "kl" in wanted:
+            with self._use_reference() as reference:
+                others_ND = compute_action_states(reference, batch)
+
+        def compare_tokens(tokens: PredictedTokens) -> dict[str, Tensor]:
+            allowed = tokens.allowed
+            logits_NV = compute_logits(self.policy, tokens.states_ND, allowed, temperature)
+            found = {"logprobs": select_logprobs(logits_NV, tokens.actions_N)}
+            if "entropies" in wanted:
+                found["entropies"] = compute_entropies(logits_NV.detach())
+            if tokens.others_ND is not None:
+                with self._use_reference() as reference:
+                    others_NV = compute_logits(reference, tokens.others_ND, allowed, temperature)
+                found["kl"] = compute_full_kl(logits_NV, others_NV)
+            return found
+
+        tokens = PredictedTokens(states_ND, batch.actions_N, batch.allowed, others_ND)
+        return compute_in_chunks(compare_tokens, tokens, count_vocabulary(self.policy))
+
+    @contextmanager
+    def _use_reference(self) -> Iterator[Any]:
+        """Yield the reference, which has no gradients within the `with` block."""
+        switched = nullcontext() if self.reference is not None else self.policy.disable_adapter()
+        with torch.no_grad(), switched:
+            yield self.policy if self.reference is None else self.reference
 
 
 class PolicyNetworks(NamedTuple):
-    """The networks of a run: policy with value head, reference, and their shared frozen layers."""
+    """The networks of a run: policy, value network and reference, and their shared frozen
+    layers."""
 
     actor: ActorCritic
-    reference: Any
-    """a model of its own; None: the policy without what LoRA added"""
     shared_layers: SharedLayers | None = None
     """the frozen layers that they have in common"""
 
@@ -465,13 +531,14 @@ def build_policy_networks(
     value_width: int,
     reference: str,
     seed: int,
+    share: bool = True,
 ) -> PolicyNetworks:
     """Load the networks of a run; the initial weights of new layers depend on the seed alone.
 
     A shared value network has two hidden layers of `value_width` (GopherCite, appendix F.1); all
     values are 0 at first. Where the policy's lower layers are frozen, a reference and a separate
-    value network that begin with the same ones share them. Raises Failed as `load_trainable_model`
-    does.
+    value network that begin with the same ones `share` them. Raises Failed as
+    `load_trainable_model` does.
     """
     with _seed_torch(seed):
         speaker: Any = load_trainable_model(policy)
@@ -480,34 +547,24 @@ def build_policy_networks(
             start = msgspec.structs.replace(policy, model=value_model or policy.model)
             critic = load_trainable_model(start, "token")
         elif value == "shared":
-            critic = build_value_head(speaker.config.get_text_config().hidden_size, value_width)
+            critic = build_value_head(count_state_width(speaker), value_width)
         frozen: Any = None
         if reference or not policy.lora:
             frozen = load_trainable_model(
                 TrainedModelSettings(reference or policy.model, dtype=policy.dtype)
             )
-            frozen.requires_grad_(False).eval()
-    actor = ActorCritic(speaker, critic, value == "shared")
+            frozen.requires_grad_(False)
+    actor = ActorCritic(speaker, critic, value == "shared", frozen)
     # Nothing is dropped out either way; transformers recompute in training mode alone.
     actor.train(policy.recompute)
+    if frozen is not None:
+        frozen.eval()
+    if not share:
+        return PolicyNetworks(actor)
     beside = [frozen, critic if value == "separate" else None]
     return PolicyNetworks(
-        actor, frozen, find_shared_layers(speaker, [each for each in beside if each is not None])
+        actor, find_shared_layers(speaker, [each for each in beside if each is not None])
     )
-
-
-def compute_reference_logits(
-    made: PolicyNetworks, batch: ActionBatch, temperature: float
-) -> Tensor:
-    """Return the reference's logits for each token of the actions, B × A × V, without gradients.
-
-    Without a model of its own, the reference is the policy with LoRA switched off.
-    """
-    with torch.no_grad():
-        if made.reference is not None:
-            return compute_action_logits(made.reference, batch, temperature)
-        with made.actor.policy.disable_adapter():
-            return compute_action_logits(made.actor.policy, batch, temperature)
 
 
 def build_value_head(width: int, hidden: int) -> nn.Sequential:
@@ -713,22 +770,17 @@ class PolicyGradientTrainer:
         """Compute the outputs of reference and value network for each token, and the policy's where
         the training pass would come too late for them."""
         actor, warmth = self._networks.actor, self._rules.sampling.temperature
-        ahead = len(minibatches) > 1 or actor.shared
+        wanted: set[TokenOutput] = {"reference", "values"}
+        if len(minibatches) > 1 or actor.shared:
+            wanted.add("logprobs")
         for piece in (piece for minibatch in minibatches for piece in minibatch.pieces):
-            batch, at_N, said_BA = piece.batch, piece.tokens_N, piece.batch.action_mask_BA
-            with self._accelerator.autocast(), kept.resume_micro_batch(piece):
-                found_BA = compute_logprobs(
-                    compute_reference_logits(self._networks, batch, warmth), batch
-                )
-                tokens.reference_N[at_N] = found_BA[said_BA]
-                values_BA = None
-                if ahead:
-                    logits_BAV, values_BA = actor(batch, warmth)
-                    tokens.old_N[at_N] = compute_logprobs(logits_BAV, batch)[said_BA]
-                elif actor.critic is not None:
-                    values_BA = compute_action_values(actor.critic, batch)
-            if values_BA is not None:
-                tokens.values_N[at_N] = values_BA[said_BA]
+            with kept.resume_micro_batch(piece):
+                found = self._learner.model(piece.batch, warmth, wanted)
+            tokens.reference_N[piece.tokens_N] = found["reference"]
+            if "logprobs" in wanted:
+                tokens.old_N[piece.tokens_N] = found["logprobs"]
+            if "values" in found:
+                tokens.values_N[piece.tokens_N] = found["values"]
 
     def _summarize_episodes(
         self, played: Sequence[Trajectory], tokens: TokenTensors
@@ -815,38 +867,36 @@ class PolicyGradientTrainer:
         piece: MicroBatch,
     ) -> Tensor:
         """Return the part of a micro-batch in the minibatch's loss."""
-        rules, batch, at_N = self._rules, piece.batch, piece.tokens_N
-        tokens, said_BA, warmth = lesson.tokens, batch.action_mask_BA, rules.sampling.temperature
-        with lesson.kept.resume_micro_batch(piece):
-            logits_BAV, values_BA = self._learner.model(batch, warmth)
-        new_BA = compute_logprobs(logits_BAV, batch)
-        if first:  # nothing has been learnt from this batch yet
-            tokens.old_N[at_N] = new_BA.detach()[said_BA]
-        old_BA = scatter_by_mask(tokens.old_N[at_N], said_BA)
-        advantages_BA = scatter_by_mask(tokens.advantages_N[at_N], said_BA)
-        losses_BA, clipped_BA = compute_policy_loss(new_BA, old_BA, advantages_BA, rules.clip)
-        loss = losses_BA.sum()
-        apart_BA = (new_BA - old_BA).detach()
-        tally.add(seen=said_BA, policy_loss=losses_BA, clipped=clipped_BA, approxkl=apart_BA**2 / 2)
-        if first:
-            tally.record_maximum(ratio=apart_BA.expm1())
+        rules, tokens, at_N = self._rules, lesson.tokens, piece.tokens_N
+        wanted: set[TokenOutput] = {"logprobs", "values"}
         if epoch == 0:
-            tally.add(read=said_BA, entropy=compute_entropies(logits_BAV.detach(), batch))
-        if values_BA is not None:
-            fits_BA, held_BA = compute_value_loss(
-                values_BA,
-                scatter_by_mask(tokens.values_N[at_N], said_BA),
-                scatter_by_mask(tokens.returns_N[at_N], said_BA),
-                rules.value_clip,
-            )
-            fits_BA = fits_BA.masked_fill(~said_BA, 0.0)
-            loss = loss + rules.value_weight * fits_BA.sum()
-            tally.add(value_loss=fits_BA, value_clipped=held_BA & said_BA)
+            wanted.add("entropies")
         if rules.kl == "loss":
-            with self._accelerator.autocast(), lesson.kept.resume_micro_batch(piece):
-                reference_BAV = compute_reference_logits(self._networks, batch, warmth)
-            kl_BA = compute_full_kl(logits_BAV, reference_BAV).masked_fill(~said_BA, 0.0)
-            loss = (1 - rules.alpha) * loss + rules.alpha * kl_BA.sum()
+            wanted.add("kl")
+        with lesson.kept.resume_micro_batch(piece):
+            found = self._learner.model(piece.batch, rules.sampling.temperature, wanted)
+        new_N = found["logprobs"]
+        if first:  # nothing has been learnt from this batch yet
+            tokens.old_N[at_N] = new_N.detach()
+        old_N, seen_N = tokens.old_N[at_N], torch.ones_like(new_N)
+        losses_N, clipped_N = compute_policy_loss(
+            new_N, old_N, tokens.advantages_N[at_N], rules.clip
+        )
+        loss = losses_N.sum()
+        apart_N = (new_N - old_N).detach()
+        tally.add(seen=seen_N, policy_loss=losses_N, clipped=clipped_N, approxkl=apart_N**2 / 2)
+        if first:
+            tally.record_maximum(ratio=apart_N.expm1())
+        if epoch == 0:
+            tally.add(read=seen_N, entropy=found["entropies"])
+        if "values" in found:
+            fits_N, held_N = compute_value_loss(
+                found["values"], tokens.values_N[at_N], tokens.returns_N[at_N], rules.value_clip
+            )
+            loss = loss + rules.value_weight * fits_N.sum()
+            tally.add(value_loss=fits_N, value_clipped=held_N)
+        if "kl" in found:
+            loss = (1 - rules.alpha) * loss + rules.alpha * found["kl"].sum()
         return loss * scale
 
     def _compute_metrics(self, lesson: PreparedBatch, tally: MetricAccumulator) -> dict[str, float]:

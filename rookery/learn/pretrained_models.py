@@ -375,11 +375,21 @@ def freeze_lower_layers(model: PreTrainedModel, share: float) -> None:
         layer.requires_grad_(False)
 
 
+def unwrap_lora(model: Any) -> Any:
+    """Return the model without the wrapper of LoRA, whose changes it computes all the same."""
+    return model.get_base_model() if hasattr(model, "get_base_model") else model
+
+
 def get_decoder(model: Any) -> nn.Module:
     """Return the model without its head and without the wrapper of LoRA."""
-    plain = model.get_base_model() if hasattr(model, "get_base_model") else model
-    found: nn.Module = plain.base_model
+    found: nn.Module = unwrap_lora(model).base_model
     return found
+
+
+def count_state_width(model: Any) -> int:
+    """Return the width of the hidden states that a language model's logits are computed from."""
+    width: int = model.get_output_embeddings().weight.shape[1]
+    return width
 
 
 def get_layers(model: nn.Module) -> nn.ModuleList:

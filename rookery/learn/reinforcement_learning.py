@@ -4,7 +4,9 @@ Each step plays a batch of episodes with the current policy, computes the advant
 and updates the policy on the batch for some epochs. Episodes come from a `RolloutEnvironment`.
 """
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,6 @@ from rookery.learn.optimizer import ModelOptimizer, is_sharded, make_accelerator
 from rookery.learn.policy_gradient import (
     KlController,
     PolicyGradientTrainer,
-    PolicyNetworks,
     PreparedBatch,
     ValueNetworkKind,
     build_policy_networks,
@@ -40,7 +41,7 @@ from rookery.learn.training_run import (
     StepCallback,
     StopCheck,
 )
-from rookery.learn.vllm_sampler import VllmSampler
+from rookery.learn.vllm_sampler import DrawnActions, VllmSampler
 from rookery.records import Failed, Failure
 
 _MAX_CHECKPOINT_INTERVAL = 10
@@ -93,8 +94,9 @@ def train_by_reinforcement(
     With `settings.check`, the policy that is written is the one with the highest reward in the
     environment `validation`, whose questions should be none of those that are learnt from.
 
-    Goes on where a run with these settings in `out` was stopped, to the last bit; with a server
-    that samples, from the same weights, and wherever the server is now. Ends early where the KL of
+    Goes on where a run with these settings in `out` was stopped, to the last bit; wherever the
+    servers that sample are now, since what they drew after the last checkpoint is kept in
+    `out`/drawn. Ends early where the KL of
     an episode is above `settings.budget`. `also` is saved and restored with each checkpoint, after
     the networks: what the world must remember. What is measured at each step is told by
     `PolicyGradientTrainer.train_on_batch`. Before each batch is played and each step of the
@@ -110,8 +112,8 @@ def train_by_reinforcement(
     accelerator = make_accelerator(settings.policy.dtype)
     tokenizer, ends, pad = load_tokenizer(Path(settings.policy.model))
     server: VllmSampler | None = None
-    if settings.server:
-        server = VllmSampler(settings.server, out / "served", tokenizer, ends, settings.sampling)
+    if settings.servers:
+        server = VllmSampler(settings.servers, out / "served", tokenizer, ends, settings.sampling)
     value: ValueNetworkKind = "none" if settings.advantage == "rloo" else settings.value
     made = build_policy_networks(
         settings.policy,
@@ -120,10 +122,8 @@ def train_by_reinforcement(
         settings.value_width,
         settings.reference,
         settings.seed,
+        share=not is_sharded(settings.optimising, accelerator),
     )
-    if made.shared_layers is not None and is_sharded(accelerator):
-        detail = "layers that networks share cannot be split by FSDP: let policy.frozen be 0"
-        raise Failed(Failure(settings.policy.model, "unsupported", detail))
     ended = ""
     anywhere = msgspec.structs.replace(settings, server="")
     with ResumableRun(out, anywhere, accelerator, cord=cord) as run:
@@ -131,43 +131,39 @@ def train_by_reinforcement(
         learner = ModelOptimizer(
             made.actor, settings.optimising, updates, accelerator, run.find_stop_reason
         )
-        if made.reference is not None:
-            made.reference.to(accelerator.device)
-        made = made._replace(actor=learner.unwrapped_model)
         controller = KlController(settings.beta, settings.target, settings.gain)
         choice = _PolicyChoice()
+        digest = hashlib.blake2b(msgspec.json.encode(anywhere), digest_size=8).hexdigest()
+        drawn = DrawnActions(out / "drawn", digest, accelerator.process_index)
         state = _ReinforcementState(learner, controller, choice, *also)
         teacher = PolicyGradientTrainer(settings, made, learner, pad)
 
         def validate_policy(steps: int) -> dict[str, float]:
             assert validation is not None
-            model = _get_averaged_actor(learner)
-            sampler = _make_sampler(
-                settings, made._replace(actor=model), ends, accelerator, None, steps
-            )
-            played = _play_batch(
-                settings, validation, sampler, accelerator, range(settings.validation_episodes)
-            )
+            some = range(settings.validation_episodes)
+            with _open_sampler(settings, learner, ends, averaged=True) as sampler:
+                played = _play_batch(settings, validation, sampler, accelerator, some)
             found = teacher.prepare_batch(played, steps)
             if choice.record_validation(steps, found, settings.budget):
-                if accelerator.is_main_process:
-                    save_pretrained_model(model.policy, tokenizer, out / "model")
-                accelerator.wait_for_everyone()
+                _write_policy(learner, tokenizer, out / "model")
             return {"validation_reward": found.reward, "validation_kl": found.kl}
 
         for step in run.iterate_steps(
             settings.steps, state, settings.every, told, _MAX_CHECKPOINT_INTERVAL
         ):
-            made = made._replace(actor=learner.unwrapped_model)
             if settings.patience is not None and choice.best.since >= settings.patience:
                 ended = f"no better reward in {settings.patience} validations"
                 break
             if settings.check and step == 0:
                 validate_policy(0)
-            sampler = _make_sampler(settings, made, ends, accelerator, server, step)
             first = step * settings.episodes
             batch = range(first, first + settings.episodes)
-            played = _play_batch(settings, world, sampler, accelerator, batch)
+            if server is None:
+                sampling = _open_sampler(settings, learner, ends)
+            else:
+                sampling = _update_servers(server, drawn, learner, step)
+            with sampling as sampler:
+                played = _play_batch(settings, world, sampler, accelerator, batch)
             lesson = teacher.prepare_batch(played, step)
             if settings.budget is not None and lesson.kl > settings.budget:
                 ended = f"the KL of an episode, {lesson.kl:.3g} nats, is above {settings.budget:g}"
@@ -180,19 +176,22 @@ def train_by_reinforcement(
             run.record_metrics(**measured)
             for one in played[: settings.shown]:
                 run.record_sample(step=step, **_decode_trajectory(one, tokenizer))
+            if accelerator.is_main_process:
+                drawn.forget_actions(run.find_oldest_step())
             del lesson  # the states of frozen layers, which it keeps, would stand beside the next's
         accelerator.wait_for_everyone()
         if not settings.check:
-            model = _get_averaged_actor(learner)
-            if accelerator.is_main_process:
-                save_pretrained_model(model.policy, tokenizer, out / "model")
+            _write_policy(learner, tokenizer, out / "model")
         best = choice.best if settings.check else None
         return _make_result(run.load_metrics(), out / "model", ended, best)
 
 
-def _get_averaged_actor(learner: ModelOptimizer) -> Any:
-    """Return the networks whose policy is validated and written."""
-    return learner.unwrapped_model if learner.averages is None else learner.averages.module
+def _write_policy(learner: ModelOptimizer, tokenizer: Any, folder: Path) -> None:
+    """Write the policy, with the averages of its weights where they are made."""
+    with learner.open_whole_model("policy", everywhere=False) as policy:
+        if learner.accelerator.is_main_process:
+            save_pretrained_model(policy, tokenizer, folder)
+    learner.accelerator.wait_for_everyone()
 
 
 class _PolicyChoice:
@@ -234,30 +233,37 @@ class _ReinforcementState:
             part.load(folder)
 
 
-def _make_sampler(
+@contextmanager
+def _open_sampler(
     settings: ReinforcementSettings,
-    made: PolicyNetworks,
+    learner: ModelOptimizer,
     ends: frozenset[int],
-    accelerator: Accelerator,
-    server: VllmSampler | None,
-    step: int,
-) -> PolicySampler:
-    """Return the policy as it is now, here or in a server."""
-    if server is not None:
-        if accelerator.is_main_process:
-            server.update_weights(made.actor.policy, step)
-        accelerator.wait_for_everyone()
-        return partial(server.sample, step)
+    averaged: bool = False,
+) -> Iterator[PolicySampler]:
+    """Yield the policy as it is now, in this process."""
+    with learner.open_whole_model(
+        "policy", averaged=averaged, dtype=settings.policy.dtype
+    ) as policy:
 
-    def sample_policy(
-        contexts: Sequence[Sequence[int]], seeds: Sequence[str], allow: Any = None
-    ) -> list[SampledAction]:
-        with accelerator.autocast():
-            return sample_actions(
-                made.actor.policy, contexts, seeds, ends, settings.sampling, allow
-            )
+        def sample_policy(
+            contexts: Sequence[Sequence[int]], seeds: Sequence[str], allow: Any = None
+        ) -> list[SampledAction]:
+            with learner.accelerator.autocast():
+                return sample_actions(policy, contexts, seeds, ends, settings.sampling, allow)
 
-    return sample_policy
+        yield sample_policy
+
+
+@contextmanager
+def _update_servers(
+    server: VllmSampler, drawn: DrawnActions, learner: ModelOptimizer, step: int
+) -> Iterator[PolicySampler]:
+    """Yield the policy as it is now, in servers."""
+    with learner.open_whole_model("policy", averaged=False, everywhere=False) as policy:
+        if learner.accelerator.is_main_process:
+            server.update_weights(policy, step)
+    learner.accelerator.wait_for_everyone()
+    yield drawn.remember_actions(partial(server.sample, step), step)
 
 
 def _play_batch(

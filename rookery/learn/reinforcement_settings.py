@@ -30,9 +30,9 @@ class ReinforcementSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_un
     """its steps are `epochs` times `minibatches` for each batch of episodes"""
     sampling: SamplingSettings = SamplingSettings()
     """the temperature divides the logits of the policy and of the reference everywhere"""
-    server: str = ""
-    """the address of a vLLM that samples, such as http://127.0.0.1:8000 (see `learn.vllm_sampler`);
-    empty: this process does"""
+    server: str | tuple[str, ...] = ""
+    """the address of a vLLM that samples, such as http://127.0.0.1:8000, or a list of several (see
+    `learn.vllm_sampler`); empty: this process does"""
     episodes: int = 512
     """in a batch"""
     epochs: int = 4
@@ -121,7 +121,7 @@ class ReinforcementSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_un
             yield "sampling.temperature must be more than 0, or nothing is tried out"
         if self.sampling.dtype:
             yield "what is trained is what samples: set policy.dtype and not sampling.dtype"
-        if self.server and self.sampling.top_p is not None:
+        if self.servers and self.sampling.top_p is not None:
             yield "a server does not say which tokens top_p left: leave it or server out"
         penalty = 0.0 if self.bad_syntax is None else self.bad_syntax
         numbers = (self.value_weight, self.beta, self.gain, penalty, self.no_answer)
@@ -143,10 +143,17 @@ class ReinforcementSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_un
                 "said, before anything is learnt (Ziegler, section 2.2, trains without)"
             )
         yield from self._find_combination_faults()
-        parts = urlsplit(self.server)
-        known = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-        if self.server and not (known and self.server.isascii()):
-            yield "server must be an address such as http://127.0.0.1:8000"
+        if not all(map(_is_address, self.servers)):
+            yield "server must be an address such as http://127.0.0.1:8000, or a list of them"
+        if len(set(self.servers)) < len(self.servers):
+            yield "server names an address twice: name each once"
+
+    @property
+    def servers(self) -> tuple[str, ...]:
+        """The addresses of the servers that sample; empty: none does."""
+        if isinstance(self.server, str):
+            return (self.server,) if self.server else ()
+        return self.server
 
     def _find_combination_faults(self) -> Iterator[str]:
         """Yield sentences about settings that do not go together."""
@@ -169,6 +176,12 @@ class ReinforcementSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_un
             )
         if self.value == "shared" and self.value_model:
             yield 'value = "shared" is a head on the policy: leave value_model out, or "separate"'
+
+
+def _is_address(text: str) -> bool:
+    parts = urlsplit(text)
+    known = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    return bool(known and text.isascii())
 
 
 PPO_DEFAULTS: Mapping[str, Any] = {

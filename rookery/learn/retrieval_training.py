@@ -523,22 +523,18 @@ def _compute_cosines(
     """Return the cosine of each question with each of its references, by the model that would be
     saved."""
     sizes = [len(lesson.references) for lesson in lessons]
-    products_P = _compute_inner_products(_get_averaged_model(learner), lessons)
+    with learner.open_whole_model() as model:
+        products_P = _compute_inner_products(model, lessons)
     if not products_P.isfinite().all():
         detail = "its inner products are no numbers: lower the rate, or begin as another encoder"
         raise Failed(Failure("encoder", "not_a_number", detail))
     return [part.tolist() for part in torch.split(products_P, sizes)]
 
 
-def _get_averaged_model(learner: ModelOptimizer) -> Any:
-    """Return the average of the weights, where one is made."""
-    return learner.unwrapped_model if learner.averages is None else learner.averages.module
-
-
 def _write_averaged_model(learner: ModelOptimizer, out: Path) -> None:
-    model = _get_averaged_model(learner)
-    if learner.accelerator.is_main_process:
-        model.write_folder(out / "model")
+    with learner.open_whole_model(everywhere=False) as model:
+        if learner.accelerator.is_main_process:
+            model.write_folder(out / "model")
     learner.accelerator.wait_for_everyone()
 
 

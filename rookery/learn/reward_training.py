@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from accelerate.utils import gather_object
 from safetensors.torch import load_file, save_file
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 from transformers import PreTrainedModel
 
@@ -464,15 +464,9 @@ class RewardTrainer:
         self.best = BestValidation()
         self.completed_steps = 0
         """steps"""
-        self._learner = learner
+        self.learner = learner
         self._pad = pad
         self._best_weights_file = place
-
-    @property
-    def model(self) -> nn.Module:
-        """The model with the weights that are kept: their average, if one is made."""
-        averages = self._learner.averages
-        return self._learner.unwrapped_model if averages is None else averages.module
 
     def train_step(self, number: int, batch: Sequence[ComparisonItem]) -> dict[str, float]:
         """Train on one batch; return its `loss` on comparisons and the norm of the `gradient`.
@@ -480,7 +474,7 @@ class RewardTrainer:
         The loss is that before the step. With ratings there is `rated_loss` too, that of the second
         output.
         """
-        accelerator = self._learner.accelerator
+        accelerator = self.learner.accelerator
         share = self.settings.auxiliary if self.settings.ratings else 0.0
         compared = max(sum(item.is_comparison for item in batch), 1)
         rated = max(sum(item.rated_count for item in batch), 1)
@@ -491,9 +485,7 @@ class RewardTrainer:
             losses.append(torch.stack([preferred / compared, foretold / rated]).detach())
             return (1 - share) * preferred / compared + share * foretold / rated
 
-        length = self._learner.step(
-            number, self._split_for_process(batch), compute_micro_batch_loss
-        )
+        length = self.learner.step(number, self._split_for_process(batch), compute_micro_batch_loss)
         whole = accelerator.reduce(torch.stack(losses).sum(0), "sum").tolist()
         self.completed_steps = number + 1
         measured = {"loss": whole[0], "gradient": length}
@@ -503,8 +495,8 @@ class RewardTrainer:
         """Return this process's part of a batch, rows of like length together, in as many pieces as
         the other processes have: what fills up does not count."""
         ordered = sorted(batch, key=lambda item: item.longest_length)
-        processes = self._learner.accelerator.num_processes
-        mine = ordered[self._learner.accelerator.process_index :: processes]
+        processes = self.learner.accelerator.num_processes
+        mine = ordered[self.learner.accelerator.process_index :: processes]
         size = self.settings.piece
         count = math.ceil(math.ceil(len(batch) / processes) / size)
         nothing = ComparisonItem("", ordered[0].rows[:1], (0.0,), (math.nan,))
@@ -512,9 +504,9 @@ class RewardTrainer:
 
     def _compute_losses(self, piece: Sequence[ComparisonItem]) -> tuple[Tensor, Tensor]:
         """Return the sums of the losses of both outputs."""
-        device = self._learner.accelerator.device
+        device = self.learner.accelerator.device
         rows = [row for item in piece for row in item.rows]
-        found_NO = compute_reward_outputs(self._learner.model, rows, self._pad, device)
+        found_NO = compute_reward_outputs(self.learner.model, rows, self._pad, device)
         weights_N = torch.tensor([each for item in piece for each in item.weights], device=device)
         counts = [len(item.rows) for item in piece]
         rewards_BK = pad_to_comparisons(found_NO[:, 0], counts, -math.inf)
@@ -549,13 +541,13 @@ class RewardTrainer:
 
     def _save_best_weights(self) -> None:
         """Go on from an older checkpoint write the same again."""
-        model = self.model
-        if self.is_main:
-            new = self._best_weights_file.with_suffix(".new")
-            weights = model.state_dict().items()
-            save_file({name: value.detach().cpu().clone() for name, value in weights}, new)
-            new.replace(self._best_weights_file)
-        self._learner.accelerator.wait_for_everyone()
+        with self.learner.open_whole_model(everywhere=False) as model:
+            if self.is_main:
+                new = self._best_weights_file.with_suffix(".new")
+                weights = model.state_dict().items()
+                save_file({name: value.detach().cpu().clone() for name, value in weights}, new)
+                new.replace(self._best_weights_file)
+        self.learner.accelerator.wait_for_everyone()
 
     def restore_best_weights(self) -> int:
         """Restore the weights that were best at validation; return the step that they are of.
@@ -563,7 +555,7 @@ class RewardTrainer:
         Without a validation the weights stay, and the step is the last that was made.
         """
         if self.best.step:
-            self.model.load_state_dict(load_file(self._best_weights_file))
+            self.learner.restore_weights(load_file(self._best_weights_file))
         return self.best.step or self.completed_steps
 
     def score_validation(self) -> list[ScoredComparison]:
@@ -607,22 +599,23 @@ class RewardTrainer:
 
     def compute_outputs(self, rows: Sequence[TokenIds]) -> list[list[float]]:
         """Return the model's outputs for each row, in order, computed by all processes together."""
-        accelerator = self._learner.accelerator
+        accelerator = self.learner.accelerator
         processes, index = accelerator.num_processes, accelerator.process_index
         size = self.settings.piece * 2
         mine = rows[index::processes]
-        found = score_rows(self.model, mine, self._pad, accelerator.device, size).tolist()
+        with self.learner.open_whole_model() as model:
+            found = score_rows(model, mine, self._pad, accelerator.device, size).tolist()
         together = gather_object([(index + at * processes, one) for at, one in enumerate(found)])
         return [one for _, one in sorted(together)]
 
     @property
     def is_main(self) -> bool:
         """True if this process writes files."""
-        return bool(self._learner.accelerator.is_main_process)
+        return bool(self.learner.accelerator.is_main_process)
 
     def save(self, folder: Path) -> None:
         """Write the state to a folder: weights, optimizer, averages, step and best validation."""
-        self._learner.save(folder)
+        self.learner.save(folder)
         if self.is_main:
             (folder / "training.json").write_bytes(
                 msgspec.json.encode((self.completed_steps, self.best))
@@ -630,7 +623,7 @@ class RewardTrainer:
 
     def load(self, folder: Path) -> None:
         """Restore the state that `save` wrote to a folder."""
-        self._learner.load(folder)
+        self.learner.load(folder)
         kept = (folder / "training.json").read_bytes()
         self.completed_steps, self.best = msgspec.json.decode(kept, type=tuple[int, BestValidation])
 
@@ -690,9 +683,9 @@ def _finish_training(
         scaled_on=settings.samples or settings.comparisons,
         samples=len(rows),
     )
-    model, blend = training.model, settings.blend
-    if training.is_main:
-        save_reward_model(model, showing.tokenizer, scale, deviation, blend, folder)
+    with training.learner.open_whole_model(everywhere=False) as model:
+        if training.is_main:
+            save_reward_model(model, showing.tokenizer, scale, deviation, settings.blend, folder)
     return preferred
 
 

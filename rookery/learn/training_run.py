@@ -19,6 +19,7 @@ import msgspec
 from accelerate import Accelerator
 from accelerate.utils import gather_object
 from safetensors import SafetensorError
+from torch.distributed.checkpoint.api import CheckpointException
 
 from rookery.records import Failed, Failure
 
@@ -152,6 +153,11 @@ class ResumableRun:
             if (number + 1) % every == 0 or number + 1 == count:
                 self._save_checkpoint(number + 1, state)
 
+    def find_oldest_step(self) -> int:
+        """Return the number of steps before the oldest checkpoint that is kept; 0 without one."""
+        kept = (self.folder / "checkpoints").glob("[0-9]*")
+        return min((int(place.name) for place in kept), default=0)
+
     def record_metrics(self, **measured: float) -> None:
         """Set the metrics of this step, which are written when the next step is asked for."""
         self._step_metrics = measured
@@ -175,10 +181,12 @@ class ResumableRun:
         self._wait_for_everyone()
         try:
             state.save(new)
-        except (RuntimeError, SafetensorError) as error:  # torch's full disk is no OSError
+        # torch's full disk is no OSError, and what several processes write together no Exception.
+        except (RuntimeError, SafetensorError, CheckpointException) as error:
             detail = f"it cannot be written ({error}): make room and run the same command again"
             raise Failed(Failure(str(new), "unwritable", detail)) from error
         self._wait_for_everyone()
+        digests = self._digest_files(new)
         if not self._is_main_process:
             return
         sizes = {
@@ -186,13 +194,23 @@ class ResumableRun:
             for name in _LINE_FILES
             if (self.folder / name).exists()
         }
-        about = {"step": number, "lines": sizes, "files": _digest_files(new)}
+        about = {"step": number, "lines": sizes, "files": digests}
         _write_atomically(new / _MANIFEST_FILE, json.dumps(about).encode())
         shutil.rmtree(place, ignore_errors=True)
         new.rename(place)
         _sync_folder(here)
         for old in sorted(here.glob("[0-9]*"))[:-KEPT_CHECKPOINTS]:
             shutil.rmtree(old)
+
+    def _digest_files(self, folder: Path) -> dict[str, str]:
+        """Return the digest of each file of a checkpoint; each process reads a share of them."""
+        files = sorted(
+            path for path in folder.rglob("*") if path.is_file() and path.name != _MANIFEST_FILE
+        )
+        index = 0 if self._accelerator is None else self._accelerator.process_index
+        count = 1 if self._accelerator is None else self._accelerator.num_processes
+        ours = [(str(path.relative_to(folder)), _digest_file(path)) for path in files[index::count]]
+        return dict(sorted(ours if count == 1 else gather_object(ours)))
 
     def _wait_for_everyone(self) -> None:
         if self._accelerator is not None:
@@ -203,7 +221,7 @@ class ResumableRun:
         here = self.folder / "checkpoints"
         for place in sorted(here.glob("[0-9]*"), reverse=True):
             about = _read_manifest(place)
-            if about is None:
+            if about is None or about["files"] != self._digest_files(place):
                 continue
             state.load(place)
             if self._is_main_process:
@@ -257,26 +275,18 @@ def _truncate_file(place: Path, size: int) -> None:
         os.truncate(place, min(size, place.stat().st_size))
 
 
-def _digest_files(folder: Path) -> dict[str, str]:
-    files = sorted(
-        path for path in folder.rglob("*") if path.is_file() and path.name != _MANIFEST_FILE
-    )
-    return {str(path.relative_to(folder)): _digest_file(path) for path in files}
-
-
 def _digest_file(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "blake2b").hexdigest()
 
 
 def _read_manifest(place: Path) -> dict[str, Any] | None:
-    """Return the manifest of a checkpoint; None unless all of its files are as they were
-    written."""
+    """Return the manifest of a checkpoint, or None without a whole one."""
     try:
         about: dict[str, Any] = json.loads((place / _MANIFEST_FILE).read_bytes())
-        return about if about["files"] == _digest_files(place) else None
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError):
         return None
+    return about if isinstance(about, dict) and {"step", "lines", "files"} <= about.keys() else None
 
 
 def _write_atomically(place: Path, data: bytes) -> None:

@@ -1,12 +1,13 @@
-"""Sample actions from a vLLM server, which gets the policy's weights whenever they change.
+"""Sample actions from vLLM servers, which get the policy's weights whenever they change.
 
 Tokens go in and tokens come out, as in `learn.decoding`: neither side tokenizes a text.
 """
 
+import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
+from queue import Queue
 from random import Random
 from typing import Annotated, Any, TypeVar
 
@@ -21,10 +22,10 @@ from rookery.draft.remote_model import AllowedTokens
 from rookery.learn.action_batches import (
     ActionRow,
     collate_rows,
-    compute_action_logits,
-    compute_logprobs,
+    compute_action_logprobs,
 )
 from rookery.learn.decoding import SampledAction, SamplingSettings
+from rookery.learn.episodes import PolicySampler
 from rookery.learn.pretrained_models import save_pretrained_model
 from rookery.records import Failed, Failure
 
@@ -74,16 +75,176 @@ class _CompletionResponse(msgspec.Struct, frozen=True):
 
 
 class VllmSampler:
-    """A vLLM server (0.32 or later) that samples from a policy in training and serves nobody else
+    """vLLM servers (0.32 or later) that sample from a policy in training and serve nobody else
     meanwhile.
 
-    It reads the weights in `folder`, by the path that this process knows. A request that fails is
+    They read the weights in `folder`, by the path that this process knows. A request that fails is
     not made again, since a server that comes back speaks with the weights that it was started with:
-    the run goes on from its last checkpoint, and tells them. What it draws then is not the same to
-    the last bit, since it computes whatever comes at a time together. Raises Failed:
-    model_unreachable, model_not_found, model_refused, model_failed, model_bad_answer, other_model
-    where its tokenizer is not the policy's.
+    the run goes on from its last checkpoint, and tells them. What they draw then is not the same to
+    the last bit, since they compute whatever comes at a time together (`DrawnActions` keeps it).
+    Raises Failed: model_unreachable, model_not_found, model_refused, model_failed,
+    model_bad_answer, other_model where the tokenizer of one is not the policy's.
     """
+
+    def __init__(
+        self,
+        addresses: Sequence[str],
+        folder: Path,
+        tokenizer: PreTrainedTokenizerBase,
+        ends: frozenset[int],
+        settings: SamplingSettings,
+    ) -> None:
+        self._folder = folder.resolve()
+        self._tokenizer = tokenizer
+        self._settings = settings
+        self._servers = [
+            _VllmServer(address, self._folder, tokenizer, ends, settings) for address in addresses
+        ]
+
+    def update_weights(self, policy: nn.Module, step: int) -> None:
+        """Save a policy's weights, load them into the servers, and check that they use them.
+
+        Raises Failed as the class says, and other_weights where what one says has other
+        log-probabilities than the policy finds.
+        """
+        save_pretrained_model(policy, self._tokenizer, self._folder)
+        with ThreadPoolExecutor(len(self._servers)) as threads:
+            list(threads.map(lambda server: server.load_weights(step), self._servers))
+        for server in self._servers:
+            server.check_logprobs(policy)
+
+    def sample(
+        self,
+        step: int,
+        contexts: Sequence[Sequence[int]],
+        seeds: Sequence[int | str],
+        allow: Sequence[AllowedTokens] | None = None,
+    ) -> list[SampledAction]:
+        """Sample one action for each context, with the weights of this step; each server has at
+        most as many rows at once as the settings say, and takes the next when one is done.
+
+        Each has its own random seed, and ends with an end token or at the limit of tokens. Raises
+        Failed as the class says: not_served where `allow` restricts an action, model_broke_off
+        where an action was cut before the limit, other_weights where a server was told others or
+        was started again in between.
+        """
+        if any(one is not None for one in allow or ()):
+            detail = "it cannot hold an action token by token: leave `server` empty for this world"
+            raise self._servers[0].make_error("not_served", detail)
+        places = [Random(f"{seed}").getrandbits(31) for seed in seeds]
+        rows = self._settings.rows
+        free: Queue[_VllmServer] = Queue()
+        for server in self._servers * rows:
+            free.put(server)
+
+        def request_action(context: Sequence[int], place: int) -> SampledAction:
+            server = free.get()
+            try:
+                return server.request_action(context, place, tokens, pool.request)
+            finally:
+                free.put(server)
+
+        tokens, most = self._settings.max_tokens, rows * len(self._servers)
+        with (
+            httpcore.ConnectionPool(max_connections=most, retries=2) as pool,
+            ThreadPoolExecutor(most) as threads,
+        ):
+            said = list(threads.map(request_action, contexts, places))
+        for server in self._servers:
+            server.require_weights(step)
+        return said
+
+
+class DrawnActions:
+    """The actions that servers have drawn for the batches of a run, in a folder.
+
+    A run that goes on from a checkpoint plays the batches after it again: it gets the same actions,
+    and is the same run, although servers would not draw them a second time. `run` tells runs of
+    different settings in one folder apart.
+    """
+
+    def __init__(self, folder: Path, run: str, process: int) -> None:
+        self._folder = folder
+        self._run = run
+        self._process = process
+
+    def remember_actions(self, sampler: PolicySampler, step: int) -> PolicySampler:
+        """Return a sampler that gives what was drawn at this step for a context and a seed, and
+        lets `sampler` draw, and keeps, the rest."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        place = self._folder / f"{step:08} {self._run} {self._process}.jsonl"
+        drawn = self._read_actions(step)
+
+        def sample(
+            contexts: Sequence[Sequence[int]],
+            seeds: Sequence[str],
+            allow: Sequence[AllowedTokens] | None = None,
+        ) -> list[SampledAction]:
+            keys = [_make_key(*pair) for pair in zip(contexts, seeds, strict=True)]
+            new = [at for at, key in enumerate(keys) if key not in drawn]
+            if new:
+                found = sampler(
+                    [contexts[at] for at in new],
+                    [seeds[at] for at in new],
+                    None if allow is None else [allow[at] for at in new],
+                )
+                lines = [
+                    _DrawnAction(
+                        list(contexts[at]), seeds[at], list(one.row.action), one.logprobs, one.ended
+                    )
+                    for at, one in zip(new, found, strict=True)
+                ]
+                # Later batches were drawn from a policy that learnt something else at this step.
+                self._delete_steps(range(step + 1, sys.maxsize))
+                with place.open("ab") as file:
+                    file.write(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
+                drawn.update({_make_key(line.context, line.seed): line for line in lines})
+            return [
+                SampledAction(ActionRow(context, drawn[key].action), drawn[key].logprobs, ended)
+                for context, key in zip(contexts, keys, strict=True)
+                for ended in [drawn[key].ended]
+            ]
+
+        return sample
+
+    def _read_actions(self, step: int) -> dict[tuple[str, tuple[int, ...]], "_DrawnAction"]:
+        """Return what any process has drawn at this step; half a line, as a kill leaves it, ends a
+        file, and is cut off."""
+        found = {}
+        for place in self._folder.glob(f"{step:08} {self._run} *.jsonl"):
+            data = place.read_bytes()
+            whole = data[: data.rfind(b"\n") + 1]
+            if len(whole) < len(data) and place.stem.endswith(f" {self._process}"):
+                place.write_bytes(whole)
+            for line in whole.splitlines():
+                one = msgspec.json.decode(line, type=_DrawnAction)
+                found[_make_key(one.context, one.seed)] = one
+        return found
+
+    def forget_actions(self, before: int) -> None:
+        """Delete what was drawn in the steps before this one."""
+        self._delete_steps(range(before))
+
+    def _delete_steps(self, steps: range) -> None:
+        for place in self._folder.glob("*.jsonl"):
+            if int(place.name[:8]) in steps:
+                place.unlink(missing_ok=True)
+
+
+class _DrawnAction(msgspec.Struct, frozen=True):
+    context: list[int]
+    seed: str
+    action: list[int]
+    logprobs: Sequence[float]
+    ended: bool
+
+
+def _make_key(context: Sequence[int], seed: str) -> tuple[str, tuple[int, ...]]:
+    return seed, tuple(context)
+
+
+class _VllmServer:
+    """One vLLM."""
 
     def __init__(
         self,
@@ -94,8 +255,7 @@ class VllmSampler:
         settings: SamplingSettings,
     ) -> None:
         self._address = address.rstrip("/").removesuffix("/v1")
-        self._folder = folder.resolve()
-        self._tokenizer = tokenizer
+        self._folder = folder
         self._ends = ends
         self._settings = settings
         self._probe_prompt: list[int] = tokenizer(_PROBE_TEXT, add_special_tokens=False)[
@@ -104,22 +264,17 @@ class VllmSampler:
         asked = {"prompt": _PROBE_TEXT, "add_special_tokens": False}
         if self._send_request("/tokenize", asked, _TokenizeResponse).tokens != self._probe_prompt:
             detail = "its tokens are not the policy's: start it with the folder of the policy"
-            raise self._make_error("other_model", detail)
+            raise self.make_error("other_model", detail)
 
-    def update_weights(self, policy: nn.Module, step: int) -> None:
-        """Save a policy's weights, load them into the server, and check that it uses them.
-
-        Raises Failed as the class says, and other_weights where what it says has other
-        log-probabilities than the policy finds.
-        """
-        save_pretrained_model(policy, self._tokenizer, self._folder)
+    def load_weights(self, step: int) -> None:
+        """Let it load the weights in the folder as those of this step."""
         load = {"method": "reload_weights", "kwargs": {"weights_path": str(self._folder)}}
         self._send_request("/collective_rpc", load, dict[str, Any])
         # What it keeps of prompts was computed with other weights.
         if not self._send_request(
             "/reset_prefix_cache?reset_running_requests=true", {}, _SuccessResponse
         ).success:
-            raise self._make_error(
+            raise self.make_error(
                 "model_failed", "it keeps old prompts: see its log; start it again"
             )
         self._send_request(
@@ -127,33 +282,9 @@ class VllmSampler:
             {"new_version": self._make_weight_version(step)},
             _SuccessResponse,
         )
-        self._check_logprobs(policy)
 
-    def sample(
-        self,
-        step: int,
-        contexts: Sequence[Sequence[int]],
-        seeds: Sequence[int | str],
-        allow: Sequence[AllowedTokens] | None = None,
-    ) -> list[SampledAction]:
-        """Sample one action for each context from the server, with the weights of this step.
-
-        Each has its own random seed, and ends with an end token or at the limit of tokens. Raises
-        Failed as the class says: not_served where `allow` restricts an action, model_broke_off
-        where an action was cut before the limit, other_weights where the server was told others or
-        was started again in between.
-        """
-        if any(one is not None for one in allow or ()):
-            detail = "it cannot hold an action token by token: leave `server` empty for this world"
-            raise self._make_error("not_served", detail)
-        places = [Random(f"{seed}").getrandbits(31) for seed in seeds]
-        rows = self._settings.rows
-        with httpcore.ConnectionPool(max_connections=rows, retries=2) as pool:
-            say = partial(
-                self._request_action, tokens=self._settings.max_tokens, request=pool.request
-            )
-            with ThreadPoolExecutor(rows) as threads:
-                said = list(threads.map(say, contexts, places))
+    def require_weights(self, step: int) -> None:
+        """Raise Failed (other_weights) unless it has the weights of this step."""
         if self._send_request(
             "/weight_info", None, _WeightInfo
         ).weight_version != self._make_weight_version(step):
@@ -161,19 +292,19 @@ class VllmSampler:
                 "it was told other weights while it sampled, or was started again: let one run "
                 "alone use it, and run the same command again"
             )
-            raise self._make_error("other_weights", detail)
-        return said
+            raise self.make_error("other_weights", detail)
 
     def _make_weight_version(self, step: int) -> str:
         return f"{self._folder} {step}"
 
-    def _request_action(
+    def request_action(
         self,
         context: Sequence[int],
         seed: int,
         tokens: int,
         request: Callable[..., httpcore.Response] = httpcore.request,
     ) -> SampledAction:
+        """Return one action. Raises Failed."""
         asked = {
             "prompt": list(context),
             "max_tokens": tokens,
@@ -186,27 +317,27 @@ class VllmSampler:
         found = said.logprobs.token_logprobs
         if said.prompt_token_ids != asked["prompt"] or len(found) != len(said.token_ids):
             detail = "it answers another prompt, or with tokens that have no log-probabilities"
-            raise self._make_error("model_bad_answer", f"{detail}: use vLLM 0.32 or later")
+            raise self.make_error("model_bad_answer", f"{detail}: use vLLM 0.32 or later")
         ended = said.token_ids[-1] in self._ends
         if not ended and len(said.token_ids) < tokens:
             detail = (
                 f"it cut an action of {tokens} tokens after {len(said.token_ids)}: start it with a "
                 "longer --max-model-len and with --generation-config vllm"
             )
-            raise self._make_error("model_broke_off", detail)
+            raise self.make_error("model_broke_off", detail)
         return SampledAction(ActionRow(context, said.token_ids), found, ended)
 
     @torch.no_grad()
-    def _check_logprobs(self, policy: nn.Module) -> None:
+    def check_logprobs(self, policy: nn.Module) -> None:
         """Let it say something, and has the policy read it."""
-        said = self._request_action(
+        said = self.request_action(
             self._probe_prompt, 0, min(_PROBE_TOKENS, self._settings.max_tokens)
         )
         batch = collate_rows([said.row], 0, next(policy.parameters()).device)
 
         def measure_difference(temperature: float) -> float:
-            found_BA = compute_logprobs(compute_action_logits(policy, batch, temperature), batch)
-            return float((found_BA[0].cpu() - torch.tensor(said.logprobs)).abs().mean())
+            found_N = compute_action_logprobs(policy, batch, temperature)
+            return float((found_N.cpu() - torch.tensor(said.logprobs)).abs().mean())
 
         warm = measure_difference(self._settings.temperature)
         if warm <= _SMALL_DIFFERENCE or (
@@ -219,7 +350,7 @@ class VllmSampler:
             "other run use it (without a GPU, vLLM 0.32 keeps the old head of a model with tied "
             "embeddings)"
         )
-        raise self._make_error("other_weights", detail)
+        raise self.make_error("other_weights", detail)
 
     def _send_request(
         self,
@@ -242,30 +373,30 @@ class VllmSampler:
                 f"it does not answer ({type(error).__name__}: {error}): see whether vLLM runs "
                 "there, and run the same command again"
             )
-            raise self._make_error("model_unreachable", detail) from error
+            raise self.make_error("model_unreachable", detail) from error
         if answer.status != 200:
             raise self._make_refusal_error(route, answer)
         try:
             return msgspec.json.decode(answer.content, type=kind)
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             detail = f"its answer makes no sense ({error}): use vLLM 0.32 or later"
-            raise self._make_error("model_bad_answer", detail) from error
+            raise self.make_error("model_bad_answer", detail) from error
 
     def _make_refusal_error(self, route: str, answer: httpcore.Response) -> Failed:
         said = f"HTTP {answer.status}: {extract_error_message(answer.content)[:300]}"
         if answer.status in (404, 405):
             advice = "use vLLM 0.32 or later, with VLLM_SERVER_DEV_MODE=1 in its environment"
-            return self._make_error("model_not_found", f"it has no {route.split('?')[0]}: {advice}")
+            return self.make_error("model_not_found", f"it has no {route.split('?')[0]}: {advice}")
         if answer.status < 500:
             advice = "start it without a key, and with a --max-model-len for a prompt and an action"
-            return self._make_error("model_refused", f"{advice} ({said})")
+            return self.make_error("model_refused", f"{advice} ({said})")
         advice = "look into its log, start it again and run the same command again"
         if route == "/collective_rpc":
             advice = (
                 f"it cannot load {self._folder}: it must find that path, and be started with the "
                 f"folder of the policy; {advice}"
             )
-        return self._make_error("model_failed", f"{advice} ({said})")
+        return self.make_error("model_failed", f"{advice} ({said})")
 
-    def _make_error(self, outcome: str, detail: str) -> Failed:
+    def make_error(self, outcome: str, detail: str) -> Failed:
         return Failed(Failure(self._address, outcome, detail))

@@ -17,7 +17,7 @@ from rookery.learn.reinforcement_learning import train_by_reinforcement
 from rookery.learn.reinforcement_settings import ReinforcementSettings, make_rloo_settings
 
 
-def settings(model: str, address: str) -> ReinforcementSettings:
+def settings(model: str, address: str | tuple[str, ...]) -> ReinforcementSettings:
     """Episodes that learn something in a few batches."""
     return make_rloo_settings(
         policy=TrainedModelSettings(model),

@@ -74,7 +74,7 @@ def test_the_first_step_of_a_matrix_is_what_a_hand_computes() -> None:
     given = torch.tensor([[1.0, 2.0], [10.0, 20.0]])
     learner.step(0, [given], lambda piece: (learner.model.weight * piece).sum())
     wanted = torch.full((2, 2), 0.5 - 0.5 * 1e-2)
-    torch.testing.assert_close(learner.unwrapped_model.weight.detach(), wanted)
+    torch.testing.assert_close(learner.model.weight.detach(), wanted)
 
 
 @pytest.mark.parametrize("rate", [1e-2, 0.9])
@@ -89,7 +89,7 @@ def test_its_steps_are_those_of_the_paper(rate: float) -> None:
         take_step(learner, step, given)
         for oracle, gradient in zip(oracles, given, strict=True):
             oracle.step(gradient.double().numpy(), rate, step + 1)
-        for oracle, weight in zip(oracles, learner.unwrapped_model.parameters(), strict=True):
+        for oracle, weight in zip(oracles, learner.model.parameters(), strict=True):
             np.testing.assert_allclose(weight.detach().numpy(), oracle.weight, rtol=1e-5, atol=1e-7)
 
 
@@ -102,7 +102,7 @@ def test_a_run_with_it_goes_on_to_the_last_bit(tmp_path: Path) -> None:
                 if step == stop:
                     break
                 run.record_metrics()
-        return list(learner.unwrapped_model.state_dict().values())
+        return list(learner.model.state_dict().values())
 
     whole = train(tmp_path / "whole", STEPS)
     train(tmp_path / "broken", 2)

@@ -10,6 +10,7 @@ import pytest
 import torch
 from comparing import WORDS, write_small
 from enumerable import Browsing, Rule, write_listed
+from kept import checkpoint_weights
 from safetensors.torch import load_file
 from torch import Tensor
 
@@ -67,7 +68,7 @@ class Kept:
         self.policies: list[dict[str, Tensor]] = []
 
     def save(self, folder: Path) -> None:
-        found = load_file(folder / "model.safetensors").items()
+        found = checkpoint_weights(folder).items()
         self.policies.append(
             {name[7:]: value for name, value in found if name.startswith("policy.")}
         )

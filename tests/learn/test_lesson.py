@@ -12,7 +12,7 @@ from accelerate import Accelerator
 from enumerable import write_listed
 from torch import Tensor, nn
 
-from rookery.learn.action_batches import ActionRow, collate_rows, compute_logprobs
+from rookery.learn.action_batches import ActionRow, collate_rows
 from rookery.learn.decoding import SampledAction
 from rookery.learn.episodes import Trajectory
 from rookery.learn.minibatches import BatchSplitter, RowLocation
@@ -49,12 +49,12 @@ def judged(model: str, **changes: Any) -> tuple[PolicyGradientTrainer, PreparedB
     teacher = PolicyGradientTrainer(rules, made, learner, 0)
     batch = collate_rows([ActionRow(shown, said) for shown, said, _ in SAID], 0)
     with torch.no_grad():
-        logits_BAV, _ = made.actor(batch, 1.0)
-        said_BA = compute_logprobs(logits_BAV, batch)
+        said_N = made.actor(batch, 1.0, {"logprobs"})["logprobs"]
+    logprobs = said_N.split([len(said) for _, said, _ in SAID])
     played = [
         Trajectory(
             n,
-            [SampledAction(ActionRow(shown, said), said_BA[n, : len(said)].tolist(), True)],
+            [SampledAction(ActionRow(shown, said), logprobs[n].tolist(), True)],
             worth,
             n,
         )
@@ -208,7 +208,7 @@ def test_rows_are_dealt_into_minibatches_and_pieces_by_hand() -> None:
             assert len(piece.rows) <= 2
             places = [at for n in piece.rows for at in range(starts[n], starts[n + 1])]
             assert piece.tokens_N.tolist() == places
-            said = piece.batch.actions_BA[piece.batch.action_mask_BA].tolist()
+            said = piece.batch.actions_N.tolist()
             assert said == [n + 1 for n in piece.rows for _ in made[n].action]
     again = [
         [piece.rows for piece in each.pieces] for each in portions.split_into_minibatches(2, "seed")
@@ -237,17 +237,10 @@ def test_processes_agree_on_minibatches_without_asking() -> None:
     for ours, theirs in zip(*shares, strict=True):
         assert (ours.tokens, ours.share) == (theirs.tokens, theirs.share)
         assert len(ours.pieces) == len(theirs.pieces)
-        said = [
-            sum(int(piece.batch.action_mask_BA.sum()) for piece in each.pieces)
-            for each in (ours, theirs)
-        ]
+        said = [sum(len(piece.batch.actions_N) for piece in each.pieces) for each in (ours, theirs)]
         assert sum(said) == ours.tokens
         for piece in (*ours.pieces, *theirs.pieces):
-            assert (
-                bool(piece.rows)
-                == bool(piece.batch.action_mask_BA.any())
-                == bool(len(piece.tokens_N))
-            )
+            assert bool(piece.rows) == bool(len(piece.batch.actions_N)) == bool(len(piece.tokens_N))
     for process, some in enumerate(made):
         seen = [n for each in shares[process] for piece in each.pieces for n in piece.rows]
         assert sorted(seen) == list(range(len(some)))

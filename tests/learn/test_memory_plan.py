@@ -1,6 +1,7 @@
 """The planned memory of a training beside the bytes of tensors that live while it trains."""
 
 import json
+import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from random import Random
@@ -19,10 +20,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 from transformers import BloomConfig, LlamaConfig, LlamaForCausalLM
 
+from rookery.learn import action_batches
 from rookery.learn.decoding import SamplingSettings
 from rookery.learn.episodes import PromptEnvironment
 from rookery.learn.imitation_learning import ImitationSettings, train_by_imitation
 from rookery.learn.memory_plan import (
+    FLOAT_BYTES,
     ProcessMemory,
     build_fake_model,
     count_context_tokens,
@@ -109,6 +112,21 @@ def model(tmp_path_factory: pytest.TempPathFactory, episodes: list[Episode]) -> 
     return folder
 
 
+WIDE = 20_000
+
+
+def write_wide(model: Path, folder: Path) -> Path:
+    """A model of two narrow layers and many ids, most of which have no token."""
+    shutil.copytree(model, folder)
+    small = json.loads((folder / "config.json").read_text())
+    narrow = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2}
+    for file in folder.glob("*.safetensors*"):
+        file.unlink()
+    sizes = small | narrow | {"vocab_size": WIDE, "tie_word_embeddings": True, "head_dim": 8}
+    LlamaForCausalLM(LlamaConfig(**sizes)).save_pretrained(folder)
+    return folder
+
+
 def compare(found: ProcessMemory, live: LiveBytes) -> None:
     static = found.weights + found.optimizer + found.average + found.reference + found.states
     assert live.kept[-1] == pytest.approx(static, rel=0.1)
@@ -181,6 +199,31 @@ def world() -> PromptEnvironment:
 
 
 @pytest.mark.slow
+def test_logits_of_some_tokens_at_a_time(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a vocabulary that is most of the memory, an eighth of the tokens at once."""
+    wide, at_once = write_wide(model, tmp_path / "wide"), SAID * 4 // 8
+    monkeypatch.setattr(action_batches, "LOGITS_AT_ONCE", at_once * WIDE)
+    settings = make_ppo_settings(
+        policy=TrainedModelSettings(str(wide)),
+        sampling=SamplingSettings(max_tokens=SAID, rows=2),
+        steps=2,
+        episodes=12,
+        epochs=1,
+        piece=4,
+        kl="loss",
+        advantage="rloo",
+    )
+    shape = shape_reinforcement(settings, read_model_config(str(wide)), PROMPT + SAID)
+    found = measure_training_memory(shape).process
+    assert found.logits < 8 * at_once * WIDE * FLOAT_BYTES
+    with LiveBytes() as live:
+        train_by_reinforcement(settings, world(), tmp_path / "run", live.tell)
+    compare(found, live)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("how", "more"),
     [
@@ -244,23 +287,28 @@ def test_shared_among_processes() -> None:
     alone, two, split = found.process, found.replicate_weights(2), found.shard_weights(2)
     assert found.replicate_weights(1) == alone
     assert two.peak == alone.peak + alone.gradients
-    assert (split.weights, split.whole_copy) == (alone.weights / 2, alone.weights)
+    assert (split.weights, split.reference) == (alone.weights / 2, alone.reference / 2)
     assert split.optimizer == alone.optimizer / 2
     assert split.gathered > 0
+    assert split.whole_copy == alone.reference  # the policy alone, and while it samples
+    assert "whole_copy" not in split.list_parts("step")
 
 
-@pytest.mark.parametrize(
-    ("changed", "why"),
-    [
-        ({"optimising": OptimizerSettings(method="adafactor")}, "Adafactor"),
-        ({"policy": TrainedModelSettings("none", frozen=0.5)}, "frozen"),
-    ],
-)
-def test_what_training_refuses_to_split_is_not_planned(changed: dict[str, Any], why: str) -> None:
-    usual = {"policy": TrainedModelSettings("none"), "steps": 1, "piece": 1}
-    settings = make_ppo_settings(**usual | changed)
+def test_split_networks_share_no_frozen_layers() -> None:
+    half = TrainedModelSettings("none", frozen=0.5)
+    settings = make_ppo_settings(policy=half, steps=1, piece=2)
     found = measure_training_memory(shape_reinforcement(settings, small_config(), 32))
-    with pytest.raises(ValueError, match=why):
+    whole, split = found.process, found.shard_weights(2)
+    assert whole.states > split.states == 0
+    assert 2 * (split.weights + split.reference) > 1.2 * (whole.weights + whole.reference)
+
+
+def test_what_training_refuses_to_split_is_not_planned() -> None:
+    adafactor = OptimizerSettings(method="adafactor")
+    policy = TrainedModelSettings("none")
+    settings = make_ppo_settings(policy=policy, steps=1, piece=1, optimising=adafactor)
+    found = measure_training_memory(shape_reinforcement(settings, small_config(), 32))
+    with pytest.raises(ValueError, match="Adafactor"):
         found.shard_weights(2)
 
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from plain import plain_logits
 from transformers import (
     BloomConfig,
     BloomForCausalLM,
@@ -21,13 +22,11 @@ from transformers import (
     PreTrainedModel,
 )
 
-from rookery.learn.action_batches import ActionRow
+from rookery.learn.action_batches import ActionRow, collate_rows
 from rookery.learn.minibatches import (
     can_pack,
-    compute_packed_logits,
     compute_padding_share,
     pack_rows,
-    pad_rows,
     predict_actions,
     split_into_micro_batches,
 )
@@ -80,9 +79,10 @@ def test_rows_side_by_side_have_the_losses_that_they_have_alone(llama: PreTraine
     )
     assert hits_A.tolist() == [hit for _, hits in alone for hit in hits.tolist()]
     # Rows of one length need no padding, whatever share of each is its action.
-    batch = pad_rows([ActionRow([1] * 5, [2]), ActionRow([1], [2, 3, 4, 5, 6])], 0)
+    batch = collate_rows([ActionRow([1] * 5, [2]), ActionRow([1], [2, 3, 4, 5, 6])], 0)
     assert batch.tokens_BT.tolist() == [[1, 1, 1, 1, 1, 2], [1, 2, 3, 4, 5, 6]]
-    assert batch.action_mask_BA.tolist() == [[False] * 4 + [True], [True] * 5]
+    assert batch.places_N.tolist() == [4, 6, 7, 8, 9, 10]
+    assert batch.actions_N.tolist() == [2, 2, 3, 4, 5, 6]
 
 
 @pytest.mark.parametrize("name", ["sdpa", "eager", "windowed", "gpt2"])
@@ -109,7 +109,7 @@ def test_a_target_is_as_likely_as_among_the_ids_that_were_allowed(
     action = [9, 9, 60]
     rows = [ActionRow(free[0].context, action, sets[0]), *free[1:]]
     logprobs_A, hits_A = predict_actions(llama, rows, 0, packing)
-    logits_AV = compute_packed_logits(llama, pack_rows([rows[0]._replace(allowed=None)]))
+    logits_AV = plain_logits(llama, pack_rows([rows[0]._replace(allowed=None)]))
     wanted = [
         float(logits_V[ids].log_softmax(-1)[list(ids).index(token)])
         for logits_V, ids, token in zip(logits_AV, sets[0] or (), action, strict=True)
@@ -130,16 +130,14 @@ def test_a_model_that_mixes_rows_is_found_out() -> None:
 def test_a_row_is_deaf_to_the_row_before(llama: PreTrainedModel) -> None:
     row, size = ActionRow([7, 7, 3], [5, 4]), 6
     logits = [
-        compute_packed_logits(llama, pack_rows([ActionRow([token] * size, [token]), row]))[-2:]
+        plain_logits(llama, pack_rows([ActionRow([token] * size, [token]), row]))[-2:]
         for token in (9, 30)
     ]
     assert torch.equal(*logits)
     # The planted fault: positions that run on let it listen.
     packed = [pack_rows([ActionRow([token] * size, [token]), row]) for token in (9, 30)]
-    run_on = torch.arange(packed[0].tokens_1R.shape[1])[None]
-    heard = [
-        compute_packed_logits(llama, each._replace(positions_1R=run_on))[-2:] for each in packed
-    ]
+    run_on = torch.arange(packed[0].tokens_BT.shape[1])[None]
+    heard = [plain_logits(llama, each._replace(positions_BT=run_on))[-2:] for each in packed]
     assert (heard[0] - heard[1]).abs().max() > 0.01
 
 

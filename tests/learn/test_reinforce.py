@@ -17,6 +17,7 @@ import torch
 from accelerate import Accelerator
 from double import double_precision, write_double
 from enumerable import ENDS, Browsing, Recipe, Rule, write_listed
+from plain import plain_logprobs
 from reinforce_run import RECIPES
 from reinforce_run import settings as two_steps
 from safetensors.torch import load_file
@@ -27,8 +28,6 @@ from rookery.draft.config import merge_tables
 from rookery.learn.action_batches import (
     ActionRow,
     collate_rows,
-    compute_action_logits,
-    compute_logprobs,
 )
 from rookery.learn.decoding import SampledAction, SamplingSettings, sample_actions
 from rookery.learn.episodes import PolicySampler, PromptEnvironment, Trajectory
@@ -107,9 +106,9 @@ def test_log_probabilities_are_the_same_when_drawn_and_when_read(
     said = sample_actions(policy, contexts, range(40), ENDS, how, allow)
     batch = collate_rows([one.row for one in said], 0)
     with torch.no_grad():
-        read_BA = compute_logprobs(compute_action_logits(policy, batch, warmth), batch)
+        read_N = plain_logprobs(policy, batch, warmth)
     drawn = torch.tensor([value for one in said for value in one.logprobs])
-    assert (read_BA[batch.action_mask_BA] - drawn).abs().max() < 1e-5
+    assert (read_N - drawn).abs().max() < 1e-5
     assert {len(one.row.action) for one in said} >= {1, 2, 6}
     assert all(token in (1, 3, 5, 0) for one in said[::3] for token in one.row.action[:1])
 
@@ -118,8 +117,8 @@ def test_a_set_of_ids_that_many_tokens_have_is_kept_once() -> None:
     free, few = np.arange(10, dtype=np.int32), np.array([3], np.int32)
     batch = collate_rows([ActionRow([1], [2, 3, 4], [free, few, free]), ActionRow([1, 2], [5])], 0)
     assert batch.allowed is not None
-    assert batch.allowed.sets_BA.tolist() == [[1, 2, 1], [0, 0, 0]]
-    assert (batch.allowed.set_count, len(batch.allowed.ids_N)) == (3, 11)
+    assert batch.allowed.sets_N.tolist() == [1, 2, 1, 0]
+    assert batch.allowed.members_M.tolist() == [1] * 10 + [2]
 
 
 @pytest.mark.parametrize(
@@ -179,12 +178,13 @@ def test_rloo_has_the_advantages_and_the_gradient_of_trl(model: str, tmp_path: P
     rows = [ActionRow(*pair) for pair in zip(theirs["contexts"], theirs["actions"], strict=True)]
     batch = collate_rows(rows, 0)
     with torch.no_grad():
-        said_BA = compute_logprobs(compute_action_logits(made.actor.policy, batch), batch)
+        said_N = plain_logprobs(made.actor.policy, batch)
+    said = torch.split(said_N, [len(row.action) for row in rows])
     rule = Rule(0)
     played = [
         Trajectory(
             number,
-            [SampledAction(row, said_BA[number, : len(row.action)].tolist(), True)],
+            [SampledAction(row, said[number].tolist(), True)],
             rule.reward(row.context, row.action),
             number // 4,
         )
@@ -285,7 +285,7 @@ def test_the_reference_is_not_changed(
     before = (Path(model) / "model.safetensors").read_bytes()
     policy = TrainedModelSettings(model, lora=lora)
     made = build_policy_networks(policy, "separate", "", 0, "", 0)
-    frozen = made.actor.policy if made.reference is None else made.reference
+    frozen = made.actor.policy if made.actor.reference is None else made.actor.reference
     kept = {
         name: value.clone() for name, value in frozen.state_dict().items() if "lora" not in name
     }
@@ -298,7 +298,7 @@ def test_the_reference_is_not_changed(
         played = [Trajectory(n, [one], float(n), n) for n, one in enumerate(said)]
         teacher.train_on_batch(teacher.prepare_batch(played, step), step, 0.1)
     assert all(torch.equal(frozen.state_dict()[name], value) for name, value in kept.items())
-    assert (made.reference is None) == (lora is not None)
+    assert (made.actor.reference is None) == (lora is not None)
     train_by_reinforcement(rules, Rule(0).world(), tmp_path)
     assert (Path(model) / "model.safetensors").read_bytes() == before
     assert metrics(tmp_path)[0]["kl"] == pytest.approx(0, abs=1e-5)

@@ -72,8 +72,11 @@ def train(folder: Path, stop: int = STEPS, settings: Settings = Settings()) -> M
 
 
 def weights(taught: ModelOptimizer) -> list[Tensor]:
-    found = list(taught.unwrapped_model.state_dict().values())
-    return found + (list(taught.averages.state_dict().values()) if taught.averages else [])
+    found: list[Tensor] = []
+    for averaged in (False, True):
+        with taught.open_whole_model(averaged=averaged) as model:
+            found += [value.clone() for value in model.state_dict().values()]
+    return found
 
 
 def lines(folder: Path) -> tuple[bytes, bytes]:
@@ -161,7 +164,7 @@ def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(
     whole = train(tmp_path / "whole")
     train(tmp_path / "broken", 5)
     newest = tmp_path / "broken" / "checkpoints" / "00000004"
-    file = newest / ("whole.json" if damage == "empty" else "model.safetensors")
+    file = newest / ("whole.json" if damage == "empty" else "state/__0_0.distcp")
     held = file.read_bytes()
     if damage == "cut":
         file.write_bytes(held[:-9])
@@ -177,6 +180,12 @@ def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(
         assert next(run.iterate_steps(STEPS, learner(TF), EVERY)) == 2
     assert same(train(tmp_path / "broken"), whole)
     assert lines(tmp_path / "broken") == lines(tmp_path / "whole")
+
+
+def test_a_checkpoint_of_an_earlier_version_is_refused_with_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "optimizer.bin").touch()
+    with pytest.raises(Failed, match=r"other_run: .*begin again, in another folder"):
+        learner(TF).load(tmp_path)
 
 
 def test_all_checkpoints_damaged_is_a_run_from_its_beginning(tmp_path: Path) -> None:
@@ -401,12 +410,13 @@ def test_the_average_keeps_its_share_of_the_past() -> None:
     found: list[Tensor] = []
     for step in range(3):
         squares(taught, step)
-        weight = taught.unwrapped_model.state_dict()["0.weight"]
+        weight = taught.model.state_dict()["0.weight"]
         found.append(weight if not found else 0.9 * found[-1] + 0.1 * weight)
         found[-1] = found[-1].clone()
-    assert taught.averages is not None
-    averaged = taught.averages.module.state_dict()["0.weight"]
-    assert torch.allclose(averaged, found[-1], atol=1e-7, rtol=0)
+    with taught.open_whole_model() as averaged:
+        weight = averaged.state_dict()["0.weight"]
+        assert torch.allclose(weight, found[-1], atol=1e-7, rtol=0)
+    assert not torch.allclose(taught.model.state_dict()["0.weight"], found[-1], atol=1e-7, rtol=0)
 
 
 @pytest.mark.parametrize("sizes", [(3, 5), (1,) * 8, (7, 1)])

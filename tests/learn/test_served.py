@@ -8,6 +8,7 @@ import os
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from small import logprobs
 from speaking import LENGTH, Answer, StandIn, kill, speaking, standing_in, vllm, write_policy
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from rookery.learn.action_batches import ActionRow
 from rookery.learn.decoding import SampledAction, SamplingSettings
 from rookery.learn.episodes import PolicySampler
 from rookery.learn.pretrained_models import (
@@ -30,7 +32,7 @@ from rookery.learn.pretrained_models import (
     merge_lora,
 )
 from rookery.learn.reinforcement_learning import train_by_reinforcement
-from rookery.learn.vllm_sampler import VllmSampler
+from rookery.learn.vllm_sampler import DrawnActions, VllmSampler
 from rookery.records import Failed
 
 pytestmark = pytest.mark.xdist_group("vllm")  # one server, however many workers
@@ -71,7 +73,7 @@ def served(
     address: str, model: str, out: Path, settings: SamplingSettings = WARM, end: int = END
 ) -> VllmSampler:
     tokenizer = AutoTokenizer.from_pretrained(model)
-    return VllmSampler(address, out / "served", tokenizer, frozenset({end}), settings)
+    return VllmSampler([address], out / "served", tokenizer, frozenset({end}), settings)
 
 
 def plain(model: str) -> Any:
@@ -240,6 +242,93 @@ def test_two_processes_draw_from_one_server_what_one_does(
 
 
 @pytest.mark.slow
+def test_several_servers_share_the_work_of_one(model: str, tmp_path: Path) -> None:
+    """Each gets the weights of each step, and the next context when it has said the last."""
+    with standing_in(model) as (first, one), standing_in(model) as (second, other):
+        train_by_reinforcement(settings(model, (first, second)), Rule(0).world(8), tmp_path / "two")
+        shares = [each.asked.count("/v1/completions") for each in (one, other)]
+        assert min(shares) > 4  # more than the 16 tokens that are said to try each
+        assert sum(shares) == 4 * (16 + 2)
+        assert [each.asked.count("/collective_rpc") for each in (one, other)] == [4, 4]
+        train_by_reinforcement(settings(model, first), Rule(0).world(8), tmp_path / "one")
+        for ours, theirs in zip(metrics(tmp_path / "one"), metrics(tmp_path / "two"), strict=True):
+            assert ours == pytest.approx(theirs, rel=1e-3, abs=1e-4)
+        other.otherwise["/weight_info"] = lambda fields: (200, {"weight_version": "default"})
+        with pytest.raises(Failed, match=f"{second}: other_weights: .*started again"):
+            train_by_reinforcement(
+                settings(model, (first, second)), Rule(0).world(8), tmp_path / "three"
+            )
+
+
+def fickle(one: StandIn) -> Answer:
+    """Says something else when it is asked a second time, as servers do that compute whatever comes
+    at a time together."""
+    asked: Counter[str] = Counter()
+
+    def answer(fields: dict[str, Any]) -> tuple[int, Any]:
+        asked[key := f"{fields['prompt']} {fields['seed']}"] += 1
+        return 200, one.say(fields | {"seed": fields["seed"] + asked[key] - 1})
+
+    return answer
+
+
+class Breaking:
+    """The world of `Rule`, in which the run breaks once, when half of a batch has been said."""
+
+    def __init__(self, step: int) -> None:
+        self._world = Rule(0).world(8)
+        self._step = step
+
+    def play_episodes(self, sample: PolicySampler, episodes: Sequence[int], seed: int) -> Any:
+        played = self._world.play_episodes(sample, episodes[:8], seed)
+        if episodes[0] == self._step * 16:
+            raise KeyboardInterrupt
+        return played + self._world.play_episodes(sample, episodes[8:], seed)
+
+
+@pytest.mark.slow
+def test_a_run_that_goes_on_is_the_same_run_whatever_a_server_says_again(
+    stand_in: tuple[str, StandIn], model: str, tmp_path: Path
+) -> None:
+    """It broke off in the middle of a batch, one batch after its last checkpoint."""
+    address, one = stand_in
+    rules = settings(model, address)
+    one.otherwise["/v1/completions"] = fickle(one)
+    train_by_reinforcement(rules, Breaking(-1), tmp_path / "whole")
+    one.otherwise["/v1/completions"] = fickle(one)
+    with pytest.raises(KeyboardInterrupt):
+        train_by_reinforcement(rules, Breaking(3), tmp_path / "broken")
+    drawn = tmp_path / "broken" / "drawn"
+    [last] = drawn.glob("00000003 *")
+    with last.open("ab") as file:
+        file.write(b'{"context": [1, 2')  # what a kill leaves
+    said = one.asked.count("/v1/completions")
+    train_by_reinforcement(rules, Breaking(-1), tmp_path / "broken")
+    assert one.asked.count("/v1/completions") == said + 8 + 2
+    for name in ("metrics.jsonl", "samples.jsonl", "model/model.safetensors"):
+        whole, broken = (tmp_path / run / name for run in ("whole", "broken"))
+        assert whole.read_bytes() == broken.read_bytes()
+    # Those before the oldest checkpoint are needed no more.
+    assert sorted({place.name[:8] for place in drawn.iterdir()}) == ["00000002", "00000003"]
+
+
+def test_what_was_drawn_after_another_draw_is_not_given_again(tmp_path: Path) -> None:
+    """Both checkpoints were damaged, say: the policy of step 1 is another after a new step 0."""
+    drawn = DrawnActions(tmp_path, "run", 0)
+    said = count()
+
+    def draw(contexts: Any, seeds: Any, allow: Any = None) -> list[SampledAction]:
+        return [SampledAction(ActionRow(each, [next(said)]), [-0.1], True) for each in contexts]
+
+    def play(step: int) -> list[list[int]]:
+        return [list(one.row.action) for one in drawn.remember_actions(draw, step)([[1]], ["a"])]
+
+    assert [play(0), play(1), play(0), play(1)] == [[[0]], [[1]], [[0]], [[1]]]
+    drawn.forget_actions(1)
+    assert [play(1), play(0), play(1)] == [[[1]], [[2]], [[3]]]
+
+
+@pytest.mark.slow
 def test_a_server_that_does_not_answer_is_told_of(model: str, tmp_path: Path) -> None:
     with pytest.raises(Failed, match=r"model_unreachable: .*see whether vLLM runs"):
         served("http://127.0.0.1:9", model, tmp_path)
@@ -247,8 +336,11 @@ def test_a_server_that_does_not_answer_is_told_of(model: str, tmp_path: Path) ->
 
 @pytest.mark.parametrize("address", ["127.0.0.1:8000", "http://", "http://krähe", "http://a:0"])
 def test_an_address_is_one(address: str) -> None:
-    with pytest.raises(ValueError, match="server must be an address such as http"):
-        settings("a model", address)
+    for given in (address, ("http://127.0.0.1:8000", address)):
+        with pytest.raises(ValueError, match="server must be an address such as http"):
+            settings("a model", given)
+    with pytest.raises(ValueError, match="names an address twice"):
+        settings("a model", ("http://127.0.0.1:8000", "http://127.0.0.1:8000"))
 
 
 def test_a_server_with_another_tokenizer_is_refused(

@@ -164,7 +164,7 @@ def _make_plan(kind: str, found: TrainingMemory, gpus: int, memory: float | None
     split = None if gpus == 1 or refused else found.shard_weights(gpus)
     best = whole if split is None or whole.peak <= split.peak else split
     fits = None if memory is None else best.peak <= memory * GB
-    placed = "whole weights" if best is whole else "weights that FSDP splits"
+    placed = "whole weights" if best is whole else "weights that FSDP splits (sharded = true)"
     who = "the GPU holds" if gpus == 1 else f"with {placed} each GPU holds"
     holds = f"{who} {best.peak / GB:,.3f} GB"
     if memory is None:

@@ -125,7 +125,7 @@ class ReinforceFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
                 "with [labels] the reward is another after each training, so that no policy can be "
                 "chosen by it: leave settings.check out"
             )
-        if self.settings.server and self.world.kind == "quotes":
+        if self.settings.servers and self.world.kind == "quotes":
             raise ValueError(
                 "leave settings.server empty in a world of quotes: a server cannot be held to a "
                 "page token by token"
