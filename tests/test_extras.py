@@ -21,6 +21,7 @@ WRITING = ("decoding", "local_model", "model_import", "pretrained_models", "prom
 PLACES = {
     "models": ["rookery/draft/remote_model.py"],
     "serve": [
+        "rookery/browse/postgres_archive.py",
         "rookery/judge",
         "rookery/serve/web",
         "rookery/serve/api",

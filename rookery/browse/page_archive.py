@@ -356,8 +356,11 @@ class PageArchive:
 def _open_database(place: Path | str) -> "SqliteDatabase | PostgresDatabase":
     if isinstance(place, Path) or "://" not in place:
         return SqliteDatabase(Path(place))
-    from rookery.browse.postgres_archive import PostgresDatabase
-
+    try:
+        from rookery.browse.postgres_archive import PostgresDatabase
+    except ModuleNotFoundError as error:
+        detail = f"PostgreSQL needs more: pip install 'rookery[serve,postgres]' ({error})"
+        raise Failed(Failure("the archive", "no_archive", detail)) from error
     return PostgresDatabase(place)
 
 
