@@ -34,6 +34,7 @@ from rookery.serve.api.endpoints import (
 from rookery.serve.api.questions import (
     QUESTION_LIMITS,
     AnswerMetadata,
+    AnswerUsage,
     AskedConversation,
     CitationStyle,
     CitedText,
@@ -41,7 +42,6 @@ from rookery.serve.api.questions import (
     ProgressEvent,
     PublicUrls,
     RookeryOptions,
-    AnswerUsage,
     build_answer_metadata,
     build_question_request,
     collect_answer,
