@@ -121,6 +121,10 @@ class EvidenceTokenizer:
         before = [(0, 0)] * (len(asked) + len(heading) + 2)
         return EncodedPair(ids, types, [*before, *read.offsets[:room], (0, 0)])
 
+    def count_tokens(self, text: str) -> int:
+        """Return the number of tokens of a text of any length."""
+        return len(self._tokenizer.encode(text, add_special_tokens=False).ids)
+
     def _encode_text(self, text: str) -> Any:
         return self._tokenizer.encode(text[:_MAX_CHARACTERS], add_special_tokens=False)
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 import msgspec
 
+from rookery.ask.follow_up_questions import rewrite_by_model, rewrite_conversation
 from rookery.browse.fetcher import Fetcher, build_user_agent
 from rookery.browse.file_selection import SkippedGroup, count_skipped
 from rookery.browse.folder_library import FolderLibrary, ProgressCallback
@@ -371,6 +372,29 @@ class AnswerSession:
                 raise
             method, why = self.settings.method, (failed.failure,)
             return Episode(question, method, stop="no_evidence", failures=why)
+
+    def rewrite_question(self, question: str, earlier: Sequence[str]) -> str:
+        """Return a question that stands alone without the `earlier` ones of its conversation.
+
+        A model of a server rewrites it where the method uses one; the rule does elsewhere, where
+        that model fails, and where the answer must be the same offline. Small models on this
+        machine change what is asked too often.
+        """
+        if not earlier:
+            return question
+        if self.settings.models and self.method.model != "unused" and not self.settings.offline:
+            try:
+                if not self.is_writer_local():
+                    model = self.open_models().open_model("write")
+                    written = rewrite_by_model(
+                        question, earlier, lambda prompt: model.complete(prompt)[0].text
+                    )
+                    if written:
+                        return written
+            except Failed as failed:
+                if failed.failure.outcome in USER_ERROR_OUTCOMES:
+                    raise
+        return rewrite_conversation([*earlier, question])
 
     def _run_method(self, question: Question, callbacks: AnswerCallbacks) -> Episode:
         opened: list[Library] = []

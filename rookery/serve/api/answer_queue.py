@@ -55,6 +55,11 @@ class StoredAnswer(NamedTuple):
     """Secret of the address at which anybody may read it; empty if there is none."""
 
     @property
+    def searched(self) -> str:
+        """The question as it was searched: a follow-up is rewritten so that it stands alone."""
+        return self.answered.episode.question.text if self.answered else self.question
+
+    @property
     def over(self) -> bool:
         """True if the answer is finished and no more events follow."""
         return self.state not in OPEN_STATES
@@ -88,6 +93,11 @@ def name_event_stream(answer: str) -> str:
     return f"answer:{answer}"
 
 
+def name_conversation_stream(conversation: str) -> str:
+    """Return the name of the event stream that lists the later answers of a conversation."""
+    return f"conversation:{conversation}"
+
+
 def enqueue_answer(
     store: Store, wanted: QuestionRequest, question: str, person: str, token: str = ""
 ) -> str:
@@ -97,11 +107,16 @@ def enqueue_answer(
     ended it is given back unless `is_answer_charged`.
     """
     key, now = secrets.token_urlsafe(12), store.clock()
-    row = {"id": key, "person": person, "question": question, "wanted": wanted.to_json()}
+    kept = msgspec.structs.replace(wanted, earlier=())
+    row = {"id": key, "person": person, "question": question, "wanted": kept.to_json()}
     data = {"question": question, "method": wanted.method, "model": wanted.model}
     with store.begin_write() as connection:
         connection.execute(insert(answers).values(**row, state="asked", tries=0, made=now))
         _append_events(connection, key, person, [("asked", data)], now)
+        if wanted.conversation:
+            append_event(
+                connection, name_conversation_stream(wanted.conversation), person, key, now
+            )
         if token:
             append_event(connection, _name_charge_stream(key), person, token, now)
     return key
@@ -114,6 +129,27 @@ def find_answer(store: Store, answer: str) -> StoredAnswer:
     if row is None:
         raise Failed(Failure(answer[:80], "no_answer", "no such answer: look in your history"))
     return _build_stored_answer(row)
+
+
+def find_standing_question(store: Store, answer: str) -> tuple[str, ...]:
+    """Return the question that was searched for an answer; none where that is deleted."""
+    with store.begin_read() as connection:
+        row = connection.execute(select(answers).where(answers.c.id == answer)).first()
+    return () if row is None else (_build_stored_answer(row).searched,)
+
+
+def follow_answer(wanted: QuestionRequest, before: StoredAnswer) -> QuestionRequest:
+    """Return the request as a follow-up of the answer `before`, in the same conversation."""
+    conversation = before.wanted.conversation or before.id
+    return msgspec.structs.replace(wanted, conversation=conversation, follows=before.id)
+
+
+def list_conversation(store: Store, conversation: str) -> list[StoredAnswer]:
+    """List the answers of a conversation, oldest first, without those that are deleted."""
+    with store.begin_read() as connection:
+        told = [conversation, *read_events(connection, name_conversation_stream(conversation))]
+        rows = connection.execute(select(answers).where(answers.c.id.in_(told)))
+        return sorted(map(_build_stored_answer, rows), key=lambda each: told.index(each.id))
 
 
 def find_linked_answer(store: Store, link: str) -> StoredAnswer:

@@ -12,7 +12,17 @@ import msgspec
 from rookery.ask.question_files import parse_question
 from rookery.cite.verification import Verdict, verify_quotes
 from rookery.draft.remote_model import SlotTable
-from rookery.records import Episode, Failed, Failure, Hit, Library, Page, Question, Record
+from rookery.records import (
+    Episode,
+    Failed,
+    Failure,
+    Hit,
+    Library,
+    Page,
+    Question,
+    Record,
+    digest_of,
+)
 from rookery.serve.answer_session import AnswerCallbacks, AnswerSession, EvidenceSources
 from rookery.serve.methods import METHODS
 from rookery.serve.settings import ModelSettings, Settings
@@ -25,6 +35,7 @@ MAX_SAMPLES = 64
 EventKind = Literal[
     "asked",
     "begun",
+    "rewritten",
     "searching",
     "found",
     "opening",
@@ -57,6 +68,12 @@ class QuestionRequest(Record, frozen=True):
     samples: int | None = None
     domains: tuple[str, ...] = ()
     """Hosts to search, or, with a leading -, hosts to leave out; empty: no restriction."""
+    conversation: str = ""
+    """Id of the first answer of the conversation; empty: the question begins one."""
+    follows: str = ""
+    """Id of the stored answer that the question follows up; empty: it is searched as it stands."""
+    earlier: tuple[str, ...] = ()
+    """Questions of the conversation so far, oldest first; never stored."""
 
 
 class AnswerEvent(Record, frozen=True):
@@ -297,12 +314,17 @@ class SharedAnswerSession:
         self.users = 0
 
     def answer_question(
-        self, question: Question, hear: EventListener, domains: Sequence[str] = ()
+        self,
+        question: Question,
+        hear: EventListener,
+        domains: Sequence[str] = (),
+        earlier: Sequence[str] = (),
     ) -> AnswerOutcome:
         """Answer a question from pages of `domains`, check its quotes, report progress to `hear`.
 
-        Each quote is checked against the archive. Raises Failed as the session does, and
-        AnswerCancelledError where `hear` raises it.
+        One that leans on the `earlier` questions of its conversation is rewritten first; the
+        episode has the question that was searched. Each quote is checked against the archive.
+        Raises Failed as the session does, and AnswerCancelledError where `hear` raises it.
         """
 
         def wrap_library(library: Library) -> Library:
@@ -315,6 +337,10 @@ class SharedAnswerSession:
             observe_text=lambda text: hear("writing", {"text": text}),
             wrap_library=wrap_library,
         )
+        standing = self.session.rewrite_question(question.text, earlier)
+        if standing != question.text:
+            hear("rewritten", {"question": standing})
+            question = Question(digest_of(standing), standing)
         episode = self.session.answer(question, callbacks)
         if episode.answer is None:
             return AnswerOutcome(episode, ())

@@ -9,10 +9,10 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from starlette.concurrency import run_in_threadpool
@@ -40,6 +40,9 @@ from rookery.serve.api.answer_sessions import (
 )
 from rookery.serve.exit_codes import USER_ERROR_OUTCOMES
 from rookery.serve.settings import Settings, locate_archive
+
+if TYPE_CHECKING:
+    from rookery.cite.evidence_model import EvidenceTokenizer
 
 _LOG = logging.getLogger("rookery.reading")
 
@@ -226,6 +229,7 @@ class AnswerService:
         self._settings = settings
         self._sessions = SharedSessionPool()
         self._archive: PageArchive | None = None
+        self._tokenizer: EvidenceTokenizer | None = None
         self._worker_slots = threading.BoundedSemaphore(pace.workers)
         self._core_slots = threading.BoundedSemaphore(count_cores())
         self._waiting: queue.Queue[str] = queue.Queue()
@@ -428,6 +432,15 @@ class AnswerService:
             quote.digest
         )
 
+    def count_tokens(self, texts: Iterable[str]) -> int:
+        """Return the number of tokens of some texts, by the tokenizer of the bundled model."""
+        with self._lock:
+            if self._tokenizer is None:
+                from rookery.cite.evidence_model import BUNDLED_MODEL, EvidenceTokenizer
+
+                self._tokenizer = EvidenceTokenizer(BUNDLED_MODEL)
+        return sum(map(self._tokenizer.count_tokens, texts))
+
     def cancel_answer(self, answer: str, text_sent: bool = False) -> bool:
         """Cancel an answer, whichever process makes it; False if it was finished already.
 
@@ -473,7 +486,9 @@ class AnswerService:
             self._live[answer] = live
         try:
             live.publish_event("begun", {"again": taken.last_event > 0})
-            live.finish(self._answer_question(taken.wanted, live.publish_event))
+            context = answer_queue.find_standing_question(self.store, taken.wanted.follows)
+            wanted = msgspec.structs.replace(taken.wanted, earlier=context)
+            live.finish(self._answer_question(wanted, live.publish_event))
         except AnswerCancelledError:
             pass
         except Failed as failed:
@@ -497,7 +512,7 @@ class AnswerService:
         # Without a model the CPU is the limit: more threads would slow each other and the pages.
         turn = nullcontext() if settings.models else self._core_slots
         with self._sessions.use_session(settings) as reading, turn:
-            return reading.answer_question(named, hear, wanted.domains)
+            return reading.answer_question(named, hear, wanted.domains, wanted.earlier)
 
     def _run_keeper(self) -> None:
         """Write new events, renew leases and look for abandoned answers until closed."""

@@ -14,7 +14,7 @@ from msgspec import Meta, Struct
 from starlette.responses import Response
 
 from rookery.records import Failed
-from rookery.serve.api.answer_queue import StoredAnswer
+from rookery.serve.api.answer_queue import StoredAnswer, follow_answer
 from rookery.serve.api.answer_sessions import (
     EXTRACT_METHOD,
     FINAL_EVENTS,
@@ -74,6 +74,9 @@ class AnswerRequest(Struct):
     """Number of answers that a model samples to choose among."""
     offline: bool = False
     """Use stored pages only."""
+    follows: str = ""
+    """Id of an answer of this key that the question follows up: "And ravens?" is then searched with
+    what it leans on."""
     stream: bool = False
     """Respond with progress events as they happen."""
     wait: bool = True
@@ -93,6 +96,8 @@ class AnswerRecord(Struct):
 
     id: str
     question: str
+    searched: str
+    """The question as it was searched: a follow-up is rewritten so that it stands alone."""
     state: str
     """One of asked, going, done and failed."""
     made: float
@@ -169,6 +174,10 @@ async def create_answer(call: ApiRequest) -> Response:
     )
 
     def enqueue_question() -> str:
+        nonlocal wanted
+        if asked.follows:
+            before = _find_own_answer(call, asked.follows, "follows")
+            wanted = follow_answer(wanted, before)
         spend_budget(call.store, call.key)
         try:
             ensure_reader(call.store, call.key.person)
@@ -224,7 +233,7 @@ async def _load_record(call: ApiRequest, answer: str) -> AnswerRecord:
     return _build_record(call, await call.run_in_thread(lambda: _find_own_answer(call, answer)))
 
 
-def _find_own_answer(call: ApiRequest, answer: str) -> StoredAnswer:
+def _find_own_answer(call: ApiRequest, answer: str, param: str = "answer_id") -> StoredAnswer:
     """Return an answer that this key asked for. Raises ApiError (404)."""
     try:
         found = get_answer_service(call.request).find_answer(answer)
@@ -233,12 +242,20 @@ def _find_own_answer(call: ApiRequest, answer: str) -> StoredAnswer:
     except Failed as failed:
         if failed.failure.outcome != "no_answer":
             raise
-    raise ApiError(404, "This key asked for no such answer.", "answer_not_found", "answer_id")
+    raise ApiError(404, "This key asked for no such answer.", "answer_not_found", param)
 
 
 def _build_record(call: ApiRequest, found: StoredAnswer) -> AnswerRecord:
     record = AnswerRecord(
-        found.id, found.question, found.state, found.made, found.ended, None, [], None
+        found.id,
+        found.question,
+        found.searched,
+        found.state,
+        found.made,
+        found.ended,
+        None,
+        [],
+        None,
     )
     if found.answered is not None:
         answer = found.answered.episode.answer

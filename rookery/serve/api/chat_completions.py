@@ -32,8 +32,9 @@ from rookery.serve.api.questions import (
     build_answer_metadata,
     build_question_request,
     collect_answer,
+    count_usage,
     explain_decline,
-    extract_last_question,
+    extract_conversation,
     insert_citation_marks,
     list_model_names,
     stream_answer,
@@ -41,13 +42,21 @@ from rookery.serve.api.questions import (
 from rookery.serve.api.responses import split_for_streaming
 
 
+class StreamOptions(Struct):
+    """Options of a stream."""
+
+    include_usage: bool | None = None
+    """True: end with a chunk that has no choices and the `usage` of the request."""
+
+
 class ChatRequest(Struct):
-    """A chat completion request. The last user message is the question; earlier ones are
-    ignored."""
+    """A chat completion request. The last user message is the question; a question that leans on
+    earlier user messages ("And ravens?") is searched with what it leans on."""
 
     model: str
     messages: InputMessages
     stream: bool | None = None
+    stream_options: StreamOptions | None = None
     search_domain_filter: list[str] | None = None
     """Hosts to search, or, with a leading -, hosts to leave out."""
     rookery: RookeryOptions | None = None
@@ -102,6 +111,16 @@ class ChatSearchResult(Struct):
     source: Literal["web", "attachment"] = "web"
 
 
+class ChatUsage(Struct):
+    """Number of tokens that were read and written, by this server's own count."""
+
+    prompt_tokens: int
+    """Tokens of the user messages and of every prompt that a language model was given."""
+    completion_tokens: int
+    """Tokens that models wrote; where none was asked, those of the answer."""
+    total_tokens: int
+
+
 class ChatCompletion(Struct):
     """A chat completion."""
 
@@ -114,7 +133,7 @@ class ChatCompletion(Struct):
     search_results: list[ChatSearchResult]
     rookery: AnswerMetadata
     object: Literal["chat.completion"] = "chat.completion"
-    usage: None = None
+    usage: ChatUsage | None = None
 
 
 class ChatModel(Struct):
@@ -173,9 +192,9 @@ async def create_chat_completion(call: ApiRequest) -> Response:
     """Handle POST /v1/chat/completions: answer the last user message, whole or as chunks."""
     asked: ChatRequest = call.body
     options = asked.rookery or RookeryOptions()
-    question, passed = extract_last_question(asked.messages, "messages")
+    question, earlier, passed = extract_conversation(asked.messages, "messages")
     domains = tuple(asked.search_domain_filter or ())
-    wanted = build_question_request(call, question, asked.model, options)
+    wanted = build_question_request(call, question, asked.model, options, earlier)
     wanted = msgspec.structs.replace(wanted, domains=domains)
     head: dict[str, Any] = {
         "id": f"chatcmpl-{secrets.token_hex(16)}",
@@ -188,8 +207,24 @@ async def create_chat_completion(call: ApiRequest) -> Response:
     known = build_answer_metadata(call, answered, passed)
     choice = ChatChoice(_build_message(answered, known, options))
     return build_json_response(
-        ChatCompletion(**head, choices=[choice], **_list_citations(known), rookery=known)
+        ChatCompletion(
+            **head,
+            choices=[choice],
+            **_list_citations(known),
+            rookery=known,
+            usage=await _count_chat_usage(call, wanted, answered),
+        )
     )
+
+
+async def _count_chat_usage(
+    call: ApiRequest, wanted: QuestionRequest, answered: AnswerOutcome
+) -> ChatUsage:
+    usage = await count_usage(call, wanted, answered)
+    return ChatUsage(usage.read, usage.written, usage.read + usage.written)
+
+
+_USAGE_CHUNK = {"object": "chat.completion.chunk", "choices": list[Any]()}
 
 
 async def _stream_chunks(
@@ -204,6 +239,9 @@ async def _stream_chunks(
                     said = _build_message(each, known, call.body.rookery or RookeryOptions())
                     for chunk in _build_chunks(head, said, known):
                         yield "", chunk
+                    if call.body.stream_options and call.body.stream_options.include_usage:
+                        usage = await _count_chat_usage(call, wanted, each)
+                        yield "", {**head, **_USAGE_CHUNK, "usage": usage}
     except Exception as error:
         yield "", ErrorBody(convert_exception(error, "/v1/chat/completions").detail)
         return

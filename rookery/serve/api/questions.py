@@ -250,37 +250,68 @@ def list_model_names(offered: ServerCapabilities) -> list[str]:
 
 
 def build_question_request(
-    call: ApiRequest, question: str, model: str, options: RookeryOptions
+    call: ApiRequest,
+    question: str,
+    model: str,
+    options: RookeryOptions,
+    earlier: Sequence[str] = (),
 ) -> QuestionRequest:
-    """Build the question request for a model name and options. Raises ApiError (404)."""
+    """Build the question request for a model name, options, and the earlier questions of the
+    conversation. Raises ApiError (404)."""
     offered = get_answer_service(call.request).capabilities
     if model not in list_model_names(offered):
         raise build_unknown_model_error(model)
     method, _, name = model.removeprefix(MODEL_PREFIX).partition("/")
     return QuestionRequest(
-        question, method, name, options.places, options.decline, samples=options.samples
+        question,
+        method,
+        name,
+        options.places,
+        options.decline,
+        samples=options.samples,
+        earlier=tuple(earlier),
     )
 
 
-def extract_last_question(turns: Sequence[InputMessage], field: str) -> tuple[str, tuple[str, ...]]:
-    """Return the text of the last user message and the names of the ignored parts of `field`.
+class AskedConversation(NamedTuple):
+    """The question of a list of messages, with its context."""
 
-    Raises ApiError (400) if no user message has content, or the last one no text.
+    question: str
+    """Text of the last message of a user."""
+    earlier: tuple[str, ...]
+    """Texts of the earlier messages of users, oldest first."""
+    ignored: tuple[str, ...]
+    """Names of the parts of the request that are not read."""
+
+
+MAX_EARLIER = 20
+"""Maximum number of earlier questions that give a question its context."""
+
+
+def extract_conversation(turns: Sequence[InputMessage], field: str) -> AskedConversation:
+    """Return the last user message of `field` as the question and earlier ones as its context.
+
+    Messages of others are not read: what an assistant said is no evidence. Raises ApiError (400)
+    if no user message has content, or the last one no text.
     """
     at = [n for n, turn in enumerate(turns) if turn.role == "user" and turn.content]
     if not at:
         sentence = f"{field}: none is of a user with text in it, so nothing is asked."
         raise ApiError(400, sentence, "no_question", field)
-    last = f"{field}[{at[-1]}]"
-    passed = [f"{field}[{n}]" for n in range(len(turns)) if n != at[-1]]
-    content = turns[at[-1]].content or ""
-    parts = [MessagePart("text", content)] if isinstance(content, str) else content
-    passed += [f"{last}.content[{n}]" for n, p in enumerate(parts) if p.type not in TEXT_PART_TYPES]
-    question = "\n".join(part.text or "" for part in parts if part.type in TEXT_PART_TYPES)
+    last, read = f"{field}[{at[-1]}]", at[-1 - MAX_EARLIER :]
+    passed = [f"{field}[{n}]" for n in range(len(turns)) if n not in read]
+    texts = list[str]()
+    for number in read:
+        content = turns[number].content or ""
+        parts = [MessagePart("text", content)] if isinstance(content, str) else content
+        said = [part.type in TEXT_PART_TYPES for part in parts]
+        passed += [f"{field}[{number}].content[{n}]" for n, text in enumerate(said) if not text]
+        texts.append("\n".join(part.text or "" for part in parts if part.type in TEXT_PART_TYPES))
+    *before, question = texts
     if not question.strip():
         sentence = f"{last}: the last message of a user has no text in it, so nothing is asked."
         raise ApiError(400, sentence, "no_question", field)
-    return question, tuple(passed)
+    return AskedConversation(question, tuple(filter(str.strip, before)), tuple(passed))
 
 
 Worked = TypeVar("Worked")
@@ -321,6 +352,8 @@ class AnswerMetadata(msgspec.Struct, frozen=True):
     """Number of failed searches and fetches by reason."""
     ignored: tuple[str, ...]
     """Fields of the request that have no effect here."""
+    searched: str
+    """The question as it was searched: a follow-up is rewritten so that it stands alone."""
     calibrated: bool = False
     """The score is a probability that was calibrated on the documents that were asked."""
 
@@ -494,8 +527,38 @@ def build_answer_metadata(
         list_cited_sources(answered.verdicts, PublicUrls(call).link_quote),
         episode.count_failures(),
         (*call.ignored, *ignored),
+        episode.question.text,
         answer.calibrated if answer else False,
     )
+
+
+class AnswerUsage(NamedTuple):
+    """Numbers of tokens, as OpenAI's `usage` counts them."""
+
+    read: int
+    """tokens of the user messages and of every prompt that a language model was given"""
+    written: int
+    """tokens that language models wrote; where none was asked, those of the answer's text"""
+
+
+async def count_usage(
+    call: ApiRequest, wanted: QuestionRequest, answered: AnswerOutcome
+) -> AnswerUsage:
+    """Count what was read and written for an answer.
+
+    The tokens of what a model wrote are its own where it tells them; all others are those of the
+    tokenizer of the bundled evidence model, so that the counts compare questions, not prices.
+    """
+    episode, count = answered.episode, get_answer_service(call.request).count_tokens
+    text = explain_decline(episode) or (episode.answer.text if episode.answer else "")
+
+    def count_texts() -> AnswerUsage:
+        read = count((*wanted.earlier, wanted.question, *(step.prompt for step in episode.steps)))
+        told = sum(len(step.said.tokens) for step in episode.steps)
+        untold = [step.said.text for step in episode.steps if not step.said.tokens]
+        return AnswerUsage(read, told + count(untold if episode.steps else [text]))
+
+    return await call.run_in_thread(count_texts)
 
 
 def explain_decline(episode: Episode) -> str:

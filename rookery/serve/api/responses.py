@@ -34,6 +34,8 @@ from rookery.serve.api.endpoints import (
 from rookery.serve.api.questions import (
     QUESTION_LIMITS,
     AnswerMetadata,
+    AnswerUsage,
+    AskedConversation,
     CitationStyle,
     CitedText,
     InputMessages,
@@ -43,8 +45,9 @@ from rookery.serve.api.questions import (
     build_answer_metadata,
     build_question_request,
     collect_answer,
+    count_usage,
     explain_decline,
-    extract_last_question,
+    extract_conversation,
     insert_citation_marks,
     stream_answer,
 )
@@ -158,7 +161,32 @@ class ResponseEcho(Struct, frozen=True):
     instructions: str | None
     metadata: dict[str, str]
     store: bool
+    previous_response_id: str | None
     look: CitationStyle
+
+
+class InputTokenDetails(Struct, frozen=True):
+    """Parts of the tokens that were read."""
+
+    cached_tokens: int = 0
+
+
+class OutputTokenDetails(Struct, frozen=True):
+    """Parts of the tokens that were written."""
+
+    reasoning_tokens: int = 0
+
+
+class ResponseUsage(Struct):
+    """Number of tokens that were read and written, by this server's own count."""
+
+    input_tokens: int
+    """Tokens of the user messages and of every prompt that a language model was given."""
+    output_tokens: int
+    """Tokens that models wrote; where none was asked, those of the answer."""
+    total_tokens: int
+    input_tokens_details: InputTokenDetails = InputTokenDetails()
+    output_tokens_details: OutputTokenDetails = OutputTokenDetails()
 
 
 class ResponseObject(Struct):
@@ -182,8 +210,8 @@ class ResponseObject(Struct):
     tool_choice: Literal["auto"] = "auto"
     temperature: None = None
     top_p: None = None
-    previous_response_id: None = None
-    usage: None = None
+    previous_response_id: str | None = None
+    usage: ResponseUsage | None = None
 
 
 EventObject = dict[str, Any]
@@ -204,6 +232,7 @@ class ResponseBuilder:
         self._open_items: dict[tuple[str, str], int] = {}
         self._page_url = ""
         self._metadata: AnswerMetadata | None = None
+        self.usage: AnswerUsage | None = None
         self._number = -1
 
     def emit_start(self) -> Iterator[EventObject]:
@@ -279,7 +308,7 @@ class ResponseBuilder:
         self, status: Literal["in_progress", "completed", "failed"]
     ) -> ResponseObject:
         """Return the response with the items added so far."""
-        given = self.echo
+        given, usage = self.echo, self.usage
         tools = tuple(tool for tool in given.tools if tool.type.startswith("web_search"))
         return ResponseObject(
             given.id,
@@ -292,6 +321,8 @@ class ResponseBuilder:
             given.metadata,
             given.store,
             self._metadata,
+            previous_response_id=given.previous_response_id,
+            usage=usage and ResponseUsage(usage.read, usage.written, sum(usage)),
         )
 
     def _begin_item(
@@ -377,17 +408,32 @@ def build_url_citations(text: CitedText) -> list[UrlCitation]:
 
 
 class ResponsesRequest(Struct):
-    """A response request. The last user message is the question; earlier ones are ignored."""
+    """A response request. The last user message is the question; a question that leans on earlier
+    user messages ("And ravens?") is searched with what it leans on."""
 
     model: str
     input: Annotated[str, QUESTION_LIMITS] | InputMessages
     instructions: str | None = None
+    previous_response_id: str | None = None
+    """Id of a stored response whose question this one may lean on."""
     tools: list[WebSearchTool] | None = None
     stream: bool | None = None
     store: bool | None = None
     """True: store the response, to be read at /v1/responses/ID."""
     metadata: Annotated[dict[str, str], Meta(max_length=16)] | None = None
     rookery: RookeryOptions | None = None
+
+
+class SearchedQuestion(Struct):
+    """The part of `AnswerMetadata` that a follow-up needs."""
+
+    searched: str = ""
+
+
+class StoredResponse(Struct):
+    """The part of a stored response that a follow-up needs."""
+
+    rookery: SearchedQuestion
 
 
 def list_response_operations() -> list[ApiOperation]:
@@ -420,9 +466,13 @@ async def create_response(call: ApiRequest) -> HttpResponse:
     The response is stored if the request asks for it.
     """
     asked: ResponsesRequest = call.body
-    question, passed = extract_question(asked)
+    question, earlier, passed = extract_question(asked)
+    if asked.previous_response_id:
+        before = await _load_response(call, asked.previous_response_id, "previous_response_id")
+        standing = msgspec.json.decode(before, type=StoredResponse).rookery.searched
+        earlier = (standing, *earlier)
     options = asked.rookery or RookeryOptions()
-    wanted = build_question_request(call, question, asked.model, options)
+    wanted = build_question_request(call, question, asked.model, options, earlier)
     wanted = apply_tools(wanted, asked.tools or ())
     given = ResponseEcho(
         f"resp_{secrets.token_hex(16)}",
@@ -432,6 +482,7 @@ async def create_response(call: ApiRequest) -> HttpResponse:
         asked.instructions,
         asked.metadata or {},
         bool(asked.store),
+        asked.previous_response_id,
         options.choose_style(links=False),
     )
     writing = ResponseBuilder(call, given, passed)
@@ -441,6 +492,7 @@ async def create_response(call: ApiRequest) -> HttpResponse:
     for each in heard:
         deque(writing.emit_progress(each), maxlen=0)  # only streams need the events
     deque(writing.emit_progress(answered), maxlen=0)
+    writing.usage = await count_usage(call, wanted, answered)
     response = writing.build_response("completed")
     if asked.store:
         await call.run_in_thread(lambda: store_response(call, response))
@@ -457,6 +509,8 @@ async def _stream_events(
             async for each in telling:
                 for event in writing.emit_progress(each):
                     yield event["type"], event
+                if isinstance(each, AnswerOutcome):
+                    writing.usage = await count_usage(call, wanted, each)
         if writing.echo.store:
             await call.run_in_thread(
                 lambda: store_response(call, writing.build_response("completed"))
@@ -467,13 +521,13 @@ async def _stream_events(
     yield last["type"], last
 
 
-def extract_question(asked: ResponsesRequest) -> tuple[str, tuple[str, ...]]:
-    """Return the text of the last user message and the ignored fields. Raises ApiError (400)."""
-    passed = ["instructions"] if asked.instructions else []
+def extract_question(asked: ResponsesRequest) -> AskedConversation:
+    """Return the question of a request with its context. Raises ApiError (400)."""
+    passed = ("instructions",) if asked.instructions else ()
     if isinstance(asked.input, str):
-        return asked.input, tuple(passed)
-    question, more = extract_last_question(asked.input, "input")
-    return question, (*passed, *more)
+        return AskedConversation(asked.input, (), passed)
+    found = extract_conversation(asked.input, "input")
+    return found._replace(ignored=(*passed, *found.ignored))
 
 
 def apply_tools(wanted: QuestionRequest, tools: Any) -> QuestionRequest:
@@ -503,6 +557,12 @@ def store_response(call: ApiRequest, response: ResponseObject) -> None:
 async def get_response(call: ApiRequest) -> HttpResponse:
     """Handle GET /v1/responses/ID: return a response stored for this key. Raises ApiError (404)."""
     identity = str(call.request.path_params["response_id"])
+    body = await _load_response(call, identity, "response_id")
+    return HttpResponse(body, media_type="application/json")
+
+
+async def _load_response(call: ApiRequest, identity: str, param: str) -> str:
+    """Return a response stored for this key, as JSON. Raises ApiError (404)."""
 
     def load_body() -> str | None:
         its = (book.c.stream == f"response:{identity}") & (book.c.person == call.key.person)
@@ -513,5 +573,5 @@ async def get_response(call: ApiRequest) -> HttpResponse:
     body = await call.run_in_thread(load_body)
     if body is None:
         message = 'There is no such response: only those asked with "store": true are kept.'
-        raise ApiError(404, message, "response_not_found", "response_id")
-    return HttpResponse(body, media_type="application/json")
+        raise ApiError(404, message, "response_not_found", param)
+    return body

@@ -156,7 +156,7 @@ def submit_question(request: Request) -> Response:
 
     If it is refused for what the person can correct, show the form again with the reason.
     """
-    wanted = _parse_question_form(request)
+    wanted = _find_context(request, _parse_question_form(request))
     try:
         answer = get_answer_service(request).enqueue_question(
             wanted, get_signed_in_person(request).name
@@ -185,8 +185,14 @@ def show_answer_page(request: Request) -> Response:
     found = _find_answer(request)
     told = answering.read_events(found.id)
     mine = found.person == get_signed_in_person(request).name
+    person = get_signed_in_person(request).name
+    conversation = answer_queue.list_conversation(
+        answering.store, found.wanted.conversation or found.id
+    )
     common: dict[str, Any] = {
         "found": found,
+        "conversation": [one for one in conversation if one.person == person or one.team],
+        "options": _list_option_fields(found),
         "steps": summarize_events(told),
         "mine": mine,
         "again": _list_repeat_fields(found),
@@ -348,6 +354,27 @@ def _parse_question_form(request: Request) -> QuestionRequest:
     )
 
 
+def _find_context(request: Request, wanted: QuestionRequest) -> QuestionRequest:
+    """Return the request as part of the conversation that the form names.
+
+    It begins a new one where the answer that it follows is deleted, or another person's.
+    """
+    said = get_form_fields(request)
+    before = get_last_value(said, "follows")
+    if not before:
+        return wanted
+    try:
+        found = get_answer_service(request).find_answer(before)
+    except Failed as failed:
+        if failed.failure.outcome != "no_answer":
+            raise
+        return wanted
+    if found.person != get_signed_in_person(request).name:
+        return wanted
+    follow_up = answer_queue.follow_answer(wanted, found)
+    return msgspec.structs.replace(follow_up, follows="") if "exact" in said else follow_up
+
+
 def _list_place_choices(offered: ServerCapabilities) -> list[str]:
     """Return the places to choose from; none if there is only one."""
     return list(offered.places) if len(offered.places) > 1 else []
@@ -412,8 +439,17 @@ def show_linked_answer(request: Request) -> Response:
 
 def _list_repeat_fields(found: StoredAnswer) -> list[tuple[str, str]]:
     """Return the form fields that ask the same question again."""
+    wanted, fields = found.wanted, [("question", found.wanted.question)]
+    if wanted.conversation:
+        context = wanted.follows or wanted.conversation
+        fields += [("follows", context), *([] if wanted.follows else [("exact", "yes")])]
+    return fields + _list_option_fields(found)
+
+
+def _list_option_fields(found: StoredAnswer) -> list[tuple[str, str]]:
+    """Return the form fields that ask another question in the same way."""
     wanted = found.wanted
-    fields = [("question", wanted.question), ("method", wanted.method), ("model", wanted.model)]
+    fields = [("method", wanted.method), ("model", wanted.model)]
     fields += [("place", place) for place in wanted.places or ()]
     fields += [] if wanted.decline is None else [("decline", f"{wanted.decline:g}")]
     return fields + ([("offline", "yes")] if wanted.offline else [])
@@ -558,6 +594,8 @@ def format_source_name(url: str) -> str:
 
 
 def _describe_event_data(kind: str, data: dict[str, Any]) -> tuple[str, str]:
+    if kind == "rewritten":
+        return f"Understood as “{data['question']}”", "with the question before"
     if kind == "searching":
         return f"Searching “{data['query']}”", ""
     if kind == "found":

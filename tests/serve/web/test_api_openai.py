@@ -273,7 +273,6 @@ def test_the_last_message_of_a_user_is_the_question_and_the_rest_is_told(client:
     )
     assert "Ravens eat nearly everything" in response.output_text
     assert sorted(response.rookery["ignored"]) == [  # type: ignore[attr-defined]
-        "input[0]",
         "input[1]",
         "input[2].content[1]",
         "instructions",

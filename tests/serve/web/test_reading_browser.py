@@ -24,6 +24,13 @@ new MutationObserver(() => sessionStorage.setItem("seen", steps.textContent))
   .observe(steps, {childList: true, subtree: true});
 """
 """keeps what the list of steps shows beyond the page"""
+IN_VIEW = """() => {
+  const beside = document.querySelector(".beside-page");
+  const mark = beside.querySelector(".quoted") || beside.querySelector("mark");
+  const at = beside.getBoundingClientRect(), top = mark.getBoundingClientRect().top;
+  return top >= at.top && top < at.bottom;
+}"""
+"""whether the words that are marked beside the answer can be seen"""
 ANSWER = re.compile("seven or eight years")
 
 
@@ -86,15 +93,122 @@ def test_a_question_is_asked_and_its_quotes_read_by_the_keyboard_alone(
         page.keyboard.type(LONG)
         page.keyboard.press("Enter")
         answered(page)
-        cite, quote = page.locator(".answer-text .cite").first, page.locator("#q1")
-        cite.focus()
+        cites = page.locator(".answer-text .cite")
+        cites.nth(1).focus()
         page.keyboard.press("Enter")
-        expect(quote).to_be_visible()
-        expect(quote).to_contain_text("verified")
-        page.keyboard.press("Escape")
-        expect(quote).to_be_hidden()
-        expect(cite).to_be_focused()
+        expect(page.locator(".beside-count")).to_have_text("Quote 2 of 3")
+        for key, number in (("ArrowRight", 3), ("ArrowDown", 3), ("ArrowUp", 2), ("ArrowLeft", 1)):
+            page.keyboard.press(key)
+            expect(page.locator(".beside-count")).to_have_text(f"Quote {number} of 3")
+            expect(cites.nth(number - 1)).to_be_focused()
+            quote_is_marked(page, number)
         assert said == []
+
+
+def words_of(text: str) -> str:
+    return "".join(text.split())
+
+
+def quote_is_marked(page: Page, number: int) -> None:
+    """Waits until the quote is marked beside the answer; it is in view."""
+    quote = words_of(page.locator(f"#c{number} blockquote").inner_text())
+    shown = ".beside-page:not([aria-busy]) mark"
+    page.wait_for_function(
+        "([shown, quote]) => [...document.querySelectorAll(shown)].map(e => e.textContent).join('')"
+        ".replace(/\\s/g, '') === quote",
+        arg=[shown, quote],
+    )
+    assert page.evaluate(IN_VIEW)
+
+
+@pytest.mark.slow
+def test_the_page_stands_beside_the_answer_and_a_click_moves_it_to_the_quote(
+    asking: tuple[Site, AnswerService],
+) -> None:
+    with asking[0].window("beside", "reader", viewport={"width": 1280, "height": 700}) as seen:
+        page = seen.page
+        ask(page)
+        answered(page)
+        quote_is_marked(page, 1)
+        answer, beside = page.locator(".answer-text"), page.locator("#beside")
+        left, right = answer.bounding_box(), beside.bounding_box()
+        assert left is not None
+        assert right is not None
+        assert left["x"] + left["width"] <= right["x"]
+        page.locator(".answer-text .cite").nth(1).click()
+        quote_is_marked(page, 2)
+        page.locator("#c3").get_by_role("link", name="Show in page").click()
+        quote_is_marked(page, 3)
+        page.locator("#c1 blockquote").click()
+        quote_is_marked(page, 1)
+        assert page.locator("h1").count() == 1
+        assert "/answers/" in page.url
+        assert seen.said == []
+
+
+@pytest.mark.slow
+def test_in_a_narrow_window_the_page_is_a_sheet_that_can_be_closed(
+    asking: tuple[Site, AnswerService],
+) -> None:
+    with asking[0].window("sheet", "reader", viewport={"width": 360, "height": 700}) as seen:
+        page, cite = seen.page, seen.page.locator(".answer-text .cite").nth(1)
+        ask(page)
+        answered(page)
+        expect(page.locator("#beside")).to_be_hidden()
+        cite.click()
+        quote_is_marked(page, 2)
+        page.get_by_role("button", name="Next quote").click()
+        quote_is_marked(page, 3)
+        page.get_by_role("button", name="Close").click()
+        expect(page.locator("#beside")).to_be_hidden()
+        cite.press("Enter")
+        expect(page.locator("#beside")).to_be_visible()
+        page.keyboard.press("Escape")
+        expect(page.locator("#beside")).to_be_hidden()
+        expect(cite).to_be_focused()
+        cite.click()
+        page.set_viewport_size({"width": 1280, "height": 700})
+        expect(page.locator("#beside:not(:modal)")).to_be_visible()
+        quote_is_marked(page, 2)
+        assert seen.said == []
+
+
+@pytest.mark.slow
+def test_of_a_pdf_the_picture_with_the_marked_words_stands_beside_the_answer(
+    asking: tuple[Site, AnswerService],
+) -> None:
+    with asking[0].window("pdf", "reader", viewport={"width": 1280, "height": 700}) as seen:
+        page = seen.page
+        ask(page, "How many marked acorns did jays carry away from the tray at Hollin Wood?")
+        answered(page)
+        report = page.locator(".quotes .cited-quote", has_text="field-report.pdf").first
+        report.get_by_role("link", name="Show in page").click()
+        expect(page.locator(".beside-page .pdf-page .quoted").first).to_be_in_viewport()
+        drawn = "document.querySelector('.beside-page image').href.baseVal"
+        assert page.request.get(page.evaluate(drawn)).headers["content-type"] == "image/png"
+        assert seen.said == []
+
+
+@pytest.mark.slow
+def test_axe_finds_nothing_in_the_page_beside_the_answer(
+    asking: tuple[Site, AnswerService],
+) -> None:
+    with asking[0].window("axed", "reader") as seen:
+        page = seen.page
+        ask(page)
+        answered(page)
+        for width in (360, 768, 1199, 1200, 1280):
+            page.set_viewport_size({"width": width, "height": 800})
+            if width < 1200:
+                page.locator(".answer-text .cite").first.click()
+            quote_is_marked(page, 1)
+            for scheme in ("light", "dark"):
+                page.emulate_media(color_scheme=scheme)
+                assert (width, scheme, flaws(page)) == (width, scheme, [])
+            assert page.evaluate("document.documentElement.scrollWidth") == width
+            if width < 1200:
+                page.keyboard.press("Escape")
+        assert seen.said == []
 
 
 @pytest.mark.slow
@@ -102,9 +216,9 @@ def test_show_in_page_leads_to_the_very_words(asking: tuple[Site, AnswerService]
     with asking[0].window("shows", "reader") as (page, said):
         ask(page)
         answered(page)
-        page.locator(".answer-text .cite").first.click()
-        words = page.locator("#q1 blockquote").inner_text()
-        page.locator("#q1").get_by_role("link", name="Show in page").click()
+        quote_is_marked(page, 1)
+        words = page.locator("#c1 blockquote").inner_text()
+        page.get_by_role("link", name="The page by itself").click()
         page.wait_for_url("**/pages/**#quote")
         marked = page.locator("mark").all_inner_texts()
         assert " ".join("".join(marked).split()) == " ".join(words.split())
@@ -178,9 +292,6 @@ def screens(site: Site, answering: AnswerService, seen: Seen) -> Iterator[str]:
     opened = "document.querySelectorAll('details').forEach(each => each.open = true)"
     page.evaluate(opened)
     yield "an answer"
-    page.locator(".answer-text .cite").first.click()
-    yield "a quote"
-    page.keyboard.press("Escape")
     page.get_by_role("button", name="Save").click()
     yield "what it can be saved as"
     for name, question, method, decline in (

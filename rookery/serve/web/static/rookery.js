@@ -155,8 +155,14 @@
       location.assign(pathname + search);
     }
   });
-  document.addEventListener("htmx:error", () => { say(LOST); waiting = setTimeout(save, 5000); });
-  document.addEventListener("htmx:after:swap", () => {
+  const beside = (event) => event.detail.ctx?.target?.matches?.(".beside-page"); // no task is there
+  document.addEventListener("htmx:error", (event) => {
+    if (beside(event)) return;
+    say(LOST);
+    waiting = setTimeout(save, 5000);
+  });
+  document.addEventListener("htmx:after:swap", (event) => {
+    if (beside(event)) return;
     ready();
     begin();
   });

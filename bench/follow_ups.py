@@ -1,0 +1,136 @@
+"""Follow-up questions: how often the right page is found for them, as they are asked, rewritten by
+the rule, and with the question before put in front; and how often the rule changes a question that
+stands alone.
+
+Reads bench/questions/follow_ups.jsonl: short conversations over the pages about crows that come
+with Rookery and over the manual pages of Git (Debian package git-man). The half `build` may be used
+for choices; the half `test` was set aside before the rule was written. Questions that stand alone
+are those of the conversations, and those of bench/questions about documentation, each asked after
+the one before it in its file. Prints a table.
+
+    python -m bench.follow_ups [--test]
+"""
+
+import argparse
+from pathlib import Path
+
+import msgspec
+
+from bench.documentation import QUESTIONS
+from bench.report import SCRATCH, print_table, skip_bench
+from rookery.ask.follow_up_questions import rewrite_follow_up
+from rookery.browse.file_selection import FileSelection
+from rookery.browse.folder_library import FolderLibrary
+from rookery.browse.libraries import get_bundled_folder
+from rookery.browse.page_archive import PageArchive
+from rookery.cite.evidence_model import BUNDLED_MODEL, EvidenceJudge, load_evidence_model
+from rookery.cite.passage_ranking import RankedPassage
+from rookery.draft.evidence_answers import answer_by_evidence
+from rookery.records import Library, Question
+
+SITES = {
+    "corvids": (get_bundled_folder(), "*.*htm*"),
+    "git-man": (Path("/usr/share/man/man1"), "git-*"),
+}
+"""folder of each site, and the glob of its pages"""
+WAYS = ("as asked", "with the question before", "by the rule")
+
+
+class ConversationTurn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A question of a conversation."""
+
+    text: str
+    leans: bool
+    """it cannot be understood without the question before"""
+    accepted: tuple[str, ...]
+    """pages that answer it, by the beginning of their file names"""
+
+
+class Conversation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A short conversation about a site."""
+
+    id: str
+    site: str
+    part: str
+    """build or test"""
+    turns: tuple[ConversationTurn, ...]
+
+
+def read_conversations(part: str) -> list[Conversation]:
+    """Read the conversations of a part."""
+    lines = (QUESTIONS / "follow_ups.jsonl").read_bytes().splitlines()
+    found = [msgspec.json.decode(line, type=Conversation) for line in lines]
+    return [each for each in found if each.part == part]
+
+
+def rewrite_turns(talk: Conversation) -> list[dict[str, str]]:
+    """Return what is searched for each question after the first, by each way."""
+    rows, standing = list[dict[str, str]](), talk.turns[0].text
+    for before, turn in zip(talk.turns, talk.turns[1:], strict=False):
+        standing = rewrite_follow_up(turn.text, standing)
+        ways = (turn.text, f"{before.text} {turn.text}", standing)
+        rows.append(dict(zip(WAYS, ways, strict=True)))
+    return rows
+
+
+def rank_pages(question: str, library: Library, judge: EvidenceJudge) -> tuple[list[str], bool]:
+    """Return the names of the files that a question finds, best first; and if it is answered."""
+    heard = list[RankedPassage]()
+    episode = answer_by_evidence(Question("", question), library, judge, observe=heard.extend)
+    names = dict.fromkeys(ranked.page.url.rpartition("/")[2] for ranked in heard)
+    return list(names), episode.stop == "end"
+
+
+def count_changed(part: str) -> tuple[int, int]:
+    """Return how many questions about documentation the rule changes, and of how many."""
+    changed = asked = 0
+    for file in sorted(QUESTIONS.glob(f"{part}_*.jsonl")):
+        before = ""
+        for line in file.read_bytes().splitlines():
+            text = msgspec.json.decode(line)["text"]
+            changed += rewrite_follow_up(text, before) != text
+            asked, before = asked + 1, text
+    return changed, asked
+
+
+def main() -> None:
+    """Ask every question after the first of each conversation, in each way."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--test", action="store_true", help="ask the half that was set aside")
+    part = "test" if parser.parse_args().test else "build"
+    if not (SITES["git-man"][0] / "git-notes.1.gz").exists():
+        skip_bench("not installed: apt install git-man")
+    judge = load_evidence_model(BUNDLED_MODEL).judge_passages
+    rows = {f"{site}, {way}": dict[str, float]() for site in SITES for way in WAYS}
+    alone = kept = 0
+    for site, (folder, glob) in SITES.items():
+        archive = PageArchive(SCRATCH / "documentation.sqlite")
+        selection = FileSelection(glob=(glob,))
+        library = FolderLibrary(folder, archive, SCRATCH / "follow_ups", selection=selection)
+        for talk in [each for each in read_conversations(part) if each.site == site]:
+            for turn, searched in zip(talk.turns[1:], rewrite_turns(talk), strict=True):
+                if not turn.leans:
+                    alone, kept = alone + 1, kept + (searched["by the rule"] == turn.text)
+                    continue
+                for way in WAYS:
+                    pages, answered = rank_pages(searched[way], library, judge)
+                    row = rows[f"{site}, {way}"]
+                    right = [page.startswith(turn.accepted) for page in pages]
+                    for name, value in (
+                        ("questions", True),
+                        ("first", any(right[:1])),
+                        ("in three", any(right[:3])),
+                        ("answered", answered),
+                        ("and right", answered and any(right[:1])),
+                    ):
+                        row[name] = row.get(name, 0) + value
+                print(*(searched[way] for way in WAYS[::2]), sep=" -> ")
+        library.close()
+    print_table(("questions", "first", "in three", "answered", "and right"), rows)
+    print(f"of {alone} that stand alone {kept} are kept; ", end="")
+    changed, asked = count_changed(part)
+    print(f"of {asked} about documentation {changed} are changed")
+
+
+if __name__ == "__main__":
+    main()
