@@ -16,6 +16,8 @@ from rookery.judge.forms import FORMS, LabellingForm, PostedValues
 
 COMPARE, SUPPORTED = FORMS["compare"], FORMS["supported"]
 MISSING = "Not filled in yet"
+UNFINISHED = (MISSING, "At least ")
+"""beginnings of what is said of a draft: a comment may have too few words so far"""
 EVERY = [pytest.param(form, id=name) for name, form in FORMS.items()]
 
 
@@ -249,7 +251,7 @@ def test_nothing_that_is_posted_raises_and_what_is_read_reads_as_itself(
     found = parse_form(form, of, order, raw, whole).filled
     again = parse_form(form, of, order, encode_form(form, of, order, found), whole)
     assert again.filled == found
-    assert all(problem.sentence.startswith(MISSING) for problem in again.problems)
+    assert all(problem.sentence.startswith(UNFINISHED) for problem in again.problems)
     assert msgspec.json.decode(msgspec.json.encode(found)) == found
 
 
@@ -267,7 +269,7 @@ def test_what_was_filled_in_is_shown_and_read_again_in_every_order(
     for order in itertools.permutations(range(len(of.answers))):
         found = parse_form(form, of, order, encode_form(form, of, order, filled), whole=False)
         assert found.filled == filled
-        assert all(problem.sentence.startswith(MISSING) for problem in found.problems)
+        assert all(problem.sentence.startswith(UNFINISHED) for problem in found.problems)
 
 
 def test_a_correction_in_another_order_shows_each_answer_s_own_values() -> None:

@@ -189,9 +189,15 @@ LOOKS: dict[int, Literal["light", "dark"]] = {360: "light", 768: "dark", 1280: "
 
 
 @pytest.fixture(scope="module")
-def seen(site: Site) -> Iterator[Seen]:
+def laid(site: Site) -> Site:
+    """The site with an own form and an item of it."""
     lay(site.opened)
-    with site.window("lea", "researcher") as window:
+    return site
+
+
+@pytest.fixture(scope="module")
+def seen(laid: Site) -> Iterator[Seen]:
+    with laid.window("lea", "researcher") as window:
         yield window
 
 
@@ -214,8 +220,8 @@ def test_the_pages_of_forms_are_accessible_and_fit(seen: Seen) -> None:
 
 
 @pytest.mark.slow
-def test_a_question_appears_when_its_condition_holds_and_keys_pass_it_by(site: Site) -> None:
-    with site.window("lena") as seen:
+def test_a_question_appears_when_its_condition_holds_and_keys_pass_it_by(laid: Site) -> None:
+    with laid.window("lena") as seen:
         page = seen.page
         page.goto("/desk")
         page.get_by_role("button", name="Begin").click()
@@ -240,6 +246,6 @@ def test_a_question_appears_when_its_condition_holds_and_keys_pass_it_by(site: S
         page.get_by_role("button", name="Hand it in").click()
         page.wait_for_url("**/desk?said=done")
         assert seen.said == []
-    filled = only_judgement(site.opened).filled
+    filled = only_judgement(laid.opened).filled
     assert filled["sure"] == "sure"
     assert filled["better"] in (-1, 1)
