@@ -6,6 +6,8 @@ of modification and digest. Files are read by `browse.reader_processes`.
 
 import os
 import shutil
+import sqlite3
+import threading
 import time
 import zlib
 from collections import defaultdict
@@ -13,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
-from typing import NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 from urllib.parse import unquote_to_bytes, urlsplit
 
 import msgspec
@@ -113,10 +115,17 @@ def order_copies(row: ManifestRow) -> tuple[int, bytes]:
 
 
 class FolderManifest:
-    """The rows of one folder's index, in the SQLite file `path`, made where it does not exist."""
+    """The rows of one folder's index, in the SQLite file `path`, made where it does not exist.
+
+    Threads may share one.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        # From Python 3.12 on, threads that run one statement of a connection at the same time get
+        # each other's rows, SQLITE_MISUSE or a crash: the statement is cached, and bound again
+        # while it runs (https://github.com/python/cpython/issues/118172).
+        self._lock = threading.RLock()
         with translate_storage_errors(path):
             self._connection = connect_sqlite(path)
             for statement in _TABLES:
@@ -124,23 +133,22 @@ class FolderManifest:
 
     def read_format(self) -> str:
         """Return the format in which the index was written; empty where it was not begun."""
-        with translate_storage_errors(self._path):
-            row = self._connection.execute("select format from about").fetchone()
-        return str(row[0]) if row else ""
+        rows = self._fetch_rows("select format from about")
+        return str(rows[0][0]) if rows else ""
 
     def begin_index(self, written: str) -> None:
         """Record the format of a new, empty index."""
-        with translate_storage_errors(self._path), begin_transaction(self._connection):
-            self._connection.execute("insert into about values (?)", (written,))
+        with self._begin_write() as file:
+            file.execute("insert into about values (?)", (written,))
 
     def record_files(self, rows: Iterable[ManifestRow], gone: Iterable[ManifestRow]) -> None:
         """Record these rows of files, and delete the rows of `gone`, in one transaction."""
-        with translate_storage_errors(self._path), begin_transaction(self._connection):
+        with self._begin_write() as file:
             for row in gone:
                 where = (row.folder, row.name)
-                self._connection.execute("delete from files where folder = ? and name = ?", where)
+                file.execute("delete from files where folder = ? and name = ?", where)
             for folder, name, stamp, *rest in rows:
-                self._connection.execute(
+                file.execute(
                     "insert or replace into files values (?, ?, ?, ?, ?, ?, ?, ?)",
                     (folder, name, *stamp, *rest),
                 )
@@ -148,15 +156,16 @@ class FolderManifest:
     def find_row(self, path: bytes) -> ManifestRow | None:
         """Return the row of the file at this path; None if it has none."""
         folder, name = os.path.split(path)
-        return next(self._select_rows("where folder = ? and name = ?", (folder, name)), None)
+        return next(iter(self._select_rows("where folder = ? and name = ?", (folder, name))), None)
 
-    def list_failed(self) -> Iterator[ManifestRow]:
-        """Yield the rows of files that could not be read, without those of kinds that never are."""
-        return (
+    def list_failed(self) -> list[ManifestRow]:
+        """Return the rows of files that could not be read, without those of kinds that never
+        are."""
+        return [
             row
             for row in self._select_rows("where outcome != ''")
             if row.outcome not in LEFT_OUT_OUTCOMES
-        )
+        ]
 
     def list_left_out(self) -> tuple[Failure, ...]:
         """Return the files and folders that are left out, copies of others included, by path."""
@@ -178,43 +187,37 @@ class FolderManifest:
 
     def load_skipped(self) -> SkipReasons:
         """Return the files and folders that are left out unopened, with outcome and detail."""
-        with translate_storage_errors(self._path):
-            rows = self._connection.execute("select * from skipped").fetchall()
+        rows = self._fetch_rows("select * from skipped")
         return {(folder, name): (outcome, detail) for folder, name, outcome, detail in rows}
 
     def record_skipped(self, skipped: SkipReasons) -> None:
         """Record the files and folders that are left out, replacing the earlier record."""
         rows = [(*where, *why) for where, why in skipped.items()]
-        with translate_storage_errors(self._path), begin_transaction(self._connection):
-            self._connection.execute("delete from skipped")
-            self._connection.executemany("insert into skipped values (?, ?, ?, ?)", rows)
+        with self._begin_write() as file:
+            file.execute("delete from skipped")
+            file.executemany("insert into skipped values (?, ?, ?, ?)", rows)
 
     def find_by_digest(self, digest: str) -> list[ManifestRow]:
         """Return the files whose text has this digest."""
-        return list(self._select_rows("where digest = ?", (digest,)))
+        return self._select_rows("where digest = ?", (digest,))
 
     def _find_copies(self) -> Iterator[list[ManifestRow]]:
         # Wherever that is more than one file, the files that have one text.
         find = "select digest from files where digest != '' group by digest having count(*) > 1"
-        with translate_storage_errors(self._path):
-            digests = self._connection.execute(find).fetchall()
-        return (self.find_by_digest(digest) for (digest,) in digests)
+        return (self.find_by_digest(digest) for (digest,) in self._fetch_rows(find))
 
     def list_digests(self) -> list[str]:
         """Return the digest of each file that was read; of copies, the same one."""
-        with translate_storage_errors(self._path):
-            rows = self._connection.execute(
-                "select digest from files where outcome = ''"
-            ).fetchall()
+        rows = self._fetch_rows("select digest from files where outcome = ''")
         return [digest for (digest,) in rows]
 
-    def list_read_files(self) -> Iterator[ManifestRow]:
-        """Yield the files that were read."""
+    def list_read_files(self) -> list[ManifestRow]:
+        """Return the files that were read."""
         return self._select_rows("where outcome = ''")
 
     def has_pages(self) -> bool:
         """Return whether any file was read."""
-        return next(self._select_rows("where outcome = '' limit 1"), None) is not None
+        return bool(self._select_rows("where outcome = '' limit 1"))
 
     def find_changes(
         self,
@@ -253,23 +256,29 @@ class FolderManifest:
 
     def close(self) -> None:
         """Close the manifest's SQLite file."""
-        self._connection.close()
+        with self._lock:
+            self._connection.close()
 
     def _list_folders(self) -> set[bytes]:
-        with translate_storage_errors(self._path):
-            return {
-                folder
-                for (folder,) in self._connection.execute("select distinct folder from files")
-            }
+        return {folder for (folder,) in self._fetch_rows("select distinct folder from files")}
 
-    def _select_rows(
-        self, where: str, values: tuple[bytes | str, ...] = ()
-    ) -> Iterator[ManifestRow]:
-        with translate_storage_errors(self._path):
-            for folder, name, size, mtime, *rest in self._connection.execute(
+    def _select_rows(self, where: str, values: tuple[bytes | str, ...] = ()) -> list[ManifestRow]:
+        return [
+            ManifestRow(folder, name, FileStamp(size, mtime), *rest)
+            for folder, name, size, mtime, *rest in self._fetch_rows(
                 f"select * from files {where}", values
-            ):
-                yield ManifestRow(folder, name, FileStamp(size, mtime), *rest)
+            )
+        ]
+
+    def _fetch_rows(self, query: str, values: tuple[bytes | str, ...] = ()) -> list[Any]:
+        with self._lock, translate_storage_errors(self._path):
+            return self._connection.execute(query, values).fetchall()
+
+    @contextmanager
+    def _begin_write(self) -> Iterator[sqlite3.Connection]:
+        """Hold the lock and give the connection, in a transaction."""
+        with self._lock, translate_storage_errors(self._path), begin_transaction(self._connection):
+            yield self._connection
 
 
 def get_shard_number(path: bytes, shards: int) -> int:
@@ -336,7 +345,8 @@ class FolderLibrary:
     file). Of files with one text, the one nearest to the top is searched, the first by name among
     equals. `failures` are the files that could not be read, `skipped` those that are left out. With
     a `shard`, it has that part of the files, which may be none, and its index is in the shard's own
-    folder. Raises `Failed`: empty_library, not_found, bad_pattern, or what the archive raises.
+    folder. Threads may share one. Raises `Failed`: empty_library, not_found, bad_pattern, or what
+    the archive raises.
     """
 
     def __init__(
@@ -360,6 +370,8 @@ class FolderLibrary:
             if shard is None
             else shard.folder
         )
+        self._lock = threading.RLock()  # held to use the manifest and to change it and the index
+        self._indexing_lock = threading.Lock()  # held by the thread that changes them, or waits to
         self._manifest: FolderManifest | None = None
         self._index: SearchIndex | None = None
         self._unreadable: list[Failure] = []
@@ -382,7 +394,8 @@ class FolderLibrary:
     @property
     def failures(self) -> tuple[Failure, ...]:
         """The files and folders that could not be read, each with its reason."""
-        rows = self._open_manifest().list_failed()
+        with self._lock:
+            rows = self._open_manifest().list_failed()
         failed = [Failure(os.fsdecode(row.path), row.outcome, row.detail) for row in rows]
         return (*self._unreadable, *failed)
 
@@ -392,11 +405,13 @@ class FolderLibrary:
 
         Outcomes: hidden, ignored, excluded, empty, unsupported_type, binary, minified, copy.
         """
-        return self._open_manifest().list_left_out()
+        with self._lock:
+            return self._open_manifest().list_left_out()
 
     def count_pages(self) -> int:
         """Return the number of files that were read, copies included."""
-        return len(self._open_manifest().list_digests())
+        with self._lock:
+            return len(self._open_manifest().list_digests())
 
     def search(self, query: str, k: int) -> Sequence[Hit]:
         """Return the k best passages of the files, best first, by BM25."""
@@ -410,7 +425,8 @@ class FolderLibrary:
         could not be read.
         """
         path = convert_url_to_path(url)
-        row = self._open_manifest().find_row(path) if path else None
+        with self._lock:
+            row = self._open_manifest().find_row(path) if path else None
         if row is None:
             detail = "it is no file of this library: open addresses that a search showed"
             raise Failed(Failure(url, "url_not_shown", detail))
@@ -428,7 +444,9 @@ class FolderLibrary:
     def list_contents(self) -> list[str]:
         """Return the path below its folder, and the digest of the text, of each file."""
         found = []
-        for row in self._open_manifest().list_read_files():
+        with self._lock:
+            rows = self._open_manifest().list_read_files()
+        for row in rows:
             root = next((root for root in self._roots if row.path.startswith(root)), b"")
             found.append(f"{os.fsdecode(row.path.removeprefix(root))} {row.digest}")
         return found
@@ -439,7 +457,8 @@ class FolderLibrary:
         Where nothing changed, only sizes and times are read. Raises Failed (empty_library) where no
         file could be read.
         """
-        changed = not self._is_usable() or bool(self._find_changes())
+        with self._lock:
+            changed = not self._is_usable() or bool(self._find_changes())
         if changed:
             with self._hold_index_lock():
                 if not self._is_usable():
@@ -448,7 +467,7 @@ class FolderLibrary:
                 self._apply_changes(changes)
                 if changes.skipped is not None:
                     self._open_manifest().record_skipped(changes.skipped)
-        with translate_index_errors(self._index_folder):
+        with self._lock, translate_index_errors(self._index_folder):
             self._open_index().commit()  # shows what other processes have added, too
         patterns = (self._selection.glob, self._selection.exclude)
         note = IndexNote("folder", tuple(map(_path_to_url, self._roots)), time.time(), *patterns)
@@ -457,12 +476,13 @@ class FolderLibrary:
 
     def close(self) -> None:
         """Close the manifest and the index in the cache."""
-        if self._manifest is not None:
-            self._manifest.close()
-        self._manifest = self._index = None
-        self._unstored_pages.clear()
-        self._added_paths.clear()
-        self._removed_paths.clear()
+        with self._lock:
+            if self._manifest is not None:
+                self._manifest.close()
+            self._manifest = self._index = None
+            self._unstored_pages.clear()
+            self._added_paths.clear()
+            self._removed_paths.clear()
 
     def __enter__(self) -> Self:
         return self
@@ -472,11 +492,17 @@ class FolderLibrary:
 
     @contextmanager
     def _hold_index_lock(self) -> Iterator[None]:
-        """Lock the index against other processes; what fails half-way is not kept open."""
+        """Lock the index against other processes and threads; what fails half-way is not kept
+        open."""
         waiting = "another process is indexing this folder; waiting for it to finish"
         with translate_storage_errors(self._index_folder):
             self._index_folder.mkdir(parents=True, exist_ok=True)
-        with hold_lock(self._index_folder / "lock", lambda: self._progress(0, 0, waiting)):
+        # In this order, so that threads that only read do not wait for another process.
+        with (
+            self._indexing_lock,
+            hold_lock(self._index_folder / "lock", lambda: self._progress(0, 0, waiting)),
+            self._lock,
+        ):
             self.close()  # the process that had the lock may have begun a new manifest
             try:
                 yield
@@ -506,15 +532,15 @@ class FolderLibrary:
         self._open_manifest().begin_index(_join_formats())
 
     def _open_manifest(self) -> FolderManifest:
+        # The caller holds the lock, also while it uses what it is given.
         self._manifest = self._manifest or FolderManifest(self._index_folder / "manifest.sqlite")
         return self._manifest
 
     def _open_index(self) -> SearchIndex:
-        # No `or`: an empty Index is false.
-        self._index = (
-            SearchIndex(self._index_folder / "index") if self._index is None else self._index
-        )
-        return self._index
+        with self._lock:
+            if self._index is None:
+                self._index = SearchIndex(self._index_folder / "index")
+            return self._index
 
     def _find_changes(self) -> FolderChanges:
         changes = self._open_manifest().find_changes(self._roots, self._selection, self._shard)
@@ -525,8 +551,9 @@ class FolderLibrary:
         return changes
 
     def _require_pages(self) -> None:
-        if self._shard is not None or self._open_manifest().has_pages():
-            return
+        with self._lock:
+            if self._shard is not None or self._open_manifest().has_pages():
+                return
         failed, skipped = self.failures, self.skipped
         named = "; ".join(
             f"{one.what}: {one.detail}" for one in (*failed, *skipped)[:_EXAMPLES_NAMED]
@@ -643,9 +670,11 @@ class FolderLibrary:
 
     def _reread_file(self, row: ManifestRow) -> Page:
         """Read a file again whose page the archive has lost, or never had."""
+        url = _path_to_url(row.path)
         with self._hold_index_lock():
-            self._apply_changes(FolderChanges([row._replace(sha256="")], [], []))
-        return self.fetch(_path_to_url(row.path))
+            if self._archive.find_page(row.digest, url) is None:  # else another thread has read it
+                self._apply_changes(FolderChanges([row._replace(sha256="")], [], []))
+        return self.fetch(url)
 
 
 def _hash_selection(roots: Sequence[bytes], selection: FileSelection) -> str:

@@ -252,7 +252,7 @@ def _read_contents(directory: Path) -> tuple[list[str], int, tuple[Failure, ...]
         if manifest:
             return (
                 manifest.list_digests(),
-                sum(1 for _ in manifest.list_failed()),
+                len(manifest.list_failed()),
                 manifest.list_left_out(),
             )
     if crawl := _decode_file(directory / "crawl.json", FinishedCrawl):

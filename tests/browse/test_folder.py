@@ -7,11 +7,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
 import pytest
 
-from rookery.browse.folder_library import FolderLibrary, FolderLimits
+from rookery.browse.file_selection import FileStamp
+from rookery.browse.folder_library import FolderLibrary, FolderLimits, FolderManifest, ManifestRow
 from rookery.browse.libraries import CombinedLibrary, get_contents_digest
 from rookery.browse.page_archive import PageArchive
 from rookery.browse.reader_processes import FileLimits, ReadJob, ReadResult, read_jobs
@@ -591,3 +593,40 @@ def test_the_digest_of_the_contents_changes_with_any_text_and_not_with_the_place
     changed = digest(moved)
     (moved / "b.md").unlink()
     assert len({whole, changed, digest(moved)}) == 3
+
+
+def test_threads_get_their_own_pages_from_one_folder(place: Place) -> None:
+    paths = [place.write(f"{n}.txt", f"Note {n} is about a crow.") for n in range(8)]
+    folder = place.open()
+    urls = [path.as_uri() for path in paths] * 200
+    with ThreadPoolExecutor(8) as threads:
+        assert [page.url for page in threads.map(folder.fetch, urls)] == urls
+
+
+def test_threads_may_read_again_what_the_archive_has_lost(place: Place, tmp_path: Path) -> None:
+    paths = [place.write(f"{n}.txt", f"Note {n} is about a crow.") for n in range(2)]
+    place.open().close()
+    urls = [path.as_uri() for path in paths] * 20
+    with PageArchive(tmp_path / "other.sqlite") as place.archive:
+        folder = place.open()
+        with ThreadPoolExecutor(8) as threads:
+            assert [page.url for page in threads.map(folder.fetch, urls)] == urls
+        assert sorted(place.read) == [path.name for path in paths]  # each once
+        folder.close()
+
+
+def test_a_thread_sees_nothing_of_a_transaction_that_fails(tmp_path: Path) -> None:
+    manifest = FolderManifest(tmp_path / "manifest.sqlite")
+    row = ManifestRow(b"/notes", b"crow.txt", FileStamp(1, 1))
+    found: list[Future[ManifestRow | None]] = []
+
+    def yield_rows_until_failure() -> Iterator[ManifestRow]:
+        yield row
+        found.append(threads.submit(manifest.find_row, row.path))
+        wait(found, timeout=0.2)  # a thread that did not wait its turn would be done
+        raise InterruptedError
+
+    with ThreadPoolExecutor(1) as threads, pytest.raises(Failed):
+        manifest.record_files(yield_rows_until_failure(), ())
+    assert found[0].result() is None
+    manifest.close()
