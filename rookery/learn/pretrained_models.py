@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from inspect import signature
 from pathlib import Path
+from threading import RLock
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -39,6 +40,11 @@ REQUIRED_FILES = {
     "tokenizer.json": "a tokenizer",
     "*.safetensors": "weights",
 }
+
+
+LOADING_LOCK = RLock()
+"""Held while weights are loaded: transformers exchanges methods of its classes meanwhile, and
+threads that load at the same time would leave them exchanged, so that no weights are tied."""
 
 
 class LoadedModel(NamedTuple):
@@ -142,9 +148,10 @@ def hide_progress_bars() -> Iterator[None]:
 def _load_from_folder(folder: Path, device: torch.device, dtype: str) -> LoadedModel:
     options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     tokenizer = AutoTokenizer.from_pretrained(folder, **options)
-    found: Any = AutoModelForCausalLM.from_pretrained(
-        folder, dtype=dtype, use_safetensors=True, output_loading_info=True, **options
-    )
+    with LOADING_LOCK:
+        found: Any = AutoModelForCausalLM.from_pretrained(
+            folder, dtype=dtype, use_safetensors=True, output_loading_info=True, **options
+        )
     model, told = found
     if lost := sorted(told["missing_keys"]):
         raise ValueError(f"{len(lost)} of its weights are missing, {lost[0]} among them")
@@ -288,7 +295,7 @@ def load_model_with_head(
     more: dict[str, Any] = {}
     if head != "language" and outputs is not None:
         more["num_labels"] = outputs
-    with convert_load_errors(folder), silence_transformers():
+    with LOADING_LOCK, convert_load_errors(folder), silence_transformers():
         found: Any = HEAD_CLASSES[head].from_pretrained(
             folder,
             dtype=dtype if dtype == "auto" else getattr(torch, dtype),

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 import torch
-from safetensors.torch import load_file
+from kept import checkpoint_weights
 from tokenizers import Tokenizer, models, pre_tokenizers
 from torch import Tensor
 from transformers import (
@@ -125,7 +125,7 @@ class Watch:
         self.seen = [listing.reached(self._policy)]
 
     def save(self, folder: Path) -> None:
-        kept = load_file(folder / "model.safetensors").items()
+        kept = checkpoint_weights(folder).items()
         ours = {name[7:]: value for name, value in kept if name.startswith("policy.")}
         self._policy.load_state_dict(ours)
         self.seen.append(self._listing.reached(self._policy))

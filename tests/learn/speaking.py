@@ -24,6 +24,7 @@ from small import logprobs
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from rookery.learn.decoding import SamplingSettings, sample_actions
+from rookery.learn.pretrained_models import LOADING_LOCK
 
 LENGTH = 512
 PATIENCE = 240.0
@@ -135,7 +136,8 @@ class StandIn:
         }[route](fields)
 
     def _load(self, folder: str) -> None:
-        self._model = AutoModelForCausalLM.from_pretrained(folder)
+        with LOADING_LOCK:  # several stand-ins load at once, in threads of this process
+            self._model = AutoModelForCausalLM.from_pretrained(folder)
 
     def _tokens(self, fields: dict[str, Any]) -> dict[str, Any]:
         return {"tokens": self._tokenizer(fields["prompt"], add_special_tokens=False).input_ids}

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from small import TEXTS
-from transformers import OpenAIGPTConfig, OpenAIGPTLMHeadModel
+from transformers import OpenAIGPTConfig, OpenAIGPTLMHeadModel, PreTrainedModel
 
 from rookery.draft.completion_settings import LocalModelSettings
 from rookery.draft.installed_models import install_model
@@ -194,3 +195,11 @@ except Failed as failed:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.startswith(f"no_torch {missing}")
     assert "pip install torch 'rookery[write]'" in done.stdout
+
+
+def test_threads_that_load_at_once_leave_the_library_as_it_was(folder: Path) -> None:
+    """transformers takes `tie_weights` away while it loads, and gives back what it found then."""
+    before = PreTrainedModel.tie_weights
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(load_model, [folder] * 24))
+    assert PreTrainedModel.tie_weights is before
