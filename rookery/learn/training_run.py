@@ -183,7 +183,10 @@ class ResumableRun:
             state.save(new)
         # torch's full disk is no OSError, and what several processes write together no Exception.
         except (RuntimeError, SafetensorError, CheckpointException) as error:
-            detail = f"it cannot be written ({error}): make room and run the same command again"
+            why: BaseException = error
+            if isinstance(error, CheckpointException):  # whose words are tracebacks
+                why, _ = next(iter(error.failures.values()))
+            detail = f"it cannot be written ({why}): make room and run the same command again"
             raise Failed(Failure(str(new), "unwritable", detail)) from error
         self._wait_for_everyone()
         digests = self._digest_files(new)
