@@ -36,7 +36,7 @@ scores of each seed are written by `python -m recipes.results`; nobody edits the
 `medium` whose scores were lost are in the log (docs/LOG.md), by what they printed.
 Our models are six to two thousand times smaller than the papers', and learn from hundreds or
 thousands of examples, so that effects are compared and not their sizes. Minutes are of a machine
-that did other work beside: `small` of two cores, `medium` of one H100 that twelve runs shared.
+that did other work beside.
 
 Each row shows what was learnt beside what it began from (the reference), what choosing by lot gives
 (chance), what the simplest script gives on the same questions, and the best possible or best known.
