@@ -2,6 +2,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 export OMP_NUM_THREADS := 1
+# Python compiles the modules that it imports; of what pip would compile, most is never imported.
+export PIP_COMPILE := 0
 
 RECIPES := ziegler webgpt gophercite webglm
 
