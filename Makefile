@@ -2,8 +2,6 @@
 PYTHON ?= python3
 BIN := .venv/bin
 export OMP_NUM_THREADS := 1
-# Python compiles the modules that it imports; of what pip would compile, most is never imported.
-export PIP_COMPILE := 0
 
 RECIPES := ziegler webgpt gophercite webglm
 
@@ -86,6 +84,9 @@ clean:
 	$(PYTHON) -m venv .venv/docs
 	.venv/docs/bin/pip install --quiet --disable-pip-version-check --editable '.[docs]'
 	@touch $@
+
+# Of what these environments hold, most is never imported, so that pip compiles nothing.
+.venv/vllm/ready .venv/clients .venv/engines/ready: export PIP_COMPILE := 0
 
 # A server that samples for learn, in an environment of its own, for its tests. PyPI's torchvision is
 # a build for CUDA, which a build for CPUs cannot load.
