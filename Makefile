@@ -85,6 +85,9 @@ clean:
 	.venv/docs/bin/pip install --quiet --disable-pip-version-check --editable '.[docs]'
 	@touch $@
 
+# Of what these environments hold, most is never imported, so that pip compiles nothing.
+.venv/vllm/ready .venv/clients .venv/engines/ready: export PIP_COMPILE := 0
+
 # A server that samples for learn, in an environment of its own, for its tests. PyPI's torchvision is
 # a build for CUDA, which a build for CPUs cannot load.
 .venv/vllm/ready: .venv/bin/python

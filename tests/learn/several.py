@@ -1,28 +1,81 @@
-"""Runs a script in two processes, as torchrun starts them."""
+"""Runs a script in two processes."""
 
 import os
+import runpy
 import socket
 import subprocess
 import sys
+import tempfile
+from multiprocessing.connection import wait
 from pathlib import Path
 
+import torch
+from forked import PROCESSES
+
 ROOT = str(Path(__file__).parents[2])
+LONGEST = 300.0
+"""seconds after which something hangs"""
 
 
 def in_two_processes(script: Path, *said: str) -> None:
     """Waits until both have ended. Raises AssertionError with what they said where one failed."""
-    ran = run_in_two(script, *said)
+    codes, log = run_in_two(script, *said)
+    assert codes == [0, 0], log[-3000:]
+
+
+def run_in_two(script: Path, *said: str) -> tuple[list[int | None], str]:
+    """Waits until both have ended, or one has failed and the other was stopped: with the variables
+    that torchrun sets, but without the seconds in which three processes load torch.
+
+    Returns the exit codes and what was written to standard error.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        log, port = Path(folder) / "log", find_free_port()
+        both = [
+            PROCESSES.Process(target=run_rank, args=(rank, port, log, script, said), daemon=True)
+            for rank in range(2)
+        ]
+        for process in both:
+            process.start()
+        going = list(both)
+        while going:
+            ended = wait([process.sentinel for process in going], LONGEST)
+            going = [process for process in going if process.sentinel not in ended]
+            if not ended or any(process.exitcode for process in both):
+                for process in going:
+                    process.kill()
+        for process in both:
+            process.join()
+        return [process.exitcode for process in both], log.read_text() if log.exists() else ""
+
+
+def run_rank(rank: int, port: int, log: Path, script: Path, said: tuple[str, ...]) -> None:
+    with log.open("a") as file:
+        os.dup2(file.fileno(), sys.stderr.fileno())
+    torch.set_num_threads(1)
+    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+    os.environ |= {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    sys.argv = [str(script), *said]
+    runpy.run_path(str(script), run_name="__main__")
+
+
+def run_by_torchrun(script: Path, *said: str) -> None:
+    """Waits until both have ended. Raises AssertionError with what they said where one failed."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2"]
+    command += ["--master_addr", "127.0.0.1", "--master_port", str(find_free_port())]
+    ran = subprocess.run(
+        [*command, str(script), *said],
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": ROOT},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=LONGEST,
+    )
     assert ran.returncode == 0, ran.stderr[-3000:]
 
 
-def run_in_two(script: Path, *said: str) -> subprocess.CompletedProcess[str]:
-    """Waits until both have ended, or one has failed and the other was stopped."""
+def find_free_port() -> int:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2"]
-    command += ["--master_addr", "127.0.0.1", "--master_port", str(port), str(script), *said]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": ROOT}
-    return subprocess.run(
-        command, env=environment, capture_output=True, text=True, check=False, timeout=300
-    )
+        return int(free.getsockname()[1])

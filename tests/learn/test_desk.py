@@ -1,7 +1,6 @@
 """A run at the desk: people there compare while it learns, see what it says, and stop it."""
 
 import json
-import multiprocessing
 import random
 import threading
 import time
@@ -16,6 +15,7 @@ import pytest
 import torch
 from comparing import write_small
 from deskhands import at_work, judge, judgement
+from forked import PROCESSES
 from kept import checkpoint_weights
 from labelling import QUESTIONS, run, settings_of, vowels, world_of
 from safetensors.torch import load_file
@@ -39,8 +39,6 @@ from rookery.learn.training_run import StepCallback, StopCheck
 from rookery.records import Answer, Comparison, Failed, Question
 
 QUICK = HumanFeedbackSettings(rest=0.0, every=0.01, repeated=0.0, grace=0.3)
-PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["rookery.judge.stop_switch"])
 
 
 @pytest.fixture(scope="module")
@@ -316,11 +314,15 @@ def pull_at_random_times(place: str, said: Connection) -> None:
 @contextmanager
 def puller(store: Store) -> Iterator[Connection]:
     ours, theirs = PROCESSES.Pipe()
-    process = PROCESSES.Process(target=pull_at_random_times, args=(store.place, theirs))
+    process = PROCESSES.Process(
+        target=pull_at_random_times, args=(store.place, theirs), daemon=True
+    )
     process.start()
-    yield ours
-    ours.send(False)
-    process.join()
+    try:
+        yield ours
+    finally:
+        ours.send(False)
+        process.join()
 
 
 def learn_until_stopped(
@@ -340,7 +342,7 @@ def learn_until_stopped(
 
 
 @pytest.mark.slow
-def test_no_step_begins_after_one_of_a_hundred_pulls_and_each_time_it_goes_on_to_the_same_bits(
+def test_no_step_begins_after_one_of_forty_pulls_and_each_time_it_goes_on_to_the_same_bits(
     folder: Path, tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A pull at a random time, from another process, through the store: acceptance of the cord."""
@@ -356,7 +358,7 @@ def test_no_step_begins_after_one_of_a_hundred_pulls_and_each_time_it_goes_on_to
     monkeypatch.setattr(ModelOptimizer, "step", timed)
     late = 0
     with puller(store) as other:
-        for tried in range(100):
+        for tried in range(40):
             made.clear()
             with pytest.raises(Failed) as stopped:
                 learn_until_stopped(store, folder, out, other, tried % 2 == 0)
@@ -367,7 +369,7 @@ def test_no_step_begins_after_one_of_a_hundred_pulls_and_each_time_it_goes_on_to
             stop_switch.release_run(store, number, "rex", "go on")
     assert late == 0
     done = max(int(place.name) for place in (out / "checkpoints").glob("[0-9]*"))
-    assert done >= 50
+    assert done >= 20
     whole = tmp_path / "whole"
     learn(small(folder, steps=done), whole, 1, lambda *_: None, str)
     lines = (out / "metrics.jsonl").read_bytes().splitlines()[:done]

@@ -219,8 +219,10 @@ def killed_in(step: int, way: ImitationSettings, out: Path) -> None:
 
     child = os.fork()
     if child == 0:
-        train_by_imitation(way, out, kill)
-        os._exit(0)
+        try:
+            train_by_imitation(way, out, kill)
+        finally:
+            os._exit(0)
     assert os.waitpid(child, 0)[1] == signal.SIGKILL
 
 

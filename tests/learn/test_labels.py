@@ -1,10 +1,8 @@
 """Labels while a policy learns: when, how many, of what; kills, stops, and the cord."""
 
 import json
-import multiprocessing
 import os
 import random
-import socket
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,6 +15,7 @@ import msgspec
 import pytest
 import torch
 from comparing import write_small
+from forked import PROCESSES
 from hypothesis import given
 from hypothesis import strategies as st
 from labelling import (
@@ -30,6 +29,7 @@ from labelling import (
     world_of,
 )
 from safetensors.torch import load_file
+from several import find_free_port
 from torch import nn
 
 from rookery.judge.json_lines import read_json_lines
@@ -275,13 +275,9 @@ def test_a_run_that_was_stopped_goes_on_as_if_nothing_had_been(
     assert numbers(out.with_suffix(".asked")) == [*range(10), 9, 10, 11]  # 9 was not said
 
 
-PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["rookery.learn.online_labelling"])
-
-
 def elsewhere(target: Callable[..., Any], *args: Any) -> Any:
     """A process of its own, which is under way."""
-    process = PROCESSES.Process(target=target, args=args)
+    process = PROCESSES.Process(target=target, args=args, daemon=True)
     process.start()
     return process
 
@@ -339,9 +335,7 @@ def test_two_processes_ask_and_learn_what_one_does(
     folder: Path, whole: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "run"
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = find_free_port()
     both = [elsewhere(one_of_two, rank, port, folder, out) for rank in range(2)]
     for process in both:
         process.join(120)

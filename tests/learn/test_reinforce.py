@@ -21,7 +21,7 @@ from plain import plain_logprobs
 from reinforce_run import RECIPES
 from reinforce_run import settings as two_steps
 from safetensors.torch import load_file
-from several import in_two_processes
+from several import run_by_torchrun
 from transformers import AutoModelForCausalLM
 
 from rookery.draft.config import merge_tables
@@ -417,7 +417,7 @@ def test_the_cord_stops_a_run_before_the_next_step_of_the_optimiser(
 @pytest.mark.slow
 def test_two_processes_learn_what_one_learns(model: str, tmp_path: Path) -> None:
     doubled = write_double(model, tmp_path / "model")
-    in_two_processes(HERE / "reinforce_run.py", doubled, str(tmp_path / "two"))
+    run_by_torchrun(HERE / "reinforce_run.py", doubled, str(tmp_path / "two"))
     for name in RECIPES:
         one, two = tmp_path / "one" / name, tmp_path / "two" / name
         with double_precision():

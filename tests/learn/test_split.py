@@ -148,8 +148,8 @@ def test_a_policy_learns_the_same_and_goes_on_to_the_last_bit(
     alike(taught / "split", taught / "whole")
     on = tmp_path / "on"
     again = said(lesson("reinforce", policy, on))
-    ended = run_in_two(SCRIPT, again, *(["1"] if how == "stopped" else ["2", "kill"]))
-    assert ended.returncode != 0
+    codes, _ = run_in_two(SCRIPT, again, *(["1"] if how == "stopped" else ["2", "kill"]))
+    assert any(codes)
     assert len(metrics(on)) == 1 + (how == "killed")
     there = {place.name for place in (on / "checkpoints").iterdir()}
     assert there == {"00000001"} | ({"new"} if how == "killed" else set())
