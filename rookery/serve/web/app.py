@@ -128,11 +128,12 @@ def _reading_pages() -> tuple[list[Route], list[NavigationLink]]:
     """
     from rookery.serve.api.routes import build_api_routes
     from rookery.serve.mcp import streamable_http
-    from rookery.serve.web import answer_pages, documents, stored_pages
+    from rookery.serve.web import answer_pages, documents, notebook_pages, stored_pages
 
     routes: list[Route] = [
         *stored_pages.build_stored_page_routes(),
         *documents.build_document_routes(),
+        *notebook_pages.build_notebook_routes(),
         *answer_pages.build_export_routes(),
         *answer_pages.build_answer_trace_routes(),
         *build_api_routes(),
