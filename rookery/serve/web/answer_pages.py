@@ -321,6 +321,7 @@ def render_ask_page(
 
     With `several`, it takes several questions for a notebook.
     """
+    request.app.state.documents.notice_changes()
     offered = get_answer_service(request).capabilities
     recent = answer_queue.list_person_answers(
         get_app_context(request).store, get_signed_in_person(request).name, most=RECENT_COUNT + 1
@@ -347,6 +348,7 @@ def render_ask_page(
 
 def parse_question_form(request: Request) -> QuestionRequest:
     """Parse the question form; values that are not offered are refused later."""
+    request.app.state.documents.notice_changes()  # what was added just now is searched, too
     said = get_form_fields(request)
     try:
         decline = (

@@ -23,6 +23,7 @@ from rookery.browse.folder_library import FolderLibrary
 from rookery.browse.page_archive import PageArchive, translate_storage_errors
 from rookery.browse.search_index import hold_lock
 from rookery.judge.accounts import Person, has_role
+from rookery.judge.snapshots import write_whole_file
 from rookery.records import Failed, Failure, Page
 from rookery.serve.api.answer_workers import AnswerService
 from rookery.serve.file_reading import read_document_files
@@ -32,11 +33,11 @@ from rookery.serve.web.document_versions import (
     DocumentText,
     add_document_version,
     get_documents_folder,
-    list_document_files,
+    list_current_files,
     load_document_records,
     lock_documents,
     settle_document,
-    write_whole_file,
+    stamp_documents,
 )
 from rookery.serve.web.stored_pages import replace_unseen_characters
 
@@ -135,6 +136,7 @@ class DocumentReader:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._closing = threading.Event()
+        self._stamp = stamp_documents()
 
     def accept_files(self, files: Sequence[UploadedFile], person: Person) -> list[DocumentUpload]:
         """Store uploaded files and begin to read them. Raises Failed if the disk is full.
@@ -177,10 +179,22 @@ class DocumentReader:
 
         Hold `lock_documents`. Raises Failed if the disk or the archive fails.
         """
-        if list_document_files():
+        if list_current_files():
             with PageArchive(locate_archive(self._settings.archive)) as archive:
                 open_documents_library(archive).close()
+        self._stamp = stamp_documents()
         register_documents(self._find_answering())
+
+    def notice_changes(self) -> None:
+        """Have questions search the documents as they are now, where another process changed them.
+
+        Also begins to read what a process left that has ended.
+        """
+        self.start()
+        stamp = stamp_documents()
+        if stamp != self._stamp:
+            self._stamp = stamp
+            register_documents(self._find_answering())
 
     def _store_upload(
         self, file: UploadedFile, person: Person, number: int, room: bool
@@ -279,7 +293,7 @@ class DocumentReader:
                 raise Failed(Failure("", "name_taken", detail))
             if not upload.replaces:
                 return "asks"
-        others = [each for each in list_document_files() if each.name != upload.name]
+        others = [each for each in list_current_files() if each.name != upload.name]
         size = upload.size + sum(each.stat().st_size for each in others)
         if len(others) >= self.limits.files or size > self.limits.bytes:
             detail = "there is no more room for documents: remove some first"
@@ -312,7 +326,7 @@ def drop_upload(upload: DocumentUpload) -> None:
 
 def register_documents(answering: AnswerService) -> None:
     """Offer the documents folder as a place to search, reopened; withdraw it if it is empty."""
-    if list_document_files():
+    if list_current_files():
         answering.add_place(DOCUMENTS_PLACE, str(get_documents_folder()))
     elif DOCUMENTS_PLACE in answering.capabilities.places:
         answering.remove_place(DOCUMENTS_PLACE)
@@ -382,4 +396,4 @@ def _fail_upload(upload: DocumentUpload, detail: str) -> None:
 def _save_upload(upload: DocumentUpload) -> None:
     folder = _get_upload_folder(upload)
     if folder.is_dir():  # else it was deleted meanwhile
-        write_whole_file(folder / _RECORD, msgspec.json.encode(upload))
+        write_whole_file(folder / _RECORD, [msgspec.json.encode(upload).decode()])

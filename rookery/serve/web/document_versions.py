@@ -6,7 +6,6 @@ file of records first and then made with the files, and `settle_document` makes 
 was broken off: a server that is killed loses nothing.
 """
 
-import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ import msgspec
 from rookery.browse.page_archive import translate_storage_errors
 from rookery.browse.search_index import hold_lock
 from rookery.judge.accounts import Person, has_role
+from rookery.judge.snapshots import write_whole_file
 from rookery.serve.settings import get_data_folder
 
 DOCUMENTS_PLACE = "documents"
@@ -27,7 +27,7 @@ _VERSIONS_FOLDER = "documents.versions"
 _RECORDS_FILE = "documents.versions.json"
 """File of the data directory with the record of each document, by file name."""
 _LOCK_FILE = "documents.lock"
-_LOCK = threading.RLock()
+_LOCK = threading.Lock()
 """Held with the lock file: that keeps out other processes, and this the other threads."""
 
 
@@ -97,7 +97,7 @@ def load_document_records() -> DocumentRecords:
         records = msgspec.json.decode(data, type=DocumentRecords)
     except (OSError, msgspec.MsgspecError):  # nothing is known of the files that are there
         records = {}
-    for file in list_document_files():
+    for file in list_current_files():
         if file.name not in records:
             about = file.stat()
             first = DocumentVersion(1, added=about.st_mtime, size=about.st_size)
@@ -105,7 +105,15 @@ def load_document_records() -> DocumentRecords:
     return dict(sorted(records.items()))
 
 
-def list_document_files() -> list[Path]:
+def stamp_documents() -> int:
+    """Return a number that changes whenever a document does, also in another process."""
+    try:
+        return (get_data_folder() / _RECORDS_FILE).stat().st_mtime_ns
+    except OSError:  # nothing was changed yet
+        return 0
+
+
+def list_current_files() -> list[Path]:
     """Return the files of the current versions."""
     folder = get_documents_folder()
     if not folder.is_dir():
@@ -189,18 +197,11 @@ def find_version_file(url: str, digest: str) -> Path | None:
     return next((file for file in files if file.is_file()), None)
 
 
-def write_whole_file(place: Path, data: bytes) -> None:
-    """Write a file whole or not at all."""
-    with tempfile.NamedTemporaryFile(dir=place.parent, delete=False) as file:
-        file.write(data)
-    Path(file.name).replace(place)
-
-
 def _save_record(name: str, record: DocumentRecord) -> None:
     records = {**load_document_records(), name: record}
     if not record.versions:
         del records[name]
-    write_whole_file(get_data_folder() / _RECORDS_FILE, msgspec.json.encode(records))
+    write_whole_file(get_data_folder() / _RECORDS_FILE, [msgspec.json.encode(records).decode()])
     settle_document(name, record)
 
 

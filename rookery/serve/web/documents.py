@@ -94,7 +94,7 @@ def build_document_routes() -> list[Route]:
     posts = {
         "remove": post_removal,
         "restore": post_restoring,
-        "delete": post_deletion,
+        "delete": post_version_deletion,
         "confirm": post_confirmation,
         "dismiss": post_dismissal,
     }
@@ -117,12 +117,12 @@ def show_documents(request: Request) -> Response:
     """Show the documents with their versions, and what becomes of the person's uploads."""
     person, answering = get_signed_in_person(request), get_answer_service(request)
     reader = _get_reader(request)
-    reader.start()  # what a process left that has ended
+    reader.notice_changes()
     uploads = list_uploads(person.name)
     rows = _list_documents(get_app_context(request).settings, person)
     found = [row for row in rows if row.shown]
     if bool(found) != (DOCUMENTS_PLACE in answering.capabilities.places):
-        register_documents(answering)  # another process changed it
+        register_documents(answering)  # somebody has put files into the folder, or taken them away
     going = sum(each.going for each in uploads)
     page = render_page(
         request,
@@ -185,7 +185,7 @@ def post_restoring(request: Request) -> Response:
     return _change_document(request, _get_posted_number(request), switch_document_version)
 
 
-def post_deletion(request: Request) -> Response:
+def post_version_deletion(request: Request) -> Response:
     """Delete for good a version that is not current."""
     return _change_document(request, _get_posted_number(request), delete_document_version)
 

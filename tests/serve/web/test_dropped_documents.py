@@ -473,6 +473,15 @@ def test_an_upload_survives_the_end_of_the_server(opened: Opened, reader: Visit)
     ]
 
 
+def test_another_process_searches_what_was_dropped_in_here(opened: Opened, reader: Visit) -> None:
+    other = at_home(opened, "reviewer")  # an application of its own on the same folders
+    other.get("/")
+    assert "documents" not in _places(other)
+    drop(reader, ("notes.md", NOTE))
+    other.get("/")
+    assert "documents" in _places(other)
+
+
 @pytest.mark.parametrize("moved", [0, 1])
 def test_a_change_that_was_broken_off_is_finished(home: Path, moved: int) -> None:
     """Killed after the record was written, or between the moves of two files."""
