@@ -80,7 +80,7 @@ if TYPE_CHECKING:
     from rookery.serve.settings import Settings
 
 app = CommandGroup()
-cite = CommandGroup(help="Check the quotes of saved answers.")
+cite = CommandGroup(help="Check the quotes of saved answers, and write reports.")
 app.add_typer(cite, name="cite")
 app.add_typer(index_commands, name="index")
 app.add_typer(judge_group, name="judge")
@@ -394,6 +394,35 @@ def run_verify(
     folder = resolve_place_path(pages) if pages else None
     code = run_verify_command(file, folder, fetch, as_json, settings, elided, support)
     raise typer.Exit(code)
+
+
+@cite.command("report")
+def run_report(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE",
+            help="Saved answers: one object of rookery ask --json, or one a line; - is standard "
+            "input.",
+        ),
+    ],
+    out: Annotated[
+        Path,
+        typer.Option("--out", metavar="FILE", help="The report: a new .html, .md or .docx file."),
+    ],
+    title: Annotated[
+        str, typer.Option(metavar="TITLE", help="Title of the report, in place of a count.")
+    ] = "",
+    pages: Annotated[
+        str, typer.Option(metavar="DIR", help="Also check against the documents in this folder.")
+    ] = "",
+) -> None:
+    """Write saved answers as one report with their quotes, checked again, and their sources."""
+    from rookery.browse.libraries import resolve_place_path
+    from rookery.serve.cli.report_command import run_report_command
+
+    folder = resolve_place_path(pages) if pages else None
+    raise typer.Exit(run_report_command(file, out, title, folder))
 
 
 def _make_learn_command(what: str) -> Callable[[Path, Path | None, bool, bool], None]:

@@ -1,7 +1,9 @@
-"""Export an answer as one HTML file, Markdown or JSON, and its pages as a list of references.
+"""Export an answer as one HTML file, Markdown or JSON, and its pages as a list of references;
+several answers as one report in HTML, Markdown or DOCX.
 
 Quotes are written as they stand on their pages. The files run and load nothing, and name local
-files by name only; JSON has the records themselves.
+files by name only; JSON has the records themselves. A report numbers its quotes throughout and ends
+with its sources.
 """
 
 import re
@@ -18,6 +20,7 @@ from rookery.cite.quote_links import describe_location, make_deep_link
 from rookery.cite.verification import Verdict
 from rookery.records import Answer, Episode, Page, Quote
 from rookery.serve.cli.ask_command import AskResult
+from rookery.serve.docx_writer import DocxRun, DocxWriter
 from rookery.serve.terminal_output import (
     NO_ANSWER_MESSAGES,
     format_failure_counts,
@@ -47,6 +50,12 @@ EXPORT_TYPES = {
     "csl.json": "application/vnd.citationstyles.csl+json",
 }
 """what an answer can be exported as, and what a file of that is called on the web"""
+REPORT_TYPES = {
+    "html": "text/html; charset=utf-8",
+    "md": "text/markdown; charset=utf-8",
+    "docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+}
+"""what a report can be saved as, and what a file of that is called on the web"""
 
 
 class ExportedAnswer(NamedTuple):
@@ -58,7 +67,18 @@ class ExportedAnswer(NamedTuple):
     pages: Sequence[Page | None]
     """of each quote; None: it is not to be had"""
     day: str
-    """when it was answered: YYYY-MM-DD"""
+    """when it was answered: YYYY-MM-DD; empty: nobody knows"""
+    asked: str = ""
+    """the question as it was asked, where it was searched in other words; else empty"""
+
+
+class ExportedReport(NamedTuple):
+    """Several questions with their answers, as one report."""
+
+    title: str
+    answers: Sequence[ExportedAnswer]
+    day: str
+    """when the report was made: YYYY-MM-DD"""
 
 
 class CitedPage(NamedTuple):
@@ -102,15 +122,20 @@ def export_json(told: ExportedAnswer) -> str:
     return to_terminal_json(to_answered(told.episode, told.verdicts)) + "\n"
 
 
-def list_cited_pages(told: ExportedAnswer) -> list[CitedPage]:
-    """Return each version of each cited page once, in the order in which they are cited."""
+def list_cited_pages(*answers: ExportedAnswer) -> dict[CitedPage, list[int]]:
+    """Return each version of each cited page, in the order in which they are cited, with the
+    numbers of its quotes, counted from 1 through all answers."""
     found: dict[tuple[str, str], CitedPage] = {}
-    for quote, page in zip(_list_quotes(told), told.pages, strict=True):
+    numbers: dict[CitedPage, list[int]] = {}
+    evidence = [
+        each for told in answers for each in zip(_list_quotes(told), told.pages, strict=True)
+    ]
+    for number, (quote, page) in enumerate(evidence, 1):
         if (quote.url, quote.digest) not in found:
             known = page if page and page.digest == quote.digest else None
-            number = len(found) + 1
-            found[quote.url, quote.digest] = _build_cited_page(quote, known, number)
-    return list(found.values())
+            found[quote.url, quote.digest] = _build_cited_page(quote, known, len(found) + 1)
+        numbers.setdefault(found[quote.url, quote.digest], []).append(number)
+    return numbers
 
 
 def _build_cited_page(quote: Quote, page: Page | None, number: int) -> CitedPage:
@@ -140,11 +165,14 @@ def _link_to_quote(quote: Quote, page: Page | None) -> str:
     return _percent_encode(make_deep_link(quote, page)) if is_url(quote.url) else ""
 
 
-def _split_at_claims(answer: Answer) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Yield the whole text, cut where claims end, with the numbers from 1 that are cited there."""
+def _split_at_claims(answer: Answer, before: int = 0) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Yield the whole text, cut where claims end, with the numbers that are cited there.
+
+    They are counted from `before` + 1.
+    """
     done = 0
     for claim in sorted(answer.claims, key=lambda claim: claim.end):
-        yield answer.text[done : claim.end], tuple(number + 1 for number in claim.quotes)
+        yield answer.text[done : claim.end], tuple(before + n + 1 for n in claim.quotes)
         done = claim.end
     yield answer.text[done:], ()
 
@@ -161,7 +189,22 @@ def _format_headline(told: ExportedAnswer) -> str:
 
 
 def _format_summary(told: ExportedAnswer) -> str:
-    return f"Answered by Rookery on {told.day}, method {sanitize_text(told.episode.by)}"
+    on = f" on {told.day}" if told.day else ""
+    return f"Answered by Rookery{on}, method {sanitize_text(told.episode.by)}"
+
+
+def _format_question(told: ExportedAnswer) -> str:
+    return " ".join(sanitize_text(told.asked or told.episode.question.text).split())
+
+
+def _format_searched(told: ExportedAnswer) -> str:
+    """Return the question as it was searched; empty where that is how it was asked."""
+    return " ".join(sanitize_text(told.episode.question.text).split()) if told.asked else ""
+
+
+def _format_failures(told: ExportedAnswer) -> str:
+    counts = ", ".join(format_failure_counts(told.episode.failures))
+    return f"What could not be had on the way: {counts}" if counts else ""
 
 
 def _format_check(verdict: Verdict) -> str:
@@ -187,25 +230,37 @@ def export_html(told: ExportedAnswer) -> str:
 
     The file needs no network and no scripts.
     """
-    answer, title = told.episode.answer, escape(sanitize_text(told.episode.question.text))
-    quotes = "\n".join(_quote_html(n, *each) for n, each in enumerate(_list_evidence(told), 1))
-    failures = escape(", ".join(format_failure_counts(told.episode.failures)))
+    answer, title = told.episode.answer, escape(_format_question(told))
+    failures = _format_failures(told)
     parts = [
         _HTML_HEAD.replace("TITLE", title),
         f'<p class="soft">{escape(_format_summary(told))}</p>\n<h1 dir="auto">{title}</h1>',
+        _format_searched_html(told),
         f'<p class="answer" dir="auto">{_answer_html(answer)}</p>' if answer else "",
         f'<p class="soft">{escape(_format_headline(told))}</p>',
-        f"<h2>Quotes</h2>\n<ol>\n{quotes}\n</ol>" if quotes else "",
-        f'<p class="soft">What could not be had on the way: {failures}</p>' if failures else "",
+        f"<h2>Quotes</h2>\n{_quotes_html(told)}" if _list_quotes(told) else "",
+        f'<p class="soft">{escape(failures)}</p>' if failures else "",
         "</main>\n</body>\n</html>\n",
     ]
     return "\n".join(part for part in parts if part)
 
 
-def _answer_html(answer: Answer) -> str:
+def _format_searched_html(told: ExportedAnswer) -> str:
+    searched = escape(_format_searched(told))
+    return f'<p class="soft">Searched as <q dir="auto">{searched}</q></p>' if searched else ""
+
+
+def _quotes_html(told: ExportedAnswer, before: int = 0) -> str:
+    """Return the quotes as a list; `before` is the number of quotes of earlier answers."""
+    evidence = enumerate(_list_evidence(told), before + 1)
+    quotes = "\n".join(_quote_html(number, *each) for number, each in evidence)
+    return f'<ol style="counter-reset: n {before}">\n{quotes}\n</ol>'
+
+
+def _answer_html(answer: Answer, before: int = 0) -> str:
     return "".join(
         _escape_html(text) + "".join(f'<a class="n" href="#quote-{n}">[{n}]</a>' for n in numbers)
-        for text, numbers in _split_at_claims(answer)
+        for text, numbers in _split_at_claims(answer, before)
     )
 
 
@@ -258,6 +313,10 @@ summary { cursor: pointer; font: 600 .9375rem/1.5 system-ui, sans-serif; }
 summary::before { content: "[" counter(n) "] "; }
 blockquote { margin: .6rem 0; white-space: pre-wrap; }
 blockquote:target { background: light-dark(#fbe6a0, #5c4a17); }
+ol.plain { display: block; list-style: decimal; padding-left: 1.4rem; }
+ol.plain li { background: none; border: 0; padding: .15rem 0; }
+section { margin-top: 2.6rem; } section h2 { font-size: 1.35rem; }
+section .soft + ol { margin-top: 1rem; }
 li .soft { color: light-dark(#6b5d3c, #bfb190); }
 li a { color: inherit; }
 @media print { body { background: none; } li, .answer { break-inside: avoid; } }
@@ -272,19 +331,25 @@ li a { color: inherit; }
 
 def export_markdown(told: ExportedAnswer) -> str:
     """Return the answer as Markdown; each quote is a footnote that says whether it is verified."""
-    answer = told.episode.answer
-    parts = [f"# {_escape_markdown(' '.join(sanitize_text(told.episode.question.text).split()))}"]
+    parts = [f"# {_escape_markdown(_format_question(told))}", *_list_markdown_parts(told)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _list_markdown_parts(told: ExportedAnswer, before: int = 0) -> list[str]:
+    """Return the paragraphs below the question; `before` is the number of earlier quotes."""
+    answer, searched = told.episode.answer, _format_searched(told)
+    parts = [f"*Searched as “{_escape_markdown(searched)}”*"] if searched else []
     if answer:
         parts.append(
             "".join(
                 _escape_markdown(text) + "".join(f"[^{number}]" for number in numbers)
-                for text, numbers in _split_at_claims(answer)
+                for text, numbers in _split_at_claims(answer, before)
             )
         )
     parts.append(f"*{_escape_markdown(_format_headline(told))}*")
-    parts += [_format_footnote(n, *each) for n, each in enumerate(_list_evidence(told), 1)]
-    parts.append(f"*{_escape_markdown(_format_summary(told))}.*")
-    return "\n\n".join(parts) + "\n"
+    evidence = enumerate(_list_evidence(told), before + 1)
+    parts += [_format_footnote(number, *each) for number, each in evidence]
+    return [*parts, f"*{_escape_markdown(_format_summary(told))}.*"]
 
 
 def _format_footnote(
@@ -310,6 +375,166 @@ def _escape_markdown(text: str) -> str:
 def _escape_line_start(found: re.Match[str]) -> str:
     space = found[1].replace(" ", "").replace("\t", "")  # which would make it code
     return f"{space}{found[2]}\\" if found[2].isdigit() else f"{space}\\{found[2]}"
+
+
+# Reports of several answers
+
+
+def render_report(report: ExportedReport, kind: str) -> bytes:
+    """Return the report as a file of this kind, one of REPORT_TYPES."""
+    if kind == "docx":
+        return _render_report_docx(report)
+    make = {"html": _render_report_html, "md": _render_report_markdown}
+    return make[kind](report).encode("utf-8", "replace")
+
+
+def _number_answers(report: ExportedReport) -> Iterator[tuple[int, ExportedAnswer, int]]:
+    """Yield each answer with its number from 1, and the number of quotes before it."""
+    before = 0
+    for number, told in enumerate(report.answers, 1):
+        yield number, told, before
+        before += len(_list_quotes(told))
+
+
+def summarize_report(report: ExportedReport) -> str:
+    """Return one line: how many questions were answered, declined or failed, and the quotes."""
+    answers = [told.episode.answer for told in report.answers]
+    declined = sum(answer is not None and answer.declined for answer in answers)
+    nothing = answers.count(None)
+    verdicts = [verdict for told in report.answers for verdict in told.verdicts]
+    good = sum(verdict.verified for verdict in verdicts)
+    questions = f"{len(answers)} question{'s' * (len(answers) != 1)}"
+    parts = [f"{questions}: {len(answers) - declined - nothing} answered"]
+    parts += [f"{declined} declined"] * bool(declined)
+    parts += [f"{nothing} without an answer"] * bool(nothing)
+    return f"{', '.join(parts)}. {good} of {len(verdicts)} quotes verified."
+
+
+_VERIFIED_MEANING = (
+    "Verified means that the words stand on the stored page, letter by letter. Whether the page is "
+    "right, or answers the question, is for you to judge."
+)
+
+
+def _describe_source(source: CitedPage, numbers: Sequence[int]) -> str:
+    read = f"read on {source.day}" if source.day else ""
+    quotes = f"quote{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))}"
+    version = f"version {source.digest}"
+    return " · ".join(part for part in (source.holder, read, version, quotes) if part)
+
+
+def _render_report_html(report: ExportedReport) -> str:
+    title = escape(sanitize_text(report.title))
+    contents = [
+        f'<li><a href="#answer-{n}" dir="auto">{escape(_format_question(told))}</a></li>'
+        for n, told, _ in _number_answers(report)
+    ]
+    sources = [
+        f"<li>{_format_source_html(source)} "
+        f'<span class="soft">{escape(_describe_source(source, numbers))}</span></li>'
+        for source, numbers in list_cited_pages(*report.answers).items()
+    ]
+    parts = [
+        _HTML_HEAD.replace("TITLE", title),
+        f'<p class="soft">Report by Rookery, {report.day}</p>\n<h1 dir="auto">{title}</h1>',
+        f'<p class="soft">{escape(summarize_report(report))} {_VERIFIED_MEANING}</p>',
+        f'<ol class="plain">\n{"".join(contents)}\n</ol>',
+        *(_format_section_html(*each) for each in _number_answers(report)),
+        f'<h2>Sources</h2>\n<ol class="plain">\n{"".join(sources)}\n</ol>' if sources else "",
+        "</main>\n</body>\n</html>\n",
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+def _format_source_html(source: CitedPage) -> str:
+    title = f"<bdi>{escape(source.title)}</bdi>"
+    link = f'<a href="{escape(source.url)}" rel="noreferrer noopener">{title}</a>'
+    return link if source.url else title
+
+
+def _format_section_html(number: int, told: ExportedAnswer, before: int) -> str:
+    answer, failures = told.episode.answer, _format_failures(told)
+    parts = [
+        f'<section id="answer-{number}"><h2 dir="auto">{number}. '
+        f"{escape(_format_question(told))}</h2>",
+        _format_searched_html(told),
+        f'<p class="answer" dir="auto">{_answer_html(answer, before)}</p>' if answer else "",
+        f'<p class="soft">{escape(f"{_format_headline(told)} {_format_summary(told)}")}.</p>',
+        _quotes_html(told, before) if _list_quotes(told) else "",
+        f'<p class="soft">{escape(failures)}</p>' if failures else "",
+        "</section>",
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+def _render_report_markdown(report: ExportedReport) -> str:
+    title = " ".join(sanitize_text(report.title).split())
+    parts = [
+        f"# {_escape_markdown(title)}",
+        f"*Report by Rookery, {report.day}. {_escape_markdown(summarize_report(report))} "
+        f"{_VERIFIED_MEANING}*",
+    ]
+    for number, told, before in _number_answers(report):
+        parts.append(f"## {number}. {_escape_markdown(_format_question(told))}")
+        parts += _list_markdown_parts(told, before)
+    sources = list_cited_pages(*report.answers)
+    parts += ["## Sources"] * bool(sources)
+    parts += [
+        f"{number}. {_format_source_markdown(source)} · "
+        f"{_escape_markdown(_describe_source(source, quotes))}"
+        for number, (source, quotes) in enumerate(sources.items(), 1)
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _format_source_markdown(source: CitedPage) -> str:
+    title = _escape_markdown(source.title)
+    return f"[{title}](<{source.url}>)" if source.url else title
+
+
+def _render_report_docx(report: ExportedReport) -> bytes:
+    title = " ".join(sanitize_text(report.title).split())
+    document = DocxWriter()
+    document.add_paragraph(title, "Title")
+    document.add_paragraph(f"Report by Rookery, {report.day}", "Note")
+    document.add_paragraph(f"{summarize_report(report)} {_VERIFIED_MEANING}", "Note")
+    for number, told, before in _number_answers(report):
+        document.add_paragraph(f"{number}. {_format_question(told)}", "Heading1")
+        _add_answer_to_docx(document, told, before)
+    sources = list_cited_pages(*report.answers)
+    if sources:
+        document.add_paragraph("Sources", "Heading1")
+    for number, (source, quotes) in enumerate(sources.items(), 1):
+        named = DocxRun(source.title, link=source.url)
+        rest = f" · {_describe_source(source, quotes)}"
+        document.add_paragraph([DocxRun(f"{number}. "), named, DocxRun(rest)])
+    return document.build_file(title, report.day)
+
+
+def _add_answer_to_docx(document: DocxWriter, told: ExportedAnswer, before: int) -> None:
+    if searched := _format_searched(told):
+        document.add_paragraph(f"Searched as “{searched}”", "Note")
+    if told.episode.answer:
+        runs = []
+        for text, numbers in _split_at_claims(told.episode.answer, before):
+            runs.append(DocxRun(text))
+            runs += [DocxRun(f"[{n}]", anchor=f"quote_{n}") for n in numbers]
+        document.add_paragraph(runs, "Normal" if told.episode.answer.declined else "Answer")
+    document.add_paragraph(f"{_format_headline(told)} {_format_summary(told)}.", "Note")
+    for number, evidence in enumerate(_list_evidence(told), before + 1):
+        quote, page, verdict, source = evidence
+        document.add_paragraph(
+            [
+                DocxRun(f"[{number}] "),
+                DocxRun(_get_title(quote), link=_link_to_quote(quote, page)),
+                DocxRun(f" · {source} · {_format_check(verdict)}"),
+            ],
+            "Source",
+            f"quote_{number}",
+        )
+        document.add_paragraph(quote.text, "Quote")
+    if failures := _format_failures(told):
+        document.add_paragraph(failures, "Note")
 
 
 # Lists of references

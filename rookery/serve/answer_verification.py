@@ -330,7 +330,7 @@ def run_verify_command(
     ValueError for a file that holds no answers of a known form or is too large, and Failed:
     no_model, bad_model.
     """
-    data = _read_saved(file)
+    data = read_saved_file(file)
     given = DocumentLookup(pages)
     out, err = StreamConsole(), StreamConsole(stderr=True)
     show_failures(err, given.unread)
@@ -369,7 +369,11 @@ def run_verify_command(
     return EXIT_ANSWERED if judged else EXIT_NO_EVIDENCE
 
 
-def _read_saved(file: Path) -> bytes:
+def read_saved_file(file: Path) -> bytes:
+    """Return the contents of a file of saved answers; `-` is standard input.
+
+    Raises ValueError where it is too large.
+    """
     with nullcontext(sys.stdin.buffer) if str(file) == "-" else file.open("rb") as saved:
         data = saved.read(MAX_SAVED_BYTES + 1)
     if len(data) > MAX_SAVED_BYTES:

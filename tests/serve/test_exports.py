@@ -1,9 +1,12 @@
 """Answers taken away: quotes stand verbatim, nothing runs, lists of references are read back."""
 
+import io
 import json
 import re
+import zipfile
 from datetime import date
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from hypothesis import given, settings
@@ -11,11 +14,20 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from selectolax.lexbor import LexborHTMLParser
 
+from rookery.browse.page_reader import read_page
 from rookery.cite.verification import check_quote
 from rookery.records import Answer, Block, Claim, Episode, Failure, Page, Question
 from rookery.serve import answer_export
-from rookery.serve.answer_export import EXPORT_TYPES, ExportedAnswer, render_export
+from rookery.serve.answer_export import (
+    EXPORT_TYPES,
+    REPORT_TYPES,
+    ExportedAnswer,
+    ExportedReport,
+    render_export,
+    render_report,
+)
 from rookery.serve.cli.ask_command import AskResult
+from rookery.serve.docx_writer import _RELATIONS, _WORD
 
 EVIL = "</title></blockquote><script>alert(1)</script> & \\end{document} [x](javascript:1) <!-- "
 TEXT = f"Crows hide acorns. {EVIL}They find 90 % of them_again_ *soon*.\n\nNext: ``x`` ~~y~~ | z."
@@ -209,3 +221,102 @@ def test_a_declined_answer_says_so() -> None:
     declined = Answer("I do not know.", (CROWS.quote(0, 18),), declined=True, score=0.2)
     assert "Declined" in render_export(told(declined), "html")
     assert "Declined" in render_export(told(declined), "md")
+
+
+# Reports
+
+DECLINED = Answer("I do not know.", (CROWS.quote(0, 18),), declined=True, score=0.2)
+
+
+def report_of(*answers: ExportedAnswer) -> ExportedReport:
+    return ExportedReport("Crows & <rooks>", answers, "2026-11-23")
+
+
+def read_docx_text(made: bytes) -> str:
+    """What our own reader finds in a Word file, without white space."""
+    return "".join(read_page(made, "file:///report.docx").text.split())
+
+
+def whole_report() -> ExportedReport:
+    follow_up = told()._replace(asked="And <i>rooks</i>?")
+    return report_of(told(), told(DECLINED, (CROWS,)), told(None), follow_up)
+
+
+@pytest.mark.parametrize("kind", list(REPORT_TYPES))
+def test_a_report_has_every_question_quote_verdict_and_source(kind: str) -> None:
+    made = render_report(whole_report(), kind)
+    if kind == "docx":
+        seen = read_docx_text(made)
+    elif kind == "html":
+        tree = LexborHTMLParser(made.decode())
+        assert tree.body is not None
+        seen = "".join(tree.body.text(deep=True).split())
+    else:
+        seen = re.sub(r"\s|>", "", made.decode()).replace("\\", "")
+    for said in (
+        "Crows & <rooks>", "4 questions: 2 answered, 1 declined, 1 without an answer",
+        "7 of 7 quotes verified", "the words stand on the stored page",
+        "1. Do crows <i>hide</i> acorns & find them?",
+        "Declined: no passage reached the threshold", "No evidence", "4. And <i>rooks</i>?",
+        "Searched as “Do crows <i>hide</i>", "Answered by Rookery on 2026-11-22, method extract",
+        "read on 2026-11-21", f"version {CROWS.digest} · quotes 1, 3, 4, 5, 7",
+        f"version {FILE.digest} · quotes 2, 6", "my notes.pdf",
+    ):  # fmt: skip
+        wanted = re.sub(r"\s|>", "", said) if kind == "md" else "".join(said.split())
+        assert wanted in seen.replace("SearchedasDo", "Searchedas“Do"), said
+    for quote in ANSWER.quotes:
+        words = re.sub(r"[\s>\\]" if kind == "md" else r"\s", "", quote.text)
+        assert seen.count(words) >= 2
+    assert "somebody" not in seen
+    assert "https://www.birds.example/a%7Bb%7D" in made.decode("utf-8", "replace") or kind == "docx"
+
+
+def test_in_a_report_each_number_leads_to_its_own_quote() -> None:
+    tree = LexborHTMLParser(render_report(whole_report(), "html").decode())
+    links = [link.attributes["href"] for link in tree.css(".answer a")]
+    first = ["#quote-1", "#quote-3", "#quote-1", "#quote-2"]
+    assert links == [*first, "#quote-5", "#quote-7", "#quote-5", "#quote-6"]
+    quotes = [ANSWER.quotes[n] for n in (0, 1, 2)]
+    wanted = [*quotes, DECLINED.quotes[0], *quotes]
+    for number, quote in enumerate(wanted, 1):
+        found = tree.css_first(f"#quote-{number}")
+        assert found is not None
+        assert found.text(deep=True) == quote.text
+    assert not tree.css("script, iframe, img, link, object, embed, base, form, svg")
+    markdown = render_report(whole_report(), "md").decode()
+    assert re.findall(r"^\[\^(\d)\]:", markdown, re.M) == list("1234567")
+
+
+def test_a_word_file_is_well_formed_and_its_links_lead_somewhere() -> None:
+    with zipfile.ZipFile(io.BytesIO(render_report(whole_report(), "docx"))) as archive:
+        assert archive.testzip() is None
+        parts = {name: ElementTree.fromstring(archive.read(name)) for name in archive.namelist()}
+    document = parts["word/document.xml"]
+    word, office = "{%s}" % _WORD, "{%s}" % _RELATIONS  # noqa: UP031
+    styles = {each.get(f"{word}styleId") for each in parts["word/styles.xml"]}
+    used = {each.get(f"{word}val") for each in document.iter(f"{word}pStyle")}
+    assert used <= styles
+    bookmarks = [each.get(f"{word}name") for each in document.iter(f"{word}bookmarkStart")]
+    assert bookmarks == [f"quote_{number}" for number in range(1, 8)]
+    related = {each.get("Id"): each for each in parts["word/_rels/document.xml.rels"]}
+    links = list(document.iter(f"{word}hyperlink"))
+    assert len(links) > 8
+    for link in links:
+        if anchor := link.get(f"{word}anchor"):
+            assert anchor in bookmarks
+        else:
+            assert str(related[link.get(f"{office}id")].get("Target")).startswith("https://")
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.text(min_size=1, max_size=60), st.text(max_size=30))
+def test_any_text_stands_in_a_word_file(text: str, title: str) -> None:
+    page = Page("https://x.example/", title, f"{text}!")
+    answer = Answer(text, (page.quote(0, len(page.text)),), (Claim(0, len(text), (0,)),))
+    episode = Episode(Question("q", f"Is {text}?"), "extract", (), answer)
+    made = ExportedAnswer(episode, [check_quote(answer.quotes[0], page)], [page], "2026-11-22")
+    file = render_report(report_of(made), "docx")
+    assert file == render_report(report_of(made), "docx")
+    with zipfile.ZipFile(io.BytesIO(file)) as archive:
+        for name in archive.namelist():
+            ElementTree.fromstring(archive.read(name))

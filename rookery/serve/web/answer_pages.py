@@ -77,9 +77,9 @@ def build_export_routes() -> list[Route]:
 
 def export_answer(request: Request) -> Response:
     """Handle GET /answers/ID.FORMAT: return the answer as a file; 409 if unfinished or failed."""
-    found = _find_answer(request)
+    found = find_requested_answer(request)
     kind = request.scope["path"].partition(".")[2]
-    told = _prepare_export(request, found)
+    told = prepare_export(request, found)
     if told is None:
         why = "This answer is not ready: look at it again in a while."
         if found.over:
@@ -91,7 +91,7 @@ def export_answer(request: Request) -> Response:
     return Response(body, headers=headers, media_type=f"{EXPORT_TYPES[kind]}; charset=utf-8")
 
 
-def _prepare_export(request: Request, found: StoredAnswer) -> ExportedAnswer | None:
+def prepare_export(request: Request, found: StoredAnswer) -> ExportedAnswer | None:
     """Return the answer with its pages; None while it is unfinished or if it failed."""
     if found.answered is None:
         return None
@@ -99,7 +99,8 @@ def _prepare_export(request: Request, found: StoredAnswer) -> ExportedAnswer | N
     quotes = episode.answer.quotes if episode.answer else ()
     pages = [get_answer_service(request).find_page(quote) for quote in quotes]
     day = time.strftime("%Y-%m-%d", time.gmtime(found.ended or found.made))
-    return ExportedAnswer(episode, verdicts, pages, day)
+    asked = found.question if found.question != found.searched else ""
+    return ExportedAnswer(episode, verdicts, pages, day, asked)
 
 
 RECENT_COUNT = 6
@@ -147,7 +148,7 @@ def list_answer_page_links() -> list[NavigationLink]:
 def show_ask_page(request: Request) -> Response:
     """Show the question form, filled in from the URL if a question is repeated."""
     wanted = QuestionRequest(request.query_params.get("question", "")[:2000])
-    return _render_ask_page(request, wanted)
+    return render_ask_page(request, wanted)
 
 
 @require_role("reader")
@@ -156,7 +157,7 @@ def submit_question(request: Request) -> Response:
 
     If it is refused for what the person can correct, show the form again with the reason.
     """
-    wanted = _find_context(request, _parse_question_form(request))
+    wanted = find_context(request, parse_question_form(request))
     try:
         answer = get_answer_service(request).enqueue_question(
             wanted, get_signed_in_person(request).name
@@ -164,7 +165,7 @@ def submit_question(request: Request) -> Response:
     except Failed as failed:
         if failed.failure.outcome not in FORM_OUTCOMES:
             raise
-        return _render_ask_page(request, wanted, failed.failure.detail, 400)
+        return render_ask_page(request, wanted, failed.failure.detail, 400)
     return redirect_after_post(f"/answers/{answer}")
 
 
@@ -182,7 +183,7 @@ def show_history(request: Request) -> Response:
 def show_answer_page(request: Request) -> Response:
     """Show an answer: its progress, its result, or the reason why there is none."""
     answering = get_answer_service(request)
-    found = _find_answer(request)
+    found = find_requested_answer(request)
     told = answering.read_events(found.id)
     mine = found.person == get_signed_in_person(request).name
     person = get_signed_in_person(request).name
@@ -192,7 +193,7 @@ def show_answer_page(request: Request) -> Response:
     common: dict[str, Any] = {
         "found": found,
         "conversation": [one for one in conversation if one.person == person or one.team],
-        "options": _list_option_fields(found),
+        "options": list_option_fields(found),
         "steps": summarize_events(told),
         "mine": mine,
         "again": _list_repeat_fields(found),
@@ -204,7 +205,7 @@ def show_answer_page(request: Request) -> Response:
             request, "answering.html", draft=get_draft_text(told), newest=newest, **common
         )
     if found.answered is None:
-        return render_page(request, "no_answer.html", why=_explain_stop(told), **common)
+        return render_page(request, "no_answer.html", why=explain_stop(told), **common)
     shown = make_answer_view(found.answered.episode, found.answered.verdicts, answering.find_page)
     said = None
     if found.answered.episode.answer:
@@ -218,7 +219,7 @@ def show_answer_page(request: Request) -> Response:
 @require_role("reader")
 def cancel_own_answer(request: Request) -> Response:
     """Cancel an unfinished answer of the person's own."""
-    found = _find_answer(request)
+    found = find_requested_answer(request)
     if found.person != get_signed_in_person(request).name:
         return render_problem_page(request, 403, "Only who asked can cancel this.")
     answering = get_answer_service(request)
@@ -230,7 +231,7 @@ def cancel_own_answer(request: Request) -> Response:
 def rate_answer(request: Request) -> Response:
     """Store a reader's rating of an answer (up or down) and comment, replacing earlier ones."""
     found, said, name = (
-        _find_answer(request),
+        find_requested_answer(request),
         get_form_fields(request),
         get_signed_in_person(request).name,
     )
@@ -248,7 +249,7 @@ def rate_answer(request: Request) -> Response:
 def report_wrong_citation(request: Request) -> Response:
     """Store a reader's report that a citation is wrong."""
     found, said, name = (
-        _find_answer(request),
+        find_requested_answer(request),
         get_form_fields(request),
         get_signed_in_person(request).name,
     )
@@ -309,9 +310,18 @@ def _encode_event(event: AnswerEvent) -> bytes:
     return f"id: {event.number}\ndata: {said.to_json()}\n\n".encode()
 
 
-def _render_ask_page(
-    request: Request, wanted: QuestionRequest, wrong: str = "", status: int = 200
+def render_ask_page(
+    request: Request,
+    wanted: QuestionRequest,
+    wrong: str = "",
+    status: int = 200,
+    several: bool = False,
 ) -> Response:
+    """Render the question form with what is `wanted`, and what is `wrong` with it.
+
+    With `several`, it takes several questions for a notebook.
+    """
+    request.app.state.documents.notice_changes()
     offered = get_answer_service(request).capabilities
     recent = answer_queue.list_person_answers(
         get_app_context(request).store, get_signed_in_person(request).name, most=RECENT_COUNT + 1
@@ -323,6 +333,7 @@ def _render_ask_page(
         status,
         wanted=wanted,
         wrong=wrong,
+        several=several,
         methods=[(name, METHODS[name].title, METHODS[name].summary) for name in offered.methods],
         models=list(offered.models),
         by_models=MODEL_METHODS,
@@ -335,8 +346,9 @@ def _render_ask_page(
     )
 
 
-def _parse_question_form(request: Request) -> QuestionRequest:
+def parse_question_form(request: Request) -> QuestionRequest:
     """Parse the question form; values that are not offered are refused later."""
+    request.app.state.documents.notice_changes()  # what was added just now is searched, too
     said = get_form_fields(request)
     try:
         decline = (
@@ -354,7 +366,7 @@ def _parse_question_form(request: Request) -> QuestionRequest:
     )
 
 
-def _find_context(request: Request, wanted: QuestionRequest) -> QuestionRequest:
+def find_context(request: Request, wanted: QuestionRequest) -> QuestionRequest:
     """Return the request as part of the conversation that the form names.
 
     It begins a new one where the answer that it follows is deleted, or another person's.
@@ -385,7 +397,7 @@ def _get_title(method: str) -> str:
     return METHODS[method].title if method in METHODS else method
 
 
-def _find_answer(request: Request) -> StoredAnswer:
+def find_requested_answer(request: Request) -> StoredAnswer:
     """Return the answer of the address. Raises Failed (no_answer), also for a private one."""
     found = get_answer_service(request).find_answer(request.path_params["answer"])
     _require_access(found, get_signed_in_person(request).name)
@@ -402,7 +414,7 @@ def _require_access(found: StoredAnswer, person: str) -> None:
 @require_role("reader")
 def post_sharing(request: Request) -> Response:
     """Set with whom an answer of the person's own is shared."""
-    found, said = _find_answer(request), get_form_fields(request)
+    found, said = find_requested_answer(request), get_form_fields(request)
     if found.person != get_signed_in_person(request).name:
         return render_problem_page(request, 403, "Only who asked can share this.")
     store = get_app_context(request).store
@@ -413,7 +425,7 @@ def post_sharing(request: Request) -> Response:
 @require_role("reader")
 def post_deletion(request: Request) -> Response:
     """Delete an answer of the person's own for good, with its ratings."""
-    found = _find_answer(request)
+    found = find_requested_answer(request)
     if found.person != get_signed_in_person(request).name:
         return render_problem_page(request, 403, "Only who asked can delete this.")
     item = ""
@@ -443,10 +455,10 @@ def _list_repeat_fields(found: StoredAnswer) -> list[tuple[str, str]]:
     if wanted.conversation:
         context = wanted.follows or wanted.conversation
         fields += [("follows", context), *([] if wanted.follows else [("exact", "yes")])]
-    return fields + _list_option_fields(found)
+    return fields + list_option_fields(found)
 
 
-def _list_option_fields(found: StoredAnswer) -> list[tuple[str, str]]:
+def list_option_fields(found: StoredAnswer) -> list[tuple[str, str]]:
     """Return the form fields that ask another question in the same way."""
     wanted = found.wanted
     fields = [("method", wanted.method), ("model", wanted.model)]
@@ -455,7 +467,7 @@ def _list_option_fields(found: StoredAnswer) -> list[tuple[str, str]]:
     return fields + ([("offline", "yes")] if wanted.offline else [])
 
 
-def _explain_stop(told: Sequence[AnswerEvent]) -> tuple[str, str]:
+def explain_stop(told: Sequence[AnswerEvent]) -> tuple[str, str]:
     """Return the outcome and the sentence of the event that ended an answer."""
     last = told[-1].data if told else {}
     return str(last.get("outcome", "")), str(last.get("detail", ""))
@@ -486,7 +498,7 @@ def build_answer_trace_routes() -> list[Route]:
 
 def show_answer_trace(request: Request) -> Response:
     """Show all steps, events and failures of an answer."""
-    found = _find_answer(request)
+    found = find_requested_answer(request)
     episode = found.answered.episode if found.answered else None
     failures = episode.failures if episode else ()
     told = dict.fromkeys(f"{format_source_name(f.what)}: {f.detail or f.outcome}" for f in failures)
@@ -507,7 +519,7 @@ def show_answer_trace(request: Request) -> Response:
 
 def show_answer_step(request: Request) -> Response:
     """Show one step of an answer, numbered from 1."""
-    found = _find_answer(request)
+    found = find_requested_answer(request)
     steps = _list_steps(found.answered.episode if found.answered else None)
     asked = request.path_params["step"]
     number = int(asked) if asked.isascii() and asked.isdigit() and len(asked) < 6 else 0

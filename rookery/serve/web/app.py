@@ -116,8 +116,10 @@ def build_web_app(
     app.state.closing = []
     if reading:
         from rookery.serve.api.answer_workers import AnswerService
+        from rookery.serve.web.document_uploads import DocumentReader
 
         app.state.answering = AnswerService(store, settings)
+        app.state.documents = DocumentReader(settings, lambda: app.state.answering)
     return app
 
 
@@ -128,11 +130,12 @@ def _reading_pages() -> tuple[list[Route], list[NavigationLink]]:
     """
     from rookery.serve.api.routes import build_api_routes
     from rookery.serve.mcp import streamable_http
-    from rookery.serve.web import answer_pages, documents, stored_pages
+    from rookery.serve.web import answer_pages, documents, notebook_pages, stored_pages
 
     routes: list[Route] = [
         *stored_pages.build_stored_page_routes(),
         *documents.build_document_routes(),
+        *notebook_pages.build_notebook_routes(),
         *answer_pages.build_export_routes(),
         *answer_pages.build_answer_trace_routes(),
         *build_api_routes(),
@@ -153,12 +156,15 @@ async def _run_lifespan(app: Starlette) -> AsyncIterator[None]:
     """Start the answer workers with the application; at its end stop them and close libraries."""
     answering = getattr(app.state, "answering", None)
     if answering:
-        from rookery.serve.web import documents
+        from rookery.serve.web import document_uploads
 
-        documents.register_documents(answering)
+        await run_in_threadpool(document_uploads.recover_documents)
+        document_uploads.register_documents(answering)
         answering.start()
+        app.state.documents.start()
     yield
     if answering:
+        await run_in_threadpool(app.state.documents.close)
         await run_in_threadpool(answering.close)
     for close in app.state.closing:  # libraries that pages opened on first use
         close()

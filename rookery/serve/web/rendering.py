@@ -29,7 +29,7 @@ from rookery.judge.stop_switch import has_live_run
 WEB_FOLDER = Path(__file__).parent
 SHORTCUTS_COOKIE = "keys"
 """Name of the cookie that is "off" for people who turned single-key shortcuts off."""
-READER_PREFIXES = ("/ask", "/answers", "/pages", "/documents")
+READER_PREFIXES = ("/ask", "/answers", "/notebook", "/pages", "/documents")
 """Path prefixes of the pages for readers; all other pages belong to the desk."""
 NOTICES = {
     "noted": "Noted. Thank you.",

@@ -33,6 +33,7 @@ from rookery.records import Block, Failed, Failure, Mark, Page, Quote
 from rookery.serve.answer_session import EvidenceSources
 from rookery.serve.file_reading import read_document_file
 from rookery.serve.settings import get_cache_folder
+from rookery.serve.web.document_versions import find_version_file
 from rookery.serve.web.endpoints import get_app_context, render_problem_page, require_role
 from rookery.serve.web.pdf_rendering import PdfPage, PdfRenderer, PictureBox, list_pdf_pages
 from rookery.serve.web.rendering import format_host, render_page
@@ -490,7 +491,8 @@ def read_pdf_file(page: Page, cache: Path) -> bytes:
     """
     parts = urlsplit(page.url)
     if parts.scheme == "file":
-        place, missing = Path(unquote(parts.path)), "the file is no longer where it was read from"
+        place = find_version_file(page.url, page.digest) or Path(unquote(parts.path))
+        missing = "the file is no longer where it was read from"
     else:
         place = _get_pdf_path(page.digest, cache)
         missing = "only its text was kept; ask whether the live page has changed, to fetch the file"

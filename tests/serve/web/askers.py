@@ -1,13 +1,18 @@
 """People who ask, at a server that answers from the corvids, for the tests of reading."""
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from programs import Served
+from starlette.testclient import TestClient
+from visits import Visit
 
+from rookery.judge import accounts
 from rookery.serve.api.answer_sessions import QuestionRequest
 from rookery.serve.api.answer_workers import AnswerService
 from rookery.serve.settings import Settings
@@ -56,3 +61,23 @@ def held(answering: AnswerService, count: int) -> Iterator[None]:
     finally:
         for each in some:
             each.let_go()
+
+
+def enter(here: Served, name: str) -> Visit:
+    """A reader who has come in."""
+    client = TestClient(here.app, base_url="http://desk.test")
+    token = accounts.create_invite(here.store, name, "reader", "ada")
+    assert client.post(f"/enter/{token}").status_code == 200
+    return Visit(client, name)
+
+
+def ask(visit: Visit, **fields: str) -> Visit:
+    """Asks, and waits for the answer as a browser without scripts does."""
+    visit.post("/ask", **fields)
+    assert visit.at.startswith("/answers/"), visit.text
+    until = time.monotonic() + SECONDS
+    while visit.page.css_first("noscript meta[http-equiv=refresh]"):
+        assert time.monotonic() < until, visit.text
+        time.sleep(0.05)
+        visit.get(visit.at)
+    return visit

@@ -1,13 +1,12 @@
 """Follow-up questions on the pages and over the API: what is searched, whose it is, its cost."""
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import openai
 import pytest
-from askers import CROWS, SECONDS, home
+from askers import CROWS, ask, enter, home
 from programs import Served, served
 from starlette.testclient import TestClient
 from visits import Visit
@@ -30,25 +29,6 @@ def here(home: Path, empty_store: Path) -> Iterator[Served]:
     place.write_bytes(empty_store.read_bytes())
     with served(place, CROWS) as server:
         yield server
-
-
-def enter(here: Served, name: str) -> Visit:
-    client = TestClient(here.app, base_url="http://desk.test")
-    token = accounts.create_invite(here.store, name, "reader", "ada")
-    assert client.post(f"/enter/{token}").status_code == 200
-    return Visit(client, name)
-
-
-def ask(visit: Visit, **fields: str) -> Visit:
-    """Asks, and waits for the answer as a browser without scripts does."""
-    visit.post("/ask", **fields)
-    assert visit.at.startswith("/answers/"), visit.text
-    until = time.monotonic() + SECONDS
-    while visit.page.css_first("noscript meta[http-equiv=refresh]"):
-        assert time.monotonic() < until, visit.text
-        time.sleep(0.05)
-        visit.get(visit.at)
-    return visit
 
 
 def fields_of(visit: Visit, form: str) -> dict[str, str]:

@@ -1,11 +1,13 @@
 """Documents dropped in: read, searched, removed; what cannot be kept is refused with its reason."""
 
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 import pytest
+from askers import SECONDS
 from hypothesis import given
 from hypothesis import strategies as st
 from playwright.sync_api import expect
@@ -18,11 +20,18 @@ from rookery.browse.file_selection import READER_OF_ENDING
 from rookery.browse.folder_library import FolderLibrary
 from rookery.browse.libraries import BUNDLED_PLACE, get_bundled_folder
 from rookery.browse.page_archive import PageArchive
-from rookery.records import Failed
+from rookery.records import Failure, Page
 from rookery.serve.api.answer_workers import AnswerService
-from rookery.serve.settings import ARCHIVE, get_cache_folder, get_data_folder
-from rookery.serve.web import documents
-from rookery.serve.web.documents import UploadLimits, make_safe_file_name
+from rookery.serve.file_reading import read_document_files
+from rookery.serve.settings import ARCHIVE, Settings, get_cache_folder, get_data_folder
+from rookery.serve.web import document_uploads, document_versions
+from rookery.serve.web.document_uploads import (
+    DocumentReader,
+    UploadLimits,
+    list_uploads,
+    make_safe_file_name,
+)
+from rookery.serve.web.document_versions import DocumentText, load_document_records
 from rookery.serve.web.security import VisitorLimits
 
 NOTE = b"# Rooks\n\nRooks nest in colonies of a hundred pairs.\n"
@@ -48,18 +57,32 @@ def at_home(opened: Opened, role: str = "reader", uploads: bool | None = True) -
     return visit
 
 
+def send(visit: Visit, *files: tuple[str, bytes]) -> Visit:
+    """Sends files, and does not wait until they are read."""
+    return visit._seen(visit.client.post("/documents", files=[("files", file) for file in files]))
+
+
 def drop(visit: Visit, *files: tuple[str, bytes], replace: bool = False) -> Visit:
-    """Sends files, and looks at what came of it."""
-    got = visit.client.post(
-        "/documents",
-        data={"replace": "yes"} if replace else {},
-        files=[("files", file) for file in files],
-    )
-    return visit._seen(got)
+    """Sends files, waits until they are read, and looks at what came of it."""
+    until_read(send(visit, *files))
+    if replace and visit.page.css_first("[action='/documents/confirm']"):
+        upload = visit.first("[action='/documents/confirm'] button").attributes["value"]
+        until_read(visit.post("/documents/confirm", id=str(upload)))
+    return visit
+
+
+def until_read(visit: Visit) -> Visit:
+    """Looks at the documents again, as the page does, until nothing is being read."""
+    until = time.monotonic() + SECONDS
+    while visit.page.css_first("#documents[hx-get]"):
+        assert time.monotonic() < until, visit.text
+        time.sleep(0.02)
+        visit.get("/documents")
+    return visit
 
 
 def names() -> list[str]:
-    place = documents.get_documents_folder()
+    place = document_versions.get_documents_folder()
     return sorted(path.name for path in place.iterdir()) if place.is_dir() else []
 
 
@@ -67,7 +90,9 @@ def found(query: str) -> list[str]:
     """The files in which a search finds something."""
     with (
         PageArchive(get_data_folder() / ARCHIVE) as archive,
-        FolderLibrary(documents.get_documents_folder(), archive, get_cache_folder()) as library,
+        FolderLibrary(
+            document_versions.get_documents_folder(), archive, get_cache_folder()
+        ) as library,
     ):
         return [hit.url.rpartition("/")[2] for hit in library.search(query, 5)]
 
@@ -86,7 +111,7 @@ def test_what_is_dropped_in_is_read_and_searched(reader: Visit) -> None:
     assert "Acorns at Hollin Wood" in seen.text
     assert found("colonies of rooks") == ["notes.md"]
     places = _places(reader)
-    assert places["documents"] == str(documents.get_documents_folder())
+    assert places["documents"] == str(document_versions.get_documents_folder())
     link = next(a for a in seen.page.css(".document a") if a.text() == "Rooks")
     assert "colonies of a hundred pairs" in reader.get(link.attributes["href"] or "").text
 
@@ -95,22 +120,43 @@ JAYS = b"# Jays\n\nJays carry acorns in the throat.\n"
 
 
 @pytest.mark.slow
-def test_a_file_of_the_same_name_replaces_the_former_if_that_is_asked_for(reader: Visit) -> None:
+def test_a_file_of_the_same_name_becomes_a_version_if_that_is_confirmed(reader: Visit) -> None:
     drop(reader, ("notes.md", NOTE))
+    assert "version 1" in reader.text
+    first = str(reader.first(".document a").attributes["href"])
     seen = drop(reader, ("notes.md", JAYS))
-    assert "a document of this name is here already, the reader's" in seen.text
+    assert "there is a document of this name, version 1, added just now by the reader" in seen.text
     assert found("colonies") == ["notes.md"]
-    assert "Not kept" not in drop(reader, ("notes.md", NOTE)).text  # the same once more
+    upload = str(seen.first("[action='/documents/dismiss'] button").attributes["value"])
+    assert "is this a new version" not in reader.post("/documents/dismiss", id=upload).text.lower()
+    assert reader.post("/documents/confirm", id=upload).status == 404
+    assert drop(reader, ("notes.md", NOTE)).page.css_first("#uploads") is None  # the same once more
     drop(reader, ("notes.md", JAYS), replace=True)
     assert names() == ["notes.md"]
+    assert "version 2" in reader.first(".document").text()
+    assert "1 other version" in reader.text
     assert found("acorns throat") == ["notes.md"]
     assert found("colonies") == []
-    reader.post("/documents/restore", name="notes.md")
+    # What was quoted from the first version stands where it stood.
+    assert reader.first(".versions a").attributes["href"] == first
+    assert "colonies of a hundred pairs" in reader.get(first).text
+    reader.post("/documents/restore", name="notes.md", version="1")
     assert found("colonies") == ["notes.md"]
-    reader.post("/documents/restore", name="notes.md")  # the other way round
+    assert reader.post("/documents/delete", name="notes.md", version="1").status == 404
+    reader.post("/documents/restore", name="notes.md", version="2")  # the other way round
     assert found("acorns throat") == ["notes.md"]
-    reader.post("/documents/delete", name="notes.md")
-    assert reader.post("/documents/restore", name="notes.md").status == 404
+    reader.post("/documents/delete", name="notes.md", version="1")
+    assert reader.post("/documents/restore", name="notes.md", version="1").status == 404
+    assert found("acorns throat") == ["notes.md"]
+    assert "colonies of a hundred pairs" in reader.get(first).text
+    # Removing is undone by the version that was removed.
+    drop(reader, ("notes.md", NOTE), replace=True)
+    reader.post("/documents/restore", name="notes.md", version="2")
+    reader.post("/documents/remove", name="notes.md")
+    assert "notes.md is removed" in reader.text
+    undo = reader.first("form.notice input").attributes["value"]
+    assert undo == "2"
+    reader.post("/documents/restore", name="notes.md", version=undo)
     assert found("acorns throat") == ["notes.md"]
 
 
@@ -122,7 +168,7 @@ def test_nobody_replaces_or_removes_what_another_reader_dropped(opened: Opened) 
     for visit in (ada, ben, eve):
         visit.client.app.state.uploads = True  # type: ignore[attr-defined]
     drop(ada, ("notes.md", NOTE))
-    assert "added by ada" in ada.get("/documents").text
+    assert "by ada" in ada.get("/documents").text
     assert "here already, ada's" in drop(ben, ("notes.md", JAYS), replace=True).text
     assert "Remove" not in ben.get("/documents").text
     refused = ben.post("/documents/remove", name="notes.md")
@@ -132,14 +178,25 @@ def test_nobody_replaces_or_removes_what_another_reader_dropped(opened: Opened) 
     assert "notes.md is removed" in " ".join(
         ada.post("/documents/remove", name="notes.md").text.split()
     )
-    assert ben.post("/documents/restore", name="notes.md").status == 403
-    assert ben.post("/documents/delete", name="notes.md").status == 403
+    first = {"name": "notes.md", "version": "1"}
+    assert ben.post("/documents/restore", **first).status == 403
+    assert ben.post("/documents/delete", **first).status == 403
+    assert (
+        ben.get("/documents").page.css_first(".documents") is None
+    )  # what is removed is ada's alone
     drop(ben, ("notes.md", JAYS))  # the name is free, and what ada removed is still hers
-    assert ben.post("/documents/restore", name="notes.md").status == 403
-    assert ben.post("/documents/delete", name="notes.md").status == 403
-    ada.post("/documents/restore", name="notes.md")
+    assert "added just now by ben" in ben.text
+    assert ben.post("/documents/restore", **first).status == 403
+    assert ben.post("/documents/delete", **first).status == 403
+    # Nor does she take the place of what he has added since.
+    refused = ada.post("/documents/restore", **first)
+    assert refused.status == 403
+    assert "ben's: only they or a reviewer" in refused.text
+    assert found("acorns throat") == ["notes.md"]
+    ben.post("/documents/remove", name="notes.md")
+    ada.post("/documents/restore", **first)
     assert found("colonies") == ["notes.md"]
-    assert "added by ada" in ada.get("/documents").text
+    assert "by ada" in ada.get("/documents").text
     eve.post("/documents/remove", name="notes.md")
     assert names() == []
 
@@ -175,20 +232,43 @@ BAD = (
 def test_what_cannot_be_read_is_not_kept_and_why_is_said(reader: Visit) -> None:
     drop(reader, *((name, data) for name, data, _ in BAD), ("notes.md", NOTE))
     assert names() == ["notes.md"]
-    said = [item.text() for item in reader.page.css("#failed li")]
+    said = [item.text() for item in reader.page.css("#uploads li.failed > span")]
     assert [line.partition(":")[0] for line in said] == [name for name, _, _ in BAD]
     for line, (_, _, reason) in zip(said, BAD, strict=True):
         assert reason in line
     assert "1 document" in reader.text
-    assert reader.get("/documents").page.css_first("#failed") is not None
-    assert drop(reader, (".md", NOTE)).page.css_first("#failed") is None
+    assert reader.get("/documents").page.css_first("#uploads") is not None
+    upload = list_uploads()[0].id
+    assert reader.post("/documents/dismiss", id=upload).text.count("not kept") == len(BAD) - 1
+    assert drop(reader, (".md", NOTE)).page.css_first("#uploads") is None
     assert names() == ["document.md", "notes.md"]
+
+
+def test_a_quote_keeps_the_picture_of_its_page_when_the_document_is_gone(reader: Visit) -> None:
+    drop(reader, ("report.pdf", REPORT))
+    quoted = str(reader.first(".document a").attributes["href"])
+    reader.post("/documents/remove", name="report.pdf")
+    seen = reader.get(f"{quoted}?start=0&end=20")
+    assert seen.page.css("svg rect.quoted")
+    reader.post("/documents/delete", name="report.pdf", version="1")
+    assert not reader.get(f"{quoted}?start=0&end=20").page.css("svg rect.quoted")
+    assert "no longer where it was read from" in reader.text
+
+
+def test_what_lies_in_the_folder_without_a_record_is_a_first_version(reader: Visit) -> None:
+    """As version 0.1 left it."""
+    folder = document_versions.get_documents_folder()
+    folder.mkdir(parents=True)
+    (folder / "old.md").write_bytes(NOTE)
+    assert "old.md · version 1 · 52 Bytes · 49 characters" in reader.get("/documents").text
+    assert reader.first(".document a").text() == "Rooks"
+    assert reader.post("/documents/remove", name="old.md").status == 403  # nobody knows whose
 
 
 def test_a_worse_file_does_not_take_the_place_of_a_good_one(reader: Visit) -> None:
     drop(reader, ("report.pdf", REPORT))
     drop(reader, ("report.pdf", b"%PDF-1.7 broken"), replace=True)
-    assert (documents.get_documents_folder() / "report.pdf").read_bytes() == REPORT
+    assert (document_versions.get_documents_folder() / "report.pdf").read_bytes() == REPORT
 
 
 @pytest.mark.parametrize(
@@ -198,7 +278,7 @@ def test_a_worse_file_does_not_take_the_place_of_a_good_one(reader: Visit) -> No
 def test_no_file_goes_anywhere_else(reader: Visit, home: Path, name: str) -> None:
     drop(reader, (name, NOTE))
     inside = [path for path in home.rglob("*.md") if path.is_file()]
-    assert [path.parent for path in inside] == [documents.get_documents_folder()]
+    assert [path.parent for path in inside] == [document_versions.get_documents_folder()]
 
 
 @given(st.text(max_size=300))
@@ -250,35 +330,27 @@ def test_more_than_may_be_sent_at_once_is_refused(opened: Opened) -> None:
     assert names() == []
 
 
-def test_where_there_is_no_more_room_nothing_is_added(home: Path) -> None:
-    small = documents.DocumentPages(UploadLimits(files=2))
-    documents.get_documents_folder().mkdir(parents=True)
-    for name in ("a.md", "b.md"):
-        small._store_file(documents.UploadedFile(name, NOTE, len(NOTE)), "ada", False)
-    with pytest.raises(Failed) as caught:
-        small._store_file(documents.UploadedFile("c.md", NOTE, len(NOTE)), "ada", False)
-    assert caught.value.failure.outcome == "too_many"
+def test_where_there_is_no_more_room_nothing_is_added(reader: Visit) -> None:
+    set_limits(reader, UploadLimits(files=2))
+    drop(reader, ("a.md", NOTE), ("b.md", NOTE))
+    assert "no more room" in drop(reader, ("c.md", NOTE)).text
     assert names() == ["a.md", "b.md"]
-    twice = documents.UploadedFile("b.md", NOTE * 2, 2 * len(NOTE))
-    small._store_file(twice, "ada", True)  # in its place
-    assert (documents.get_documents_folder() / "b.md").read_bytes() == NOTE * 2
+    drop(reader, ("b.md", NOTE * 2), replace=True)  # in its place
+    assert (document_versions.get_documents_folder() / "b.md").read_bytes() == NOTE * 2
 
 
-def test_documents_take_no_more_room_than_there_is(home: Path) -> None:
-    small = documents.DocumentPages(UploadLimits(bytes=2 * len(NOTE)))
-    documents.get_documents_folder().mkdir(parents=True)
-
-    def keep(name: str, data: bytes) -> None:
-        small._store_file(documents.UploadedFile(name, data, len(data)), "ada", True)
-
-    keep("a.md", NOTE)
-    keep("b.md", NOTE)  # just as much as may be
+def test_documents_take_no_more_room_than_there_is(reader: Visit) -> None:
+    set_limits(reader, UploadLimits(bytes=2 * len(NOTE)))
+    drop(reader, ("a.md", NOTE), ("b.md", NOTE))  # just as much as may be
     for name, data in (("c.md", b"Rooks"), ("b.md", NOTE + b"more")):
-        with pytest.raises(Failed) as caught:
-            keep(name, data)
-        assert caught.value.failure.outcome == "too_many"
-    keep("b.md", NOTE[:-1])
+        assert "no more room" in drop(reader, (name, data), replace=True).text
+    assert "no more room" not in drop(reader, ("b.md", NOTE[:-1]), replace=True).text
     assert names() == ["a.md", "b.md"]
+
+
+def set_limits(visit: Visit, limits: UploadLimits) -> None:
+    state = visit.client.app.state  # type: ignore[attr-defined]
+    state.documents = DocumentReader(Settings(), lambda: state.answering, limits)
 
 
 # Where a form ends in the middle, the parser leaves its temporary file to the collector.
@@ -352,6 +424,86 @@ def test_many_who_drop_at_once_lose_nothing(reader: Visit) -> None:
     assert "4 documents" in reader.get("/documents").text
 
 
+def test_an_upload_returns_at_once_and_is_listed_as_being_read(
+    reader: Visit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The files are read while nobody waits, and each is asked as soon as it is read."""
+    go_on = threading.Event()
+
+    def read_later(paths: Sequence[Path]) -> Iterator[Page | Failure]:
+        if paths[0].name == "slow.md":
+            assert go_on.wait(SECONDS)
+        return read_document_files(paths)
+
+    monkeypatch.setattr(document_uploads, "read_document_files", read_later)
+    send(reader, ("notes.md", NOTE), ("slow.md", JAYS))
+    until = time.monotonic() + SECONDS
+    while "1 of 2 files" not in reader.get("/documents").text:
+        assert time.monotonic() < until, reader.text
+        time.sleep(0.02)
+    said = [" ".join(item.text().split()) for item in reader.page.css("#uploads li")]
+    assert said == ["notes.md: read", "slow.md: being read"]
+    assert reader.first("progress").attributes["value"] == "1"
+    assert found("colonies") == ["notes.md"]
+    assert "documents" in _places(reader)
+    go_on.set()
+    until_read(reader)
+    assert reader.page.css_first("#uploads") is None
+    assert "2 documents" in reader.text
+
+
+def test_an_upload_survives_the_end_of_the_server(opened: Opened, reader: Visit) -> None:
+    """A server that begins goes on with it; one that was read too often is given up."""
+    state = reader.client.app.state  # type: ignore[attr-defined]
+    state.documents.close()  # nothing is begun any more, as in a server that ends
+    send(reader, ("notes.md", NOTE), ("evil.md", JAYS), ("lost.md", JAYS))
+    assert "waiting" in reader.text
+    first, evil, lost = list_uploads()
+    for upload, tries in ((first, 1), (evil, document_uploads.MAX_TRIES), (lost, 0)):
+        left = msgspec.structs.replace(upload, state="reading", tries=tries)
+        document_uploads._save_upload(left)
+    (document_uploads._get_upload_folder(lost) / "lost.md").unlink()
+    after = come_in(opened._replace(limits=LARGE), "the reader", "reader")
+    with after.client:  # its lifespan begins
+        until_read(after.get("/documents"))
+    assert names() == ["notes.md"]
+    assert [item.text() for item in after.page.css("#uploads li > span")] == [
+        "evil.md: not kept: reading it was broken off again and again: try it in another format",
+        "lost.md: not kept: its upload was broken off: upload it again",
+    ]
+
+
+def test_another_process_searches_what_was_dropped_in_here(opened: Opened, reader: Visit) -> None:
+    other = at_home(opened, "reviewer")  # an application of its own on the same folders
+    other.get("/")
+    assert "documents" not in _places(other)
+    drop(reader, ("notes.md", NOTE))
+    other.get("/")
+    assert "documents" in _places(other)
+
+
+@pytest.mark.parametrize("moved", [0, 1])
+def test_a_change_that_was_broken_off_is_finished(home: Path, moved: int) -> None:
+    """Killed after the record was written, or between the moves of two files."""
+    folder = document_versions.get_documents_folder()
+    folder.mkdir(parents=True)
+    with document_versions.lock_documents():
+        for number, data in enumerate((NOTE, JAYS), 1):
+            (folder.parent / "new").write_bytes(data)
+            text = DocumentText("", "", 1)
+            document_versions.add_document_version("a.md", folder.parent / "new", "", number, text)
+        record = msgspec.structs.replace(load_document_records()["a.md"], current=1)
+        place = get_data_folder() / document_versions._RECORDS_FILE
+        place.write_bytes(msgspec.json.encode({"a.md": record}))
+        if moved:
+            (folder / "a.md").replace(document_versions._get_version_path("a.md", 2))
+    document_uploads.recover_documents()
+    assert (folder / "a.md").read_bytes() == NOTE
+    assert document_versions._get_version_path("a.md", 2).read_bytes() == JAYS
+    document_uploads.recover_documents()
+    assert (folder / "a.md").read_bytes() == NOTE
+
+
 def test_a_hostile_document_is_only_text(reader: Visit) -> None:
     evil = "# <script>alert(1)</script>\u202e\n\n" + "<img onerror=alert(1) src=x> words."
     drop(reader, ("<b>x</b>\u202e.md", evil.encode()))
@@ -368,6 +520,7 @@ def test_documents_are_dropped_in_and_asked_in_a_browser(site: Site, home: Path)
         window.goto("/documents")
         window.set_input_files("input[type=file]", notes)
         window.get_by_role("button", name="Upload").click()
+        # The first document brings the form to ask it, without anybody loading the page again.
         expect(window.get_by_role("link", name="Rooks")).to_be_visible()
         for width in (360, 768, 1280):
             window.set_viewport_size({"width": width, "height": 800})

@@ -1,0 +1,209 @@
+"""Versions of uploaded documents: which is current, whose each is, and the files of the others.
+
+The current version of each document is a file of the documents folder, under its name; the others
+are in a folder beside, by number, until somebody deletes them for good. A change is written to the
+file of records first and then made with the files, and `settle_document` makes it again where it
+was broken off: a server that is killed loses nothing.
+"""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+
+from rookery.browse.page_archive import translate_storage_errors
+from rookery.browse.search_index import hold_lock
+from rookery.judge.accounts import Person, has_role
+from rookery.judge.snapshots import write_whole_file
+from rookery.serve.settings import get_data_folder
+
+DOCUMENTS_PLACE = "documents"
+"""Name of the folder, and of the place to search that people choose in the form."""
+_VERSIONS_FOLDER = "documents.versions"
+"""Folder of the data directory with the versions that are not current."""
+_RECORDS_FILE = "documents.versions.json"
+"""File of the data directory with the record of each document, by file name."""
+_LOCK_FILE = "documents.lock"
+_LOCK = threading.Lock()
+"""Held with the lock file: that keeps out other processes, and this the other threads."""
+
+
+class DocumentText(msgspec.Struct, frozen=True):
+    """The page that was read from a file, in short: a list of documents opens no page."""
+
+    digest: str
+    title: str
+    characters: int
+
+
+class DocumentVersion(msgspec.Struct, frozen=True):
+    """One version of a document."""
+
+    number: int
+    """From 1."""
+    owner: str = ""
+    """Name of the person who added it; empty if nobody noted it."""
+    added: float = 0.0
+    """Time at which it was added, seconds since 1970."""
+    size: int = 0
+    """Size of the file in bytes."""
+    text: DocumentText | None = None
+    """None if nobody noted it."""
+
+
+class DocumentRecord(msgspec.Struct, frozen=True):
+    """The versions of one document."""
+
+    versions: tuple[DocumentVersion, ...]
+    """By number."""
+    current: int
+    """Number of the version that is searched; 0: the document is removed."""
+
+    def find_version(self, number: int) -> DocumentVersion | None:
+        """Return the version with this number; None if there is none."""
+        return next((each for each in self.versions if each.number == number), None)
+
+    @property
+    def shown(self) -> DocumentVersion | None:
+        """The version that is searched; None if the document is removed."""
+        return self.find_version(self.current)
+
+
+DocumentRecords = dict[str, DocumentRecord]
+"""By file name."""
+
+
+def get_documents_folder() -> Path:
+    """Return the folder in which uploaded documents are kept."""
+    return get_data_folder() / DOCUMENTS_PLACE
+
+
+@contextmanager
+def lock_documents() -> Iterator[None]:
+    """Keep other threads and processes from changing documents; the folder is made if needed."""
+    with _LOCK, translate_storage_errors(get_documents_folder()):
+        get_documents_folder().mkdir(parents=True, exist_ok=True)
+        with hold_lock(get_data_folder() / _LOCK_FILE, lambda: None):
+            yield
+
+
+def load_document_records() -> DocumentRecords:
+    """Return the record of each document; a file that nobody noted is a first version."""
+    try:
+        data = (get_data_folder() / _RECORDS_FILE).read_bytes()
+        records = msgspec.json.decode(data, type=DocumentRecords)
+    except (OSError, msgspec.MsgspecError):  # nothing is known of the files that are there
+        records = {}
+    for file in list_current_files():
+        if file.name not in records:
+            about = file.stat()
+            first = DocumentVersion(1, added=about.st_mtime, size=about.st_size)
+            records[file.name] = DocumentRecord((first,), 1)
+    return dict(sorted(records.items()))
+
+
+def stamp_documents() -> int:
+    """Return a number that changes whenever a document does, also in another process."""
+    try:
+        return (get_data_folder() / _RECORDS_FILE).stat().st_mtime_ns
+    except OSError:  # nothing was changed yet
+        return 0
+
+
+def list_current_files() -> list[Path]:
+    """Return the files of the current versions."""
+    folder = get_documents_folder()
+    if not folder.is_dir():
+        return []
+    return sorted(f for f in folder.iterdir() if not f.name.startswith(".") and f.is_file())
+
+
+def may_change_version(version: DocumentVersion, person: Person) -> bool:
+    """Return whether a person may replace or remove a version: who added it, or a reviewer."""
+    return has_role(person, "reviewer") or version.owner == person.name
+
+
+def add_document_version(
+    name: str, file: Path, owner: str, added: float, text: DocumentText
+) -> DocumentVersion:
+    """Make a file the current version of the document of this name, and return the version.
+
+    The file is moved. Hold `lock_documents`.
+    """
+    records = load_document_records()
+    former = records.get(name, DocumentRecord((), 0))
+    number = max((each.number for each in former.versions), default=0) + 1
+    version = DocumentVersion(number, owner, added, file.stat().st_size, text)
+    aside = _get_version_path(name, number)
+    aside.parent.mkdir(parents=True, exist_ok=True)
+    file.replace(aside)
+    _save_record(name, DocumentRecord((*former.versions, version), number))
+    return version
+
+
+def switch_document_version(name: str, number: int) -> None:
+    """Make another version of a document the current one; 0 removes the document.
+
+    Hold `lock_documents`.
+    """
+    record = load_document_records()[name]
+    _save_record(name, msgspec.structs.replace(record, current=number))
+
+
+def delete_document_version(name: str, number: int) -> None:
+    """Delete a version for good that is not current. Hold `lock_documents`."""
+    record = load_document_records()[name]
+    left = tuple(each for each in record.versions if each.number != number)
+    _save_record(name, msgspec.structs.replace(record, versions=left))
+    _get_version_path(name, number).unlink(missing_ok=True)
+
+
+def settle_document(name: str, record: DocumentRecord) -> None:
+    """Move the files of a document to where its record says they are. Hold `lock_documents`."""
+    here = get_documents_folder() / name
+    ready = _get_version_path(name, record.current)
+    if record.current and not ready.is_file():
+        return
+    if here.is_file():
+        # The version whose file is not in its place is the one that was current.
+        former = [
+            each.number
+            for each in record.versions
+            if each.number != record.current and not _get_version_path(name, each.number).is_file()
+        ]
+        if former:
+            aside = _get_version_path(name, former[-1])
+            aside.parent.mkdir(parents=True, exist_ok=True)
+            here.replace(aside)
+    if record.current:
+        ready.replace(here)
+
+
+def find_version_file(url: str, digest: str) -> Path | None:
+    """Return the file of a document's version that is not current, by its page's URL and digest.
+
+    None if there is none.
+    """
+    path = Path(unquote(urlsplit(url).path))
+    if path.parent != get_documents_folder().resolve():
+        return None
+    record = load_document_records().get(path.name)
+    versions = record.versions if record else ()
+    found = [each.number for each in versions if each.text and each.text.digest == digest]
+    files = (_get_version_path(path.name, number) for number in found)
+    return next((file for file in files if file.is_file()), None)
+
+
+def _save_record(name: str, record: DocumentRecord) -> None:
+    records = {**load_document_records(), name: record}
+    if not record.versions:
+        del records[name]
+    write_whole_file(get_data_folder() / _RECORDS_FILE, [msgspec.json.encode(records).decode()])
+    settle_document(name, record)
+
+
+def _get_version_path(name: str, number: int) -> Path:
+    return get_data_folder() / _VERSIONS_FOLDER / str(number) / name
