@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from rookery import __version__
-from rookery.serve.api import answers, chat_completions, responses, search
+from rookery.serve.api import answers, chat_completions, messages, responses, search
 from rookery.serve.api.answer_sessions import ServerCapabilities
 from rookery.serve.api.answer_workers import get_answer_service
 from rookery.serve.api.endpoints import (
@@ -26,9 +26,7 @@ from rookery.serve.api.endpoints import (
     ApiOperation,
     ApiRequest,
     EndpointContext,
-    ErrorBody,
     KeyRateLimiter,
-    PlainError,
     build_json_response,
 )
 from rookery.serve.api.questions import RookeryOptions, list_model_names
@@ -66,10 +64,9 @@ def build_openapi_document(
     types = [
         each
         for op in operations
-        for each in (op.request_type, op.response_type)
+        for each in (op.request_type, op.response_type, op.error_type)
         if each is not None
     ]
-    types += [ErrorBody, PlainError]
     schemas, components = msgspec.json.schema_components(
         types, ref_template="#/components/schemas/{name}"
     )
@@ -90,16 +87,19 @@ def build_openapi_document(
         "paths": paths,
         "components": {
             "schemas": components,
-            "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
+            "securitySchemes": {
+                "key": {"type": "http", "scheme": "bearer"},
+                "apiKey": {"type": "apiKey", "in": "header", "name": "x-api-key"},
+            },
         },
         # The empty entry: local clients need no key before the first one is created.
-        "security": [{"key": []}, {}],
+        "security": [{"key": []}, {"apiKey": []}, {}],
     }
 
 
 def _add_choices(components: dict[str, Any], offered: ServerCapabilities) -> None:
     """Add the available models, methods and places as enums."""
-    for name in ("ResponsesRequest", "ChatRequest"):
+    for name in ("ResponsesRequest", "ChatRequest", "MessagesRequest"):
         components[name]["properties"]["model"]["enum"] = list_model_names(offered)
     asked = components["AnswerRequest"]["properties"]
     asked["method"]["enum"] = list(offered.methods)
@@ -111,7 +111,7 @@ def _add_choices(components: dict[str, Any], offered: ServerCapabilities) -> Non
 
 
 def _describe_operation(operation: ApiOperation, of: dict[int, Any]) -> dict[str, Any]:
-    error = of[id(PlainError if operation.plain_errors else ErrorBody)]
+    error = of[id(operation.error_type)]
     good: dict[str, Any] = {}
     if operation.response_type is not None:
         good[JSON_TYPE] = {"schema": of[id(operation.response_type)]}
@@ -149,7 +149,7 @@ def _list_errors(operation: ApiOperation) -> Iterable[tuple[int, str]]:
         found |= BODY_ERRORS | ANSWER_ERRORS | {404: "There is no such model, method or place"}
     elif "{" in operation.path:
         found |= {404: "There is nothing with this id"}
-    if operation.plain_errors:
+    if operation.validation_status == 422:
         found[422] = "The body does not fit the schema"
     return found.items()
 
@@ -172,6 +172,7 @@ def list_api_operations() -> list[ApiOperation]:
     return [
         *responses.list_response_operations(),
         *chat_completions.list_chat_operations(),
+        *messages.list_message_operations(),
         *answers.list_answer_operations(),
         *search.list_search_operations(),
     ]

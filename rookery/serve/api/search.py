@@ -11,7 +11,12 @@ from rookery.browse.libraries import is_url
 from rookery.records import Failed, Hit, Library, Page
 from rookery.serve.api.answer_sessions import QuestionRequest
 from rookery.serve.api.answer_workers import AnswerService, get_answer_service
-from rookery.serve.api.endpoints import ApiOperation, ApiRequest, build_json_response
+from rookery.serve.api.endpoints import (
+    ApiOperation,
+    ApiRequest,
+    PlainError,
+    build_json_response,
+)
 from rookery.serve.api.questions import PublicUrls, convert_question_failure
 
 SearchQuery = Annotated[str, Meta(min_length=1, max_length=2_000)]
@@ -101,7 +106,7 @@ def list_search_operations() -> list[ApiOperation]:
             retrieve_passages,
             RetrieveResponse,
             RetrieveRequest,
-            plain_errors=True,
+            error_type=PlainError,
         ),
     ]
 
