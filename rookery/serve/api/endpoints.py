@@ -50,9 +50,11 @@ class ErrorDetail(msgspec.Struct, frozen=True):
     message: str
     """One sentence that says what to do next."""
     type: str
+    """Kind of the error."""
     param: str | None = None
     """The field of the request that is wrong; null if none is."""
     code: str | None = None
+    """Code of the error; null if it has none."""
 
 
 class ErrorBody(msgspec.Struct, frozen=True):
@@ -65,12 +67,14 @@ class PlainError(msgspec.Struct, frozen=True):
     """An error in the shape of Search-R1's server."""
 
     detail: str
+    """One sentence that says what to do next."""
 
 
 class AnthropicErrorDetail(msgspec.Struct, frozen=True):
     """Content of an error in Anthropic's shape."""
 
     type: str
+    """Kind of the error."""
     message: str
     """One sentence that says what to do next."""
 
@@ -465,6 +469,8 @@ class ApiOperation(NamedTuple):
     """True if the response may also be an event stream."""
     may_be_pending: bool = False
     """True if the response may be 202 with an unfinished record."""
+    examples: tuple[msgspec.Struct, ...] = ()
+    """Requests and responses that give the described properties their examples."""
     links: Mapping[str, str] = MappingProxyType({})
     """Operations that take the id of this response, with the name of the parameter."""
     error_type: type[ApiErrorBody] = ErrorBody

@@ -27,6 +27,10 @@ from rookery.serve.api.endpoints import (
     convert_exception,
 )
 from rookery.serve.api.questions import (
+    EXAMPLE_CONVERSATION,
+    EXAMPLE_METADATA,
+    EXAMPLE_OPTIONS,
+    EXAMPLE_SOURCE,
     AnswerMetadata,
     CitedSource,
     InputMessage,
@@ -52,6 +56,7 @@ class MessageTool(Struct):
     """A tool offered by the request: web search on the server; others are refused."""
 
     type: str = "custom"
+    """web_search with or without a date; other kinds are refused."""
     allowed_domains: list[str] | None = None
     """Hosts to search."""
     blocked_domains: list[str] | None = None
@@ -63,11 +68,15 @@ class MessagesRequest(Struct):
     earlier user messages ("And ravens?") is searched with what it leans on."""
 
     model: str
+    """Name of a model of /v1/models: a method and, where it needs one, its language model."""
     max_tokens: Annotated[int, Meta(ge=1)]
     """Has no effect: an answer is as long as its claims."""
     messages: InputMessages
+    """The conversation, oldest message first; documents in it are refused."""
     stream: bool | None = None
+    """True: respond with events."""
     tools: list[MessageTool] | None = None
+    """Web search tools, which may restrict the search."""
     system: str | list[MessagePart] | None = None
     """Has no effect."""
     stop_sequences: list[str] | None = None
@@ -81,7 +90,9 @@ class WebSearchCitation(Struct, tag="web_search_result_location"):
     """A citation of a page that the server found."""
 
     url: str
+    """Address of the page; for a file, of its stored copy here with the quote marked."""
     title: str
+    """Title of the page."""
     cited_text: str
     """The verbatim quote."""
     encrypted_index: str
@@ -92,13 +103,16 @@ class MessageTextBlock(Struct, tag="text"):
     """A part of the answer and the quotes that it rests on."""
 
     text: str
+    """A part of the answer, without citation marks."""
     citations: list[WebSearchCitation] | None = None
+    """The quotes; null if there are none."""
 
 
 class MessageStopDetails(Struct, tag="refusal"):
     """The reason why there is no answer."""
 
     explanation: str
+    """The reason in one sentence."""
     category: None = None
 
 
@@ -115,8 +129,11 @@ class MessageResponse(Struct, tag_field="type", tag="message"):
     """A message."""
 
     id: str
+    """Id of the message."""
     model: str
+    """Name of the model that was asked for."""
     content: list[MessageTextBlock] = []
+    """The answer, or the reason why there is none; the texts of the blocks concatenate to it."""
     stop_reason: Literal["end_turn", "refusal"] | None = None
     """refusal: the answer was declined, or there is none; null while the message is unfinished."""
     stop_details: MessageStopDetails | None = None
@@ -124,6 +141,36 @@ class MessageResponse(Struct, tag_field="type", tag="message"):
     rookery: AnswerMetadata | None = None
     role: Literal["assistant"] = "assistant"
     stop_sequence: None = None
+
+
+_EXAMPLE_CITATION = WebSearchCitation(
+    url=EXAMPLE_SOURCE.url,
+    title=EXAMPLE_SOURCE.title,
+    cited_text=EXAMPLE_SOURCE.quote,
+    encrypted_index="92c7e656706a635a011937c0e4fe4449:1162-1204",
+)
+EXAMPLES = (
+    MessagesRequest(
+        model="rookery-extract",
+        max_tokens=1024,
+        messages=EXAMPLE_CONVERSATION,
+        stream=False,
+        tools=[MessageTool("web_search_20250305", ["birds.example"], ["old.birds.example"])],
+        system="Be brief.",
+        stop_sequences=["END"],
+        metadata={"user_id": "1"},
+        rookery=EXAMPLE_OPTIONS,
+    ),
+    MessageResponse(
+        id="msg_1",
+        model="rookery-extract",
+        content=[MessageTextBlock(EXAMPLE_SOURCE.quote, [_EXAMPLE_CITATION])],
+        stop_reason="end_turn",
+        stop_details=MessageStopDetails("No passage was found."),
+        usage=MessageUsage(9, 11),
+        rookery=EXAMPLE_METADATA,
+    ),
+)
 
 
 def list_message_operations() -> list[ApiOperation]:
@@ -139,6 +186,7 @@ def list_message_operations() -> list[ApiOperation]:
             MessagesRequest,
             streams=True,
             error_type=AnthropicErrorBody,
+            examples=EXAMPLES,
         )
     ]
 

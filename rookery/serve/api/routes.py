@@ -1,10 +1,17 @@
 """The OpenAPI 3.1 document: paths, request and response types, and errors.
 
-It is made from the operations and the types of their bodies.
+It is made from the operations, the types of their bodies, the docstrings below the fields of these,
+and the examples of the operations.
 """
 
+import ast
+import inspect
 import re
-from collections.abc import Iterable, Sequence
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -28,6 +35,7 @@ from rookery.serve.api.endpoints import (
     EndpointContext,
     KeyRateLimiter,
     build_json_response,
+    build_unknown_model_error,
 )
 from rookery.serve.api.questions import RookeryOptions, list_model_names
 
@@ -51,10 +59,30 @@ ANSWER_ERRORS = {
 }
 EVENT_SCHEMA = {
     "type": "object",
-    "properties": {"event": {"type": "string"}, "data": {"type": "string"}},
+    "properties": {
+        "event": {"type": "string", "description": "Name of the event.", "examples": ["error"]},
+        "data": {
+            "type": "string",
+            "description": "The event as JSON, or the end of the stream.",
+            "examples": ["[DONE]"],
+        },
+    },
     "required": ["data"],
 }
-RETRY_HEADER = {"Retry-After": {"description": "seconds to wait", "schema": {"type": "integer"}}}
+RETRY_HEADER = {
+    "Retry-After": {
+        "description": "Seconds to wait.",
+        "example": 2,
+        "schema": {"type": "integer"},
+    }
+}
+PATH_PARAMETERS = {
+    "answer_id": ("Id of an answer that this key asked for.", "591785b794601e212b260e25925636fd"),
+    "env_name": ("Name of the environment.", "rookery"),
+    "model": ("Name of a model.", "rookery-extract"),
+    "response_id": ("Id of a response that is stored for this key.", "resp_1"),
+}
+"""Description and example of the parameters in paths."""
 
 
 def build_openapi_document(
@@ -70,6 +98,10 @@ def build_openapi_document(
     schemas, components = msgspec.json.schema_components(
         types, ref_template="#/components/schemas/{name}"
     )
+    refused = build_unknown_model_error("gpt")
+    errors = [refused.build_body(operation.error_type) for operation in operations]
+    _describe_constants(components)
+    _describe_properties(components, [*(op.examples for op in operations), errors])
     if offered is not None:
         _add_choices(components, offered)
     of = {id(kind): schema for kind, schema in zip(types, schemas, strict=True)}
@@ -97,17 +129,70 @@ def build_openapi_document(
     }
 
 
+def _describe_constants(components: dict[str, Any]) -> None:
+    """Describe the properties that have one possible value by that value."""
+    for schema in components.values():
+        for described in schema.get("properties", {}).values():
+            values = [None] if described.get("type") == "null" else described.get("enum", ())
+            if len(values) == 1:
+                described["description"] = f"Always {msgspec.json.encode(values[0]).decode()}."
+                described["examples"] = values
+
+
+def _describe_properties(components: dict[str, Any], examples: Iterable[Any]) -> None:
+    """Describe the properties of the records in `examples`, and give each its value there.
+
+    The description is the docstring below the field; without one, that of the record in it.
+    """
+    for record in _iterate_records(examples):
+        name = type(record).__name__
+        docstrings = _read_field_docstrings(type(record).__module__)[name]
+        values = msgspec.to_builtins(record)
+        for field, described in components.get(name, {}).get("properties", {}).items():
+            kinds = [kind for kind in (described, *described.get("anyOf", ())) if "$ref" in kind]
+            if field in docstrings:
+                described.setdefault("description", docstrings[field])
+            elif len(kinds) == 1:
+                inner = components[kinds[0]["$ref"].rpartition("/")[2]]
+                described.setdefault("description", inner["description"])
+            if values.get(field) is not None:
+                described.setdefault("examples", [values[field]])
+
+
+def _iterate_records(value: Any) -> Iterator[msgspec.Struct]:
+    """Yield the records in a value, from the outermost to the innermost."""
+    if isinstance(value, msgspec.Struct):
+        yield value
+        value = msgspec.structs.astuple(value)
+    if isinstance(value, list | tuple):
+        for each in value:
+            yield from _iterate_records(each)
+
+
+@cache
+def _read_field_docstrings(module: str) -> Mapping[str, dict[str, str]]:
+    """Return the docstrings below the fields of a module's classes, by class and field."""
+    found = defaultdict[str, dict[str, str]](dict)
+    for kind in ast.parse(inspect.getsource(sys.modules[module])).body:
+        for field, below in pairwise(kind.body if isinstance(kind, ast.ClassDef) else ()):
+            match field, below:
+                case ast.AnnAssign(ast.Name(name)), ast.Expr(ast.Constant(str(docstring))):
+                    found[kind.name][name] = inspect.cleandoc(docstring)
+    return found
+
+
 def _add_choices(components: dict[str, Any], offered: ServerCapabilities) -> None:
     """Add the available models, methods and places as enums."""
     for name in ("ResponsesRequest", "ChatRequest", "MessagesRequest"):
         components[name]["properties"]["model"]["enum"] = list_model_names(offered)
     asked = components["AnswerRequest"]["properties"]
     asked["method"]["enum"] = list(offered.methods)
-    asked["model"]["enum"] = ["", *offered.models]
+    asked["model"] |= {"enum": ["", *offered.models], "examples": list(offered.models[:1]) or [""]}
     for places in (asked["places"], components[RookeryOptions.__name__]["properties"]["places"]):
         for kind in places["anyOf"]:
             if kind.get("type") == "array":
                 kind["items"]["enum"] = list(offered.places)
+        places["examples"] = [list(offered.places[:1])]
 
 
 def _describe_operation(operation: ApiOperation, of: dict[int, Any]) -> dict[str, Any]:
@@ -160,10 +245,16 @@ def _describe_error(status: int, why: str, error: Any) -> dict[str, Any]:
 
 
 def _list_parameters(path: str) -> list[dict[str, Any]]:
-    names = re.findall(r"\{(\w+)(?::path)?\}", path)
     return [
-        {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
-        for name in names
+        {
+            "name": name,
+            "in": "path",
+            "required": True,
+            "description": PATH_PARAMETERS[name][0],
+            "example": PATH_PARAMETERS[name][1],
+            "schema": {"type": "string", "minLength": 1},
+        }
+        for name in re.findall(r"\{(\w+)(?::path)?\}", path)
     ]
 
 
