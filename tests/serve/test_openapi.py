@@ -11,9 +11,13 @@ from rookery.serve.api.answer_sessions import ServerCapabilities
 from rookery.serve.api.endpoints import ApiOperation
 from rookery.serve.api.routes import build_openapi_document, list_api_operations
 from rookery.serve.env import app
+from rookery.serve.settings import ModelSettings
 
 DOCUMENTED = {"api": list_api_operations(), "env": app.OPERATIONS}
-OFFERED = ServerCapabilities(("extract", "webgpt"), ("small",), ("notes",), ("notes",))
+SMALL = ModelSettings("small", "http://127.0.0.1:1/v1")
+OFFERED = ServerCapabilities(
+    ("extract", "webgpt"), {"small": SMALL}, {"notes": "/notes"}, ("notes",)
+)
 
 NO_SCHEMAS = ("contains", "examples", "example", "links")
 """keywords below which no property is defined; `contains` is a condition on what is elsewhere"""

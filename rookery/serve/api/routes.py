@@ -173,9 +173,10 @@ def _iterate_records(value: Any) -> Iterator[msgspec.Struct]:
 def _read_field_docstrings(module: str) -> Mapping[str, dict[str, str]]:
     """Return the docstrings below the fields of a module's classes, by class and field."""
     found = defaultdict[str, dict[str, str]](dict)
-    for kind in ast.parse(inspect.getsource(sys.modules[module])).body:
-        for field, below in pairwise(kind.body if isinstance(kind, ast.ClassDef) else ()):
-            match field, below:
+    body = ast.parse(inspect.getsource(sys.modules[module])).body
+    for kind in (each for each in body if isinstance(each, ast.ClassDef)):
+        for pair in pairwise(kind.body):
+            match pair:
                 case ast.AnnAssign(ast.Name(name)), ast.Expr(ast.Constant(str(docstring))):
                     found[kind.name][name] = inspect.cleandoc(docstring)
     return found
@@ -187,12 +188,12 @@ def _add_choices(components: dict[str, Any], offered: ServerCapabilities) -> Non
         components[name]["properties"]["model"]["enum"] = list_model_names(offered)
     asked = components["AnswerRequest"]["properties"]
     asked["method"]["enum"] = list(offered.methods)
-    asked["model"] |= {"enum": ["", *offered.models], "examples": list(offered.models[:1]) or [""]}
+    asked["model"] |= {"enum": ["", *offered.models], "examples": [*offered.models, ""][:1]}
     for places in (asked["places"], components[RookeryOptions.__name__]["properties"]["places"]):
         for kind in places["anyOf"]:
             if kind.get("type") == "array":
                 kind["items"]["enum"] = list(offered.places)
-        places["examples"] = [list(offered.places[:1])]
+        places["examples"] = [list(offered.places)[:1]]
 
 
 def _describe_operation(operation: ApiOperation, of: dict[int, Any]) -> dict[str, Any]:
