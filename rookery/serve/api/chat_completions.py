@@ -43,7 +43,7 @@ from rookery.serve.api.questions import (
     list_model_names,
     stream_answer,
 )
-from rookery.serve.api.responses import split_for_streaming
+from rookery.serve.api.responses import EXAMPLE_CITATION, PageCitation, split_for_streaming
 
 
 class StreamOptions(Struct):
@@ -69,25 +69,10 @@ class ChatRequest(Struct):
     rookery: RookeryOptions | None = None
 
 
-class ChatCitation(Struct):
-    """A citation: content[start_index:end_index] is the mark that cites the page."""
-
-    start_index: int
-    """Offset of the mark in the text, in code points."""
-    end_index: int
-    """Offset of its end; exclusive."""
-    title: str
-    """Title of the page."""
-    url: str
-    """Address of the page; for a file, of its stored copy here with the quote marked."""
-    cited_text: str
-    """The verbatim quote."""
-
-
 class ChatAnnotation(Struct):
     """An annotation of the message text."""
 
-    url_citation: ChatCitation
+    url_citation: PageCitation
     type: Literal["url_citation"] = "url_citation"
 
 
@@ -180,18 +165,11 @@ class ChatModelList(Struct):
     object: Literal["list"] = "list"
 
 
-_EXAMPLE_CITATION = ChatCitation(
-    start_index=42,
-    end_index=45,
-    title=EXAMPLE_SOURCE.title,
-    url=EXAMPLE_SOURCE.url,
-    cited_text=EXAMPLE_SOURCE.quote,
-)
 _EXAMPLE_MESSAGE = ChatMessage(
     role="assistant",
     content=f"{EXAMPLE_SOURCE.quote}[1]",
     refusal="No passage was found.",
-    annotations=[ChatAnnotation(_EXAMPLE_CITATION)],
+    annotations=[ChatAnnotation(EXAMPLE_CITATION)],
 )
 EXAMPLES = (
     ChatRequest(
@@ -357,7 +335,7 @@ def _build_message(
 def _build_annotations(text: CitedText) -> list[ChatAnnotation]:
     return [
         ChatAnnotation(
-            ChatCitation(
+            PageCitation(
                 mark.start, mark.end, mark.source.title, mark.source.url, mark.source.quote
             )
         )

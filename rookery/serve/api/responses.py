@@ -121,7 +121,7 @@ class WebSearchCall(Struct, tag="web_search_call"):
     """State of the action."""
 
 
-class UrlCitation(Struct, tag="url_citation"):
+class PageCitation(Struct):
     """A citation: text[start_index:end_index] is the mark that cites the page."""
 
     start_index: int
@@ -134,6 +134,10 @@ class UrlCitation(Struct, tag="url_citation"):
     """Address of the page; for a file, of its stored copy here with the quote marked."""
     cited_text: str
     """The verbatim quote."""
+
+
+class UrlCitation(PageCitation, tag="url_citation"):
+    """A citation, as an annotation of the text."""
 
 
 class OutputTextPart(Struct, tag="output_text"):
@@ -483,13 +487,14 @@ class StoredResponse(Struct):
 
 
 _EXAMPLE_TEXT = f"{EXAMPLE_SOURCE.quote}[1]"
-_EXAMPLE_CITATION = UrlCitation(
+EXAMPLE_CITATION = PageCitation(
     start_index=42,
     end_index=45,
     title=EXAMPLE_SOURCE.title,
     url=EXAMPLE_SOURCE.url,
     cited_text=EXAMPLE_SOURCE.quote,
 )
+_EXAMPLE_ANNOTATION = UrlCitation(*msgspec.structs.astuple(EXAMPLE_CITATION))
 _EXAMPLE_ITEMS: list[OutputItem] = [
     WebSearchCall(
         "ws_1",
@@ -498,7 +503,7 @@ _EXAMPLE_ITEMS: list[OutputItem] = [
     ),
     WebSearchCall("ws_2", OpenPageAction(EXAMPLE_SOURCE.url), "completed"),
     WebSearchCall("ws_3", FindInPageAction("gifts", EXAMPLE_SOURCE.url), "completed"),
-    OutputMessage("msg_1", "completed", [OutputTextPart(_EXAMPLE_TEXT, [_EXAMPLE_CITATION], [])]),
+    OutputMessage("msg_1", "completed", [OutputTextPart(_EXAMPLE_TEXT, [_EXAMPLE_ANNOTATION], [])]),
     OutputMessage("msg_2", "completed", [RefusalPart("No passage was found.")]),
 ]
 _EXAMPLE_TOOL = WebSearchTool("web_search", SearchFilters(["birds.example"]), False)

@@ -145,8 +145,10 @@ def _describe_properties(components: dict[str, Any], examples: Iterable[Any]) ->
     The description is the docstring below the field; without one, that of the record in it.
     """
     for record in _iterate_records(examples):
-        name = type(record).__name__
-        docstrings = _read_field_docstrings(type(record).__module__)[name]
+        name, docstrings = type(record).__name__, dict[str, str]()
+        for kind in type(record).__mro__:
+            if issubclass(kind, msgspec.Struct):
+                docstrings |= _read_field_docstrings(kind.__module__)[kind.__name__]
         values = msgspec.to_builtins(record)
         for field, described in components.get(name, {}).get("properties", {}).items():
             kinds = [kind for kind in (described, *described.get("anyOf", ())) if "$ref" in kind]
