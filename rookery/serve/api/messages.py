@@ -55,12 +55,16 @@ UNUSED_FIELDS = ("max_tokens", "system", "stop_sequences", "metadata")
 class MessageTool(Struct):
     """A tool offered by the request: web search on the server; others are refused."""
 
-    type: str = "custom"
+    type: Annotated[str, Meta(extra_json_schema={"pattern": "^web_search"})] = "custom"
     """web_search with or without a date; other kinds are refused."""
     allowed_domains: list[str] | None = None
     """Hosts to search."""
     blocked_domains: list[str] | None = None
     """Hosts to leave out."""
+
+
+# The schema says what is refused; the server says it in a sentence.
+MessageTools = list[Annotated[MessageTool, Meta(extra_json_schema={"required": ["type"]})]]
 
 
 class MessagesRequest(Struct):
@@ -75,7 +79,7 @@ class MessagesRequest(Struct):
     """The conversation, oldest message first; documents in it are refused."""
     stream: bool | None = None
     """True: respond with events."""
-    tools: list[MessageTool] | None = None
+    tools: MessageTools | None = None
     """Web search tools, which may restrict the search."""
     system: str | list[MessagePart] | None = None
     """Has no effect."""
