@@ -96,12 +96,15 @@ clean:
 	.venv/vllm/bin/pip uninstall --quiet --yes torchvision torchaudio torchcodec
 	@touch $@
 
-# What asks the server in its tests: the official MCP clients, an old and a new one, and schemathesis.
+# What asks the server in its tests: the official MCP clients, an old and a new one, Anthropic's
+# client, and schemathesis.
 .venv/clients: .venv/bin/python
 	$(PYTHON) -m venv .venv/mcp1
 	.venv/mcp1/bin/pip install --quiet --disable-pip-version-check mcp==1.30.0
 	$(PYTHON) -m venv .venv/mcp2
 	.venv/mcp2/bin/pip install --quiet --disable-pip-version-check mcp==2.3.0
+	$(PYTHON) -m venv .venv/anthropic
+	.venv/anthropic/bin/pip install --quiet --disable-pip-version-check anthropic==2.14.0
 	$(PYTHON) -m venv .venv/schemathesis
 	.venv/schemathesis/bin/pip install --quiet --disable-pip-version-check schemathesis==4.32.5
 	@touch $@

@@ -116,12 +116,17 @@ class Quote(Record, frozen=True):
     """A verbatim span of one version of one page."""
 
     url: str
+    """address of the page"""
     title: str
+    """title of the page"""
     digest: str
-    """of the page text that the offsets point into"""
+    """digest of the page's text, into which the offsets point"""
     start: int
+    """offset of the quote in that text, in code points"""
     end: int
+    """offset of its end; exclusive"""
     text: str
+    """the words, exactly as they stand there"""
 
 
 class Hit(Record, frozen=True):
@@ -146,6 +151,7 @@ class Failure(Record, frozen=True):
     outcome: str
     """timed_out, blocked_address, too_large, unsupported_type, robots, http_404, ..."""
     detail: str = ""
+    """one sentence"""
 
 
 class Failed(Exception):
@@ -173,19 +179,26 @@ class Claim(Record, frozen=True):
     """text[start:end] of an answer, resting on these quotes of it (counted from 0)."""
 
     start: int
+    """offset of the claim in the answer's text, in code points"""
     end: int
+    """offset of its end; exclusive"""
     quotes: tuple[int, ...]
+    """numbers of the answer's quotes, from 0"""
 
 
 class Answer(Record, frozen=True):
     """An answer and its evidence. A declined answer keeps its best rejected quotes."""
 
     text: str
+    """the answer, without citation marks"""
     quotes: tuple[Quote, ...] = ()
+    """the quotes that it rests on"""
     claims: tuple[Claim, ...] = ()
+    """the parts of the text that rest on quotes"""
     declined: bool = False
+    """True if nothing that was found is good enough for an answer"""
     score: float | None = None
-    """None: nothing says how good it is"""
+    """probability or reward of the answer; null: nothing says how good it is"""
     calibrated: bool = False
     """the score is a probability that was calibrated on the documents that were asked"""
 

@@ -38,6 +38,9 @@ from rookery.serve.api.endpoints import (
     spend_budget,
 )
 from rookery.serve.api.questions import (
+    EXAMPLE_METADATA,
+    EXAMPLE_QUESTION,
+    EXAMPLE_SOURCE,
     QUESTION_LIMITS,
     AnswerMetadata,
     Probability,
@@ -61,7 +64,9 @@ class AnswerRequest(Struct):
     """A question and the options with which to answer it."""
 
     question: Annotated[str, QUESTION_LIMITS]
+    """The question."""
     method: str = EXTRACT_METHOD
+    """Method that answers."""
     model: str = ""
     """Name of a model that the server offers; empty: the first one."""
     places: list[str] | None = None
@@ -87,15 +92,20 @@ class AnswerClaim(Struct):
     """The claim text[start:end] and the sources that it rests on, counted from 1."""
 
     start: int
+    """Offset of the claim in the text, in code points."""
     end: int
+    """Offset of its end; exclusive."""
     sources: list[int]
+    """Numbers of the sources."""
 
 
 class AnswerRecord(Struct):
     """A question and its answer, finished or not."""
 
     id: str
+    """Id of the answer."""
     question: str
+    """The question as it was asked."""
     searched: str
     """The question as it was searched: a follow-up is rewritten so that it stands alone."""
     state: str
@@ -103,11 +113,14 @@ class AnswerRecord(Struct):
     made: float
     """Seconds since 1970."""
     ended: float | None
+    """Seconds since 1970; null while it is unfinished."""
     text: str | None
     """The answer, or the reason why there is none; null while it is unfinished."""
     claims: list[AnswerClaim]
+    """Claims of the answer."""
     rookery: AnswerMetadata | None
     object: str = "answer"
+    """Always "answer"."""
 
 
 class ApiAnswerEvent(Struct):
@@ -117,6 +130,29 @@ class ApiAnswerEvent(Struct):
     """Position among the answer's events, from 0 without gaps."""
     kind: str
     data: dict[str, Any]
+
+
+EXAMPLES = (
+    AnswerRequest(
+        question=EXAMPLE_QUESTION,
+        places=["notes"],
+        domains=["birds.example", "-old.birds.example"],
+        decline=0.5,
+        samples=4,
+        follows="b1946ac92492d2347c6235b4d2611184",
+    ),
+    AnswerRecord(
+        id="591785b794601e212b260e25925636fd",
+        question=EXAMPLE_QUESTION,
+        searched=EXAMPLE_QUESTION,
+        state="done",
+        made=1_780_000_000.0,
+        ended=1_780_000_001.5,
+        text=EXAMPLE_SOURCE.quote,
+        claims=[AnswerClaim(0, 42, [1])],
+        rookery=EXAMPLE_METADATA,
+    ),
+)
 
 
 def list_answer_operations() -> list[ApiOperation]:
@@ -137,6 +173,7 @@ def list_answer_operations() -> list[ApiOperation]:
             streams=True,
             may_be_pending=True,
             links=RECORD_LINKS,
+            examples=EXAMPLES,
         ),
         ApiOperation(
             "GET", one, "getAnswer", "Get an answer of this key", get_answer, AnswerRecord

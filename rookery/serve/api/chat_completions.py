@@ -25,6 +25,10 @@ from rookery.serve.api.endpoints import (
     convert_exception,
 )
 from rookery.serve.api.questions import (
+    EXAMPLE_CONVERSATION,
+    EXAMPLE_METADATA,
+    EXAMPLE_OPTIONS,
+    EXAMPLE_SOURCE,
     AnswerMetadata,
     CitedText,
     InputMessages,
@@ -39,7 +43,7 @@ from rookery.serve.api.questions import (
     list_model_names,
     stream_answer,
 )
-from rookery.serve.api.responses import split_for_streaming
+from rookery.serve.api.responses import EXAMPLE_CITATION, PageCitation, split_for_streaming
 
 
 class StreamOptions(Struct):
@@ -54,30 +58,21 @@ class ChatRequest(Struct):
     earlier user messages ("And ravens?") is searched with what it leans on."""
 
     model: str
+    """Name of a model of /v1/models: a method and, where it needs one, its language model."""
     messages: InputMessages
+    """The conversation, oldest message first."""
     stream: bool | None = None
+    """True: respond with chunks."""
     stream_options: StreamOptions | None = None
     search_domain_filter: list[str] | None = None
     """Hosts to search, or, with a leading -, hosts to leave out."""
     rookery: RookeryOptions | None = None
 
 
-class ChatCitation(Struct):
-    """A citation: content[start_index:end_index] is the mark that cites the page."""
-
-    start_index: int
-    end_index: int
-    """Exclusive."""
-    title: str
-    url: str
-    cited_text: str
-    """The verbatim quote."""
-
-
 class ChatAnnotation(Struct):
     """An annotation of the message text."""
 
-    url_citation: ChatCitation
+    url_citation: PageCitation
     type: Literal["url_citation"] = "url_citation"
 
 
@@ -85,9 +80,13 @@ class ChatMessage(Struct):
     """The assistant message, or the delta of one chunk."""
 
     role: Literal["assistant"] | None = None
+    """Role of the author; null in every chunk but the first."""
     content: str | None = None
+    """The answer with its citation marks."""
     refusal: str | None = None
+    """The reason why there is no answer."""
     annotations: list[ChatAnnotation] | None = None
+    """The citations, in the order of their marks."""
 
 
 class ChatChoice(Struct):
@@ -95,6 +94,7 @@ class ChatChoice(Struct):
 
     message: ChatMessage
     index: int = 0
+    """Always 0."""
     finish_reason: Literal["stop"] = "stop"
     logprobs: None = None
 
@@ -103,12 +103,15 @@ class ChatSearchResult(Struct):
     """A source in Perplexity's form; the n-th one is what [n] cites."""
 
     title: str
+    """Title of the page."""
     url: str
+    """Address of the page; for a file, of its stored copy here with the quote marked."""
     snippet: str
     """The verbatim quote."""
     date: None = None
     last_updated: None = None
     source: Literal["web", "attachment"] = "web"
+    """Kind of the source."""
 
 
 class ChatUsage(Struct):
@@ -119,18 +122,24 @@ class ChatUsage(Struct):
     completion_tokens: int
     """Tokens that models wrote; where none was asked, those of the answer."""
     total_tokens: int
+    """Sum of both."""
 
 
 class ChatCompletion(Struct):
     """A chat completion."""
 
     id: str
+    """Id of the completion."""
     created: int
+    """Seconds since 1970."""
     model: str
+    """Name of the model that was asked for."""
     choices: list[ChatChoice]
+    """The only choice."""
     citations: list[str]
     """The URL that each [n] cites."""
     search_results: list[ChatSearchResult]
+    """The sources, with their quotes."""
     rookery: AnswerMetadata
     object: Literal["chat.completion"] = "chat.completion"
     usage: ChatUsage | None = None
@@ -140,16 +149,51 @@ class ChatModel(Struct):
     """A name that the field `model` accepts."""
 
     id: str
+    """Name of the model."""
     created: int = 0
+    """Always 0."""
     object: Literal["model"] = "model"
     owned_by: str = "rookery"
+    """Always "rookery"."""
 
 
 class ChatModelList(Struct):
     """The names that the field `model` accepts."""
 
     data: list[ChatModel]
+    """The models."""
     object: Literal["list"] = "list"
+
+
+_EXAMPLE_MESSAGE = ChatMessage(
+    role="assistant",
+    content=f"{EXAMPLE_SOURCE.quote}[1]",
+    refusal="No passage was found.",
+    annotations=[ChatAnnotation(EXAMPLE_CITATION)],
+)
+EXAMPLES = (
+    ChatRequest(
+        model="rookery-extract",
+        messages=EXAMPLE_CONVERSATION,
+        stream=False,
+        stream_options=StreamOptions(include_usage=True),
+        search_domain_filter=["birds.example", "-old.birds.example"],
+        rookery=EXAMPLE_OPTIONS,
+    ),
+    ChatCompletion(
+        id="chatcmpl-1",
+        created=1_780_000_000,
+        model="rookery-extract",
+        choices=[ChatChoice(_EXAMPLE_MESSAGE)],
+        citations=[EXAMPLE_SOURCE.url],
+        search_results=[
+            ChatSearchResult(EXAMPLE_SOURCE.title, EXAMPLE_SOURCE.url, EXAMPLE_SOURCE.quote)
+        ],
+        rookery=EXAMPLE_METADATA,
+        usage=ChatUsage(9, 11, 20),
+    ),
+    ChatModelList([ChatModel("rookery-extract")]),
+)
 
 
 def list_chat_operations() -> list[ApiOperation]:
@@ -164,6 +208,7 @@ def list_chat_operations() -> list[ApiOperation]:
             ChatCompletion,
             ChatRequest,
             streams=True,
+            examples=EXAMPLES,
         ),
         ApiOperation(
             "GET", "/v1/models", "listModels", "List the models", list_chat_models, ChatModelList
@@ -290,7 +335,7 @@ def _build_message(
 def _build_annotations(text: CitedText) -> list[ChatAnnotation]:
     return [
         ChatAnnotation(
-            ChatCitation(
+            PageCitation(
                 mark.start, mark.end, mark.source.title, mark.source.url, mark.source.quote
             )
         )

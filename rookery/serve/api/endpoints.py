@@ -1,8 +1,8 @@
 """API errors: an HTTP status and one sentence, in JSON.
 
 The shape is OpenAI's, `{"error": {message, type, param, code}}`, which Perplexity shares; /retrieve
-uses Search-R1's, `{"detail": ...}`. Errors reveal no stack, path or key of this machine and no
-words of a model's server.
+uses Search-R1's, `{"detail": ...}`, and /v1/messages Anthropic's. Errors reveal no stack, path or
+key of this machine and no words of a model's server.
 """
 
 import asyncio
@@ -39,8 +39,6 @@ from rookery.records import Episode, Failed, Failure
 from rookery.serve.web.security import is_same_origin
 
 _LOG = logging.getLogger("rookery.api")
-RETRIEVE_PATH = "/retrieve"
-"""Path whose errors have the shape of Search-R1's server."""
 INTERNAL_ERROR_MESSAGE = "Something went wrong here, not with you. Try again later."
 _ERROR_PATH = re.compile(r" - at `\$\.?([^`]*)`$")
 _MISSING_FIELD = re.compile(r"missing required field `([^`]+)`")
@@ -52,9 +50,11 @@ class ErrorDetail(msgspec.Struct, frozen=True):
     message: str
     """One sentence that says what to do next."""
     type: str
+    """Kind of the error."""
     param: str | None = None
     """The field of the request that is wrong; null if none is."""
     code: str | None = None
+    """Code of the error; null if it has none."""
 
 
 class ErrorBody(msgspec.Struct, frozen=True):
@@ -67,6 +67,25 @@ class PlainError(msgspec.Struct, frozen=True):
     """An error in the shape of Search-R1's server."""
 
     detail: str
+    """One sentence that says what to do next."""
+
+
+class AnthropicErrorDetail(msgspec.Struct, frozen=True):
+    """Content of an error in Anthropic's shape."""
+
+    type: str
+    """Kind of the error."""
+    message: str
+    """One sentence that says what to do next."""
+
+
+class AnthropicErrorBody(msgspec.Struct, frozen=True, tag_field="type", tag="error"):
+    """An error in the shape of Anthropic's API."""
+
+    error: AnthropicErrorDetail
+
+
+ApiErrorBody = ErrorBody | PlainError | AnthropicErrorBody
 
 
 class ApiError(Exception):
@@ -86,13 +105,19 @@ class ApiError(Exception):
         self.retry_after = after
         """Seconds until another try may succeed; 0 if unknown."""
 
-    def to_response(self, path: str) -> Response:
-        """Return the HTTP response, in the error shape of the protocol at this path."""
-        plain = path == RETRIEVE_PATH
-        body = PlainError(self.detail.message) if plain else ErrorBody(self.detail)
-        return Response(
-            msgspec.json.encode(body), self.status, self._build_headers(), "application/json"
-        )
+    def to_response(self, shape: type[ApiErrorBody] = ErrorBody) -> Response:
+        """Return the HTTP response, in the error shape of a protocol."""
+        body = msgspec.json.encode(self.build_body(shape))
+        return Response(body, self.status, self._build_headers(), "application/json")
+
+    def build_body(self, shape: type[ApiErrorBody]) -> ApiErrorBody:
+        """Return the body of the response, in the error shape of a protocol."""
+        if shape is PlainError:
+            return PlainError(self.detail.message)
+        if shape is AnthropicErrorBody:
+            kind = _choose_anthropic_error_type(self.status)
+            return AnthropicErrorBody(AnthropicErrorDetail(kind, self.detail.message))
+        return ErrorBody(self.detail)
 
     def _build_headers(self) -> dict[str, str]:
         headers = {}
@@ -118,6 +143,12 @@ def _choose_error_type(status: int, code: str | None) -> str:
         404: "not_found_error",
         429: "rate_limit_error",
     }.get(status, "invalid_request_error" if status < 500 else "server_error")
+
+
+def _choose_anthropic_error_type(status: int) -> str:
+    kinds = {413: "request_too_large", 503: "overloaded_error", 504: "timeout_error"}
+    other = "api_error" if status >= 500 else _choose_error_type(status, None)
+    return kinds.get(status, other)
 
 
 def convert_validation_error(error: msgspec.ValidationError, status: int = 400) -> ApiError:
@@ -272,6 +303,12 @@ def authenticate_key(store: Store, authorization: str, open_here: bool) -> ApiKe
             message = "This key is unknown or was revoked. " + message
         raise ApiError(401, message, "invalid_api_key")
     return ApiKey(row.token, row.name, row.person, row.per_minute, row.budget, row.spent)
+
+
+def read_authorization(headers: Headers) -> str:
+    """Return the Authorization header; without it, the key that Anthropic's clients send."""
+    key = headers.get("x-api-key", "")
+    return headers.get("authorization", f"Bearer {key}" if key else "")
 
 
 def _read_token(authorization: str) -> str:
@@ -432,10 +469,17 @@ class ApiOperation(NamedTuple):
     """True if the response may also be an event stream."""
     may_be_pending: bool = False
     """True if the response may be 202 with an unfinished record."""
+    examples: tuple[msgspec.Struct, ...] = ()
+    """Requests and responses that give the described properties their examples."""
     links: Mapping[str, str] = MappingProxyType({})
     """Operations that take the id of this response, with the name of the parameter."""
-    plain_errors: bool = False
-    """True if errors have the shape of Search-R1's server, with 422 for a wrong type."""
+    error_type: type[ApiErrorBody] = ErrorBody
+    """Type of the body of errors; with PlainError, a wrong type is 422."""
+
+    @property
+    def validation_status(self) -> int:
+        """Status of a body that does not fit `request_type`."""
+        return 422 if self.error_type is PlainError else 400
 
 
 class ApiLimiters(NamedTuple):
@@ -459,6 +503,7 @@ class ApiEndpoint:
 
     def __init__(self, operations: Iterable[ApiOperation], door: EndpointContext) -> None:
         self._by_method = {each.method: each for each in operations}
+        self._error_type = next(iter(self._by_method.values())).error_type
         self._rates, self._limits, self._limiters = door
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -474,7 +519,7 @@ class ApiEndpoint:
         except ClientDisconnect:
             return Response(status_code=499)
         except Exception as error:
-            return convert_exception(error, path).to_response(path)
+            return convert_exception(error, path).to_response(self._error_type)
 
     async def _handle_request(self, request: Request) -> Response:
         operation = self._by_method.get("GET" if request.method == "HEAD" else request.method)
@@ -491,7 +536,7 @@ class ApiEndpoint:
     def _refuse_method(self, request: Request) -> Response:
         allowed = ", ".join(sorted(self._by_method))
         message = f"{request.method[:20]} does nothing here: use {allowed}."
-        response = ApiError(405, message, "method_not_allowed").to_response(request.url.path)
+        response = ApiError(405, message, "method_not_allowed").to_response(self._error_type)
         response.headers["Allow"] = allowed
         return response
 
@@ -510,7 +555,7 @@ class ApiEndpoint:
         try:
             body = msgspec.convert(sent, takes)
         except msgspec.ValidationError as error:
-            raise convert_validation_error(error, 422 if operation.plain_errors else 400) from error
+            raise convert_validation_error(error, operation.validation_status) from error
         known = {field.encode_name for field in msgspec.structs.fields(takes)}
         return body, tuple(str(name)[:80] for name in sent if name not in known)[:50]
 
@@ -524,7 +569,7 @@ async def authenticate_request(request: HTTPConnection, rates: KeyRateLimiter) -
     if not is_same_origin(request.headers):
         raise ApiError(403, "A page of another site may not ask here.", "cross_origin")
     store = request.app.state.desk.store
-    said = request.headers.get("authorization", "")
+    said = read_authorization(request.headers)
     key = await run_in_threadpool(authenticate_key, store, said, is_local_request(request))
     rates.admit_request(key)
     return key

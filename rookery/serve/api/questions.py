@@ -60,13 +60,17 @@ class CitedSource(msgspec.Struct, frozen=True):
     number: int
     """Number of the source in the marks, from 1."""
     url: str
+    """Address of the page; for a file, of its stored copy here with the quote marked."""
     title: str
+    """Title of the page."""
     quote: str
     """Verbatim characters [start:end] of the page's text."""
     digest: str
     """SHA-256 of that text, as 32 hexadecimal digits."""
     start: int
+    """Offset of the quote in the page's text, in code points."""
     end: int
+    """Offset of its end; exclusive."""
     verified: bool
     """True if the stored copy of the page contains the quote at this position."""
 
@@ -202,14 +206,18 @@ class MessagePart(msgspec.Struct):
     """A part of a message. Only text is read."""
 
     type: str
+    """Kind of the part; text, input_text and output_text are read."""
     text: str | None = None
+    """Text of the part."""
 
 
 class InputMessage(msgspec.Struct):
     """A message of a conversation, or another item, which is ignored."""
 
     role: str | None = None
+    """user, or another role, whose messages are not read."""
     content: str | list[MessagePart] | None = None
+    """A text, or parts of which the texts are read."""
 
 
 QUESTION_LIMITS = Meta(min_length=1, max_length=2_000, pattern=r"\S")
@@ -339,9 +347,11 @@ class AnswerMetadata(msgspec.Struct, frozen=True):
     """Details of an answer for which the protocol has no field of its own."""
 
     method: str
+    """Method that answered, with its model if it has one."""
     stop: str
     """"end", or the reason why there is no answer."""
     declined: bool
+    """True if there is no answer, or none that is good enough."""
     score: float | None
     """Probability or reward of the answer, if its method gives one."""
     verified: int
@@ -530,6 +540,33 @@ def build_answer_metadata(
         episode.question.text,
         answer.calibrated if answer else False,
     )
+
+
+EXAMPLE_QUESTION = "Why do crows bring gifts to people?"
+EXAMPLE_SOURCE = CitedSource(
+    number=1,
+    url="https://birds.example/gifts",
+    title="The gifts of crows",
+    quote="Crows bring gifts to people who feed them.",
+    digest="92c7e656706a635a011937c0e4fe4449",
+    start=1162,
+    end=1204,
+    verified=True,
+)
+EXAMPLE_METADATA = AnswerMetadata(
+    method="extract",
+    stop="end",
+    declined=False,
+    score=0.94,
+    verified=1,
+    sources=(EXAMPLE_SOURCE,),
+    failures={"timed_out": 1},
+    ignored=("temperature",),
+    searched=EXAMPLE_QUESTION,
+    calibrated=True,
+)
+EXAMPLE_OPTIONS = RookeryOptions(("notes",), decline=0.5, samples=4, links=True, footer=True)
+EXAMPLE_CONVERSATION = [InputMessage("user", [MessagePart("text", EXAMPLE_QUESTION)])]
 
 
 class AnswerUsage(NamedTuple):

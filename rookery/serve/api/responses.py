@@ -32,6 +32,10 @@ from rookery.serve.api.endpoints import (
     ensure_reader,
 )
 from rookery.serve.api.questions import (
+    EXAMPLE_METADATA,
+    EXAMPLE_OPTIONS,
+    EXAMPLE_QUESTION,
+    EXAMPLE_SOURCE,
     QUESTION_LIMITS,
     AnswerMetadata,
     AnswerUsage,
@@ -66,6 +70,7 @@ class WebSearchTool(Struct):
     """A tool offered by the request. Only web_search has an effect."""
 
     type: str
+    """web_search, or another kind of tool, which has no effect."""
     filters: SearchFilters | None = None
     external_web_access: bool | None = None
     """False: use stored pages only."""
@@ -75,69 +80,93 @@ class SearchSource(Struct, tag="url"):
     """A page found by a search."""
 
     url: str
+    """Address of the page; of a file, its name."""
 
 
 class SearchAction(Struct, tag="search"):
     """The action of a search."""
 
     query: str
+    """The query."""
     queries: list[str]
+    """The queries of the search: one."""
     sources: list[SearchSource]
+    """The pages that were found."""
 
 
 class OpenPageAction(Struct, tag="open_page"):
     """The action of opening a page."""
 
     url: str
+    """Address of the page; of a file, its name."""
 
 
 class FindInPageAction(Struct, tag="find_in_page"):
     """The action of finding a text on the open page."""
 
     pattern: str
+    """The text that was looked for."""
     url: str
+    """Address of the open page; of a file, its name."""
 
 
 class WebSearchCall(Struct, tag="web_search_call"):
     """One action on the way to an answer."""
 
     id: str
+    """Id of the item."""
     action: SearchAction | OpenPageAction | FindInPageAction
+    """The search, the page that was opened, or the text that was looked for."""
     status: ItemStatus
+    """State of the action."""
 
 
-class UrlCitation(Struct, tag="url_citation"):
+class PageCitation(Struct):
     """A citation: text[start_index:end_index] is the mark that cites the page."""
 
     start_index: int
+    """Offset of the mark in the text, in code points."""
     end_index: int
-    """Exclusive."""
+    """Offset of its end; exclusive."""
     title: str
+    """Title of the page."""
     url: str
+    """Address of the page; for a file, of its stored copy here with the quote marked."""
     cited_text: str
     """The verbatim quote."""
+
+
+class UrlCitation(PageCitation, tag="url_citation"):
+    """A citation, as an annotation of the text."""
 
 
 class OutputTextPart(Struct, tag="output_text"):
     """The text of the answer with its citations."""
 
     text: str
+    """The answer with its citation marks."""
     annotations: list[UrlCitation]
+    """The citations, in the order of their marks."""
     logprobs: list[Any]
+    """Always empty."""
 
 
 class RefusalPart(Struct, tag="refusal"):
     """The reason why there is no answer."""
 
     refusal: str
+    """The reason in one sentence."""
 
 
 class OutputMessage(Struct, tag="message"):
     """The message with the answer or the refusal."""
 
     id: str
+    """Id of the item."""
     status: Literal["in_progress", "completed"]
+    """State of the message."""
     content: list[OutputTextPart | RefusalPart]
+    """The answer or the refusal: one part."""
     role: Literal["assistant"] = "assistant"
 
 
@@ -148,7 +177,9 @@ class ResponseFailure(Struct):
     """The reason why a response that had begun failed."""
 
     code: str
+    """Code of the error."""
     message: str
+    """One sentence that says what to do next."""
 
 
 class ResponseEcho(Struct, frozen=True):
@@ -169,12 +200,14 @@ class InputTokenDetails(Struct, frozen=True):
     """Parts of the tokens that were read."""
 
     cached_tokens: int = 0
+    """Always 0."""
 
 
 class OutputTokenDetails(Struct, frozen=True):
     """Parts of the tokens that were written."""
 
     reasoning_tokens: int = 0
+    """Always 0."""
 
 
 class ResponseUsage(Struct):
@@ -185,6 +218,7 @@ class ResponseUsage(Struct):
     output_tokens: int
     """Tokens that models wrote; where none was asked, those of the answer."""
     total_tokens: int
+    """Sum of both."""
     input_tokens_details: InputTokenDetails = InputTokenDetails()
     output_tokens_details: OutputTokenDetails = OutputTokenDetails()
 
@@ -193,24 +227,34 @@ class ResponseObject(Struct):
     """A response."""
 
     id: str
+    """Id of the response."""
     created_at: int
     """Seconds since 1970."""
     status: Literal["in_progress", "completed", "failed"]
+    """State of the response."""
     model: str
+    """Name of the model that was asked for."""
     output: list[OutputItem]
+    """Searches and opened pages, and the message as the last item."""
     tools: tuple[WebSearchTool, ...]
+    """The web search tools of the request."""
     instructions: str | None
+    """The instructions of the request, which have no effect."""
     metadata: dict[str, str]
+    """The metadata of the request."""
     store: bool
+    """True if the response is stored, to be read at /v1/responses/ID."""
     rookery: AnswerMetadata | None
     error: ResponseFailure | None = None
     incomplete_details: None = None
     object: Literal["response"] = "response"
     parallel_tool_calls: bool = False
+    """Always false."""
     tool_choice: Literal["auto"] = "auto"
     temperature: None = None
     top_p: None = None
     previous_response_id: str | None = None
+    """Id of the stored response that the request named."""
     usage: ResponseUsage | None = None
 
 
@@ -412,15 +456,21 @@ class ResponsesRequest(Struct):
     user messages ("And ravens?") is searched with what it leans on."""
 
     model: str
+    """Name of a model of /v1/models: a method and, where it needs one, its language model."""
     input: Annotated[str, QUESTION_LIMITS] | InputMessages
+    """The question, or a conversation, oldest message first."""
     instructions: str | None = None
+    """Has no effect."""
     previous_response_id: str | None = None
     """Id of a stored response whose question this one may lean on."""
     tools: list[WebSearchTool] | None = None
+    """Web search tools, which may restrict the search; others have no effect."""
     stream: bool | None = None
+    """True: respond with events."""
     store: bool | None = None
     """True: store the response, to be read at /v1/responses/ID."""
     metadata: Annotated[dict[str, str], Meta(max_length=16)] | None = None
+    """Values of the client's own, which the response repeats."""
     rookery: RookeryOptions | None = None
 
 
@@ -436,6 +486,57 @@ class StoredResponse(Struct):
     rookery: SearchedQuestion
 
 
+_EXAMPLE_TEXT = f"{EXAMPLE_SOURCE.quote}[1]"
+EXAMPLE_CITATION = PageCitation(
+    start_index=42,
+    end_index=45,
+    title=EXAMPLE_SOURCE.title,
+    url=EXAMPLE_SOURCE.url,
+    cited_text=EXAMPLE_SOURCE.quote,
+)
+_EXAMPLE_ANNOTATION = UrlCitation(*msgspec.structs.astuple(EXAMPLE_CITATION))
+_EXAMPLE_ITEMS: list[OutputItem] = [
+    WebSearchCall(
+        "ws_1",
+        SearchAction(EXAMPLE_QUESTION, [EXAMPLE_QUESTION], [SearchSource(EXAMPLE_SOURCE.url)]),
+        "completed",
+    ),
+    WebSearchCall("ws_2", OpenPageAction(EXAMPLE_SOURCE.url), "completed"),
+    WebSearchCall("ws_3", FindInPageAction("gifts", EXAMPLE_SOURCE.url), "completed"),
+    OutputMessage("msg_1", "completed", [OutputTextPart(_EXAMPLE_TEXT, [_EXAMPLE_ANNOTATION], [])]),
+    OutputMessage("msg_2", "completed", [RefusalPart("No passage was found.")]),
+]
+_EXAMPLE_TOOL = WebSearchTool("web_search", SearchFilters(["birds.example"]), False)
+EXAMPLES = (
+    ResponsesRequest(
+        model="rookery-extract",
+        input=EXAMPLE_QUESTION,
+        instructions="Be brief.",
+        previous_response_id="resp_1",
+        tools=[_EXAMPLE_TOOL],
+        stream=False,
+        store=True,
+        metadata={"project": "birds"},
+        rookery=EXAMPLE_OPTIONS,
+    ),
+    ResponseObject(
+        id="resp_2",
+        created_at=1_780_000_000,
+        status="completed",
+        model="rookery-extract",
+        output=_EXAMPLE_ITEMS,
+        tools=(_EXAMPLE_TOOL,),
+        instructions="Be brief.",
+        metadata={"project": "birds"},
+        store=True,
+        rookery=EXAMPLE_METADATA,
+        error=ResponseFailure("busy", "Too many questions are being answered."),
+        previous_response_id="resp_1",
+        usage=ResponseUsage(9, 11, 20),
+    ),
+)
+
+
 def list_response_operations() -> list[ApiOperation]:
     """List the operations at /v1/responses."""
     return [
@@ -448,6 +549,7 @@ def list_response_operations() -> list[ApiOperation]:
             ResponseObject,
             ResponsesRequest,
             streams=True,
+            examples=EXAMPLES,
         ),
         ApiOperation(
             "GET",

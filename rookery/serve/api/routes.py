@@ -1,10 +1,17 @@
 """The OpenAPI 3.1 document: paths, request and response types, and errors.
 
-It is made from the operations and the types of their bodies.
+It is made from the operations, the types of their bodies, the docstrings below the fields of these,
+and the examples of the operations.
 """
 
+import ast
+import inspect
 import re
-from collections.abc import Iterable, Sequence
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -13,7 +20,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from rookery import __version__
-from rookery.serve.api import answers, chat_completions, responses, search
+from rookery.serve.api import answers, chat_completions, messages, responses, search
 from rookery.serve.api.answer_sessions import ServerCapabilities
 from rookery.serve.api.answer_workers import get_answer_service
 from rookery.serve.api.endpoints import (
@@ -26,10 +33,9 @@ from rookery.serve.api.endpoints import (
     ApiOperation,
     ApiRequest,
     EndpointContext,
-    ErrorBody,
     KeyRateLimiter,
-    PlainError,
     build_json_response,
+    build_unknown_model_error,
 )
 from rookery.serve.api.questions import RookeryOptions, list_model_names
 
@@ -53,10 +59,30 @@ ANSWER_ERRORS = {
 }
 EVENT_SCHEMA = {
     "type": "object",
-    "properties": {"event": {"type": "string"}, "data": {"type": "string"}},
+    "properties": {
+        "event": {"type": "string", "description": "Name of the event.", "examples": ["error"]},
+        "data": {
+            "type": "string",
+            "description": "The event as JSON, or the end of the stream.",
+            "examples": ["[DONE]"],
+        },
+    },
     "required": ["data"],
 }
-RETRY_HEADER = {"Retry-After": {"description": "seconds to wait", "schema": {"type": "integer"}}}
+RETRY_HEADER = {
+    "Retry-After": {
+        "description": "Seconds to wait.",
+        "example": 2,
+        "schema": {"type": "integer"},
+    }
+}
+PATH_PARAMETERS = {
+    "answer_id": ("Id of an answer that this key asked for.", "591785b794601e212b260e25925636fd"),
+    "env_name": ("Name of the environment.", "rookery"),
+    "model": ("Name of a model.", "rookery-extract"),
+    "response_id": ("Id of a response that is stored for this key.", "resp_1"),
+}
+"""Description and example of the parameters in paths."""
 
 
 def build_openapi_document(
@@ -66,13 +92,16 @@ def build_openapi_document(
     types = [
         each
         for op in operations
-        for each in (op.request_type, op.response_type)
+        for each in (op.request_type, op.response_type, op.error_type)
         if each is not None
     ]
-    types += [ErrorBody, PlainError]
     schemas, components = msgspec.json.schema_components(
         types, ref_template="#/components/schemas/{name}"
     )
+    refused = build_unknown_model_error("gpt")
+    errors = [refused.build_body(operation.error_type) for operation in operations]
+    _describe_constants(components)
+    _describe_properties(components, [*(op.examples for op in operations), errors])
     if offered is not None:
         _add_choices(components, offered)
     of = {id(kind): schema for kind, schema in zip(types, schemas, strict=True)}
@@ -90,28 +119,87 @@ def build_openapi_document(
         "paths": paths,
         "components": {
             "schemas": components,
-            "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
+            "securitySchemes": {
+                "key": {"type": "http", "scheme": "bearer"},
+                "apiKey": {"type": "apiKey", "in": "header", "name": "x-api-key"},
+            },
         },
         # The empty entry: local clients need no key before the first one is created.
-        "security": [{"key": []}, {}],
+        "security": [{"key": []}, {"apiKey": []}, {}],
     }
+
+
+def _describe_constants(components: dict[str, Any]) -> None:
+    """Describe the properties that have one possible value by that value."""
+    for schema in components.values():
+        for described in schema.get("properties", {}).values():
+            values = [None] if described.get("type") == "null" else described.get("enum", ())
+            if len(values) == 1:
+                described["description"] = f"Always {msgspec.json.encode(values[0]).decode()}."
+                described["examples"] = values
+
+
+def _describe_properties(components: dict[str, Any], examples: Iterable[Any]) -> None:
+    """Describe the properties of the records in `examples`, and give each its value there.
+
+    The description is the docstring below the field; without one, that of the record in it.
+    """
+    for record in _iterate_records(examples):
+        name, docstrings = type(record).__name__, dict[str, str]()
+        for kind in type(record).__mro__:
+            if issubclass(kind, msgspec.Struct):
+                docstrings |= _read_field_docstrings(kind.__module__)[kind.__name__]
+        values = msgspec.to_builtins(record)
+        for field, described in components.get(name, {}).get("properties", {}).items():
+            kinds = [kind for kind in (described, *described.get("anyOf", ())) if "$ref" in kind]
+            if field in docstrings:
+                described.setdefault("description", docstrings[field])
+            elif len(kinds) == 1:
+                inner = components[kinds[0]["$ref"].rpartition("/")[2]]
+                described.setdefault("description", inner["description"])
+            if values.get(field) is not None:
+                described.setdefault("examples", [values[field]])
+
+
+def _iterate_records(value: Any) -> Iterator[msgspec.Struct]:
+    """Yield the records in a value, from the outermost to the innermost."""
+    if isinstance(value, msgspec.Struct):
+        yield value
+        value = msgspec.structs.astuple(value)
+    if isinstance(value, list | tuple):
+        for each in value:
+            yield from _iterate_records(each)
+
+
+@cache
+def _read_field_docstrings(module: str) -> Mapping[str, dict[str, str]]:
+    """Return the docstrings below the fields of a module's classes, by class and field."""
+    found = defaultdict[str, dict[str, str]](dict)
+    body = ast.parse(inspect.getsource(sys.modules[module])).body
+    for kind in (each for each in body if isinstance(each, ast.ClassDef)):
+        for pair in pairwise(kind.body):
+            match pair:
+                case ast.AnnAssign(ast.Name(name)), ast.Expr(ast.Constant(str(docstring))):
+                    found[kind.name][name] = inspect.cleandoc(docstring)
+    return found
 
 
 def _add_choices(components: dict[str, Any], offered: ServerCapabilities) -> None:
     """Add the available models, methods and places as enums."""
-    for name in ("ResponsesRequest", "ChatRequest"):
+    for name in ("ResponsesRequest", "ChatRequest", "MessagesRequest"):
         components[name]["properties"]["model"]["enum"] = list_model_names(offered)
     asked = components["AnswerRequest"]["properties"]
     asked["method"]["enum"] = list(offered.methods)
-    asked["model"]["enum"] = ["", *offered.models]
+    asked["model"] |= {"enum": ["", *offered.models], "examples": [*offered.models, ""][:1]}
     for places in (asked["places"], components[RookeryOptions.__name__]["properties"]["places"]):
         for kind in places["anyOf"]:
             if kind.get("type") == "array":
                 kind["items"]["enum"] = list(offered.places)
+        places["examples"] = [list(offered.places)[:1]]
 
 
 def _describe_operation(operation: ApiOperation, of: dict[int, Any]) -> dict[str, Any]:
-    error = of[id(PlainError if operation.plain_errors else ErrorBody)]
+    error = of[id(operation.error_type)]
     good: dict[str, Any] = {}
     if operation.response_type is not None:
         good[JSON_TYPE] = {"schema": of[id(operation.response_type)]}
@@ -149,7 +237,7 @@ def _list_errors(operation: ApiOperation) -> Iterable[tuple[int, str]]:
         found |= BODY_ERRORS | ANSWER_ERRORS | {404: "There is no such model, method or place"}
     elif "{" in operation.path:
         found |= {404: "There is nothing with this id"}
-    if operation.plain_errors:
+    if operation.validation_status == 422:
         found[422] = "The body does not fit the schema"
     return found.items()
 
@@ -160,10 +248,16 @@ def _describe_error(status: int, why: str, error: Any) -> dict[str, Any]:
 
 
 def _list_parameters(path: str) -> list[dict[str, Any]]:
-    names = re.findall(r"\{(\w+)(?::path)?\}", path)
     return [
-        {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
-        for name in names
+        {
+            "name": name,
+            "in": "path",
+            "required": True,
+            "description": PATH_PARAMETERS[name][0],
+            "example": PATH_PARAMETERS[name][1],
+            "schema": {"type": "string", "minLength": 1},
+        }
+        for name in re.findall(r"\{(\w+)(?::path)?\}", path)
     ]
 
 
@@ -172,6 +266,7 @@ def list_api_operations() -> list[ApiOperation]:
     return [
         *responses.list_response_operations(),
         *chat_completions.list_chat_operations(),
+        *messages.list_message_operations(),
         *answers.list_answer_operations(),
         *search.list_search_operations(),
     ]

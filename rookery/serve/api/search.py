@@ -11,8 +11,13 @@ from rookery.browse.libraries import is_url
 from rookery.records import Failed, Hit, Library, Page
 from rookery.serve.api.answer_sessions import QuestionRequest
 from rookery.serve.api.answer_workers import AnswerService, get_answer_service
-from rookery.serve.api.endpoints import ApiOperation, ApiRequest, build_json_response
-from rookery.serve.api.questions import PublicUrls, convert_question_failure
+from rookery.serve.api.endpoints import (
+    ApiOperation,
+    ApiRequest,
+    PlainError,
+    build_json_response,
+)
+from rookery.serve.api.questions import EXAMPLE_SOURCE, PublicUrls, convert_question_failure
 
 SearchQuery = Annotated[str, Meta(min_length=1, max_length=2_000)]
 
@@ -21,7 +26,9 @@ class SearchRequest(Struct):
     """A search for pages."""
 
     query: SearchQuery | Annotated[list[SearchQuery], Meta(min_length=1, max_length=5)]
+    """A query, or up to five."""
     max_results: Annotated[int, Meta(ge=1, le=20)] = 10
+    """Maximum number of pages."""
     search_domain_filter: Annotated[list[str], Meta(max_length=20)] | None = None
     """Hosts to search, or, with a leading -, hosts to leave out."""
 
@@ -30,37 +37,48 @@ class SearchResultPage(Struct):
     """A page that a search found."""
 
     title: str
+    """Title of the page."""
     url: str
+    """Address of the page; for a file, of its stored copy here with the passage marked."""
     snippet: str
+    """Words of the passage that was found."""
     date: None = None
-    last_updated: str | None = None
-    """Always null: search results carry no date."""
+    last_updated: None = None
 
 
 class SearchResponse(Struct):
     """Pages, best first."""
 
     id: str
+    """Id of the search."""
     results: list[SearchResultPage]
+    """The pages, best first."""
 
 
 class RetrieveRequest(Struct):
     """A batch of queries for passages."""
 
     queries: Annotated[list[SearchQuery], Meta(min_length=1, max_length=64)]
+    """The queries."""
     topk: Annotated[int, Meta(ge=1, le=100)] | None = None
+    """Maximum number of passages for each query; null: 3."""
     return_scores: bool = False
+    """True: respond with {document, score} in place of documents."""
 
 
 class PassageDocument(Struct):
     """A passage."""
 
     id: str
+    """Digest of the page's text with start and end of the passage in it, or the page's address."""
     contents: str
     """The title in quotation marks, a line break and the passage."""
     title: str
+    """Title of the page."""
     url: str
+    """Address of the page; for a file, of its stored copy here with the passage marked."""
     text: str
+    """The passage."""
 
 
 class ScoredPassage(Struct):
@@ -68,17 +86,38 @@ class ScoredPassage(Struct):
 
     document: PassageDocument
     score: float
+    """Score of the passage; higher is better."""
 
 
 class RetrieveResponse(Struct):
     """The passages of each query, best first."""
 
     result: list[list[Any]]
-    """{document, score}, or the documents alone if no scores were requested."""
+    """For each query, {document, score}, or the documents alone if no scores were requested."""
 
 
 DEFAULT_TOPK = 3
 """Default number of passages for a query, as in Search-R1."""
+
+
+_EXAMPLE_PASSAGE = PassageDocument(
+    id="92c7e656706a635a011937c0e4fe4449:1162-1204",
+    contents=f'"{EXAMPLE_SOURCE.title}"\n{EXAMPLE_SOURCE.quote}',
+    title=EXAMPLE_SOURCE.title,
+    url=EXAMPLE_SOURCE.url,
+    text=EXAMPLE_SOURCE.quote,
+)
+SEARCH_EXAMPLES = (
+    SearchRequest("gifts of crows", search_domain_filter=["birds.example", "-old.birds.example"]),
+    SearchResponse(
+        "search_1",
+        [SearchResultPage(EXAMPLE_SOURCE.title, EXAMPLE_SOURCE.url, EXAMPLE_SOURCE.quote)],
+    ),
+)
+RETRIEVE_EXAMPLES = (
+    RetrieveRequest(["gifts of crows"], topk=5, return_scores=True),
+    RetrieveResponse([[ScoredPassage(_EXAMPLE_PASSAGE, 0.83)]]),
+)
 
 
 def list_search_operations() -> list[ApiOperation]:
@@ -92,6 +131,7 @@ def list_search_operations() -> list[ApiOperation]:
             search_pages,
             SearchResponse,
             SearchRequest,
+            examples=SEARCH_EXAMPLES,
         ),
         ApiOperation(
             "POST",
@@ -101,7 +141,8 @@ def list_search_operations() -> list[ApiOperation]:
             retrieve_passages,
             RetrieveResponse,
             RetrieveRequest,
-            plain_errors=True,
+            error_type=PlainError,
+            examples=RETRIEVE_EXAMPLES,
         ),
     ]
 

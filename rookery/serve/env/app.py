@@ -23,6 +23,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from rookery.draft.episode_source import EpisodeSource
 from rookery.judge.store import Store
+from rookery.records import Answer, Claim, Failure, Quote
 from rookery.serve.api.endpoints import (
     INTERNAL_ERROR_MESSAGE,
     ApiEndpoint,
@@ -46,12 +47,14 @@ from rookery.serve.env.messages import (
     EnvAction,
     EnvCloseMessage,
     EnvError,
+    EnvObservation,
     EnvObservationReply,
     EnvResetArguments,
     EnvResetMessage,
     EnvState,
     EnvStateReply,
     EnvStepMessage,
+    EnvStepMetadata,
     EnvStepResult,
     build_env_schemas,
     parse_env_message,
@@ -262,8 +265,11 @@ class EnvDescription(msgspec.Struct, frozen=True):
     """Body of GET /metadata."""
 
     name: str
+    """name of the environment"""
     description: str
+    """the environment in a sentence"""
     version: str
+    """version of Rookery"""
     contents: str
     """digest of the web that is browsed; empty where it is not fixed"""
     reward: str
@@ -276,8 +282,11 @@ class EnvSchemas(msgspec.Struct, frozen=True):
     """Body of GET /schema."""
 
     action: dict[str, Any]
+    """JSON schema of an action"""
     observation: dict[str, Any]
+    """JSON schema of an observation"""
     state: dict[str, Any]
+    """JSON schema of the state"""
 
 
 class EnvStepRequest(msgspec.Struct, frozen=True):
@@ -285,15 +294,18 @@ class EnvStepRequest(msgspec.Struct, frozen=True):
 
     action: EnvAction
     episode_id: str = ""
-    """of the metadata of POST /reset"""
+    """name of the episode, from the metadata of POST /reset"""
     timeout_s: float | None = None
+    """has no effect"""
     request_id: str | None = None
+    """has no effect"""
 
 
 class EnvSplit(msgspec.Struct, frozen=True):
     """A split of the tasks."""
 
     name: str
+    """name of the split"""
     type: str
     """train, validation or test"""
 
@@ -302,42 +314,54 @@ class EnvTask(msgspec.Struct, frozen=True):
     """One task, without its accepted answers."""
 
     id: str
+    """id of the question"""
     index: int
+    """position of the task in the split, from 0"""
     question: str
+    """text of the question"""
 
 
 class EnvSplitRequest(msgspec.Struct, frozen=True):
     """Body of POST /rookery/tasks and /rookery/num_tasks."""
 
     split: str
+    """name of the split"""
 
 
 class EnvTaskRequest(msgspec.Struct, frozen=True):
     """Body of POST /rookery/task."""
 
     split: str
+    """name of the split"""
     index: int
+    """position of the task in the split, from 0"""
 
 
 class EnvTaskRangeRequest(msgspec.Struct, frozen=True):
     """Body of POST /rookery/task_range."""
 
     split: str
+    """name of the split"""
     start: int | None = None
+    """position of the first task, as in a slice of Python; null: 0"""
     stop: int | None = None
+    """position after the last task, as in a slice of Python; null: the end"""
 
 
 class EnvTaskList(msgspec.Struct, frozen=True, omit_defaults=True):
     """Tasks of a split."""
 
     tasks: list[EnvTask]
+    """the tasks, in the order of the split"""
     env_name: str = ""
+    """name of the environment"""
 
 
 class EnvTaskCount(msgspec.Struct, frozen=True):
     """Number of tasks of a split."""
 
     num_tasks: int
+    """number of tasks of the split"""
 
 
 class EnvTaskBody(msgspec.Struct, frozen=True):
@@ -350,7 +374,9 @@ class EnvToolError(msgspec.Struct, frozen=True):
     """Reply to POST /mcp: this environment is stepped and offers no tools."""
 
     error: dict[str, Any]
+    """code and message of the error in JSON-RPC"""
     jsonrpc: str = "2.0"
+    """version of JSON-RPC"""
     id: None = None
 
 
@@ -470,43 +496,86 @@ def _read_split(call: ApiRequest) -> list[EnvTask]:
     ]
 
 
+_EXAMPLE_QUOTE = Quote(
+    url="https://birds.example/gifts",
+    title="The gifts of crows",
+    digest="92c7e656706a635a011937c0e4fe4449",
+    start=1162,
+    end=1204,
+    text="Crows bring gifts to people who feed them.",
+)
+_EXAMPLE_STEP = EnvStepMetadata(
+    episode_id="episode-1",
+    split="train",
+    index=1,
+    task="gifts",
+    step=7,
+    answering=True,
+    actions_left=93,
+    note="There is no link 9 on this page.",
+    session="env-1",
+    stop="end",
+    answer=Answer(_EXAMPLE_QUOTE.text, (_EXAMPLE_QUOTE,), (Claim(0, 42, (0,)),), score=0.9),
+    quotes=(_EXAMPLE_QUOTE,),
+    failures=(Failure("https://birds.example/jays", "timed_out", "no answer in 10 seconds"),),
+)
+_EXAMPLE_RESULT = EnvStepResult(EnvObservation("..."), 0.9, True, _EXAMPLE_STEP)
+_EXAMPLE_TASK = EnvTask("gifts", 1, "Why do crows bring gifts to people?")
 OPERATIONS = (
     ApiOperation(
         *("POST", "/reset", "reset", "Begin an episode", _reset_over_http, EnvStepResult),
         EnvResetArguments,
+        examples=(EnvResetArguments("train", 1, "gifts", 7, "episode-1"), _EXAMPLE_RESULT),
     ),
     ApiOperation(
         *("POST", "/step", "step", "Take a command or the answer", _step_over_http, EnvStepResult),
         EnvStepRequest,
+        examples=(EnvStepRequest(EnvAction("Search gifts of crows"), "episode-1", 30.0, "1"),),
     ),
-    ApiOperation("GET", "/state", "state", "Get the state of an episode", _get_state, EnvState),
-    ApiOperation("GET", "/schema", "schema", "Get the schemas", _get_schemas, EnvSchemas),
     ApiOperation(
-        "GET", "/metadata", "metadata", "Describe the environment", _get_description, EnvDescription
+        *("GET", "/state", "state", "Get the state of an episode", _get_state, EnvState),
+        examples=(EnvState("episode-1", 7, "train", 1, "gifts", True),),
     ),
-    ApiOperation("POST", "/mcp", "mcp", "Say that there are no tools", _refuse_tools, EnvToolError),
+    ApiOperation(
+        *("GET", "/schema", "schema", "Get the schemas", _get_schemas, EnvSchemas),
+        examples=(EnvSchemas(*({"type": "object"} for _ in range(3))),),
+    ),
+    ApiOperation(
+        *("GET", "/metadata", "metadata", "Describe the environment"),
+        *(_get_description, EnvDescription),
+        examples=(EnvDescription("rookery", "A text browser", "0.2.0", "9f2c", "evidence", 100),),
+    ),
+    ApiOperation(
+        *("POST", "/mcp", "mcp", "Say that there are no tools", _refuse_tools, EnvToolError),
+        examples=(EnvToolError({"code": -32601, "message": "There are no tools."}),),
+    ),
     ApiOperation(
         *("GET", "/list_environments", "environments", "List the environment"),
         *(_list_environments, list[str]),
     ),
     ApiOperation(
         *("GET", "/{env_name}/splits", "splits", "List the splits", _list_splits, list[EnvSplit]),
+        examples=(EnvSplit("train", "train"),),
     ),
     ApiOperation(
         *("POST", "/{env_name}/tasks", "tasks", "List the tasks of a split"),
         *(_list_tasks, EnvTaskList, EnvSplitRequest),
+        examples=(EnvSplitRequest("train"), EnvTaskList([_EXAMPLE_TASK], "rookery")),
     ),
     ApiOperation(
         *("POST", "/{env_name}/num_tasks", "num_tasks", "Count the tasks of a split"),
         *(_count_tasks, EnvTaskCount, EnvSplitRequest),
+        examples=(EnvTaskCount(120),),
     ),
     ApiOperation(
         *("POST", "/{env_name}/task", "task", "Get a task"),
         *(_get_task, EnvTaskBody, EnvTaskRequest),
+        examples=(EnvTaskRequest("train", 1), EnvTaskBody(_EXAMPLE_TASK)),
     ),
     ApiOperation(
         *("POST", "/{env_name}/task_range", "task_range", "Get tasks of a split"),
         *(_get_task_range, EnvTaskList, EnvTaskRangeRequest),
+        examples=(EnvTaskRangeRequest("train", 0, 10),),
     ),
 )
 """of the protocol over HTTP, each with the types of its bodies"""

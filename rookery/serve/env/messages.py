@@ -41,8 +41,9 @@ class EnvResetArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     """The task of an episode: at an index of a split, or of an id; without either, one is drawn."""
 
     split: str = ""
-    """empty: the first split"""
+    """name of the split; empty: the first one"""
     index: int | None = None
+    """position of the task in the split, from 0"""
     task: str = ""
     """id of a question of the split"""
     seed: int | None = None
@@ -57,6 +58,7 @@ class EnvAction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     command: str | int | float | bool
     """a text; clients that read a model's text as JSON send `1987` as a number"""
     metadata: dict[str, Any] = {}
+    """has no effect"""
 
     @property
     def text(self) -> str:
@@ -70,15 +72,18 @@ class EnvObservation(msgspec.Struct, frozen=True):
     """The prompt, which is all that a model is given before a command."""
 
     prompt: str
-    """as WebGPT writes it (figure 1(b)); empty at the end of the episode"""
+    """the prompt as WebGPT writes it (figure 1(b)); empty at the end of the episode"""
 
 
 class EnvStepMetadata(msgspec.Struct, frozen=True, omit_defaults=True):
     """About a step, for the trainer; a model is given none of it."""
 
     episode_id: str
+    """name of the episode"""
     split: str
+    """name of the split"""
     index: int
+    """position of the task in the split, from 0"""
     task: str
     """id of the question"""
     step: int
@@ -86,6 +91,7 @@ class EnvStepMetadata(msgspec.Struct, frozen=True, omit_defaults=True):
     answering: bool = False
     """the next text is the answer and no command"""
     actions_left: int = 0
+    """commands that are left"""
     note: str = ""
     """what the last command could not do, in a sentence for people"""
     session: str = ""
@@ -94,9 +100,9 @@ class EnvStepMetadata(msgspec.Struct, frozen=True, omit_defaults=True):
     """at the end: end, max_actions, max_quotes, no_quotes, nonsense, controversial, bad_syntax,
     browser_failed, or timed_out in a recording"""
     answer: Answer | None = None
-    """at the end, with its quotes"""
+    """the answer with its quotes, at the end"""
     quotes: tuple[Quote, ...] = ()
-    """at the end"""
+    """the quotes that were collected, at the end"""
     failures: tuple[Failure, ...] = ()
     """at the end: what could not be searched or opened"""
 
@@ -106,8 +112,9 @@ class EnvStepResult(msgspec.Struct, frozen=True):
 
     observation: EnvObservation
     reward: float | None
-    """None after a reset; 0 for every step but the last"""
+    """reward of the step: null after a reset, 0 for every step but the last"""
     done: bool
+    """True at the end of the episode"""
     metadata: EnvStepMetadata
 
 
@@ -115,11 +122,17 @@ class EnvState(msgspec.Struct, frozen=True, omit_defaults=True):
     """State of a session."""
 
     episode_id: str | None
+    """name of the episode; null before the first"""
     step_count: int
+    """commands so far"""
     split: str = ""
+    """name of the split"""
     index: int | None = None
+    """position of the task in the split, from 0"""
     task: str = ""
+    """id of the question"""
     done: bool = False
+    """True at the end of the episode"""
 
 
 class EnvResetMessage(msgspec.Struct, frozen=True, tag_field="type", tag="reset"):

@@ -189,7 +189,7 @@ class McpEndpoint:
         try:
             return await self._handle_request(request, ended)
         except ApiError as refused:
-            headers = dict(refused.to_response(request.url.path).headers)
+            headers = dict(refused.to_response().headers)
             kept = {name: headers[name] for name in _KEPT_HEADERS if name in headers}
             return _build_error_response(str(refused), refused.status, kept)
         except McpError as refusal:

@@ -43,6 +43,7 @@ from rookery.serve.api.endpoints import (
     authenticate_key,
     build_json_response,
     is_local_request,
+    read_authorization,
 )
 
 REQUEST_ID: ContextVar[str] = ContextVar("REQUEST", default="")
@@ -54,7 +55,7 @@ _SECRETS = (
     (re.compile(r"(/enter/)[^\s/?\"']+"), rf"\1{REDACTED}"),
     (re.compile(r"\brk-[\w-]{8,}"), REDACTED),
     (re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]+"), rf"\1 {REDACTED}"),
-    (re.compile(r"(?i)\b(cookie|authorization)(['\"]?\s*[:=]\s*).*"), rf"\1\2{REDACTED}"),
+    (re.compile(r"(?i)\b(cookie|authorization|x-api-key)(['\"]?\s*[:=]\s*).*"), rf"\1\2{REDACTED}"),
     (re.compile(r"(\w://[^\s/:@]*):[^\s/@]+@"), rf"\1:{REDACTED}@"),
     (re.compile(r"(\w://[^\s?\"']+\?)[^\s\"')]+"), rf"\1{REDACTED}"),
     (re.compile(r"\[parameters: .*"), f"[parameters: {REDACTED}]"),
@@ -325,7 +326,7 @@ class HealthEndpoints:
 
     def _build_metrics(self, request: Request) -> Response:
         if not is_local_request(request):
-            authenticate_key(self._store, request.headers.get("authorization", ""), open_here=False)
+            authenticate_key(self._store, read_authorization(request.headers), open_here=False)
         with self._counting_lock:
             ended = self._outcomes.count_outcomes()
         body = render_metrics(self._counter.read_all(), ended, self._store)

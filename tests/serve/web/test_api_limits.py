@@ -180,6 +180,7 @@ WAYS: list[tuple[str, dict[str, Any]]] = [
         ("/v1/answers", OWN),
         ("/v1/responses", ASK | BY_MODEL),
         ("/v1/chat/completions", CHAT | BY_MODEL),
+        ("/v1/messages", CHAT | BY_MODEL | {"max_tokens": 100}),
     )
     for stream in (False, True)
 ]
@@ -365,7 +366,7 @@ def test_the_errors_of_retrieve_are_those_of_its_convention(here: Served) -> Non
     assert here.send("/retrieve", b"{").status == 400
 
 
-PATHS = ("/v1/responses", "/v1/chat/completions", "/search", "/retrieve")
+PATHS = ("/v1/responses", "/v1/chat/completions", "/v1/messages", "/search", "/retrieve")
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
@@ -375,7 +376,7 @@ json_values = st.recursive(
 
 @settings(max_examples=40, deadline=None)
 @given(
-    path=st.sampled_from(["/v1/responses", "/v1/chat/completions", "/search", "/retrieve"]),
+    path=st.sampled_from(PATHS),
     data=st.data(),
 )
 def test_no_body_breaks_the_server(here: Served, path: str, data: st.DataObject) -> None:
@@ -471,7 +472,7 @@ def test_a_failure_has_a_status_and_a_sentence_of_its_own(
     trouble = convert_failure(
         Failure("/secret/place", outcome, "at http://10.0.0.1 with sk-secret")
     )
-    body = trouble.to_response("/v1/responses")
+    body = trouble.to_response()
     assert body.status_code == status
     assert ("retry-after" in body.headers) == retried
     assert b"secret" not in bytes(body.body)

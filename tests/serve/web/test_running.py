@@ -257,6 +257,7 @@ def test_what_a_proxy_says_counts_only_behind_one(store: Store) -> None:
         "GET /enter/SECRET failed",
         "no such key: rk-SECRETSECRET",
         "Authorization: Bearer SECRET.SECRET",
+        "x-api-key: SECRET",
         "{'cookie': '__Host-rookery=SECRET'}",
         "postgresql://rookery:SECRET@db.example/rookery is gone",
         "https://search.example/find?q=SECRET&n=1 timed out",

@@ -1,0 +1,40 @@
+"""The official client of Anthropic, asking a server: `anthropic_client.py URL KEY`.
+
+Run by a Python that has the package `anthropic` and nothing of ours. It reads the arguments of
+calls from standard input, one JSON object a line, and prints what each came to, whole and streamed,
+or the error, as one JSON object a line.
+"""
+
+import json
+import sys
+from importlib import import_module
+from typing import Any
+
+Json = dict[str, Any]
+
+
+def dumped(message: Any) -> Json:
+    """What came, as it stands on the wire."""
+    plain: Json = message.model_dump(mode="json")
+    return plain
+
+
+def main(address: str, key: str) -> None:
+    """Each call, printed."""
+    anthropic = import_module("anthropic")
+    client = anthropic.Anthropic(base_url=address, api_key=key, max_retries=0)
+    for line in sys.stdin:
+        asked = {"model": "rookery-extract", "max_tokens": 1024, **json.loads(line)}
+        said: Json = {"models": [model.id for model in client.models.list()]}
+        try:
+            said["whole"] = dumped(client.messages.create(**asked))
+            with client.messages.stream(**asked) as stream:
+                said["events"] = [dumped(event) for event in stream]
+                said["streamed"] = dumped(stream.get_final_message())
+        except anthropic.APIStatusError as error:
+            said["error"] = {"kind": type(error).__name__, "body": error.body}
+        print(json.dumps(said))  # noqa: T201
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
