@@ -5,7 +5,7 @@ export OMP_NUM_THREADS := 1
 
 RECIPES := ziegler webgpt gophercite webglm
 
-.PHONY: demo test test-all check mutate docs lock bench reproduce clean
+.PHONY: demo test test-all check mutate docs catalogs lock bench reproduce clean
 
 demo: .venv/ready
 	@echo '$$ rookery ask "Why do crows bring gifts to people?" --in rookery:corvids'
@@ -44,6 +44,10 @@ lock: .venv/ready
 		--editable '.[dev]'
 	$(BIN)/pip freeze --exclude-editable | $(BIN)/python .ci/lock.py > requirements-dev.lock.new
 	mv requirements-dev.lock.new requirements-dev.lock
+
+# The languages of the pages: takes new texts into rookery/serve/web/locale and compiles them.
+catalogs: .venv/dev
+	$(BIN)/python .ci/catalogs.py
 
 bench: .venv/bench
 	$(BIN)/python -m bench

@@ -328,12 +328,13 @@ def test_a_reader_that_has_enough_is_no_error(home: Path, tmp_path: Path) -> Non
         assert command.stderr.read() == b""
 
 
-def test_the_wheel_holds_the_bundled_pages_and_the_marker_of_types() -> None:
+def test_the_wheel_holds_the_bundled_pages_the_catalogs_and_the_marker_of_types() -> None:
     building = pytest.importorskip("hatchling.builders.wheel")
     files = building.WheelBuilder(ROOT).recurse_included_files()
     held = {file.distribution_path for file in files}
     pages = {path for path in get_bundled_folder().rglob("*") if path.is_file()}
-    assert {str(path.relative_to(ROOT)) for path in pages} | {"rookery/py.typed"} <= held
+    others = {"rookery/py.typed", "rookery/serve/web/locale/de/LC_MESSAGES/rookery.mo"}
+    assert {str(path.relative_to(ROOT)) for path in pages} | others <= held
     assert not any(name.startswith(("tests", "bench", "docs")) for name in held)
 
 

@@ -60,6 +60,8 @@ from rookery.serve.web.endpoints import (
     render_problem_page,
     require_role,
 )
+from rookery.serve.web.languages import mark_text, translate_plural
+from rookery.serve.web.languages import translate_text as _
 from rookery.serve.web.rendering import NavigationLink, format_host, render_page
 from rookery.serve.web.stored_pages import make_quote_address, replace_unseen_characters
 
@@ -81,9 +83,9 @@ def export_answer(request: Request) -> Response:
     kind = request.scope["path"].partition(".")[2]
     told = prepare_export(request, found)
     if told is None:
-        why = "This answer is not ready: look at it again in a while."
+        why = _("This answer is not ready: look at it again in a while.")
         if found.over:
-            why = "This answer failed or was cancelled, so it cannot be downloaded: ask again."
+            why = _("This answer failed or was cancelled, so it cannot be downloaded: ask again.")
         return render_problem_page(request, 409, why)
     name = f"answer-{found.id}.{kind}"
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
@@ -108,11 +110,11 @@ HISTORY_LIMIT = 200
 KEEPALIVE_SECONDS = 15.0
 """Seconds without an event after which a stream sends a keep-alive comment."""
 DECLINE_CHOICES = {
-    "": "As this server is set",
-    "0": "Answer whatever was found",
-    "0.35": "Decline what is doubtful",
-    "0.6": "Decline what is not likely right",
-    "0.85": "Answer only when nearly sure",
+    "": mark_text("As this server is set"),
+    "0": mark_text("Answer whatever was found"),
+    "0.35": mark_text("Decline what is doubtful"),
+    "0.6": mark_text("Decline what is not likely right"),
+    "0.85": mark_text("Answer only when nearly sure"),
 }
 """Choices of the decline threshold, as probabilities that the answer is right."""
 FORM_OUTCOMES = (
@@ -407,7 +409,7 @@ def find_requested_answer(request: Request) -> StoredAnswer:
 def _require_access(found: StoredAnswer, person: str) -> None:
     """Raise Failed (no_answer) unless the person asked, or the answer is shared with the team."""
     if found.person != person and not found.team:
-        detail = "there is no such answer, or it is private: ask who asked to share it"
+        detail = mark_text("there is no such answer, or it is private: ask who asked to share it")
         raise Failed(Failure(found.id, "no_answer", detail))
 
 
@@ -607,31 +609,34 @@ def format_source_name(url: str) -> str:
 
 def _describe_event_data(kind: str, data: dict[str, Any]) -> tuple[str, str]:
     if kind == "rewritten":
-        return f"Understood as “{data['question']}”", "with the question before"
+        said = _("Understood as “%(question)s”", question=data["question"])
+        return said, _("with the question before")
     if kind == "searching":
-        return f"Searching “{data['query']}”", ""
+        return _("Searching “%(query)s”", query=data["query"]), ""
     if kind == "found":
         count = len(data["hits"])
-        return f"Searched “{data['query']}”", f"{count} page{'s' * (count != 1)} found"
+        many = translate_plural("%(num)s page found", "%(num)s pages found", count, num=count)
+        return _("Searched “%(query)s”", query=data["query"]), many
     if kind == "opening":
-        return f"Opening {format_source_name(data['url'])}", ""
+        return _("Opening %(source)s", source=format_source_name(data["url"])), ""
     if kind == "opened":
-        return f"Read “{data['title'] or 'a page without a title'}”", _describe_size(data)
+        title = data["title"] or _("a page without a title")
+        return _("Read “%(title)s”", title=title), _describe_size(data)
     if kind == "failed":
-        return f"Not read: {format_source_name(data['what'])}", data.get("detail") or data[
-            "outcome"
-        ]
+        said = _("Not read: %(source)s", source=format_source_name(data["what"]))
+        return said, data.get("detail") or data["outcome"]
     if kind == "saying":
-        return data["command"], "in the text browser"
+        return data["command"], _("in the text browser")
     if kind == "quote":
         return f"“{_shorten_line(data['quote']['text'])}”", data["quote"]["title"]
     if kind == "stopped":
-        return "Stopped", data.get("detail", "")
-    return {"asked": "Waiting for its turn", "begun": "Begun"}.get(kind, ""), ""
+        return _("Stopped"), data.get("detail", "")
+    return {"asked": _("Waiting for its turn"), "begun": _("Begun")}.get(kind, ""), ""
 
 
 def _describe_size(data: dict[str, Any]) -> str:
-    return f"{format_source_name(data['url'])}, {data['chars']:,} characters"
+    source, count = format_source_name(data["url"]), f"{data['chars']:,}"
+    return _("%(source)s, %(count)s characters", source=source, count=count)
 
 
 AGAINST_HEADING = "\nAgainst:\n"

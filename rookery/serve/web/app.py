@@ -7,6 +7,7 @@ written.
 """
 
 import logging
+import re
 import socket
 import tempfile
 import time
@@ -55,6 +56,7 @@ from rookery.serve.web.endpoints import (
     render_problem_page,
     require_role,
 )
+from rookery.serve.web.languages import LANGUAGE_COOKIE, LANGUAGES, LanguageMiddleware, mark_text
 from rookery.serve.web.monitoring import ObservabilityMiddleware, configure_json_logging
 from rookery.serve.web.rendering import (
     SHORTCUTS_COOKIE,
@@ -106,6 +108,7 @@ def build_web_app(
     app = Starlette(
         routes=[Route("/static/{digest}/{name}", serve_static_file), *routes],
         middleware=[
+            Middleware(LanguageMiddleware),
             Middleware(GZipMiddleware, minimum_size=500, compresslevel=6),
             Middleware(SecurityMiddleware, limits=limits, refuse=_make_refusal),
         ],
@@ -173,10 +176,13 @@ async def _run_lifespan(app: Starlette) -> AsyncIterator[None]:
 async def _render_http_error(request: Request, error: Exception) -> Response:
     """Render the error page for an HTTPException of Starlette, such as 404."""
     status = error.status_code if isinstance(error, HTTPException) else 500
-    sentences = {404: "There is no such page.", 405: "This page does not accept that request."}
+    sentences = {
+        404: mark_text("There is no such page."),
+        405: mark_text("This page does not accept that request."),
+    }
     request.state.person = None
     return render_problem_page(
-        request, status, sentences.get(status, "The request could not be read.")
+        request, status, sentences.get(status, mark_text("The request could not be read."))
     )
 
 
@@ -208,6 +214,7 @@ def build_account_routes() -> list[Route]:
         Route("/enter/crowd/{project}", post_crowd_entry, methods=["POST"]),
         Route("/leave", post_sign_out, methods=["POST"]),
         Route("/keys", post_shortcut_preference, methods=["POST"]),
+        Route("/language", post_language, methods=["POST"]),
     ]
 
 
@@ -299,6 +306,22 @@ def post_shortcut_preference(request: Request) -> Response:
     answer = redirect_after_post("/?said=keys")
     value = "off" if get_last_value(get_form_fields(request), "keys") == "off" else "on"
     answer.set_cookie(SHORTCUTS_COOKIE, value, max_age=YEAR_SECONDS, httponly=True, samesite="lax")
+    return answer
+
+
+@require_role(None)
+def post_language(request: Request) -> Response:
+    """Keep the chosen language in a cookie, and go back to the page."""
+    fields = get_form_fields(request)
+    there = get_last_value(fields, "there")
+    # Only paths of this site: browsers read a second slash, or a backslash, as another host.
+    local = re.fullmatch(r"/(?![/\\])[^\\\x00-\x20]*", there)
+    answer = redirect_after_post(there if local else "/")
+    chosen = get_last_value(fields, "language")
+    if chosen in LANGUAGES:
+        answer.set_cookie(
+            LANGUAGE_COOKIE, chosen, max_age=YEAR_SECONDS, httponly=True, samesite="lax"
+        )
     return answer
 
 

@@ -27,38 +27,47 @@ from rookery.serve.web.endpoints import (
     render_problem_page,
     require_role,
 )
+from rookery.serve.web.languages import mark_text
 
 DAY_SECONDS = 86_400.0
 """Seconds in a day."""
 MAX_LINK_DAYS = 365
 """Most days for which a crowd platform's link works."""
 SETTING_LABELS = {
-    "rate": ("Rate", "Pay for one hour or one item. 0: nothing is paid."),
-    "per": ("Paid by", ""),
-    "currency": ("Currency", ""),
-    "pay_excluded": ("Work that does not count", ""),
+    "rate": (mark_text("Rate"), mark_text("Pay for one hour or one item. 0: nothing is paid.")),
+    "per": (mark_text("Paid by"), ""),
+    "currency": (mark_text("Currency"), ""),
+    "pay_excluded": (mark_text("Work that does not count"), ""),
     "idle_minutes": (
-        "Idle minutes",
-        "Between two actions on an item at most so many minutes count as work.",
+        mark_text("Idle minutes"),
+        mark_text("Between two actions on an item at most so many minutes count as work."),
     ),
     "pass_share": (
-        "Pass rule",
-        "Share of an attention check that must be right. 0.75 is GopherCite’s 3 of 4.",
+        mark_text("Pass rule"),
+        mark_text("Share of an attention check that must be right. 0.75 is GopherCite’s 3 of 4."),
     ),
     "feedback_days": (
-        "Days before feedback",
-        "A judgement counts in what its rater sees of their agreement with others after so many.",
+        mark_text("Days before feedback"),
+        mark_text(
+            "A judgement counts in what its rater sees of their agreement with others after so "
+            "many."
+        ),
     ),
-    "session_items": ("Items for each crowd worker", "0: as many as there are."),
+    "session_items": (
+        mark_text("Items for each crowd worker"),
+        mark_text("0: as many as there are."),
+    ),
     "completion_code": (
-        "Completion code",
-        "The code that the crowd platform expects. Empty: each session gets a code of its own.",
+        mark_text("Completion code"),
+        mark_text(
+            "The code that the crowd platform expects. Empty: each session gets a code of its own."
+        ),
     ),
 }
 """Label and help of each project setting."""
 SETTING_CHOICES = {
-    "per": (("hour", "the hour"), ("item", "the item")),
-    "pay_excluded": (("true", "is paid, too"), ("false", "is not paid")),
+    "per": (("hour", mark_text("the hour")), ("item", mark_text("the item"))),
+    "pay_excluded": (("true", mark_text("is paid, too")), ("false", mark_text("is not paid"))),
 }
 """Values and labels of the settings that have only a few."""
 

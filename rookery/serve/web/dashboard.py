@@ -32,6 +32,7 @@ from rookery.judge.store import Store
 from rookery.judge.tables import items, judgements, slots
 from rookery.judge.tables import snapshots as kept
 from rookery.records import Failed, Failure
+from rookery.serve.web.borrowed_texts import translate_borrowed_text
 from rookery.serve.web.endpoints import (
     get_app_context,
     get_form_fields,
@@ -41,38 +42,42 @@ from rookery.serve.web.endpoints import (
     render_problem_page,
     require_role,
 )
+from rookery.serve.web.languages import mark_text, translate_plural
+from rookery.serve.web.languages import translate_text as _
 from rookery.serve.web.rendering import NavigationLink, render_page
 
 ShowDashboardPage = Callable[[Request, str], Response]
 """A function that renders a dashboard page again, with a sentence that says what is wrong."""
 DASHBOARD_TABS = (
-    ("/board", "Progress"),
-    ("/board/quality", "Quality"),
-    ("/board/returned", "Flagged"),
-    ("/board/excluded", "Excluded"),
-    ("/board/snapshots", "Snapshots"),
-    ("/board/projects", "Projects"),
-    ("/board/pay", "Pay"),
-    ("/board/people", "People"),
-    ("/board/forms", "Forms"),
-    ("/board/guides", "Guides"),
-    ("/board/book", "Log"),
+    ("/board", mark_text("Progress")),
+    ("/board/quality", mark_text("Quality")),
+    ("/board/returned", mark_text("Flagged")),
+    ("/board/excluded", mark_text("Excluded")),
+    ("/board/snapshots", mark_text("Snapshots")),
+    ("/board/projects", mark_text("Projects")),
+    ("/board/pay", mark_text("Pay")),
+    ("/board/people", mark_text("People")),
+    ("/board/forms", mark_text("Forms")),
+    ("/board/guides", mark_text("Guides")),
+    ("/board/book", mark_text("Log")),
 )
 """Path and label of each tab of the dashboard."""
 CHANGE_NOTICES = {
-    "retired": "Retired. It is handed out no more; what was made of it stays.",
-    "excluded": "Excluded. The judgements stay, and do not count.",
-    "lifted": "Lifted. The judgements count again.",
-    "frozen": "Frozen. It can be downloaded, the same bytes each time.",
-    "role": "The role is changed.",
-    "out": "Shut out. What they did stays.",
-    "form": "That is the newest version now. Judgements keep the version they were given on.",
-    "project": "Made. Open it to set it up.",
-    "settings": "The settings are saved.",
-    "batch": "Saved. It holds from the next task on.",
-    "admission": "Saved. It holds from their next task on.",
-    "reply": "Answered. They see it in their history.",
-    "guide": "That is the newest version now. The earlier ones are kept.",
+    "retired": mark_text("Retired. It is handed out no more; what was made of it stays."),
+    "excluded": mark_text("Excluded. The judgements stay, and do not count."),
+    "lifted": mark_text("Lifted. The judgements count again."),
+    "frozen": mark_text("Frozen. It can be downloaded, the same bytes each time."),
+    "role": mark_text("The role is changed."),
+    "out": mark_text("Shut out. What they did stays."),
+    "form": mark_text(
+        "That is the newest version now. Judgements keep the version they were given on."
+    ),
+    "project": mark_text("Made. Open it to set it up."),
+    "settings": mark_text("The settings are saved."),
+    "batch": mark_text("Saved. It holds from the next task on."),
+    "admission": mark_text("Saved. It holds from their next task on."),
+    "reply": mark_text("Answered. They see it in their history."),
+    "guide": mark_text("That is the newest version now. The earlier ones are kept."),
 }
 """Notice shown after a change, by the value of `?did=`."""
 SERVER_FAULTS = frozenset({"store_busy", "disk_full", "store_fails", "no_store"})
@@ -106,7 +111,7 @@ def apply_dashboard_change(
     except Failed as failed:
         if failed.failure.outcome in SERVER_FAULTS:
             raise
-        return show(request, failed.failure.detail)
+        return show(request, translate_borrowed_text(failed.failure.detail))
     return redirect_after_post(f"{then}?did={did}")
 
 
@@ -119,7 +124,7 @@ def check_role_rank(store: Store, lead: Person, name: str, role: str) -> None:
     if role not in ROLES:
         raise Failed(Failure(role, "not_allowed", "choose one of the roles"))
     if any(ROLES.index(one) > ROLES.index(lead.role) for one in (role, *had)):
-        detail = "this is for somebody of that role or above: ask an admin"
+        detail = mark_text("this is for somebody of that role or above: ask an admin")
         raise Failed(Failure(name, "not_allowed", detail))
 
 
@@ -128,11 +133,11 @@ ZIP_TIMESTAMP = (1980, 1, 1, 0, 0, 0)
 zips."""
 
 COMPARISON_LABELS = {
-    -2: "answer 1 much better",
-    -1: "answer 1 better",
-    0: "equally good",
-    1: "answer 2 better",
-    2: "answer 2 much better",
+    -2: mark_text("answer 1 much better"),
+    -1: mark_text("answer 1 better"),
+    0: mark_text("equally good"),
+    1: mark_text("answer 2 better"),
+    2: mark_text("answer 2 much better"),
 }
 """Label of each value of a two-answer comparison."""
 
@@ -248,7 +253,7 @@ def describe_filled_fields(form: LabellingForm, filled: Mapping[str, Any]) -> li
     known = {name: value for name, value in filled.items() if value not in (None, "", [])}
     # A skip or a flag, whose reason is not a field of the form.
     if "reason" in known and "reason" not in fields:
-        return [("Why", describe_return_reason(filled))]
+        return [(_("Why"), describe_return_reason(filled))]
     return [
         (fields[name].label, _describe_value(fields[name], value))
         for name, value in known.items()
@@ -258,21 +263,24 @@ def describe_filled_fields(form: LabellingForm, filled: Mapping[str, Any]) -> li
 
 def describe_return_reason(filled: Mapping[str, Any]) -> str:
     """Return the reason for which somebody skipped or flagged an item, in words."""
-    said = str(filled.get("reason") or "no reason given")
-    return {choice.value: choice.label for choice in (*FLAG_REASONS, *SKIP_REASONS)}.get(said, said)
+    said = str(filled.get("reason") or _("no reason given"))
+    return {
+        choice.value: translate_borrowed_text(choice.label)
+        for choice in (*FLAG_REASONS, *SKIP_REASONS)
+    }.get(said, said)
 
 
 def _describe_value(field: FormField, value: Any) -> str:
     if field.kind in ("claims", "spans"):
-        return f"{len(value)} marked"
+        return translate_plural("%(num)s marked", "%(num)s marked", len(value), num=len(value))
     if isinstance(value, list):
         return "; ".join(
-            "not said" if one is None else _describe_value(field, one) for one in value
+            _("not said") if one is None else _describe_value(field, one) for one in value
         )
     if field.kind == "versus":
-        return COMPARISON_LABELS.get(value, str(value))
+        return _(COMPARISON_LABELS.get(value, str(value)))
     if field.kind == "pick" and isinstance(value, int):
-        return f"answer {value + 1}"
+        return _("answer %(number)s", number=value + 1)
     labels = {choice.value: choice.label for choice in field.choices}
     return labels.get(value, str(value)) if isinstance(value, str) else str(value)
 
@@ -306,7 +314,7 @@ def zip_snapshot(store: Store, name: str, by: str) -> bytes:
 
 DAY_SECONDS = 86_400.0
 """Seconds in a day."""
-LOG_PERIODS = {"7": "a week", "30": "a month", "": "all"}
+LOG_PERIODS = {"7": mark_text("a week"), "30": mark_text("a month"), "": mark_text("all")}
 """Periods of the audit log that can be chosen: number of days (empty: all), and label."""
 MAX_LOG_LINES = 1_000
 """Maximum number of log lines on one page; the newest are shown."""

@@ -45,6 +45,7 @@ from rookery.serve.browser_session import (
     parse_typed_question,
 )
 from rookery.serve.demonstration_commands import Highlight
+from rookery.serve.web.borrowed_texts import translate_borrowed_text
 from rookery.serve.web.demonstration_sessions import (
     DemonstrationKey,
     DemonstrationStatus,
@@ -64,31 +65,33 @@ from rookery.serve.web.endpoints import (
     require_role,
 )
 from rookery.serve.web.labelling_form import split_at_claims
+from rookery.serve.web.languages import mark_text
+from rookery.serve.web.languages import translate_text as _
 from rookery.serve.web.rendering import NavigationLink, render_guide_html, render_page
 
 SUGGESTIONS_KEY = "suggestions"
 """Key of `Judgement.filled` that holds what was suggested to the person, page by page; only there
 if anything was."""
 STOP_DESCRIPTIONS = {
-    "end": "an answer",
-    "max_actions": "an answer, when the actions were used up",
-    "max_quotes": "an answer, when the room for quotes was used up",
-    "nonsense": "no answer: the question makes no sense",
-    "controversial": "no answer: the question should not be answered",
-    "no_quotes": "no answer: nothing was quoted",
-    "bad_syntax": "no answer that could be read",
+    "end": mark_text("an answer"),
+    "max_actions": mark_text("an answer, when the actions were used up"),
+    "max_quotes": mark_text("an answer, when the room for quotes was used up"),
+    "nonsense": mark_text("no answer: the question makes no sense"),
+    "controversial": mark_text("no answer: the question should not be answered"),
+    "no_quotes": mark_text("no answer: nothing was quoted"),
+    "bad_syntax": mark_text("no answer that could be read"),
 }
 """End of a demonstration in words, by stop reason."""
 _VERBS = {
-    "Search": "searched for",
-    "Clicked on link": "followed link",
-    "Find in page:": "looked on the page for",
-    "Quote:": "quoted",
-    "Scrolled down": "scrolled down",
-    "Scrolled up": "scrolled up",
-    "Top": "went to the top",
-    "Back": "went back",
-    "End:": "ended:",
+    "Search": mark_text("searched for"),
+    "Clicked on link": mark_text("followed link"),
+    "Find in page:": mark_text("looked on the page for"),
+    "Quote:": mark_text("quoted"),
+    "Scrolled down": mark_text("scrolled down"),
+    "Scrolled up": mark_text("scrolled up"),
+    "Top": mark_text("went to the top"),
+    "Back": mark_text("went back"),
+    "End:": mark_text("ended:"),
 }
 
 
@@ -221,12 +224,14 @@ COMMAND_WAIT = 4.0
 """Seconds that a request waits for a page or search, before it shows that it is being fetched."""
 MAX_COMMENT_CHARACTERS = 5000
 """Maximum characters of the comment on a demonstration."""
-STALE_FORM = "This tab was behind: you had gone on in another one. Here is where you are now."
-LEASE_EXPIRED = (
+STALE_FORM = mark_text(
+    "This tab was behind: you had gone on in another one. Here is where you are now."
+)
+LEASE_EXPIRED = mark_text(
     "The time for this task ran out, and somebody else has it now. Go on all the same: what you "
     "hand in is kept as an additional judgement."
 )
-ONLY_OPENED_PAGES = (
+ONLY_OPENED_PAGES = mark_text(
     "suggestions are passages of a page: open one first, by a link of the search results"
 )
 FormFields = dict[str, tuple[str, ...]]
@@ -278,14 +283,14 @@ class DemonstrationPages:
         try:
             question = parse_typed_question(words)
         except ValueError:
-            note = "Write the question that you want to answer."
+            note = _("Write the question that you want to answer.")
             return render_page(request, "browser_ask.html", 422, asked=words, note=note)
         item = LabellingItem("demonstrate", question, source=f"asked by {person.name}")
         labelling_queue.add_items(store, [item], OWN_QUESTIONS_BATCH, 1)
         item_id = digest_of(f"{OWN_QUESTIONS_BATCH}\n{item.to_json()}")
         lease = labelling_queue.claim_item(store, person.name, item=item_id)
         if lease is None:
-            note = "You asked this before, and handed it in or left it: ask in other words."
+            note = _("You asked this before, and handed it in or left it: ask in other words.")
             return render_page(request, "browser_ask.html", 409, asked=words, note=note)
         return redirect_after_post(f"/demonstrate/{item_id}")
 
@@ -361,7 +366,7 @@ class DemonstrationPages:
         Nothing is recorded, and the reason shown (422), where no page is open or the model cannot
         be read.
         """
-        sittings, _ = self._open_store(request)
+        sittings = self.get_store(request)
         shown = f"/demonstrate/{place.item}?suggested=yes{'&late=1' if late else ''}#suggestions"
         with sittings.open_session(place) as work:
             view, question = (
@@ -381,8 +386,10 @@ class DemonstrationPages:
             suggested = sittings.suggest_passages(view.page, question.text, load_judge)
         except Exception as error:  # a model with other outputs fails only when it runs
             _LOG.exception("no suggestions for %s", place.stream)
-            why = error.failure.detail if isinstance(error, Failed) else "the evidence model failed"
-            note = f"nothing can be suggested: {why}"
+            why = mark_text("the evidence model failed")
+            if isinstance(error, Failed):
+                why = error.failure.detail
+            note = _("nothing can be suggested: %(reason)s", reason=translate_borrowed_text(why))
             return self._render_state(request, place, standing, 422, note=note, late=late)
         try:
             sittings.change_session(place, seen, lambda session: session.add_suggestions(suggested))
@@ -398,11 +405,11 @@ class DemonstrationPages:
         Responds 409 to a form that has not seen the newest events, or after the demonstration was
         handed in.
         """
-        sittings, _ = self._open_store(request)
+        sittings = self.get_store(request)
         place, standing = self._find_status(request)
         fields = get_form_fields(request)
         if standing is None or standing.judgement:
-            return JSONResponse({"sentence": "This was handed in, or is not yours."}, 409)
+            return JSONResponse({"sentence": _("This was handed in, or is not yours.")}, 409)
         labelling_queue.renew_lease(get_app_context(request).store, standing.token)
         words = get_last_value(fields, "answer")
         try:
@@ -412,13 +419,14 @@ class DemonstrationPages:
                 lambda session: demonstration_commands.save_draft_answer(session, words),
             )
         except StaleSessionError:
-            return JSONResponse({"sentence": STALE_FORM}, 409)
+            return JSONResponse({"sentence": _(STALE_FORM)}, 409)
         with sittings.open_session(place) as work:
             found = [
-                lint._asdict()
+                {"sentence": translate_borrowed_text(lint.sentence), "bars": lint.bars}
                 for lint in demonstration_commands.lint_answer(work.browser_session, words)
             ]
-            return JSONResponse({"seen": work.event_count, "note": note, "lints": found})
+            said = {"seen": work.event_count, "note": translate_borrowed_text(note)}
+            return JSONResponse({**said, "lints": found})
 
     def _open_store(self, request: Request) -> tuple[DemonstrationStore, FetchJobs]:
         return self._open_parts(request)[:2]
@@ -566,13 +574,13 @@ def _apply_form(session: BrowserSession, fields: FormFields) -> str:
     for name, act in _FORM_ACTIONS.items():
         if name in fields:
             return act(session, get_last_value(fields, name), fields)
-    return "nothing was chosen: press one of the buttons"
+    return mark_text("nothing was chosen: press one of the buttons")
 
 
 def _quote_marked_span(session: BrowserSession, span: str, fields: FormFields) -> str:
     places = _parse_span(span)
     if places is None:
-        return "mark the words that you want to quote"
+        return mark_text("mark the words that you want to quote")
     return demonstration_commands.quote_window_span(session, *places)
 
 
@@ -614,7 +622,7 @@ def _undo_command(session: BrowserSession, _: str, fields: FormFields) -> str:
 
 def _save_answer(session: BrowserSession, _: str, fields: FormFields) -> str:
     if not session.ending:
-        return "read on, or end browsing first: the answer comes after it"
+        return mark_text("read on, or end browsing first: the answer comes after it")
     if "answer" not in fields:
         return ""
     words = get_last_value(fields, "answer").strip()
@@ -623,8 +631,8 @@ def _save_answer(session: BrowserSession, _: str, fields: FormFields) -> str:
 
 _FORM_ACTIONS: Mapping[str, FormAction] = {
     "undo": _undo_command,
-    "search": _make_command_action(SEARCH_PREFIX, "write what to search for"),
-    "find": _make_command_action(FIND_PREFIX, "write what to find on this page"),
+    "search": _make_command_action(SEARCH_PREFIX, mark_text("write what to search for")),
+    "find": _make_command_action(FIND_PREFIX, mark_text("write what to find on this page")),
     "span": _quote_marked_span,
     "from": _quote_sentences,
     "suggestion": _quote_suggestion,

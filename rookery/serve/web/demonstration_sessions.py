@@ -34,6 +34,7 @@ from rookery.serve.browser_session import (
     SuggestionsEvent,
 )
 from rookery.serve.settings import Settings
+from rookery.serve.web.languages import mark_text
 
 if TYPE_CHECKING:
     from rookery.cite.evidence_model import EvidenceJudge
@@ -197,7 +198,9 @@ class DemonstrationStore:
                 return work
         item = labelling_queue.load_item(self._store, place.item)
         if item.form != "demonstrate":
-            detail = "this is no question to be answered: go back to the desk's first page"
+            detail = mark_text(
+                "this is no question to be answered: go back to the desk's first page"
+            )
             raise Failed(Failure(place.item, "no_item", detail))
         work = DemonstrationSession(place, BrowserTask(item.question, item.rules, item.start))
         with self._lock:
@@ -255,9 +258,11 @@ def make_storable_reply(what: str, reply: BrowserReply) -> BrowserReply:
 
 def make_closed_error(standing: DemonstrationStatus) -> Failed:
     """Return the error for work that was handed in, skipped or flagged before."""
-    detail = "you handed this in before: look at it in your history"
-    if standing.kind in ("skipped", "flagged"):
-        detail = f"you {standing.kind} this task before: go back to the desk's first page"
+    detail = mark_text("you handed this in before: look at it in your history")
+    if standing.kind == "skipped":
+        detail = mark_text("you skipped this task before: go back to the desk's first page")
+    if standing.kind == "flagged":
+        detail = mark_text("you flagged this task before: go back to the desk's first page")
     return Failed(Failure(standing.judgement, "already", detail))
 
 
@@ -290,7 +295,7 @@ class DeskLibrary:
         """Return the judge of the settings' evidence model. Raises Failed: no_model, bad_model."""
         judge = self._open_sources().load_evidence_judge()
         if judge is None:
-            detail = "there is no evidence model: tell whoever started the desk"
+            detail = mark_text("there is no evidence model: tell whoever started the desk")
             raise Failed(Failure("suggestions", "no_model", detail))
         return judge
 
@@ -347,7 +352,7 @@ class FetchJobs:
             self._failures[place] = failed.failure.detail or failed.failure.outcome
         except Exception:  # no caller: the next visit shows the message
             _LOG.exception("%s", place.stream)
-            self._failures[place] = "something went wrong here, not with you"
+            self._failures[place] = mark_text("something went wrong here, not with you")
         finally:
             with self._lock:
                 del self._running[key]

@@ -39,9 +39,12 @@ from rookery.serve.web.document_versions import (
     settle_document,
     stamp_documents,
 )
+from rookery.serve.web.languages import mark_text
 from rookery.serve.web.stored_pages import replace_unseen_characters
 
-READABLE_TYPES = "HTML, PDF, Office documents, e-books, mail, Markdown and any text are read"
+READABLE_TYPES = mark_text(
+    "HTML, PDF, Office documents, e-books, mail, Markdown and any text are read"
+)
 """File types that can be read, in words."""
 MAX_TRIES = 3
 """Times that reading a file may end the server before it is given up."""
@@ -200,10 +203,10 @@ class DocumentReader:
         self, file: UploadedFile, person: Person, number: int, room: bool
     ) -> DocumentUpload:
         name = make_safe_file_name(file.name)
-        shown = replace_unseen_characters(file.name.strip() or "a file without a name")
+        shown = replace_unseen_characters(file.name.strip() or mark_text("a file without a name"))
         detail = ""
         if not room:
-            detail = "too many files wait to be read: upload it again in a while"
+            detail = mark_text("too many files wait to be read: upload it again in a while")
         elif file.size > self.limits.file:
             detail = f"it has more than {self.limits.file // 1_000_000} MB"
         elif what := name_unread_type(name):
@@ -255,12 +258,14 @@ class DocumentReader:
         upload = msgspec.structs.replace(upload, state="reading", tries=upload.tries + 1)
         try:
             if upload.tries > MAX_TRIES:
-                detail = "reading it was broken off again and again: try it in another format"
+                detail = mark_text(
+                    "reading it was broken off again and again: try it in another format"
+                )
                 raise Failed(Failure("", "given_up", detail))
             _save_upload(upload)
             file = _get_upload_folder(upload) / upload.name
             if not file.is_file():
-                detail = "its upload was broken off: upload it again"
+                detail = mark_text("its upload was broken off: upload it again")
                 raise Failed(Failure("", "broken_off", detail))
             if upload.text is None:
                 upload = msgspec.structs.replace(upload, text=_read_text(file))
@@ -275,7 +280,9 @@ class DocumentReader:
             _fail_upload(upload, detail)
         except Exception:
             _LOG.exception("%s could not be read", upload.id)
-            _fail_upload(upload, "something went wrong here, not with it: upload it again")
+            _fail_upload(
+                upload, mark_text("something went wrong here, not with it: upload it again")
+            )
 
     def _keep_file(self, upload: DocumentUpload, file: Path) -> UploadState:
         """Make the file a document and search it, or ask whether it is a new version.
@@ -296,7 +303,7 @@ class DocumentReader:
         others = [each for each in list_current_files() if each.name != upload.name]
         size = upload.size + sum(each.stat().st_size for each in others)
         if len(others) >= self.limits.files or size > self.limits.bytes:
-            detail = "there is no more room for documents: remove some first"
+            detail = mark_text("there is no more room for documents: remove some first")
             raise Failed(Failure("", "too_many", detail))
         assert upload.text is not None
         add_document_version(upload.name, file, upload.owner, upload.made, upload.text)

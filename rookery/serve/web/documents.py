@@ -59,6 +59,8 @@ from rookery.serve.web.endpoints import (
     render_problem_page,
     require_role,
 )
+from rookery.serve.web.languages import mark_text
+from rookery.serve.web.languages import translate_text as _
 from rookery.serve.web.rendering import NavigationLink, render_page
 
 
@@ -137,7 +139,7 @@ def show_documents(request: Request) -> Response:
         last=request.query_params.get("removed", ""),
         last_version=request.query_params.get("version", ""),
         others=[name for name in answering.capabilities.places if name != DOCUMENTS_PLACE],
-        read=READABLE_TYPES,
+        read=_(READABLE_TYPES),
         limits=reader.limits,
         name=DOCUMENTS_PLACE,
     )
@@ -158,7 +160,7 @@ async def post_files(request: Request) -> Response:
             request.state.dropped = await _read_uploads(request)
         except HTTPException:
             request.state.person = None
-            sentence = f"Send at most {most} files at once, as this page does."
+            sentence = _("Send at most %(count)s files at once, as this page does.", count=most)
             return render_problem_page(request, 400, sentence)
         return await require_role("reader")(_accept_files)(request)
     request.state.person = None
@@ -218,8 +220,10 @@ def _change_document(
         concerned = [version] if keeps_current or not record.shown else [version, record.shown]
         for each in concerned:
             if not may_change_version(each, person):
-                who = each.owner or "somebody else"
-                why = f"This document is {who}'s: only they or a reviewer can change it."
+                who = each.owner or _("somebody else")
+                why = _(
+                    "This document is %(name)s's: only they or a reviewer can change it.", name=who
+                )
                 return render_problem_page(request, 403, why)
         change(name, version.number)
         _get_reader(request).update_index()
@@ -353,7 +357,7 @@ def _describe_document(
     elif unnoted:
         trouble = unnoted.failure.detail or unnoted.failure.outcome
     elif text is None:
-        trouble = "it can no longer be read"
+        trouble = mark_text("it can no longer be read")
     may_change = shown is not None and may_change_version(shown, person)
     return DocumentRow(name, shown, text, trouble, may_change, others)
 

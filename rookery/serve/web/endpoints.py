@@ -30,6 +30,8 @@ from rookery.judge.accounts import Person
 from rookery.judge.labelling_records import PersonRole
 from rookery.judge.store import Store
 from rookery.records import Failed
+from rookery.serve.web.borrowed_texts import translate_borrowed_text
+from rookery.serve.web.languages import mark_text
 from rookery.serve.web.rendering import PageAssets, render_page
 
 if TYPE_CHECKING:
@@ -147,7 +149,7 @@ def _call_handler(
             return render_problem_page(request, REPORTED_STATUSES[outcome], failed.failure.detail)
         _LOG.error("%s: %s", request.url.path, failed)
         if outcome in BUSY_STATUSES:
-            sentence = "That could not be saved just now. Go back and send it again."
+            sentence = mark_text("That could not be saved just now. Go back and send it again.")
             return render_problem_page(request, BUSY_STATUSES[outcome], sentence)
     except Exception:
         _LOG.exception("%s", request.url.path)
@@ -161,10 +163,15 @@ def get_session_token(request: Request) -> str:
 
 
 def render_problem_page(request: Request, status: int, sentence: str) -> Response:
-    """Render an error page with this HTTP status and sentence."""
+    """Render an error page with this HTTP status and sentence, which is translated if known."""
     # Without `alive`, which reads the store: the store may be what failed.
     return render_page(
-        request, "problem.html", status, sentence=sentence, status=status, alive=False
+        request,
+        "problem.html",
+        status,
+        sentence=translate_borrowed_text(sentence),
+        status=status,
+        alive=False,
     )
 
 

@@ -33,6 +33,8 @@ from rookery.serve.web.endpoints import (
     require_role,
 )
 from rookery.serve.web.labelling_form import TaskForm
+from rookery.serve.web.languages import translate_plural
+from rookery.serve.web.languages import translate_text as _
 from rookery.serve.web.rendering import render_page
 
 _AGES = Page(
@@ -141,7 +143,7 @@ def _check_own_form(text: str) -> CheckedForm:
     found = check_form_text(text)
     if found.form is None or found.form.name not in FORMS:
         return found
-    taken = f'"{found.form.name}" is a form of Rookery\'s: give yours another name.'
+    taken = _('"%(name)s" is a form of Rookery\'s: give yours another name.', name=found.form.name)
     return found._replace(form=None, problems=(taken,))
 
 
@@ -157,8 +159,14 @@ def _render_editor(request: Request, text: str, found: CheckedForm | None = None
 
 def _count_problems(problems: Sequence[str]) -> str:
     number = len(problems)
-    things = "one thing is" if number == 1 else f"{number} things are"
-    return f"It is not stored: {things} wrong." if number else ""
+    if not number:
+        return ""
+    return translate_plural(
+        "It is not stored: one thing is wrong.",
+        "It is not stored: %(num)s things are wrong.",
+        number,
+        num=number,
+    )
 
 
 @require_role("researcher")

@@ -31,6 +31,7 @@ from rookery.judge.forms import (
 )
 from rookery.judge.labelling_records import LabellingItem
 from rookery.records import Answer, Block, Page, Quote
+from rookery.serve.web.languages import translate_text as _
 
 
 class ClaimPiece(NamedTuple):
@@ -255,7 +256,9 @@ class TaskForm:
             if other.name in here:
                 values = list_condition_values(self.form, other.field, field.shown_when)
                 words = self._describe_condition(each, field.shown_when)
-                when = ShownWhen(other.name, values, f"Only where {words}.")
+                when = ShownWhen(
+                    other.name, values, _("Only where %(condition)s.", condition=words)
+                )
             elif not is_input_shown(self.form, self.order, self.raw, each):
                 return None
         return FormControl(
@@ -270,15 +273,20 @@ class TaskForm:
             when,
             ""
             if field.required_when is None
-            else f"needed where {self._describe_condition(each, field.required_when)}",
+            else _(
+                "needed where %(condition)s",
+                condition=self._describe_condition(each, field.required_when),
+            ),
         )
 
     def _describe_condition(self, each: FormInput, condition: FormCondition) -> str:
         other = find_condition_input(self.form, each, condition).field
         values = list_condition_values(self.form, other, condition)
         options = _list_options(other, self.answers)
-        said = " or ".join(f"“{one.label}”" for one in options if one.value in values)
-        return f"you say {said or 'something'} to “{other.label}”"
+        said = _(" or ").join(f"“{one.label}”" for one in options if one.value in values)
+        return _(
+            "you say %(values)s to “%(field)s”", values=said or _("something"), field=other.label
+        )
 
     def list_claim_rows(self, control: FormControl) -> list[ClaimRow]:
         """Return a row for each sentence of an answer and each other marked span, in order."""
@@ -325,7 +333,7 @@ def _merge_claims(
     kept: dict[str, list[str]], posted: PostedValues, field: str, answer: int
 ) -> None:
     parts = ("answer", "start", "end", *CLAIM_INPUTS)
-    for name, _, _ in list(_iterate_claims(kept, field, answer)):
+    for name, *_span in list(_iterate_claims(kept, field, answer)):
         for part in parts:
             kept.pop(f"{name}.{part}", None)
     taken = {name.split(".")[1] for name in kept if name.startswith(f"{field}.")}
@@ -334,7 +342,7 @@ def _merge_claims(
         for number in range(answer * CLAIM_NUMBERS, CLAIM_NUMBERS * 10)
         if str(number) not in taken
     )
-    for name, _, _ in _iterate_claims(posted, field, answer):
+    for name, *_span in _iterate_claims(posted, field, answer):
         # A sentence without any rating is no claim.
         if any(any(posted.get(f"{name}.{part}", ())) for part in CLAIM_INPUTS):
             number = next(free)
@@ -356,5 +364,8 @@ def _iterate_claims(raw: PostedValues, field: str, answer: int) -> Iterator[tupl
 def _list_options(field: FormField, answers: Sequence[JudgedAnswer]) -> tuple[FieldChoice, ...]:
     if field.kind != "pick":
         return field.choices
-    own = [FieldChoice(str(a.place), f"Answer {a.letter}", str(a.place + 1)) for a in answers]
+    own = [
+        FieldChoice(str(a.place), _("Answer %(letter)s", letter=a.letter), str(a.place + 1))
+        for a in answers
+    ]
     return (*own, *field.choices)

@@ -46,6 +46,8 @@ from rookery.serve.web.endpoints import (
     require_role,
 )
 from rookery.serve.web.labelling_form import TaskForm
+from rookery.serve.web.languages import mark_text
+from rookery.serve.web.languages import translate_text as _
 from rookery.serve.web.rendering import NavigationLink, render_page
 
 EXAMPLES_HEADING = "\n## Examples"
@@ -259,7 +261,7 @@ def post_task_return(request: Request) -> Response:
         reason = f"{reason}: {words}" if reason else words
     flagged = get_last_value(posted, "do") == "flag"
     give_back = labelling_queue.flag_item if flagged else labelling_queue.skip_item
-    give_back(store, get_last_value(posted, "token"), name, reason[:2000] or "no reason given")
+    give_back(store, get_last_value(posted, "token"), name, reason[:2000] or _("no reason given"))
     labelling_queue.save_draft(store, item_id, name, {})
     form = labelling_queue.load_item(store, item_id).form
     return _redirect_to_next_task(request, form, "flagged" if flagged else "skipped")
@@ -523,17 +525,17 @@ MAX_LIVE_SAMPLES = 6
 MAX_RUN_SAMPLES = 50
 """Number of samples shown on the page of one run."""
 STOP_REASONS = (
-    "It says harmful things",
-    "It writes nonsense",
-    "It is pushed towards what is bad",
-    "It says the same again and again",
+    mark_text("It says harmful things"),
+    mark_text("It writes nonsense"),
+    mark_text("It is pushed towards what is bad"),
+    mark_text("It says the same again and again"),
 )
 """Reasons that can be given with one click."""
 GONE_STATUSES = {"no_run": 404, "no_pull": 404, "released": 409, "no_person": 403}
 """HTTP status by outcome, for a run or a stop that is missing, or that somebody else released."""
 STOP_NOTICES = {
-    "pulled": "Stopped. The run makes no further step.",
-    "released": "Released. The run goes on when it is begun again.",
+    "pulled": mark_text("Stopped. The run makes no further step."),
+    "released": mark_text("Released. The run goes on when it is begun again."),
 }
 """Notice shown after a change, by the value of `?did=`."""
 

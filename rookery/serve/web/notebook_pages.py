@@ -44,6 +44,8 @@ from rookery.serve.web.endpoints import (
     render_problem_page,
     require_role,
 )
+from rookery.serve.web.languages import mark_text, translate_plural
+from rookery.serve.web.languages import translate_text as _
 from rookery.serve.web.rendering import render_page
 
 MAX_QUESTIONS = 50
@@ -90,7 +92,7 @@ def post_questions(request: Request) -> Response:
     wanted = find_context(request, parse_question_form(request))
     try:
         if not 1 <= len(lines) <= MAX_QUESTIONS:
-            detail = f"ask 1 to {MAX_QUESTIONS} questions, each on a line of its own"
+            detail = _("ask 1 to %(most)s questions, each on a line of its own", most=MAX_QUESTIONS)
             raise Failed(Failure("questions", "bad_question", detail))
         asked = [msgspec.structs.replace(wanted, question=line, follows="") for line in lines]
         for each in asked:
@@ -122,7 +124,7 @@ def show_notebook(request: Request) -> Response:
         options=list_option_fields(found),
         mine=found.person == get_signed_in_person(request).name,
         going=sum(not row.found.over for row in rows),
-        kinds=(("html", "Web page"), ("md", "Markdown"), ("docx", "Word")),
+        kinds=(("html", mark_text("Web page")), ("md", "Markdown"), ("docx", "Word")),
     )
 
 
@@ -133,8 +135,12 @@ def download_report(request: Request) -> Response:
         return render_problem_page(request, 404, "There is no such page.")
     answers = _list_answers(request, find_requested_answer(request))
     if going := sum(not each.over for each in answers):
-        questions = "one question is" if going == 1 else f"{going} questions are"
-        why = f"Not ready: {questions} under way. Save the report when all are done."
+        why = translate_plural(
+            "Not ready: one question is under way. Save the report when all are done.",
+            "Not ready: %(num)s questions are under way. Save the report when all are done.",
+            going,
+            num=going,
+        )
         return render_problem_page(request, 409, why)
     title = " ".join(request.query_params.get("title", "").split())[:MAX_TITLE_CHARACTERS]
     report = ExportedReport(
@@ -192,5 +198,7 @@ def _suggest_title(request: Request, answers: list[StoredAnswer]) -> str:
     places = dict.fromkeys(
         place for each in answers for place in (each.wanted.places or default) if place
     )
-    over = f" over {', '.join(places)}" if places else ""
-    return f"{len(answers)} question{'s' * (len(answers) != 1)}{over}"
+    many = translate_plural("%(num)s question", "%(num)s questions", len(answers), num=len(answers))
+    if not places:
+        return many
+    return _("%(questions)s over %(places)s", questions=many, places=", ".join(places))

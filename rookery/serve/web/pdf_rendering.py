@@ -130,7 +130,8 @@ class PdfRenderer:
             return msgspec.msgpack.decode(done.stdout, type=DrawnPage)
         except (subprocess.SubprocessError, OSError, msgspec.MsgspecError) as error:
             detail = "this page of the PDF cannot be drawn: read its text instead"
-            raise Failed(Failure(f"page {job.number}", "not_drawn", detail)) from error
+            what = f"page {job.number}"
+            raise Failed(Failure(what, "not_drawn", detail)) from error
 
 
 _CHILD_CODE = (

@@ -7,6 +7,7 @@ turned off.
 import gzip
 import hashlib
 import mimetypes
+import re
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -25,6 +26,15 @@ from rookery.judge.accounts import Person, has_role
 from rookery.judge.forms import FieldChoice
 from rookery.judge.labelling_records import PersonRole
 from rookery.judge.stop_switch import has_live_run
+from rookery.serve.web.borrowed_texts import translate_borrowed_text
+from rookery.serve.web.languages import (
+    DEFAULT_LANGUAGE,
+    LANGUAGES,
+    get_language,
+    mark_text,
+    translate_plural,
+    translate_text,
+)
 
 WEB_FOLDER = Path(__file__).parent
 SHORTCUTS_COOKIE = "keys"
@@ -32,28 +42,47 @@ SHORTCUTS_COOKIE = "keys"
 READER_PREFIXES = ("/ask", "/answers", "/notebook", "/pages", "/documents")
 """Path prefixes of the pages for readers; all other pages belong to the desk."""
 NOTICES = {
-    "noted": "Noted. Thank you.",
-    "cancelled": "Cancelled.",
-    "in": "Welcome. You are signed in.",
-    "out": "You are signed out.",
-    "done": "Handed in. Thank you.",
-    "extra": "Handed in. The time for this task had run out and somebody else has taken it up, so "
-    "yours is kept as an additional judgement.",
-    "again": "This was handed in already, and the first is what is kept. If that is not what you "
-    "meant, correct it in your history.",
-    "skipped": "Skipped. You will not be given this task again.",
-    "flagged": "Flagged. Thank you: somebody will look at it.",
-    "corrected": "Corrected. The earlier version is kept beside it.",
-    "decided": "Decided. What the raters handed in stays beside it.",
-    "saved": "Saved. You can go on whenever you like.",
-    "nothing": "There is nothing more to do for you just now. Look in again later.",
-    "late": "The time for this task has run out and others have taken it up. Thank you all the "
-    "same.",
-    "keys": "Saved for this browser.",
-    "shared": "Set. Who may read this answer is said below the question.",
-    "deleted": "Deleted for good.",
+    "noted": mark_text("Noted. Thank you."),
+    "cancelled": mark_text("Cancelled."),
+    "in": mark_text("Welcome. You are signed in."),
+    "out": mark_text("You are signed out."),
+    "done": mark_text("Handed in. Thank you."),
+    "extra": mark_text(
+        "Handed in. The time for this task had run out and somebody else has taken it up, so yours "
+        "is kept as an additional judgement."
+    ),
+    "again": mark_text(
+        "This was handed in already, and the first is what is kept. If that is not what you meant, "
+        "correct it in your history."
+    ),
+    "skipped": mark_text("Skipped. You will not be given this task again."),
+    "flagged": mark_text("Flagged. Thank you: somebody will look at it."),
+    "corrected": mark_text("Corrected. The earlier version is kept beside it."),
+    "decided": mark_text("Decided. What the raters handed in stays beside it."),
+    "saved": mark_text("Saved. You can go on whenever you like."),
+    "nothing": mark_text("There is nothing more to do for you just now. Look in again later."),
+    "late": mark_text(
+        "The time for this task has run out and others have taken it up. Thank you all the same."
+    ),
+    "keys": mark_text("Saved for this browser."),
+    "shared": mark_text("Set. Who may read this answer is said below the question."),
+    "deleted": mark_text("Deleted for good."),
 }
 """Notice at the top of a page about what was just done, by the value of `?said=`."""
+MONTHS = (
+    mark_text("January"),
+    mark_text("February"),
+    mark_text("March"),
+    mark_text("April"),
+    mark_text("May"),
+    mark_text("June"),
+    mark_text("July"),
+    mark_text("August"),
+    mark_text("September"),
+    mark_text("October"),
+    mark_text("November"),
+    mark_text("December"),
+)
 
 
 class NavigationLink(msgspec.Struct, frozen=True):
@@ -76,6 +105,7 @@ class PageAssets:
         self.templates = Environment(
             loader=FileSystemLoader(WEB_FOLDER / "templates"),
             autoescape=True,
+            extensions=["jinja2.ext.i18n"],
             undefined=StrictUndefined,
             trim_blocks=True,
             lstrip_blocks=True,
@@ -88,11 +118,25 @@ class PageAssets:
             pairs=pair_choice_labels,
             numbers=number_quote_choices,
         )
+        self.templates.filters["translated"] = translate_borrowed_text
+        self.templates.install_gettext_callables(  # type: ignore[attr-defined]
+            translate_text, translate_plural, newstyle=True
+        )
         self._guides: dict[str, Markup] = {}
+        self.script_texts = tuple(
+            sorted({text for file in self.files.values() for text in _find_script_texts(file.body)})
+        )
+        """Texts that the scripts show."""
 
     def get_static_address(self, name: str) -> str:
         """Return the path at which the static file of this name is served."""
         return f"/static/{self.files[name].digest}/{name}"
+
+    def translate_script_texts(self) -> dict[str, str]:
+        """Return the texts of the scripts in the language of the request; in English, none."""
+        if get_language() == DEFAULT_LANGUAGE:
+            return {}
+        return {text: translate_text(text) for text in self.script_texts}
 
     def render_guide(self, text: str) -> Markup:
         """Return a Markdown guide as HTML, from a cache if it was rendered before."""
@@ -109,6 +153,11 @@ class _StaticFile:
         self.packed = gzip.compress(self.body, 9, mtime=0)
         self.digest = hashlib.sha256(self.body).hexdigest()[:16]
         self.type = mimetypes.guess_type(path.name)[0] or "text/plain"
+
+
+def _find_script_texts(body: bytes) -> list[str]:
+    """Return the texts that a script translates: _("..."), each in one string."""
+    return [literal.decode() for literal in re.findall(rb'\b_\("([^"\\]+)"', body)]
 
 
 async def serve_static_file(request: Request) -> Response:
@@ -129,7 +178,8 @@ def render_page(request: Request, template: str, status_code: int = 200, **value
     """Render a template as a response.
 
     Besides `values` it receives request, person, links, keys (whether shortcuts are on), nonce (of
-    the content security policy), said (the notice) and alive (whether a training run is alive).
+    the content security policy), said (the notice), alive (whether a training run is alive),
+    language and languages (codes and names), and texts (of the scripts, translated).
     """
     look: PageAssets = request.app.state.desk.look
     person = request.state.person
@@ -140,6 +190,9 @@ def render_page(request: Request, template: str, status_code: int = 200, **value
         "keys": request.cookies.get(SHORTCUTS_COOKIE) != "off",
         "nonce": request.state.nonce,
         "alive": False,
+        "language": get_language(),
+        "languages": LANGUAGES,
+        "texts": look.translate_script_texts(),
         "said": NOTICES.get(request.query_params.get("said", ""), ""),
     }
     if person and person.project is None and "alive" not in values:
@@ -216,10 +269,17 @@ def format_age(at: float, now: float | None = None) -> str:
     A time more than 60 days ago is given as a date.
     """
     passed = (time.time() if now is None else now) - at
+    days, hours, minutes = (int(passed // size) for size in (86400, 3600, 60))
     if passed < 90:
-        return "just now"
-    for size, name in ((86400, "day"), (3600, "hour"), (60, "minute")):
-        if passed >= size and passed < size * 60:
-            count = int(passed // size)
-            return f"{count} {name}{'s' * (count > 1)} ago"
-    return time.strftime("%-d %B %Y", time.gmtime(at))
+        return translate_text("just now")
+    if days >= 60:
+        day = time.gmtime(at)
+        month = translate_text(MONTHS[day.tm_mon - 1])
+        return translate_text(
+            "%(day)s %(month)s %(year)s", day=day.tm_mday, month=month, year=day.tm_year
+        )
+    if days:
+        return translate_plural("%(num)s day ago", "%(num)s days ago", days, num=days)
+    if hours:
+        return translate_plural("%(num)s hour ago", "%(num)s hours ago", hours, num=hours)
+    return translate_plural("%(num)s minute ago", "%(num)s minutes ago", minutes, num=minutes)

@@ -11,11 +11,16 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from rookery.serve.web.languages import mark_text
+
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 STATIC_PREFIX = "/static/"
 UPLOAD_PATH = "/documents"
 API_PATHS = ("/v1", "/search", "/retrieve", "/mcp")
 """Paths of the API, which check keys, sizes and rates themselves and answer errors in JSON."""
+TOO_LARGE = mark_text("That is more than can be sent at once. Shorten it, then send it again.")
+FOREIGN_FORM = mark_text("This was sent from another site. Open the desk itself and send it there.")
+TOO_FREQUENT = mark_text("That was very quick. Wait a minute, then send it again: nothing is lost.")
 RefusalPage = Callable[[Scope, int, str], ASGIApp]
 """Makes the page of a refusal from the scope, a status and a sentence."""
 
@@ -79,8 +84,7 @@ class SecurityMiddleware:
         try:
             await app(scope, body.receive_part, send_with_headers)
         except BodyTooLargeError:
-            sentence = "That is more than can be sent at once. Shorten it, then send it again."
-            await self.refuse(scope, 413, sentence)(scope, receive, send_with_headers)
+            await self.refuse(scope, 413, TOO_LARGE)(scope, receive, send_with_headers)
 
     def _choose_body_limit(self, scope: Scope) -> int:
         return self.limits.uploaded if scope["path"] == UPLOAD_PATH else self.limits.body
@@ -88,15 +92,15 @@ class SecurityMiddleware:
     def _find_problem(self, scope: Scope) -> tuple[int, str] | None:
         headers = Headers(scope=scope)
         if not is_same_origin(headers):
-            return 403, "This was sent from another site. Open the desk itself and send it there."
+            return 403, FOREIGN_FORM
         if _read_content_length(headers) > self._choose_body_limit(scope):
-            return 413, "That is more than can be sent at once. Shorten it, then send it again."
+            return 413, TOO_LARGE
         address = (scope.get("client") or ("", 0))[0]
         visitor = f"{address} {headers.get('cookie', '')}"
         entering = scope["path"].startswith("/enter/")
         often = self.limits.entered if entering else self.limits.sent
         if not self._rates.admit_visitor(f"enter {address}" if entering else visitor, often):
-            return 429, "That was very quick. Wait a minute, then send it again: nothing is lost."
+            return 429, TOO_FREQUENT
         return None
 
 

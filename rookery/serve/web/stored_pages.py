@@ -35,6 +35,8 @@ from rookery.serve.file_reading import read_document_file
 from rookery.serve.settings import get_cache_folder
 from rookery.serve.web.document_versions import find_version_file
 from rookery.serve.web.endpoints import get_app_context, render_problem_page, require_role
+from rookery.serve.web.languages import mark_text
+from rookery.serve.web.languages import translate_text as _
 from rookery.serve.web.pdf_rendering import PdfPage, PdfRenderer, PictureBox, list_pdf_pages
 from rookery.serve.web.rendering import format_host, render_page
 
@@ -221,7 +223,7 @@ MAX_PICTURES = 4
 """Maximum pages of a PDF that are shown as pictures."""
 MAX_TITLE_CHARACTERS = 300
 """Maximum characters shown of a title or quote."""
-PICTURE_MISMATCH = (
+PICTURE_MISMATCH = mark_text(
     "The page as a picture cannot be shown: its letters are not those of the text that was read."
 )
 """Message where the PDF's letters differ from the stored text, so that no box can be drawn."""
@@ -306,7 +308,9 @@ class StoredPageViewer:
             )
         except Failed as failed:
             return render_problem_page(
-                request, 404, f"There is no picture: {failed.failure.detail}."
+                request,
+                404,
+                _("There is no picture: %(reason)s.", reason=_(failed.failure.detail)),
             )
         if not drawn.located:
             return render_problem_page(request, 404, PICTURE_MISMATCH)
@@ -328,7 +332,7 @@ class StoredPageViewer:
             request,
             "page_shown.html",
             title=replace_unseen_characters(truncate_line(stored.title, MAX_TITLE_CHARACTERS))
-            or "Untitled page",
+            or _("Untitled page"),
             where=replace_unseen_characters(_name_source(stored)),
             fetched=_format_fetch_time(stored.fetched),
             live=make_deep_link(quote, stored)
@@ -356,9 +360,10 @@ class StoredPageViewer:
             pdf = read_pdf_file(stored, get_cache_folder())
             drawn = [self._draw_picture(stored, pdf, sheet, span) for sheet in found[:MAX_PICTURES]]
         except Failed as failed:
-            return [], f"The page as a picture cannot be shown: {failed.failure.detail}."
+            reason = _(failed.failure.detail)
+            return [], _("The page as a picture cannot be shown: %(reason)s.", reason=reason)
         if None in drawn:
-            return [], PICTURE_MISMATCH
+            return [], _(PICTURE_MISMATCH)
         return [picture for picture in drawn if picture], ""
 
     def _draw_picture(
@@ -378,28 +383,41 @@ class StoredPageViewer:
         """Fetch the page now, and say how it differs from the stored one."""
         settings = get_app_context(request).settings
         if is_url(stored.url) and settings.offline:
-            return LivePageStatus("warn", "This desk does not go to the web: it cannot look.")
-        what = _name_kind(stored)
+            return LivePageStatus("warn", _("This desk does not go to the web: it cannot look."))
+        what = _(_name_kind(stored))
         try:
             now = self._read_live_page(request, stored)
         except Failed as failed:
             detail = failed.failure.detail or failed.failure.outcome
             return LivePageStatus(
                 "bad",
-                f"The {what} could not be read: "
-                f"{replace_unseen_characters(truncate_line(detail, 300))}.",
+                _(
+                    "The %(what)s could not be read: %(reason)s.",
+                    what=what,
+                    reason=replace_unseen_characters(truncate_line(_(detail), 300)),
+                ),
             )
         if now.digest == stored.digest:
-            return LivePageStatus("good", f"The {what} still has the very same text.")
+            return LivePageStatus(
+                "good", _("The %(what)s still has the very same text.", what=what)
+            )
         if quote is None:
-            return LivePageStatus("warn", f"The {what} has changed since.")
+            return LivePageStatus("warn", _("The %(what)s has changed since.", what=what))
         there = locate_quote(now, quote.text, after=quote.start)
         if there is None:
             return LivePageStatus(
-                "bad", f"The {what} has changed, and the quote stands there no more."
+                "bad",
+                _("The %(what)s has changed, and the quote stands there no more.", what=what),
             )
-        exact = "" if there.text == quote.text else ", but for case, white space or typography"
-        sentence = f"The {what} has changed since; the quote still stands there{exact}."
+        sentence = (
+            _("The %(what)s has changed since; the quote still stands there.", what=what)
+            if there.text == quote.text
+            else _(
+                "The %(what)s has changed since; the quote still stands there, but for case, white "
+                "space or typography.",
+                what=what,
+            )
+        )
         kept = is_url(now.url)  # a changed file is not stored
         return LivePageStatus("warn", sentence, make_quote_address(there) if kept else "")
 
@@ -407,7 +425,7 @@ class StoredPageViewer:
         """Read the page from its source as it is now. Raises Failed."""
         if not is_url(stored.url):
             if urlsplit(stored.url).scheme != "file":
-                detail = "it came from no address"
+                detail = mark_text("it came from no address")
                 raise Failed(Failure(stored.url, "not_found", detail))
             return read_document_file(resolve_place_path(stored.url))
         sources = self._get_session(request)
@@ -466,7 +484,7 @@ def _name_source(stored: Page) -> str:
 
 def _name_kind(stored: Page) -> str:
     """Return "live page" or "file", for messages."""
-    return "live page" if is_url(stored.url) else "file"
+    return mark_text("live page") if is_url(stored.url) else mark_text("file")
 
 
 def _get_live_address(stored: Page) -> str:
@@ -481,6 +499,11 @@ def _format_fetch_time(fetched: str) -> str:
 
 
 PDF_FOLDER = "pdfs"
+FILE_GONE = mark_text("the file is no longer where it was read from")
+FILE_REPLACED = mark_text("the file has been replaced by another since it was read")
+ONLY_TEXT_KEPT = mark_text(
+    "only its text was kept; ask whether the live page has changed, to fetch the file"
+)
 
 
 def read_pdf_file(page: Page, cache: Path) -> bytes:
@@ -492,17 +515,17 @@ def read_pdf_file(page: Page, cache: Path) -> bytes:
     parts = urlsplit(page.url)
     if parts.scheme == "file":
         place = find_version_file(page.url, page.digest) or Path(unquote(parts.path))
-        missing = "the file is no longer where it was read from"
+        missing = FILE_GONE
     else:
         place = _get_pdf_path(page.digest, cache)
-        missing = "only its text was kept; ask whether the live page has changed, to fetch the file"
+        missing = ONLY_TEXT_KEPT
     try:
         with place.open("rb") as file:
             data = file.read(FileLimits().largest + 1)
     except (OSError, ValueError) as error:
         raise _make_no_pdf_error(missing) from error
     if len(data) > FileLimits().largest or detect_type(data, "", "") != "pdf":
-        raise _make_no_pdf_error("the file has been replaced by another since it was read")
+        raise _make_no_pdf_error(FILE_REPLACED)
     return data
 
 

@@ -87,3 +87,22 @@ def test_a_snapshot_comes_as_a_file(seen: Seen) -> None:
     with seen.page.expect_download() as download:
         seen.page.get_by_role("button", name="Download first").click()
     assert download.value.suggested_filename == "first.zip"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "address", ["/desk", "/board", "/board/quality?batch=ravens", "/board/pay"]
+)
+def test_a_narrow_window_holds_the_pages_in_german(busy: Site, address: str) -> None:
+    with busy.window("lea", "researcher") as seen:
+        seen.page.context.add_cookies([{"name": "language", "value": "de", "url": busy.address}])
+        seen.page.set_viewport_size({"width": 360, "height": 800})
+        seen.page.goto(address)
+        expect(seen.page.locator("html")).to_have_attribute("lang", "de")
+        wide = "document.documentElement.scrollWidth > document.documentElement.clientWidth"
+        assert not seen.page.evaluate(wide)
+        assert flaws(seen.page) == []
+        seen.page.get_by_role("button", name="English").click()
+        expect(seen.page.locator("html")).to_have_attribute("lang", "en")
+        assert seen.page.url.endswith(address)
+        assert seen.said == []

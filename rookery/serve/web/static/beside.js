@@ -40,7 +40,7 @@
     loading = false;
     view.removeAttribute("aria-busy");
     if (!view.querySelector("#shown")) {
-      view.textContent = "The stored page could not be shown. Open it by itself, or try again.";
+      view.textContent = _("The stored page could not be shown. Open it by itself, or try again.");
       shown = "";
     }
     moveToQuote();
@@ -54,7 +54,8 @@
       if (Number(each.dataset.quote) === now + 1) each.setAttribute("aria-current", "true");
       else each.removeAttribute("aria-current");
     });
-    one(".beside-count").textContent = `Quote ${now + 1} of ${cards.length}`;
+    one(".beside-count").textContent = _("Quote %(number)s of %(count)s")
+      .replace("%(number)s", now + 1).replace("%(count)s", cards.length);
     one(".beside-title").textContent = card.querySelector("figcaption .title").textContent;
     one(".beside-alone").href = linkOf(card).href;
     one("[data-step='-1']").disabled = now === 0;

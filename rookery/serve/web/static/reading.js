@@ -12,12 +12,12 @@
   const draft = document.getElementById("draft");
   const ends = ["answered", "declined", "stopped"];
   const says = {
-    asked: "Waiting for its turn",
-    begun: "Looking for evidence",
-    searching: "Searching",
-    opening: "Reading",
-    writing: "Writing",
-    quote: "Checking the quotes",
+    asked: _("Waiting for its turn"),
+    begun: _("Looking for evidence"),
+    searching: _("Searching"),
+    opening: _("Reading"),
+    writing: _("Writing"),
+    quote: _("Checking the quotes"),
   };
   const tries = { left: 2 };
 
@@ -67,7 +67,7 @@
     tries.left -= 1;
     if (stream.readyState === EventSource.CLOSED || tries.left <= 0) {
       stream.close();
-      status.textContent = "The connection is lost; looking again";
+      status.textContent = _("The connection is lost; looking again");
       setTimeout(() => location.reload(), 3000);
     }
   };

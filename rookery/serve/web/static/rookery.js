@@ -1,6 +1,10 @@
 // Enhancements of the pages, which also work without it: shortcut keys, saved drafts, marked claims.
 "use strict";
 (() => {
+  // Translations of the texts of all scripts, from the page; in English there are none.
+  const texts = JSON.parse(document.getElementById("texts")?.textContent ?? "{}");
+  window._ = (text) => texts[text] ?? text;
+
   const one = (selector, root = document) => root.querySelector(selector);
   const all = (selector, root = document) => [...root.querySelectorAll(selector)];
   const seen = (element) => element.checkVisibility({ visibilityProperty: true });
@@ -78,8 +82,8 @@
   const form = () => one("form[data-draft]");
   const place = (its) => `draft ${its.dataset.draft} ${its.elements.page?.value ?? ""}`;
   const kept = (sentence) => { const at = one("#kept"); if (at) at.textContent = sentence; };
-  const NOT_IN = "You are not in any more. Open an invite link in another tab; what you typed stays here.";
-  const LOST = "No connection. What you typed is kept in this browser, and sent again.";
+  const NOT_IN = _("You are not in any more. Open an invite link in another tab; what you typed stays here.");
+  const LOST = _("No connection. What you typed is kept in this browser, and sent again.");
   let waiting = 0;
 
   const changed = (its) => {
@@ -103,7 +107,7 @@
       if (!answer.ok) throw new Error(String(answer.status));
       const late = (await answer.text()) === "late";
       if (localStorage.getItem(here) === sent) localStorage.removeItem(here);
-      kept(late ? "Saved. The time for this task ran out: hand it in all the same." : "Saved");
+      kept(late ? _("Saved. The time for this task ran out: hand it in all the same.") : _("Saved"));
     } catch {
       kept(LOST);
       waiting = setTimeout(save, 5000);
@@ -143,8 +147,8 @@
     if (response.status >= 400 && response.status !== 409) {
       event.preventDefault();
       say(response.status === 401 ? NOT_IN : response.status === 413
-        ? "That is more than can be sent at once. Shorten it, then send it again."
-        : "That could not be taken just now. What you typed is kept: send it again in a moment.");
+        ? _("That is more than can be sent at once. Shorten it, then send it again.")
+        : _("That could not be taken just now. What you typed is kept: send it again in a moment."));
       return;
     }
     localStorage.removeItem(place(sourceElement));

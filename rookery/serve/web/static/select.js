@@ -57,7 +57,8 @@
     if (!found) return;
     form.elements.span.value = found.join("-");
     const many = found[1] - found[0];
-    one(".quote-size", form).textContent = `${many.toLocaleString("en")} character${many === 1 ? "" : "s"}`;
+    one(".quote-size", form).textContent = many === 1
+      ? _("1 character") : _("%(count)s characters").replace("%(count)s", many.toLocaleString("en"));
     const boxes = document.getSelection().getRangeAt(0).getClientRects();
     const box = boxes[boxes.length - 1];
     if (!box) return;
@@ -192,9 +193,9 @@
         here.elements.seen.value = said.seen;
         kept = words;
         tell(said.lints);
-        say(said.note || "Kept");
+        say(said.note || _("Kept"));
       })
-      .catch(() => say("Not kept: the desk cannot be reached. It is tried again when you write on."))
+      .catch(() => say(_("Not kept: the desk cannot be reached. It is tried again when you write on.")))
       .finally(() => { sending = null; });
     await sending;
   };

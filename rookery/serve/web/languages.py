@@ -1,0 +1,112 @@
+"""Languages of the pages: gettext catalogs, and the language of the request that is answered.
+
+English texts stand in templates, scripts and modules and are the keys of the catalogs
+(`locale/LANGUAGE/LC_MESSAGES/rookery.po`). Modules import `translate_text as _`, templates and
+scripts know `_`. The language is held in a context variable, which the threads and tasks of a
+request inherit, so that one set of templates serves all languages.
+"""
+
+import gettext
+import re
+from contextvars import ContextVar
+from functools import cache
+from pathlib import Path
+
+from starlette.datastructures import MutableHeaders
+from starlette.requests import HTTPConnection
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+LANGUAGES = {"en": "English", "de": "Deutsch"}
+"""Code of each language of the pages, and its name in itself. The first is the default."""
+DEFAULT_LANGUAGE = next(iter(LANGUAGES))
+LANGUAGE_COOKIE = "language"
+"""Name of the cookie that keeps the code of the language that somebody chose."""
+LOCALE_FOLDER = Path(__file__).parent / "locale"
+MAX_HEADER_CHARACTERS = 1000
+"""Characters of Accept-Language that are read; browsers send fewer than 100."""
+_ACCEPTED = re.compile(r"([a-z]{1,8}|\*)(?:-[a-z0-9-]{1,30})?(?:;q=([01](?:\.[0-9]{0,3})?))?")
+_current: ContextVar[str] = ContextVar("language", default=DEFAULT_LANGUAGE)
+
+
+@cache
+def load_catalog(language: str) -> gettext.NullTranslations:
+    """Return the catalog of a language; of the default one, a catalog that changes nothing."""
+    if language == DEFAULT_LANGUAGE:
+        return gettext.NullTranslations()
+    return gettext.translation("rookery", LOCALE_FOLDER, [language])
+
+
+def get_language() -> str:
+    """Return the code of the language of the request that is answered."""
+    return _current.get()
+
+
+def translate_text(message: str, **values: object) -> str:
+    """Return a text in the language of the request; with values, `%(name)s` are filled in."""
+    text = load_catalog(get_language()).gettext(message) if message else ""
+    return text % values if values else text
+
+
+def translate_plural(one: str, many: str, count: int, **values: object) -> str:
+    """Return the text for this count in the language of the request.
+
+    With values, `%(name)s` are filled in, and `%(num)s` with the count.
+    """
+    text = load_catalog(get_language()).ngettext(one, many, count)
+    return text % {"num": count, **values} if values else text
+
+
+def mark_text(message: str) -> str:
+    """Return a text as it is; it goes into the catalogs, and is translated where it is shown."""
+    return message
+
+
+def choose_language(kept: str, accepted: str) -> str:
+    """Return the code of the language for a visitor.
+
+    It is that of the cookie, else the one that Accept-Language (RFC 9110, 12.5.4) prefers, else the
+    default. What is not understood is passed over.
+    """
+    if kept in LANGUAGES:
+        return kept
+    best, most = DEFAULT_LANGUAGE, 0.0
+    for part in accepted[:MAX_HEADER_CHARACTERS].lower().replace(" ", "").split(","):
+        found = _ACCEPTED.fullmatch(part)
+        if found is None:
+            continue
+        language = DEFAULT_LANGUAGE if found[1] == "*" else found[1]
+        weight = float(found[2] or 1)
+        if language in LANGUAGES and weight > most:
+            best, most = language, weight
+    return best
+
+
+class LanguageMiddleware:
+    """ASGI middleware that sets the language of each request, and says it of each HTML page."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request in the language of its cookie or of its Accept-Language header."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        request = HTTPConnection(scope)
+        accepted = request.headers.get("accept-language", "")
+        language = choose_language(request.cookies.get(LANGUAGE_COOKIE, ""), accepted)
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                if headers.get("content-type", "").startswith("text/html"):
+                    headers["Content-Language"] = language
+                    headers.add_vary_header("Accept-Language")
+                    headers.add_vary_header("Cookie")
+            await send(message)
+
+        before = _current.set(language)
+        try:
+            await self.app(scope, receive, send_with_headers)
+        finally:
+            _current.reset(before)
