@@ -19,17 +19,17 @@ from rookery.serve.cli.ask_command import AskResult
 
 @pytest.mark.slow
 def test_a_killed_batch_goes_on_to_the_same_bytes(home: Path, run: Run, tmp_path: Path) -> None:
-    asked = batch_file(tmp_path, 12)
+    asked = batch_file(tmp_path, 18)
     whole, killed = tmp_path / "whole.jsonl", tmp_path / "killed.jsonl"
     with started(home, "ask", "--batch", asked, "--out", killed, *CORVIDS) as batch:
         while not killed.exists() or killed.read_bytes().count(b"\n") < 3:
             assert batch.poll() is None, batch.communicate()
             time.sleep(0.005)
         batch.kill()
-    assert 3 <= killed.read_bytes().count(b"\n") < 12
+    assert 3 <= killed.read_bytes().count(b"\n") < 18
     code, out, err = run("ask", "--batch", asked, "--out", killed, *CORVIDS)
     assert (code, out) == (0, "")
-    assert "12 questions: " in err
+    assert "18 questions: " in err
     assert "were there already" in err
     assert run("ask", "--batch", asked, "--out", whole, *CORVIDS).code == 0
     assert killed.read_bytes() == whole.read_bytes()
@@ -224,7 +224,7 @@ def test_answers_of_version_0_1_go_on_and_say_what_is_not_known(run: Run, docs: 
 
 @pytest.mark.slow
 def test_an_interrupted_force_leaves_new_answers_only(home: Path, run: Run, tmp_path: Path) -> None:
-    asked, out = batch_file(tmp_path, 12), tmp_path / "out.jsonl"
+    asked, out = batch_file(tmp_path, 18), tmp_path / "out.jsonl"
     batch = (*BATCH, asked, "--out", out, *CORVIDS)
     assert run(*batch).code == 0
     fresh = ("--decline", "0.3")
@@ -239,7 +239,7 @@ def test_an_interrupted_force_leaves_new_answers_only(home: Path, run: Run, tmp_
     assert (forced.returncode, b"leave --force out" in err) == (130, True)
     lines = out.read_bytes().splitlines(keepends=True)
     answers = [AskResult.from_json(line) for line in lines if line.endswith(b"\n")]
-    assert 3 <= len(answers) < 12
+    assert 3 <= len(answers) < 18
     declines = {each.made_with and each.made_with.settings.decline for each in answers}
     assert declines == {0.3}
     assert "--decline 0.3, now not given" in run(*batch).err  # not taken for the old answers
@@ -305,7 +305,7 @@ def test_ctrl_c_while_indexing_is_a_sentence_and_the_next_run_goes_on(
 def test_a_stopped_batch_stops_its_workers_silently(
     home: Path, tmp_path: Path, number: int, code: int
 ) -> None:
-    asked, out = batch_file(tmp_path, 12), tmp_path / "out.jsonl"
+    asked, out = batch_file(tmp_path, 30), tmp_path / "out.jsonl"
     with started(home, "ask", "--batch", asked, "--out", out, *CORVIDS) as batch:
         while not out.exists() or b"\n" not in out.read_bytes():
             assert batch.poll() is None, batch.communicate()
