@@ -19,7 +19,11 @@ import torch.distributed as dist
 from accelerate import Accelerator
 from accelerate.utils import DistributedType
 from torch import Tensor, nn
-from torch.distributed.checkpoint import state_dict_loader, state_dict_saver
+from torch.distributed.checkpoint import (
+    CheckpointException,
+    state_dict_loader,
+    state_dict_saver,
+)
 from torch.distributed.checkpoint.state_dict import (
     StateDictOptions,
     get_state_dict,
@@ -414,7 +418,7 @@ class ModelOptimizer:
         Each process writes what it holds, and of what all hold a share, to the same folder.
         """
         place = folder / _STATE_FOLDER
-        with _expect_one_process():
+        with _raise_causes():
             state_dict_saver.save(self._collect_state(), checkpoint_id=place)
 
     def load(self, folder: Path) -> None:
@@ -428,7 +432,7 @@ class ModelOptimizer:
             detail = "its checkpoints are of an earlier version: begin again, in another folder"
             raise Failed(Failure(str(folder), "other_run", detail))
         state = self._collect_state()
-        with _expect_one_process():
+        with _raise_causes():
             state_dict_loader.load(state, checkpoint_id=place)
         set_state_dict(
             self._network,
@@ -457,11 +461,16 @@ _STATE_OPTIONS = StateDictOptions(ignore_frozen_params=True, strict=False)
 
 
 @contextmanager
-def _expect_one_process() -> Iterator[None]:
-    """torch warns of each checkpoint of a process that is alone."""
+def _raise_causes() -> Iterator[None]:
+    """Raise what went wrong in a checkpoint itself: torch packs it up, Ctrl-C too."""
     with warnings.catch_warnings():
+        # torch warns of each checkpoint of a process that is alone.
         warnings.filterwarnings("ignore", "torch.distributed is disabled", UserWarning)
-        yield
+        try:
+            yield
+        except CheckpointException as error:
+            cause, _ = next(iter(error.failures.values()))
+            raise cause from error
 
 
 def make_optimizer(

@@ -19,7 +19,6 @@ import msgspec
 from accelerate import Accelerator
 from accelerate.utils import gather_object
 from safetensors import SafetensorError
-from torch.distributed.checkpoint.api import CheckpointException
 
 from rookery.records import Failed, Failure
 
@@ -181,12 +180,8 @@ class ResumableRun:
         self._wait_for_everyone()
         try:
             state.save(new)
-        # torch's full disk is no OSError, and what several processes write together no Exception.
-        except (RuntimeError, SafetensorError, CheckpointException) as error:
-            why: BaseException = error
-            if isinstance(error, CheckpointException):  # whose words are tracebacks
-                why, _ = next(iter(error.failures.values()))
-            detail = f"it cannot be written ({why}): make room and run the same command again"
+        except (OSError, RuntimeError, SafetensorError) as error:  # a full disk is any of these
+            detail = f"it cannot be written ({error}): make room and run the same command again"
             raise Failed(Failure(str(new), "unwritable", detail)) from error
         self._wait_for_everyone()
         digests = self._digest_files(new)

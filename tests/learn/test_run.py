@@ -10,6 +10,7 @@ import pytest
 import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
+from torch.distributed.checkpoint import FileSystemReader, FileSystemWriter
 
 from rookery.learn.optimizer import ModelOptimizer, OptimizerSettings, TensorFlowAdam
 from rookery.learn.training_run import ResumableRun
@@ -223,12 +224,30 @@ def test_a_disk_that_fills_while_saving_leaves_the_checkpoints_there_were(tmp_pa
     kept = checkpoints(tmp_path / "full")
     with (
         ResumableRun(tmp_path / "full", Settings()) as run,
-        pytest.raises(OSError, match="No space"),
+        pytest.raises(Failed, match=r"No space left on device.*make room"),
     ):
         list(run.iterate_steps(STEPS, Full(), 1))
     assert [name for name in checkpoints(tmp_path / "full") if name.isdigit()] == kept
     assert same(train(tmp_path / "full"), whole)
     assert lines(tmp_path / "full") == lines(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("part", ["write_data", "read_data"])
+def test_ctrl_c_in_a_checkpoint_is_ctrl_c(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    whole = train(tmp_path / "whole")
+    train(tmp_path / "run", 3)
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        storage = FileSystemWriter if part == "write_data" else FileSystemReader
+        patch.setattr(storage, part, interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            train(tmp_path / "run")
+    assert same(train(tmp_path / "run"), whole)
 
 
 # What stops a run
