@@ -10,7 +10,7 @@ import pytest
 import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
-from torch.distributed.checkpoint import FileSystemReader, FileSystemWriter
+from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
 
 from rookery.learn.optimizer import ModelOptimizer, OptimizerSettings, TensorFlowAdam
 from rookery.learn.training_run import ResumableRun
