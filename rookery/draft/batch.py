@@ -180,11 +180,13 @@ def map_in_workers(
                 yield result
         pool.shutdown()
     except BaseException:
-        pool.shutdown(wait=False, cancel_futures=True)
         for worker in started.processes:
             worker.kill()  # it may wait long for a slow server, and its answer is not wanted
         for worker in started.processes:
             worker.join()
+        # The thread that feeds processes is waited for, or it may close a pipe which Python 3.11
+        # writes to when it exits; threads may wait for a slow server themselves.
+        pool.shutdown(wait=not threads, cancel_futures=True)
         raise
 
 
