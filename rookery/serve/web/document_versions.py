@@ -18,7 +18,9 @@ from rookery.browse.page_archive import translate_storage_errors
 from rookery.browse.search_index import hold_lock
 from rookery.judge.accounts import Person, has_role
 from rookery.judge.snapshots import write_whole_file
+from rookery.records import Failed, Failure
 from rookery.serve.settings import get_data_folder
+from rookery.serve.web.languages import mark_text
 
 DOCUMENTS_PLACE = "documents"
 """Name of the folder, and of the place to search that people choose in the form."""
@@ -91,12 +93,22 @@ def lock_documents() -> Iterator[None]:
 
 
 def load_document_records() -> DocumentRecords:
-    """Return the record of each document; a file that nobody noted is a first version."""
+    """Return the record of each document; a file that nobody noted is a first version.
+
+    Raises Failed (damaged_records) where the records cannot be read: nothing may be written over
+    what they say of versions that are kept.
+    """
+    path, records = get_data_folder() / _RECORDS_FILE, DocumentRecords()
     try:
-        data = (get_data_folder() / _RECORDS_FILE).read_bytes()
-        records = msgspec.json.decode(data, type=DocumentRecords)
-    except (OSError, msgspec.MsgspecError):  # nothing is known of the files that are there
-        records = {}
+        records = msgspec.json.decode(path.read_bytes(), type=DocumentRecords)
+    except FileNotFoundError:  # nothing was noted yet
+        pass
+    except (OSError, msgspec.MsgspecError) as error:
+        detail = mark_text(
+            "the records of documents cannot be read: whoever keeps this server should put their "
+            "file back from a copy, or move it away"
+        )
+        raise Failed(Failure(str(path), "damaged_records", detail)) from error
     for file in list_current_files():
         if file.name not in records:
             about = file.stat()
@@ -136,6 +148,8 @@ def add_document_version(
     records = load_document_records()
     former = records.get(name, DocumentRecord((), 0))
     number = max((each.number for each in former.versions), default=0) + 1
+    while _get_version_path(name, number).exists():  # its record is gone, and it is kept
+        number += 1
     version = DocumentVersion(number, owner, added, file.stat().st_size, text)
     aside = _get_version_path(name, number)
     aside.parent.mkdir(parents=True, exist_ok=True)

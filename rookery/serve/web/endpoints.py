@@ -43,6 +43,7 @@ cookies; most treat http://localhost as secure, too."""
 PLAIN_COOKIE = "rookery"
 """Name of the session cookie where the browser refuses Secure cookies: plain http."""
 REPORTED_STATUSES = {
+    "damaged_records": 500,
     "already": 409,
     "gone": 409,
     "no_lease": 409,

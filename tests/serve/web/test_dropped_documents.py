@@ -161,6 +161,25 @@ def test_a_file_of_the_same_name_becomes_a_version_if_that_is_confirmed(reader: 
 
 
 @pytest.mark.slow
+def test_damaged_records_are_said_and_nothing_is_written_over_them(reader: Visit) -> None:
+    drop(reader, ("notes.md", NOTE))
+    drop(reader, ("notes.md", JAYS), replace=True)
+    place = get_data_folder() / document_versions._RECORDS_FILE
+    whole = place.read_bytes()
+    place.write_bytes(whole[:-9])
+    damaged = reader.get("/documents")
+    assert (damaged.status, "put their file back from a copy" in damaged.text) == (500, True)
+    assert reader.post("/documents/remove", name="notes.md").status == 500
+    assert place.read_bytes() == whole[:-9]
+    place.write_bytes(whole)
+    assert "1 other version" in reader.get("/documents").text
+    # Without records, what is kept is still not written over.
+    place.unlink()
+    drop(reader, ("notes.md", NOTE * 2), replace=True)
+    versions = get_data_folder() / document_versions._VERSIONS_FOLDER
+    assert (versions / "1" / "notes.md").read_bytes() == NOTE
+
+
 def test_nobody_replaces_or_removes_what_another_reader_dropped(opened: Opened) -> None:
     opened = opened._replace(limits=LARGE)
     ada, ben = come_in(opened, "ada", "reader"), come_in(opened, "ben", "reader")
