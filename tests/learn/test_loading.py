@@ -146,10 +146,12 @@ def test_a_chat_needs_a_template(folder: Path) -> None:
 def test_weights_are_used_in_the_type_that_was_asked_for(folder: Path) -> None:
     assert load_model(folder).model.dtype == torch.float32
     assert load_model(folder, dtype="bfloat16").model.dtype == torch.bfloat16
-    said = LocalModel(folder, LocalModelSettings(dtype="bfloat16", max_tokens=5)).complete(
-        "Crows?", n=2
-    )
-    assert [len(one.tokens) for one in said] == [5, 5]
+    rounded = LocalModel(folder, LocalModelSettings(dtype="bfloat16", max_tokens=1))
+    exact = LocalModel(folder, LocalModelSettings(dtype="float32", max_tokens=1))
+    [said], [expected] = rounded.complete("Crows?", seed=0), exact.complete("Crows?", seed=0)
+    assert said.tokens == expected.tokens
+    assert said.logprobs == pytest.approx(expected.logprobs, abs=0.05)
+    assert said.logprobs != expected.logprobs
 
 
 @pytest.mark.parametrize(("amx", "expected"), [(True, "bfloat16"), (False, "float32")])

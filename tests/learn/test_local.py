@@ -280,7 +280,7 @@ def test_a_prompt_that_is_too_long_is_refused_with_both_numbers(model: LocalMode
     longest = "x " * ((1499 - size) // 2) + "x" * ((1499 - size) % 2)
     while len(model.prompt_tokens(longest)) < 1499:
         longest += "x "
-    [said] = model.complete(longest)
+    [said] = model.complete(longest, seed=0)
     assert (len(said.tokens), said.stop) == (1, "length")
     with pytest.raises(Failed) as caught:
         list(model.stream(f"{longest} {LONG}"))
