@@ -20,7 +20,6 @@ from rookery.learn.imitation_learning import ImitationSettings
 from rookery.learn.memory_plan import (
     TrainingMemory,
     TrainingShape,
-    explain_refused_sharding,
     measure_training_memory,
     shape_imitation,
     shape_preference,
@@ -159,15 +158,13 @@ def format_table(
         "logits": lambda one: one.process.logits,
         "sampling": lambda one: one.process.cache + one.process.sampling,
         "at most": lambda one: one.process.peak,
-        f"FSDP, {processes}": lambda one: (
-            None if explain_refused_sharding(one.shape) else one.shard_weights(processes).peak
-        ),
+        f"FSDP, {processes}": lambda one: one.shard_weights(processes).peak,
     }
     heads = "".join(f"{name:>12}" for name in columns)
     yield f"{'GB a process':28}{'parameters':>16}{'learning':>16}{heads}"
     for stage, one in found:
         sizes = (value(one) for value in columns.values())
-        cells = "".join(f"{'none' if size is None else f'{size / GB:,.1f}':>12}" for size in sizes)
+        cells = "".join(f"{size / GB:>12,.1f}" for size in sizes)
         yield f"{stage.name:28}{one.parameters:16,}{one.learning:16,}{cells}"
     yield ""
     for stage, one in found:

@@ -170,6 +170,8 @@ class TrainingMemory(NamedTuple):
     """bytes of the copy that FSDP gathers to sample or to validate; 0: neither is done here"""
     apart: tuple[int, int]
     """bytes of the weights and of the reference where no layers are shared, as under FSDP"""
+    whole_optimizer: int
+    """bytes of the optimizer's state that FSDP leaves whole in each process"""
     sampling_copies: int
     """bytes of weights in bfloat16 among what passes while it samples"""
     outputs: tuple[tuple[str, tuple[int, ...]], ...]
@@ -191,19 +193,17 @@ class TrainingMemory(NamedTuple):
         """Return the memory of each of several processes under FSDP.
 
         It splits weights, the reference's too, gradients, the optimizer's state and the average,
-        and gathers the layers that are computed; networks then share no frozen layers. Raises
-        ValueError where training refuses to be split (`explain_refused_sharding`).
+        and gathers the layers that are computed; networks then share no frozen layers.
         """
-        if refused := explain_refused_sharding(self.shape):
-            raise ValueError(refused)
         alone = self.process
         weights, reference = self.apart
+        optimizer = (alone.optimizer - self.whole_optimizer) / processes + self.whole_optimizer
         return msgspec.structs.replace(
             alone,
             weights=math.ceil(weights / processes),
             reference=math.ceil(reference / processes),
             gradients=math.ceil(alone.gradients / processes),
-            optimizer=math.ceil(alone.optimizer / processes),
+            optimizer=math.ceil(optimizer),
             average=math.ceil(alone.average / processes),
             whole_copy=self.whole_copy,
             gathered=self.gathered,
@@ -212,13 +212,6 @@ class TrainingMemory(NamedTuple):
             # The whole copy is in bfloat16 itself.
             sampling=alone.sampling - self.sampling_copies,
         )
-
-
-def explain_refused_sharding(shape: TrainingShape) -> str:
-    """Return why training refuses to split these weights over processes (FSDP); empty: it does."""
-    if shape.optimising.method == "adafactor":
-        return "Adafactor cannot be split"
-    return ""
 
 
 def read_model_config(model: str) -> Any:
@@ -360,6 +353,7 @@ def measure_training_memory(shape: TrainingShape) -> TrainingMemory:
             gathered,
             _measure_whole_copy(shape, policy),
             apart,
+            FLOAT_BYTES * count_whole_optimizer_values(learning, shape.optimising),
             cast if _samples_in_bfloat16(shape) else 0,
             outputs,
         )
@@ -405,6 +399,14 @@ def count_optimizer_values(weights: Sequence[Tensor], settings: OptimizerSetting
         else each.numel()
         for each in weights
     )
+
+
+def count_whole_optimizer_values(weights: Sequence[Tensor], settings: OptimizerSettings) -> int:
+    """Return how many of these numbers each process has whole where weights are split by rows:
+    Adafactor's sums of the columns of matrices."""
+    if settings.method == "adam":
+        return 0
+    return sum(each.shape[-1] for each in weights if each.dim() == 2)
 
 
 def suggest_smaller_setting(shape: TrainingShape, found: ProcessMemory) -> str:

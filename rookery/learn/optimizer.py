@@ -6,7 +6,7 @@ import atexit
 import copy
 import math
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from random import Random
@@ -31,6 +31,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 
+from rookery.learn.update_rules import Adafactor, TensorFlowAdam, get_local_part
 from rookery.records import Failed, Failure
 
 _UNSUPPORTED_TYPES = (
@@ -161,44 +162,6 @@ class OptimizerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
         return left if self.schedule == "linear" else 1.0
 
 
-class TensorFlowAdam(torch.optim.Optimizer):
-    """Adam as in TensorFlow 1: epsilon is added before the bias correction of the second moment."""
-
-    def __init__(
-        self, weights: Iterable[Any], lr: float, betas: tuple[float, float], eps: float
-    ) -> None:
-        super().__init__(weights, {"lr": lr, "betas": betas, "eps": eps})
-
-    @torch.no_grad()
-    def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        """Update the weights once from their gradients."""
-        for group in self.param_groups:
-            first, second = group["betas"]
-            for whole in group["params"]:
-                if whole.grad is None:
-                    continue
-                state = self.state[whole]
-                if not state:
-                    state["step"] = torch.zeros(())
-                    state["mean"] = torch.zeros_like(whole)
-                    state["square"] = torch.zeros_like(whole)
-                state["step"] += 1
-                count = state["step"].item()
-                weight, grad, mean, square = (
-                    _get_local_part(each)
-                    for each in (whole, whole.grad, state["mean"], state["square"])
-                )
-                mean.lerp_(grad, 1 - first)
-                square.mul_(second).addcmul_(grad, grad, value=1 - second)
-                rate = group["lr"] * math.sqrt(1 - second**count) / (1 - first**count)
-                weight.addcdiv_(mean, square.sqrt().add_(group["eps"]), value=-rate)
-
-
-def _get_local_part(value: Tensor) -> Tensor:
-    """Return the part of a tensor that this process holds, which is changed in place."""
-    return value.to_local() if isinstance(value, DTensor) else value
-
-
 def make_accelerator(dtype: str = "float32") -> Accelerator:
     """Return an Accelerator for the processes of torchrun or accelerate, or for this one alone.
 
@@ -259,9 +222,6 @@ class ModelOptimizer:
         self._skeleton: nn.Module | None = None
         """a copy without weights, which are gathered into copies of it; None: weights are whole"""
         if is_sharded(settings, self.accelerator):
-            if settings.method == "adafactor":
-                detail = "torch's Adafactor cannot be split over processes: let method be adam"
-                raise Failed(Failure("optimising.sharded", "unsupported", detail))
             self._skeleton = copy_without_weights(model)
             shard_model(model, self.accelerator)
             self.model: Any = model
@@ -374,8 +334,8 @@ class ModelOptimizer:
     @torch.no_grad()
     def _update_averages(self) -> None:
         if self._averages:
-            weights = [_get_local_part(self._learning[name]) for name in self._averages]
-            averages = [_get_local_part(each) for each in self._averages.values()]
+            weights = [get_local_part(self._learning[name]) for name in self._averages]
+            averages = [get_local_part(each) for each in self._averages.values()]
             # The first average is of one: the weights themselves.
             share = 1 - self.settings.average if self._is_averaging else 1.0
             torch._foreach_lerp_(averages, weights, share)
@@ -476,7 +436,7 @@ def make_optimizer(
     """Return the optimizer of weights by their highest learning rate."""
     groups = [{"params": weights, "highest": rate} for rate, weights in by_rate.items()]
     if settings.method == "adafactor":
-        return torch.optim.Adafactor(groups, settings.rate, weight_decay=settings.decay)
+        return Adafactor(groups, settings.rate, settings.decay)
     if settings.adam == "tf":
         return TensorFlowAdam(groups, settings.rate, settings.betas, settings.epsilon)
     return torch.optim.AdamW(

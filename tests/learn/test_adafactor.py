@@ -7,15 +7,17 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pytest
+import split_adafactor
 import torch
 from accelerate import Accelerator
+from several import in_two_processes
+from split_adafactor import STEPS, Shapes, compare_weights, take_steps
 from torch import Tensor, nn
 
 from rookery.learn.optimizer import ModelOptimizer, OptimizerSettings
 from rookery.learn.training_run import ResumableRun
 
 Values = npt.NDArray[np.float64]
-STEPS = 5
 SETTINGS = OptimizerSettings(1e-2, "constant", method="adafactor", clip=None)
 
 
@@ -109,3 +111,12 @@ def test_a_run_with_it_goes_on_to_the_last_bit(tmp_path: Path) -> None:
     again = train(tmp_path / "broken", STEPS)
     assert all(map(torch.equal, whole, again))
     assert not torch.equal(whole[0], layer().weight)
+
+
+def test_split_weights_learn_what_torch_s_own_does_whole_and_go_on_alone(tmp_path: Path) -> None:
+    in_two_processes(Path(split_adafactor.__file__), str(tmp_path))
+    alone = ModelOptimizer(Shapes(), split_adafactor.SETTINGS, STEPS, Accelerator(cpu=True))
+    alone.load(tmp_path)
+    compare_weights(alone, 3)
+    take_steps(alone, range(3, STEPS))
+    compare_weights(alone, STEPS)

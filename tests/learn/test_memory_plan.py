@@ -40,7 +40,7 @@ from rookery.learn.optimizer import OptimizerSettings, make_optimizer
 from rookery.learn.pretrained_models import LoraSettings, TrainedModelSettings, load_model
 from rookery.learn.random_models import write_tiny_model
 from rookery.learn.reinforcement_learning import train_by_reinforcement
-from rookery.learn.reinforcement_settings import make_ppo_settings
+from rookery.learn.reinforcement_settings import make_ppo_settings, make_rloo_settings
 from rookery.learn.reward_training import (
     RewardTrainingSettings,
     _load_comparison_data,
@@ -303,13 +303,18 @@ def test_split_networks_share_no_frozen_layers() -> None:
     assert 2 * (split.weights + split.reference) > 1.2 * (whole.weights + whole.reference)
 
 
-def test_what_training_refuses_to_split_is_not_planned() -> None:
+def test_each_process_has_adafactor_s_sums_of_columns() -> None:
+    """Rows and vectors are split over two; columns are not. A layer of the small model has four
+    matrices of 32 x 32, two of 64 x 32, one of 32 x 64, and two vectors of 32."""
     adafactor = OptimizerSettings(method="adafactor")
     policy = TrainedModelSettings("none")
-    settings = make_ppo_settings(policy=policy, steps=1, piece=1, optimising=adafactor)
+    settings = make_rloo_settings(policy=policy, steps=1, episodes=2, piece=1, optimising=adafactor)
     found = measure_training_memory(shape_reinforcement(settings, small_config(), 32))
-    with pytest.raises(ValueError, match="Adafactor"):
-        found.shard_weights(2)
+    rows, columns = 4 * 32 + 2 * 64 + 32, 4 * 32 + 2 * 32 + 64
+    rows, columns = 2 * rows + 2 * 100, 2 * columns + 2 * 32  # embedding and head
+    vectors = 2 * 2 * 32 + 32
+    assert found.process.optimizer == 4 * (rows + columns + vectors)
+    assert found.shard_weights(2).optimizer == 4 * (columns + (rows + vectors) / 2)
 
 
 def test_without_a_context_the_tokens_must_be_named() -> None:

@@ -12,8 +12,9 @@ from accelerate import Accelerator
 from torch import Tensor, nn
 from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
 
-from rookery.learn.optimizer import ModelOptimizer, OptimizerSettings, TensorFlowAdam
+from rookery.learn.optimizer import ModelOptimizer, OptimizerSettings
 from rookery.learn.training_run import ResumableRun
+from rookery.learn.update_rules import TensorFlowAdam
 from rookery.records import Failed
 
 STEPS, EVERY = 7, 2

@@ -14,7 +14,6 @@ from rookery.learn.memory_plan import (
     ProcessMemory,
     TrainingMemory,
     TrainingShape,
-    explain_refused_sharding,
     measure_training_memory,
     read_model_config,
     shape_imitation,
@@ -67,9 +66,7 @@ class TrainingPlan(msgspec.Struct, frozen=True):
     """of each GPU, in GB; None: it was not said"""
     whole: PlacementPlan
     split: PlacementPlan | None
-    """None: with one GPU, or where training refuses"""
-    refused: str
-    """why training refuses to split the weights; empty: it does not"""
+    """None: with one GPU"""
     fits: bool | None
     """None: no memory was said"""
     conclusion: str
@@ -159,9 +156,8 @@ def _find_reward_config(reward: str, policy: Any) -> Any:
 
 def _make_plan(kind: str, found: TrainingMemory, gpus: int, memory: float | None) -> TrainingPlan:
     shape = found.shape
-    refused = explain_refused_sharding(shape)
     whole = found.replicate_weights(gpus)
-    split = None if gpus == 1 or refused else found.shard_weights(gpus)
+    split = None if gpus == 1 else found.shard_weights(gpus)
     best = whole if split is None or whole.peak <= split.peak else split
     fits = None if memory is None else best.peak <= memory * GB
     placed = "whole weights" if best is whole else "weights that FSDP splits (sharded = true)"
@@ -185,7 +181,6 @@ def _make_plan(kind: str, found: TrainingMemory, gpus: int, memory: float | None
         memory,
         _sum_placement(whole),
         None if split is None else _sum_placement(split),
-        refused,
         fits,
         conclusion,
     )
@@ -213,8 +208,6 @@ def _format_plan(plan: TrainingPlan) -> Iterator[str]:
     if plan.whole.parts.cache:
         yield _format_row(PHASE_NAMES["sampling"], [each.sampling for each in columns.values()])
     yield ""
-    if plan.refused and plan.gpus > 1:
-        yield f"FSDP does not split it: {plan.refused}"
     yield plan.conclusion
 
 
