@@ -1,22 +1,29 @@
-"""The desk's labelling queue under load: items given to too many people or twice to one, and
-milliseconds per action.
+"""The desk's labelling queue under load: items given to too many people or twice to one,
+milliseconds per action, and the processor time of a server for a judgement.
 
 Needs PostgreSQL's programs. In each run twelve people, in two tabs each and four processes, fill
 the places of 20 items, three each; one lease in ten is abandoned (tests/judge/crowd.py). Beside it
 runs a version that looks first and writes then, which must go wrong. Then one person after the
-other claims and submits, with 1,000 and 50,000 items queued. Prints tables and writes
-bench/results/desk.json.
+other claims and submits, with 1,000 and 50,000 items queued. Last, somebody judges over HTTP in a
+real `rookery serve`: the page of an item, its form sent, and the next page, as a browser without
+scripts does it. Prints tables and writes bench/results/desk.json.
 
     python -m bench.desk [--runs N]
 """
 
 import argparse
+import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
+from typing import Any
 
+import httpx2
+
+from bench.environment import measure_cpu
 from bench.report import (
     ROOT,
     choose_size,
@@ -26,19 +33,24 @@ from bench.report import (
     summarize_milliseconds,
     write_results,
 )
+from bench.serve import find_free_port
 from rookery.judge import accounts, labelling_queue
 from rookery.judge.labelling_records import LabellingItem
 from rookery.judge.store import Store, initialize_store
 from rookery.records import Question
 
 sys.path.insert(0, str(ROOT / "tests" / "judge"))
+sys.path.insert(0, str(ROOT / "tests" / "serve" / "web"))
 
 from crowd import ITEMS, PEOPLE, PLACES, WORK, by_counting, by_slots, crowd, run
 from stores import binaries, serving
+from visits import Visit, item
 
 SIZES = choose_size((1_000, 50_000), (20, 40))
 CLAIMS = choose_size(600, 20)
 TARGET_MS = 5.0
+JUDGEMENTS = choose_size(500, 5)
+TARGET_CPU_MS = 15.0
 
 Fresh = Callable[[], str]
 
@@ -73,6 +85,48 @@ def time_one_by_one(fresh: Fresh, size: int) -> dict[str, float]:
     }
 
 
+def measure_judgements(place: str, log: Path) -> float:
+    """Measure the processor milliseconds of a real server for each judgement of one person."""
+    with Store(place) as store:
+        made = (item("supported", number) for number in range(JUDGEMENTS + 20))
+        labelling_queue.add_items(store, made, "first", 3)
+        token = accounts.create_invite(store, "lena", "labeller", "ada")
+    port = find_free_port()
+    command = [sys.executable, "-m", "rookery", "serve", "--store", place, "--port", str(port)]
+    with log.open("wb") as out:
+        server = subprocess.Popen(command, stdout=out, stderr=out)
+    address = f"http://127.0.0.1:{port}"
+    try:
+        with httpx2.Client(base_url=address, follow_redirects=True) as client:
+            while not _is_ready(client):
+                assert server.poll() is None, log.read_text()
+                time.sleep(0.1)
+            client.post(f"/enter/{token}").raise_for_status()
+            visitor: Any = client  # of the same kind as the test client that Visit names
+            visit = Visit(visitor, "lena").begin("supported")
+            for _ in range(10):
+                visit.send(FILLED)
+            before = measure_cpu([server.pid])
+            for _ in range(JUDGEMENTS):
+                visit.send(FILLED)
+                assert "said=done" in visit.at, visit.html
+            return (measure_cpu([server.pid]) - before) / JUDGEMENTS * 1000
+    finally:
+        server.terminate()
+        server.wait()
+
+
+FILLED = {"plausible.0": "yes", "plausible.1": "yes", "preferred": "0"}
+FILLED |= {"supported.0": "yes", "supported.1": "no"}
+
+
+def _is_ready(client: httpx2.Client) -> bool:
+    try:
+        return client.get("/readyz").status_code == 200
+    except httpx2.TransportError:
+        return False
+
+
 def main() -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(prog="python -m bench.desk", description=__doc__)
@@ -102,10 +156,16 @@ def main() -> None:
             for name, fresh in databases.items()
             for size in SIZES
         }
+        judged = {
+            name: measure_judgements(fresh(), Path(folder) / "log")
+            for name, fresh in databases.items()
+        }
+    print_table(list(judged), {"processor ms a judgement": judged})
     for rows in (wrong, times):
         print_table(list(next(iter(rows.values()))), rows)
     shape = {"runs": runs, "people": PEOPLE, "items": ITEMS, "places": PLACES}
-    write_results("desk", {**shape, "target_ms": TARGET_MS, "wrong": wrong, "times": times})
+    shape |= {"target_ms": TARGET_MS, "target_cpu_ms": TARGET_CPU_MS}
+    write_results("desk", {**shape, "wrong": wrong, "times": times, "judgement_cpu_ms": judged})
 
 
 def make_store(place: str) -> str:

@@ -7,7 +7,7 @@ import hashlib
 import secrets
 from typing import NamedTuple, get_args
 
-from sqlalchemy import Connection, Row, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, insert, select, update
 
 from rookery.judge import tables
 from rookery.judge.labelling_records import PersonRole
@@ -150,25 +150,35 @@ def open_session(connection: Connection, person: str, now: float) -> str:
     return session
 
 
+_SESSION_PERSON = (
+    select(tables.people, sessions.c.seen)
+    .join(sessions)
+    .where(
+        sessions.c.token == bindparam("token"),
+        sessions.c.ended.is_(None),
+        sessions.c.seen >= bindparam("seen"),
+        sessions.c.began >= bindparam("began"),
+        tables.people.c.gone.is_(None),
+    )
+)
+"""Asked with every request, and so built once."""
+
+
 def find_session_person(store: Store, session_token: str) -> Person | None:
     """Return the person of a session and note its use; None if there is none or it is over.
 
     A session is over once it was ended, after 7 days without use, 30 days after it began, and when
     the person was shut out.
     """
-    now, its = store.clock(), sessions.c.token == _hash_token(session_token)
-    query = select(tables.people, sessions.c.seen).join(sessions).where(its)
-    live = (
-        sessions.c.ended.is_(None)
-        & (sessions.c.seen >= now - SESSION_IDLE_SECONDS)
-        & (sessions.c.began >= now - SESSION_MAX_SECONDS)
-    )
+    now, token = store.clock(), _hash_token(session_token)
+    since = {"seen": now - SESSION_IDLE_SECONDS, "began": now - SESSION_MAX_SECONDS}
     with store.begin_read() as connection:
-        row = connection.execute(query.where(live, tables.people.c.gone.is_(None))).first()
+        row = connection.execute(_SESSION_PERSON, {"token": token, **since}).first()
     if row is None:
         return None
     if now - row.seen >= SEEN_INTERVAL:
         with store.begin_write() as connection:
+            its = sessions.c.token == token
             connection.execute(update(sessions).where(its).values(seen=now))
     return Person(*row[:-1])
 

@@ -1,9 +1,8 @@
 """Labelling guides: instructions for each form in Markdown, of which every version is kept."""
 
 from importlib.resources import files
-from typing import Any
 
-from sqlalchemy import Connection, Select, insert, select
+from sqlalchemy import Connection, bindparam, insert, select
 
 from rookery.judge import tables
 from rookery.judge.accounts import write_audit_entry
@@ -73,7 +72,7 @@ def list_guide_versions(store: Store, form: str) -> list[LabellingGuide]:
     """Return every version of a form's guide, newest first. Raises Failed (no_form)."""
     load_guide(store, form)
     with store.begin_read() as connection:
-        return [LabellingGuide(*row) for row in connection.execute(_select_versions(form))]
+        return [LabellingGuide(*row) for row in connection.execute(_VERSIONS, {"form": form})]
 
 
 def read_packaged_guide(form: str) -> str:
@@ -110,10 +109,13 @@ def _add_version(store: Store, form: str, text: str, by: str) -> LabellingGuide:
 
 
 def _find_newest_version(connection: Connection, form: str) -> LabellingGuide | None:
-    row = connection.execute(_select_versions(form).limit(1)).first()
+    row = connection.execute(_NEWEST_VERSION, {"form": form}).first()
     return LabellingGuide(*row) if row else None
 
 
-def _select_versions(form: str) -> Select[Any]:
-    guides = tables.guides
-    return select(guides).where(guides.c.form == form).order_by(guides.c.version.desc())
+_VERSIONS = (
+    select(tables.guides)
+    .where(tables.guides.c.form == bindparam("form"))
+    .order_by(tables.guides.c.version.desc())
+)
+_NEWEST_VERSION = _VERSIONS.limit(1)

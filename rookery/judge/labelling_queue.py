@@ -19,9 +19,11 @@ import msgspec
 from sqlalchemy import (
     ColumnElement,
     Connection,
+    Float,
     Row,
-    Select,
+    String,
     and_,
+    bindparam,
     delete,
     func,
     insert,
@@ -49,6 +51,82 @@ MAX_BATCH_ITEMS = 200
 """Largest number of waiting items of one batch that is counted: it is counted on every task."""
 _ITEMS_PER_STATEMENT = 500
 """Items in one statement."""
+
+
+# Conditions and queries that are asked with every item are built once: SQLAlchemy takes longer to
+# build them than SQLite to answer. Whoever asks, and when, are parameters of them.
+_ASKER, _AT = bindparam("asker", type_=String), bindparam("at", type_=Float)
+_MINE = (slots.c.person == _ASKER) & ~slots.c.done
+_FREE = ~slots.c.done & or_(slots.c.person.is_(None), slots.c.until < _AT)
+"""Slots that are not done and have no lease in force."""
+
+
+def _make_judged_condition(item_id: ColumnElement[str]) -> ColumnElement[bool]:
+    """Return the SQL condition that the asker submitted, skipped or flagged the item."""
+    its = (judgements.c.item == item_id) & (judgements.c.person == _ASKER)
+    return select(judgements.c.id).where(its).exists()
+
+
+def _make_unseen_condition() -> ColumnElement[bool]:
+    """Return the SQL condition of slots of items that are still handed out and new to the asker."""
+    other = slots.alias()
+    held = select(other.c.item).where(other.c.item == slots.c.item, other.c.person == _ASKER)
+    return ~slots.c.retired & ~held.exists() & ~_make_judged_condition(slots.c.item)
+
+
+_UNSEEN = _make_unseen_condition()
+_HELD_SLOT = (
+    select(slots)
+    .where(_MINE, or_(slots.c.until >= _AT, ~slots.c.retired))
+    .order_by(slots.c.until.desc(), slots.c.arrival)
+    .limit(1)
+    # Row lock: once the lease has expired, another person may be taking the slot right now.
+    .with_for_update()
+)
+"""The slot that the asker holds, also an expired one that nobody took."""
+_FREE_SLOT = (
+    select(slots)
+    .where(_FREE, _UNSEEN)
+    .order_by(slots.c.rank, slots.c.number, slots.c.arrival)
+    .limit(1)
+    # PostgreSQL: two people at once lock different rows. SQLite has one writer at a time.
+    .with_for_update(skip_locked=True, of=slots)
+)
+"""The first slot in the queue that the asker could get."""
+_ITEM = select(items).where(items.c.id == bindparam("item"))
+_DRAFT = select(drafts.c.body).where(
+    drafts.c.item == bindparam("item"), drafts.c.person == bindparam("asker")
+)
+_DONE_IN_BATCH = (
+    select(judgements.c.item)
+    .join(items)
+    .where(
+        items.c.batch == bindparam("batch"),
+        items.c.form == bindparam("form"),
+        judgements.c.person == _ASKER,
+    )
+    .distinct()
+)
+_WAITING_IN_BATCH = select(func.count()).select_from(
+    select(slots.c.item)
+    .join(items)
+    .where(
+        items.c.batch == bindparam("batch"),
+        items.c.form == bindparam("form"),
+        or_(_MINE, _FREE & _UNSEEN),
+        OPEN,
+    )
+    .distinct()
+    .limit(MAX_BATCH_ITEMS)
+    .subquery()
+)
+_PRELUDE_LEFT = select(items.c.id).where(
+    items.c.batch == bindparam("batch"),
+    items.c.prelude,
+    items.c.retired.is_(None),
+    ~_make_judged_condition(items.c.id),
+)
+"""Items of a batch's prelude that the asker has still to do."""
 
 
 class AddedItemCounts(NamedTuple):
@@ -118,10 +196,11 @@ def claim_item(
     asked += [slots.c.item == item] if item is not None else []
     with store.begin_write() as connection:
         take_advisory_lock(connection, f"person {person}")
-        slot = connection.execute(_select_held_slot(person, now).where(*asked)).first()
+        values = {"asker": person, "at": now}
+        slot = connection.execute(_HELD_SLOT.where(*asked), values).first()
         if slot is None:
             asked += _build_admitted_conditions(connection, person)
-            slot = connection.execute(_select_free_slot(person, now).where(*asked)).first()
+            slot = connection.execute(_FREE_SLOT.where(*asked), values).first()
             before = _find_prelude_slot(connection, person, now, slot.item) if slot else None
             if before and item not in (None, before.item):
                 return None
@@ -161,20 +240,16 @@ def count_waiting_items(store: Store, person: str, most: int = MAX_COUNTED_ITEMS
 
     Forms without such items are left out. Items that wait for a prelude are counted too.
     """
-    now = store.clock()
-    mine = (slots.c.person == person) & ~slots.c.done
+    asker = {"asker": person, "at": store.clock()}
     forms = select(slots.c.form).where(OPEN).distinct().order_by(slots.c.form)
     found = {}
     with store.begin_read() as connection:
-        free = (
-            *build_free_conditions(now),
-            *_build_unseen_conditions(person),
-            *_build_admitted_conditions(connection, person),
-        )
-        theirs = select(slots.c.item).where(or_(mine, and_(*free))).where(OPEN)
+        free = (_FREE, _UNSEEN, *_build_admitted_conditions(connection, person))
+        theirs = select(slots.c.item).where(or_(_MINE, and_(*free))).where(OPEN)
         for form in connection.scalars(forms).all():
             some = theirs.where(slots.c.form == form).distinct().limit(most).subquery()
-            found[form] = connection.scalar(select(func.count()).select_from(some)) or 0
+            count = select(func.count()).select_from(some)
+            found[form] = connection.scalar(count, asker) or 0
     return {form: number for form, number in found.items() if number}
 
 
@@ -213,17 +288,11 @@ def count_batch_progress(store: Store, person: str, item_id: str) -> RaterProgre
 
     At most MAX_BATCH_ITEMS waiting ones are counted.
     """
-    now = store.clock()
     with store.begin_read() as connection:
-        its = connection.execute(select(items).where(items.c.id == item_id)).one()
-        here = (items.c.batch == its.batch) & (items.c.form == its.form)
-        judged = select(judgements.c.item).join(items).where(here, judgements.c.person == person)
-        done = len(connection.scalars(judged.distinct()).all())
-        mine = (slots.c.person == person) & ~slots.c.done
-        free = and_(*build_free_conditions(now), *_build_unseen_conditions(person))
-        theirs = select(slots.c.item).join(items).where(here, or_(mine, free), OPEN)
-        some = theirs.distinct().limit(MAX_BATCH_ITEMS).subquery()
-        waiting = connection.scalar(select(func.count()).select_from(some)) or 0
+        its = connection.execute(_ITEM, {"item": item_id}).one()
+        here = {"batch": its.batch, "form": its.form, "asker": person}
+        done = len(connection.scalars(_DONE_IN_BATCH, here).all())
+        waiting = connection.scalar(_WAITING_IN_BATCH, {**here, "at": store.clock()}) or 0
     return _make_progress(done, waiting, MAX_BATCH_ITEMS)
 
 
@@ -266,10 +335,10 @@ def retire_items(
 def load_item(store: Store, item_id: str) -> LabellingItem:
     """Load the item with this id. Raises Failed (no_item)."""
     with store.begin_read() as connection:
-        body = connection.scalar(select(items.c.body).where(items.c.id == item_id))
-    if body is None:
+        found = connection.execute(_ITEM, {"item": item_id}).first()
+    if found is None:
         raise Failed(Failure(item_id, "no_item", "no such item: go back to the desk's first page"))
-    return LabellingItem.from_json(body)
+    return LabellingItem.from_json(found.body)
 
 
 def find_prelude_batch(store: Store, item_id: str) -> str:
@@ -297,19 +366,6 @@ def requires_whole_form(item_id: str, person: str, share: float = WHOLE_FORM_SHA
     return int(digest_of(f"{item_id} whole {person}")[:8], 16) < share * 16**8
 
 
-def build_free_conditions(now: float) -> tuple[ColumnElement[bool], ...]:
-    """Return the SQL conditions of slots that are not done and have no lease in force at `now`."""
-    return ~slots.c.done, or_(slots.c.person.is_(None), slots.c.until < now)
-
-
-def _build_unseen_conditions(person: str) -> tuple[ColumnElement[bool], ...]:
-    """Return the SQL conditions of slots of items that are still handed out and new to this
-    person."""
-    other = slots.alias()
-    held = select(other.c.item).where(other.c.item == slots.c.item, other.c.person == person)
-    return ~slots.c.retired, ~held.exists(), ~_has_judged(person, slots.c.item)
-
-
 def _build_admitted_conditions(connection: Connection, person: str) -> list[ColumnElement[bool]]:
     """Return the SQL conditions of slots of batches that the person may work on.
 
@@ -328,45 +384,18 @@ def _build_admitted_conditions(connection: Connection, person: str) -> list[Colu
     return found
 
 
-def _has_judged(person: str, item_id: ColumnElement[str]) -> ColumnElement[bool]:
-    """Return the SQL condition that the person submitted, skipped or flagged the item."""
-    its = (judgements.c.item == item_id) & (judgements.c.person == person)
-    return select(judgements.c.id).where(its).exists()
-
-
-def _select_held_slot(person: str, now: float) -> Select[Any]:
-    """Return the query of the slot that a person holds, also an expired one that nobody took."""
-    mine = (slots.c.person == person) & ~slots.c.done
-    query = select(slots).where(mine, or_(slots.c.until >= now, ~slots.c.retired))
-    # Row lock: once the lease has expired, another person may be taking the slot right now.
-    return query.order_by(slots.c.until.desc(), slots.c.arrival).limit(1).with_for_update()
-
-
-def _select_free_slot(person: str, now: float) -> Select[Any]:
-    """Return the query of the first slot in the queue that the person could get."""
-    query = select(slots).where(*build_free_conditions(now), *_build_unseen_conditions(person))
-    query = query.order_by(slots.c.rank, slots.c.number, slots.c.arrival).limit(1)
-    # PostgreSQL: two people at once lock different rows. SQLite has one writer at a time.
-    return query.with_for_update(skip_locked=True, of=slots)
-
-
 def _find_prelude_slot(
     connection: Connection, person: str, now: float, item_id: str
 ) -> Row[Any] | None:
     """Return the slot of the batch's prelude that the person should have first, if any."""
-    batch = select(items.c.batch).where(items.c.id == item_id).scalar_subquery()
-    ahead = select(items.c.id).where(items.c.batch == batch, items.c.prelude)
-    ahead = ahead.where(items.c.retired.is_(None), ~_has_judged(person, items.c.id))
-    ids = connection.scalars(ahead).all()
+    batch = connection.execute(_ITEM, {"item": item_id}).one().batch
+    ids = connection.scalars(_PRELUDE_LEFT, {"batch": batch, "asker": person}).all()
     if not ids:
         return None
-    mine = (slots.c.person == person) & ~slots.c.done
-    query = select(slots).where(slots.c.item.in_(ids))
-    query = query.where(
-        or_(mine, and_(*build_free_conditions(now), *_build_unseen_conditions(person)))
-    )
+    query = select(slots).where(slots.c.item.in_(ids), or_(_MINE, _FREE & _UNSEEN))
     query = query.order_by(slots.c.rank, slots.c.arrival, slots.c.number).limit(1)
-    return connection.execute(query.with_for_update(skip_locked=True)).first()
+    asker = {"asker": person, "at": now}
+    return connection.execute(query.with_for_update(skip_locked=True), asker).first()
 
 
 def _lease_slot(
@@ -381,8 +410,7 @@ def _lease_slot(
     here = (slots.c.item == slot.item) & (slots.c.number == slot.number)
     values = {"person": person, "token": token, "began": began, "until": now + lease}
     connection.execute(update(slots).where(here).values(values))
-    body = connection.scalar(select(items.c.body).where(items.c.id == slot.item))
-    found = LabellingItem.from_json(str(body))
+    found = LabellingItem.from_json(connection.execute(_ITEM, {"item": slot.item}).one().body)
     return ItemLease(slot.item, found, slot.number, token, person, now + lease, began)
 
 
@@ -417,9 +445,8 @@ def save_draft(store: Store, item_id: str, person: str, filled: dict[str, Any]) 
 
 def load_draft(store: Store, item_id: str, person: str) -> dict[str, Any] | None:
     """Return a person's stored draft of a form; None if there is none or the form was submitted."""
-    its = (drafts.c.item == item_id) & (drafts.c.person == person)
     with store.begin_read() as connection:
-        body = connection.scalar(select(drafts.c.body).where(its))
+        body = connection.scalar(_DRAFT, {"item": item_id, "asker": person})
     return None if body is None else msgspec.json.decode(body, type=dict[str, Any])
 
 
@@ -552,9 +579,9 @@ def _fill_slot(connection: Connection, item: str, person: str, now: float) -> bo
     done = {"person": person, "done": True, "until": None}
     if connection.execute(update(slots).where(mine).values(done)).rowcount:
         return True
-    places = select(slots.c.number).where(slots.c.item == item, *build_free_conditions(now))
+    places = select(slots.c.number).where(slots.c.item == item, _FREE)
     first = places.order_by(slots.c.number).limit(1).with_for_update(skip_locked=True)
-    number = connection.scalar(first)
+    number = connection.scalar(first, {"at": now})
     if number is None:
         return False
     here = (slots.c.item == item) & (slots.c.number == number)
