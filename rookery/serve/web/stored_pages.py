@@ -33,7 +33,7 @@ from rookery.records import Block, Failed, Failure, Mark, Page, Quote
 from rookery.serve.answer_session import EvidenceSources
 from rookery.serve.file_reading import read_document_file
 from rookery.serve.settings import get_cache_folder
-from rookery.serve.web.document_versions import find_version_file
+from rookery.serve.web.document_versions import find_version_address, find_version_file
 from rookery.serve.web.endpoints import get_app_context, render_problem_page, require_role
 from rookery.serve.web.languages import mark_text
 from rookery.serve.web.languages import translate_text as _
@@ -327,17 +327,16 @@ class StoredPageViewer:
         laid = lay_out_page(stored, span, span[0] if at < 0 and span else max(at, 0))
         asked = "start" in request.query_params or "end" in request.query_params
         quote = stored.quote(*span) if span and laid.located else None
+        address = _get_live_address(stored)
         pictures, no_picture = self._draw_pictures(stored, span) if quote and span else ([], "")
         return render_page(
             request,
             "page_shown.html",
             title=replace_unseen_characters(truncate_line(stored.title, MAX_TITLE_CHARACTERS))
             or _("Untitled page"),
-            where=replace_unseen_characters(_name_source(stored)),
+            where=replace_unseen_characters(format_host(address) or _name_source(stored)),
             fetched=_format_fetch_time(stored.fetched),
-            live=make_deep_link(quote, stored)
-            if quote and is_url(stored.url)
-            else _get_live_address(stored),
+            live=make_deep_link(quote, stored) if quote and is_url(stored.url) else address,
             kind=_name_kind(stored),
             place=describe_location(stored, quote.start) if quote else "",
             quote=replace_unseen_characters(truncate_line(quote.text, MAX_TITLE_CHARACTERS))
@@ -488,8 +487,8 @@ def _name_kind(stored: Page) -> str:
 
 
 def _get_live_address(stored: Page) -> str:
-    """Return the URL of the live page; an empty string for files."""
-    return stored.url if is_url(stored.url) else ""
+    """Return the URL of the live page; empty for files that were not fetched from the web."""
+    return stored.url if is_url(stored.url) else find_version_address(stored.url, stored.digest)
 
 
 def _format_fetch_time(fetched: str) -> str:
