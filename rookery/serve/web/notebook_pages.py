@@ -30,6 +30,7 @@ from rookery.serve.web.answer_pages import (
     explain_stop,
     find_context,
     find_requested_answer,
+    get_export_language,
     list_option_fields,
     make_answer_view,
     parse_question_form,
@@ -147,6 +148,7 @@ def download_report(request: Request) -> Response:
         title or _suggest_title(request, answers),
         [_export_stored_answer(request, each) for each in answers],
         time.strftime("%Y-%m-%d", time.gmtime()),
+        get_export_language(),
     )
     headers = {"Content-Disposition": f'attachment; filename="report-{answers[0].id}.{kind}"'}
     body = render_report(report, kind)
@@ -189,7 +191,8 @@ def _export_stored_answer(request: Request, found: StoredAnswer) -> ExportedAnsw
     day = time.strftime("%Y-%m-%d", time.gmtime(found.ended or found.made))
     stop = _explain_missing(request, found)
     question, method = Question(found.id, found.question), found.wanted.method
-    return ExportedAnswer(Episode(question, method, stop=stop), (), (), day)
+    episode = Episode(question, method, stop=stop)
+    return ExportedAnswer(episode, (), (), day, language=get_export_language())
 
 
 def _suggest_title(request: Request, answers: list[StoredAnswer]) -> str:
