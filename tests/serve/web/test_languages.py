@@ -260,8 +260,9 @@ def test_reports_have_german_words_around_what_was_said(kind: str) -> None:
     for answer in given:
         stop = "end" if answer else "no_evidence"
         episode = Episode(Question("1", "Where?"), "extract", (), answer, stop, failed)
-        found = [(Verdict(quote, "verified"),), (page,)] if answer and answer.quotes else [(), ()]
-        answers.append(ExportedAnswer(episode, *found, "2026-11-22", "Why?", language))
+        known = bool(answer and answer.quotes)
+        checks, pages = [Verdict(quote, "verified")] * known, [page] * known
+        answers.append(ExportedAnswer(episode, checks, pages, "2026-11-22", "Why?", language))
     report = render_report(ExportedReport("Rooks", answers, "2026-11-23", language), kind)
     if kind == "docx":
         with zipfile.ZipFile(io.BytesIO(report)) as archive:
