@@ -51,6 +51,7 @@ from rookery.serve.methods import METHODS, MODEL_METHODS
 from rookery.serve.terminal_output import NO_ANSWER_MESSAGES, format_failure_counts, sanitize_text
 from rookery.serve.web.borrowed_texts import translate_borrowed_text
 from rookery.serve.web.demonstration_pages import STOP_DESCRIPTIONS
+from rookery.serve.web.document_versions import DOCUMENTS_PLACE, load_document_records
 from rookery.serve.web.endpoints import (
     get_app_context,
     get_form_fields,
@@ -351,7 +352,8 @@ def render_ask_page(
         models=list(offered.models),
         by_models=MODEL_METHODS,
         places=_list_place_choices(offered),
-        looked=offered.default_places if wanted.places is None else wanted.places,
+        looked=_list_checked_places(offered, wanted),
+        documents=_list_document_choices(offered),
         strict=DECLINE_CHOICES,
         chosen="" if decline is None else f"{decline:g}",
         recent=recent[:RECENT_COUNT],
@@ -373,7 +375,7 @@ def parse_question_form(request: Request) -> QuestionRequest:
         question=get_last_value(said, "question"),
         method=get_last_value(said, "method") or EXTRACT_METHOD,
         model=get_last_value(said, "model"),
-        places=said.get("place"),
+        places=_narrow_places(said.get("place")),
         decline=decline,
         offline="offline" in said,
     )
@@ -403,6 +405,37 @@ def find_context(request: Request, wanted: QuestionRequest) -> QuestionRequest:
 def _list_place_choices(offered: ServerCapabilities) -> list[str]:
     """Return the places to choose from; none if there is only one."""
     return list(offered.places) if len(offered.places) > 1 else []
+
+
+def _list_checked_places(offered: ServerCapabilities, wanted: QuestionRequest) -> tuple[str, ...]:
+    """Return the names of what is searched; of a place with single files of it, both."""
+    if wanted.places is None:
+        return offered.default_places
+    narrowed = any(name.startswith(f"{DOCUMENTS_PLACE}/") for name in wanted.places)
+    return (*wanted.places, *[DOCUMENTS_PLACE] * narrowed)
+
+
+def _list_document_choices(offered: ServerCapabilities) -> list[tuple[str, str]]:
+    """Return the name, as a place, and the title of each document; none if there is only one."""
+    if offered.file_place != DOCUMENTS_PLACE or DOCUMENTS_PLACE not in offered.places:
+        return []
+    try:
+        records = load_document_records()
+    except Failed:  # damaged, which the page of documents says
+        return []
+    found = [
+        (f"{DOCUMENTS_PLACE}/{name}", shown.text.title if shown.text else "")
+        for name, record in records.items()
+        if (shown := record.shown)
+    ]
+    return found if len(found) > 1 else []
+
+
+def _narrow_places(names: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    """Return the chosen places; where single documents are among them, only these of all."""
+    if names and any(name.startswith(f"{DOCUMENTS_PLACE}/") for name in names):
+        return tuple(name for name in names if name != DOCUMENTS_PLACE)
+    return names
 
 
 def _get_title(method: str) -> str:

@@ -410,7 +410,7 @@ def drop_upload(upload: DocumentUpload) -> None:
 def register_documents(answering: AnswerService) -> None:
     """Offer the documents folder as a place to search, reopened; withdraw it if it is empty."""
     if list_current_files():
-        answering.add_place(DOCUMENTS_PLACE, str(get_documents_folder()))
+        answering.add_place(DOCUMENTS_PLACE, str(get_documents_folder()), by_file=True)
     elif DOCUMENTS_PLACE in answering.capabilities.places:
         answering.remove_place(DOCUMENTS_PLACE)
 

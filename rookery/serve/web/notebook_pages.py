@@ -37,6 +37,7 @@ from rookery.serve.web.answer_pages import (
     prepare_export,
     render_ask_page,
 )
+from rookery.serve.web.document_versions import DOCUMENTS_PLACE
 from rookery.serve.web.endpoints import (
     get_form_fields,
     get_last_value,
@@ -204,4 +205,8 @@ def _suggest_title(request: Request, answers: list[StoredAnswer]) -> str:
     many = translate_plural("%(num)s question", "%(num)s questions", len(answers), num=len(answers))
     if not places:
         return many
-    return _("%(questions)s over %(places)s", questions=many, places=", ".join(places))
+    return _(
+        "%(questions)s over %(places)s",
+        questions=many,
+        places=", ".join(place.removeprefix(f"{DOCUMENTS_PLACE}/") for place in places),
+    )
