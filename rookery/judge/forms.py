@@ -342,7 +342,7 @@ class _FormReader:
             self._add_problem(where, fault.sentence)
         settings = dict(plain) if isinstance(plain, dict) else {}
         faulty = {fault.keys[0] for fault in faults if fault.keys}
-        for field in msgspec.structs.fields(kind):  # type: ignore[arg-type]
+        for field in msgspec.structs.fields(kind):
             if field.required and (
                 field.encode_name in faulty or field.encode_name not in settings
             ):
@@ -350,7 +350,7 @@ class _FormReader:
                 settings[field.encode_name] = _FILLERS[field.type]
             elif field.encode_name in faulty:
                 del settings[field.encode_name]
-        known = {field.encode_name for field in msgspec.structs.fields(kind)}  # type: ignore[arg-type]
+        known = {field.encode_name for field in msgspec.structs.fields(kind)}
         kept = {name: value for name, value in settings.items() if name in known}
         return msgspec.convert(kept, kind), faulty & known
 

@@ -189,7 +189,7 @@ def test_scripts_find_their_texts_in_the_page(opened: Opened) -> None:
             "Noch nicht ausgefüllt: Stützung von “Crows live long.”.",
         ),
         ("a sentence that nobody knows, 100 %", "a sentence that nobody knows, 100 %"),
-        ("No passage reached 0.8; the closest are below.", "Keine Stelle erreichte 0,8"),
+        ("No passage reached 0.8; the closest are below.", "Keine Passage erreichte 0,8"),
         ("20,000,001 bytes; at most 20,000,000 are read", "20.000.001 Bytes; höchstens 20.000.000"),
         ("read on 2026-11-21", "gelesen am 21.11.2026"),
         (
@@ -275,7 +275,7 @@ def test_reports_have_german_words_around_what_was_said(kind: str) -> None:
         "Beantwortet von Rookery am 22.11.2026, Verfahren extract",
         "Rooks nest in colonies.",
         "gelesen am 21.11.2026",
-        "Keine Stelle erreichte 0,8; die nächsten stehen unten.",
+        "Keine Passage erreichte 0,8; die nächsten stehen unten.",
         "Gesucht als",
         "Quellen",
         f"Fassung {quote.digest}",
