@@ -213,7 +213,11 @@ def find_version_address(url: str, digest: str) -> str:
 
     Empty if it was none, or was not fetched.
     """
-    return next((each.address for each in _find_versions(url, digest) if each.address), "")
+    try:
+        found = _find_versions(url, digest)
+    except Failed:  # damaged records, which the page of documents says
+        return ""
+    return next((each.address for each in found if each.address), "")
 
 
 def _find_versions(url: str, digest: str) -> list[DocumentVersion]:

@@ -165,6 +165,7 @@ def test_a_file_of_the_same_name_becomes_a_version_if_that_is_confirmed(reader: 
 def test_damaged_records_are_said_and_nothing_is_written_over_them(reader: Visit) -> None:
     drop(reader, ("notes.md", NOTE))
     drop(reader, ("notes.md", JAYS), replace=True)
+    page = str(reader.first(".document a").attributes["href"])
     place = get_data_folder() / document_versions._RECORDS_FILE
     whole = place.read_bytes()
     place.write_bytes(whole[:-9])
@@ -172,6 +173,8 @@ def test_damaged_records_are_said_and_nothing_is_written_over_them(reader: Visit
     assert (damaged.status, "put their file back from a copy" in damaged.text) == (500, True)
     assert reader.post("/documents/remove", name="notes.md").status == 500
     assert place.read_bytes() == whole[:-9]
+    assert reader.get("/").status == 200
+    assert reader.get(page).status == 200
     place.write_bytes(whole)
     assert "1 other version" in reader.get("/documents").text
     # Without records, what is kept is still not written over.
