@@ -12,9 +12,12 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from importlib.resources import files
-from typing import Any, Literal, NamedTuple, TypeVar, get_args
+from itertools import chain
+from types import UnionType
+from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
 
 import msgspec
+from msgspec import Struct
 
 from rookery.records import Failed, Failure, Record, digest_of
 
@@ -191,7 +194,7 @@ _RESERVED_NAMES = frozenset("do page token heeded reason episode edit preview".s
 """Names of other inputs of the pages, of other values in a judgement, and of other pages."""
 _CONDITION_VALUES = {"versus": ("equal", "better", "much_better"), "pick": ("answer",)}
 """Values that a condition may name besides the field's choices, by kind."""
-T = TypeVar("T")
+T = TypeVar("T", bound=Struct)
 
 
 class _ConditionTable(msgspec.Struct, forbid_unknown_fields=True):
@@ -280,6 +283,8 @@ class _FormReader:
     def __init__(self) -> None:
         self.problems: list[str] = []
         self._shared: dict[str, tuple[FieldChoice, ...]] = {}
+        self._broken: set[str] = set()
+        """Shared choices with settings that cannot be read: what uses them is not checked."""
 
     def read_form(self, text: str) -> tuple[LabellingForm | None, str]:
         """Return the form, and the guide that the file holds; None if it cannot be read."""
@@ -292,17 +297,14 @@ class _FormReader:
         except tomllib.TOMLDecodeError as error:
             self.problems.append(f"This is no TOML: {error}. Look at that place.")
             return None, ""
-        table = self._convert_table(plain, _FormTable, "the form")
-        if table is None:
-            return None, ""
-        self._check_header(table)
-        self._shared = {
-            name: self._convert_choices(choices, f'choices "{name}"')
-            for name, choices in table.choices.items()
-        }
+        table, faulty = self._convert_table(plain, _FormTable, "the form")
+        self._check_header(table, faulty)
+        for name, choices in table.choices.items():
+            self._shared[name] = self._convert_choices(choices, name)
         fields = {name: self._read_field(name, one) for name, one in table.questions.items()}
+        most = MAX_FORM_ANSWERS if "answers" in faulty else table.answers
         steps = [
-            self._read_step(number, step, fields, table.answers)
+            self._read_step(number, step, fields, most)
             for number, step in enumerate(table.steps, 1)
         ]
         form = LabellingForm(
@@ -316,25 +318,50 @@ class _FormReader:
             table.trusted,
             table.auto,
         )
-        self._check_steps(form, set(table.questions))
-        for field in form.fields:
-            self._check_field(form, field)
-        self._check_decision(form)
+        # What rests on something that cannot be read is not said to be wrong.
+        unread = {name for name, field in fields.items() if field is None}
+        whole = None not in steps and not faulty & {"steps", "questions"}
+        self._check_steps(form, set(table.questions) if whole else set())
+        if "answers" not in faulty:
+            for field in form.fields:
+                self._check_field(form, field, unread)
+            if whole:
+                self._check_decision(form, unread)
         return form, table.guide
 
     def _add_problem(self, where: str, sentence: str) -> None:
         self.problems.append(f"{where[0].upper()}{where[1:]}: {sentence}.")
 
-    def _convert_table(self, plain: object, kind: type[T], where: str) -> T | None:
-        try:
-            return msgspec.convert(plain, kind)
-        except msgspec.ValidationError as error:
-            self._add_problem(where, _explain_error(str(error), kind))
-            return None
+    def _convert_table(self, plain: object, kind: type[T], where: str) -> tuple[T, set[str]]:
+        """Return a table without its faulty settings, and the names of these.
 
-    def _convert_choices(self, plain: object, where: str) -> tuple[FieldChoice, ...]:
-        found = self._convert_table(plain, list[FieldChoice], where)
-        return self._check_choices(tuple(found or ()), where)
+        Faulty ones that are required have a value that nothing is said about.
+        """
+        faults = _list_type_faults(plain, kind, ())
+        for fault in faults:
+            self._add_problem(where, fault.sentence)
+        settings = dict(plain) if isinstance(plain, dict) else {}
+        faulty = {fault.keys[0] for fault in faults if fault.keys}
+        for field in msgspec.structs.fields(kind):
+            if field.required and (
+                field.encode_name in faulty or field.encode_name not in settings
+            ):
+                faulty.add(field.encode_name)
+                settings[field.encode_name] = _FILLERS[field.type]
+            elif field.encode_name in faulty:
+                del settings[field.encode_name]
+        known = {field.encode_name for field in msgspec.structs.fields(kind)}
+        kept = {name: value for name, value in settings.items() if name in known}
+        return msgspec.convert(kept, kind), faulty & known
+
+    def _convert_choices(self, plain: object, name: str) -> tuple[FieldChoice, ...]:
+        where = f'choices "{name}"'
+        if faults := _list_type_faults(plain, list[FieldChoice], ()):
+            self._broken.add(name)
+            for fault in faults:
+                self._add_problem(where, fault.sentence)
+            return ()
+        return self._check_choices(tuple(msgspec.convert(plain, list[FieldChoice])), where)
 
     def _check_choices(
         self, choices: tuple[FieldChoice, ...], where: str
@@ -362,7 +389,7 @@ class _FormReader:
         elif name in _RESERVED_NAMES:
             self._add_problem(where, f'the name "{name}" is taken by the pages: choose another')
 
-    def _check_header(self, table: _FormTable) -> None:
+    def _check_header(self, table: _FormTable, faulty: set[str]) -> None:
         self._check_name(table.name, "the form")
         if not table.title.strip():
             self._add_problem("the form", "its title is empty: say what people are asked")
@@ -372,9 +399,9 @@ class _FormReader:
             self._add_problem(
                 "the form", f'"answers" is {table.answers}: give 0 to {MAX_FORM_ANSWERS}'
             )
-        if not table.steps:
+        if not table.steps and "steps" not in faulty:
             self._add_problem("the form", "it has no steps: begin one with [[steps]]")
-        if table.trusted and not table.answers:
+        if table.trusted and not table.answers and "answers" not in faulty:
             self._add_problem("the form", '"trusted" shows right answers beside the one to judge')
 
     def _read_step(
@@ -382,9 +409,7 @@ class _FormReader:
     ) -> FormStep | None:
         named = plain.get("name") if isinstance(plain, dict) else None
         where = f'step "{named}"' if isinstance(named, str) else f"step {number}"
-        table = self._convert_table(plain, _StepTable, where)
-        if table is None:
-            return None
+        table, faulty = self._convert_table(plain, _StepTable, where)
         self._check_name(table.name, where)
         if not table.title.strip():
             self._add_problem(where, "its title is empty: say what is to be done")
@@ -402,28 +427,36 @@ class _FormReader:
             )
         asked = tuple(found for name in table.questions if (found := fields.get(name)) is not None)
         place = None if table.answer is None else table.answer - 1
+        if faulty & {"name", "questions"}:
+            return None
         return FormStep(table.name, table.title, asked, table.help, place)
 
     def _read_field(self, name: str, plain: object) -> FormField | None:
         where = f'question "{name}"'
         self._check_name(name, where)
-        table = self._convert_table(plain, _QuestionTable, where)
-        if table is None:
-            return None
+        table, faulty = self._convert_table(plain, _QuestionTable, where)
         if not table.label.strip():
             self._add_problem(where, "its label is empty: write what is asked")
+        if faulty & {"kind", "choices", "levels", "support", "relevance", "per"}:
+            return None
+        choices = self._read_field_choices(table, where)
+        support = self._find_choices(table.support, where)
+        relevance = self._find_choices(table.relevance, where)
+        named = (table.choices, table.support, table.relevance)
+        if any(isinstance(each, str) and each in self._broken for each in named):
+            return None
         return FormField(
             name,
             table.label,
             table.kind,
             table.help,
-            self._read_field_choices(table, where),
+            choices,
             table.per,
             table.required,
             table.relied,
             table.scale,
-            self._find_choices(table.support, where),
-            self._find_choices(table.relevance, where),
+            support,
+            relevance,
             _make_condition(table.shown_when),
             _make_condition(table.required_when),
             table.min_words,
@@ -482,17 +515,21 @@ class _FormReader:
         if form.steps and not questions:
             self._add_problem("the form", "it asks nothing: write a table [questions.NAME]")
 
-    def _check_field(self, form: LabellingForm, field: FormField) -> None:
+    def _check_field(self, form: LabellingForm, field: FormField, unread: set[str]) -> None:
         where = f'question "{field.name}"'
         for sentence in _list_field_problems(form, field):
             self._add_problem(where, sentence)
         for setting in ("shown_when", "required_when"):
             condition = getattr(field, setting)
+            if condition is not None and condition.question in unread:
+                continue
             for sentence in _list_condition_problems(form, field, condition):
                 self._add_problem(where, f"{setting} {sentence}")
 
-    def _check_decision(self, form: LabellingForm) -> None:
+    def _check_decision(self, form: LabellingForm, unread: set[str]) -> None:
         kinds = {field.name: field.kind for field in form.fields}
+        if unread & {form.decides}:
+            return
         if form.decides and kinds.get(form.decides, "pick") not in ("versus", "pick"):
             self._add_problem(
                 "the form", f'"{form.decides}" cannot decide: only a versus or pick question can'
@@ -502,6 +539,8 @@ class _FormReader:
                 "the form",
                 f'"decides" names no question "{form.decides}"{_suggest_name(form.decides, kinds)}',
             )
+        if unread:
+            return
         if form.auto and (
             [step.answer for step in form.steps] != [None] or list(kinds.values()) != ["pick"]
         ):
@@ -593,6 +632,75 @@ def _suggest_name(name: str, known: Iterable[str]) -> str:
     return f' (did you mean "{near[0]}"?)' if near else ""
 
 
+class _TypeFault(NamedTuple):
+    """A setting that cannot be read, or is missing."""
+
+    keys: tuple[str, ...]
+    """Way to it from the table; entries of lists by number, from 1."""
+    sentence: str
+
+
+_FILLERS: dict[Any, Any] = {
+    str: "filler",
+    int: 1,
+    Literal["choice", "versus", "text", "claims", "spans", "pick"]: "text",
+}
+"""Values of required settings that are faulty, by type; nothing is said about them."""
+
+
+def _list_type_faults(plain: object, kind: Any, keys: tuple[str, ...]) -> list[_TypeFault]:
+    """Return every setting of a table that has a wrong type or name, or is missing.
+
+    msgspec stops at the first: each setting, and each entry of a list, is converted by itself.
+    """
+    options = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+    for option in options:
+        if isinstance(plain, list) and get_origin(option) is list:
+            entries = enumerate(plain, 1)
+            found = (
+                _list_type_faults(one, get_args(option)[0], (*keys, f"entry {number}"))
+                for number, one in entries
+            )
+            return list(chain.from_iterable(found))
+        if isinstance(plain, dict) and isinstance(option, type) and issubclass(option, Struct):
+            return _list_setting_faults(plain, option, keys)
+    try:
+        msgspec.convert(plain, kind)
+    except msgspec.ValidationError as error:
+        return [_TypeFault(keys, _place_fault(keys, _explain_error(str(error), kind)))]
+    return []
+
+
+def _list_setting_faults(
+    plain: Mapping[str, object], kind: type[Struct], keys: tuple[str, ...]
+) -> list[_TypeFault]:
+    fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
+    missing = {name for name, field in fields.items() if field.required and name not in plain}
+    found: list[_TypeFault] = []
+    for name, value in plain.items():
+        if name in fields:
+            found += _list_type_faults(value, fields[name].type, (*keys, name))
+            continue
+        # A required one that is only misspelt is told once.
+        missing -= set(get_close_matches(name, fields, 1))
+        hint = _suggest_name(name, fields) or f"; there is {', '.join(fields)}"
+        found.append(
+            _TypeFault((*keys, name), _place_fault(keys, f'there is no setting "{name}"{hint}'))
+        )
+    for name in fields:
+        if name in missing:
+            wanted = _name_type(fields[name].type)
+            found.append(
+                _TypeFault((*keys, name), _place_fault(keys, f'"{name}" is missing{wanted}'))
+            )
+    return found
+
+
+def _place_fault(keys: Sequence[str], sentence: str) -> str:
+    place = ", ".join(key if key.startswith("entry ") else f'"{key}"' for key in keys)
+    return f"{place}: {sentence}" if place else sentence
+
+
 _TYPE_WORDS = {
     "int": "a whole number",
     "float": "a number",
@@ -605,39 +713,28 @@ _TYPE_WORDS = {
 
 
 def _explain_error(said: str, kind: Any) -> str:
-    """Return an error of msgspec as the rest of a sentence for whoever wrote the file."""
-    said, _, path = said.partition(" - at `$")
-    keys = re.findall(r"\w+", path)
-    place = ", ".join(f"entry {int(key) + 1}" if key.isdecimal() else f'"{key}"' for key in keys)
-    at = f"{place}: " if place else ""
-    if unknown := re.search("unknown field `(.*)`", said):
-        known = _list_settings(kind, keys)
-        hint = _suggest_name(unknown[1], known) or f"; there is {', '.join(known)}"
-        return f'{at}there is no setting "{unknown[1]}"{hint}'
-    if missing := re.search("missing required field `(.*)`", said):
-        return f'{at}"{missing[1]}" is missing'
+    """Return an error of msgspec about one value as the rest of a sentence for its writer."""
+    said = said.partition(" - at `$")[0]
     if wrong := re.search("Invalid enum value '?(.*?)'?$", said):
-        allowed = ", ".join(f'"{one}"' for one in _list_allowed(kind, keys) if one)
-        return f'{at}"{wrong[1]}" is none of {allowed}'
+        return f'"{wrong[1]}" is none of {_list_allowed(kind)}'
     if typed := re.search("Expected `(.*)`, got `(.*)`", said):
         wanted = " or ".join(
             _TYPE_WORDS.get(one, one) for one in typed[1].split(" | ") if one != "null"
         )
-        return f"{at}{wanted} is expected, and this is {_TYPE_WORDS.get(typed[2], typed[2])}"
-    return f"{at}{said}"
+        allowed = f", one of {_list_allowed(kind)}" if get_origin(kind) is Literal else ""
+        return f"{wanted} is expected{allowed}, and this is {_TYPE_WORDS.get(typed[2], typed[2])}"
+    return said
 
 
-def _list_settings(kind: Any, keys: Sequence[str]) -> list[str]:
-    if keys and keys[-1] in ("shown_when", "required_when"):
-        kind = _ConditionTable
-    elif keys or not isinstance(kind, type) or not issubclass(kind, msgspec.Struct):
-        kind = FieldChoice
-    return [field.encode_name for field in msgspec.structs.fields(kind)]
+def _list_allowed(kind: Any) -> str:
+    return ", ".join(f'"{one}"' for one in get_args(kind) if one)
 
 
-def _list_allowed(kind: Any, keys: Sequence[str]) -> tuple[str, ...]:
-    types = {field.name: field.type for field in msgspec.structs.fields(kind)}
-    return get_args(types[keys[-1]])
+def _name_type(kind: Any) -> str:
+    """Return what a setting that is missing has to be, as the end of a sentence."""
+    if get_origin(kind) is Literal:
+        return f": give one of {_list_allowed(kind)}"
+    return f": give {_TYPE_WORDS[kind.__name__]}"
 
 
 PACKAGED_FORM_NAMES = (

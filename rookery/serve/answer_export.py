@@ -7,7 +7,7 @@ with its sources.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from html import escape
 from typing import Any, NamedTuple
 from urllib.parse import quote as percent_encoded
@@ -58,6 +58,18 @@ REPORT_TYPES = {
 """what a report can be saved as, and what a file of that is called on the web"""
 
 
+class ExportLanguage(NamedTuple):
+    """The language of the fixed words of an export; questions, answers and quotes stay."""
+
+    code: str = "en"
+    """as in HTML's `lang`"""
+    translate: Callable[[str], str] = str
+    """from an English sentence, its numbers and days filled in, to that language"""
+
+
+ENGLISH = ExportLanguage()
+
+
 class ExportedAnswer(NamedTuple):
     """An answer and all that is known of its evidence."""
 
@@ -70,6 +82,7 @@ class ExportedAnswer(NamedTuple):
     """when it was answered: YYYY-MM-DD; empty: nobody knows"""
     asked: str = ""
     """the question as it was asked, where it was searched in other words; else empty"""
+    language: ExportLanguage = ENGLISH
 
 
 class ExportedReport(NamedTuple):
@@ -79,6 +92,8 @@ class ExportedReport(NamedTuple):
     answers: Sequence[ExportedAnswer]
     day: str
     """when the report was made: YYYY-MM-DD"""
+    language: ExportLanguage = ENGLISH
+    """that of its own words, and of its answers"""
 
 
 class CitedPage(NamedTuple):
@@ -178,19 +193,29 @@ def _split_at_claims(answer: Answer, before: int = 0) -> Iterator[tuple[str, tup
 
 
 def _format_headline(told: ExportedAnswer) -> str:
-    answer = told.episode.answer
+    answer, say = told.episode.answer, told.language.translate
     if answer is None:
-        why = NO_ANSWER_MESSAGES.get(told.episode.stop, f"no answer: {told.episode.stop}")
+        why = say(NO_ANSWER_MESSAGES.get(told.episode.stop, f"no answer: {told.episode.stop}"))
         return f"{why[0].upper()}{why[1:]}."
     if answer.declined:
-        return "Declined: no passage reached the threshold. The closest are below."
+        return say("Declined: no passage reached the threshold. The closest are below.")
     good = sum(verdict.verified for verdict in told.verdicts)
-    return f"{good} of {len(told.verdicts)} quotes verified."
+    return say(f"{good} of {len(told.verdicts)} quotes verified.")
 
 
 def _format_summary(told: ExportedAnswer) -> str:
     on = f" on {told.day}" if told.day else ""
-    return f"Answered by Rookery{on}, method {sanitize_text(told.episode.by)}"
+    return told.language.translate(
+        f"Answered by Rookery{on}, method {sanitize_text(told.episode.by)}"
+    )
+
+
+def _get_answer_text(told: ExportedAnswer) -> Answer | None:
+    """Return the answer; of a declined one, which is a sentence of ours, in the language."""
+    answer = told.episode.answer
+    if answer is None or not answer.declined or answer.claims:
+        return answer
+    return msgspec.structs.replace(answer, text=told.language.translate(answer.text))
 
 
 def _format_question(told: ExportedAnswer) -> str:
@@ -203,23 +228,29 @@ def _format_searched(told: ExportedAnswer) -> str:
 
 
 def _format_failures(told: ExportedAnswer) -> str:
-    counts = ", ".join(format_failure_counts(told.episode.failures))
-    return f"What could not be had on the way: {counts}" if counts else ""
+    say = told.language.translate
+    counted = format_failure_counts(told.episode.failures, lambda each: say(each.replace("_", " ")))
+    counts = ", ".join(counted)
+    return f"{say('What could not be had on the way')}: {counts}" if counts else ""
 
 
-def _format_check(verdict: Verdict) -> str:
-    return "verified" if verdict.verified else f"NOT VERIFIED: {sanitize_text(verdict.detail)}"
+def _format_check(verdict: Verdict, language: ExportLanguage) -> str:
+    if verdict.verified:
+        return language.translate("verified")
+    said = language.translate(verdict.detail)
+    return f"{language.translate('NOT VERIFIED')}: {sanitize_text(said)}"
 
 
-def _list_evidence(told: ExportedAnswer) -> Iterator[tuple[Quote, Page | None, Verdict, str]]:
-    """Yield each quote with its page, what the check said, and its source in words."""
+def _list_evidence(told: ExportedAnswer) -> Iterator[tuple[Quote, Page | None, str, str]]:
+    """Yield each quote with its page, and in words what the check said and its source."""
+    say = told.language.translate
     for quote, page, verdict in zip(_list_quotes(told), told.pages, told.verdicts, strict=True):
         source = _build_cited_page(quote, page, 0)
         known = page if page and page.digest == quote.digest else None
-        at = describe_location(known, quote.start) if known else ""
-        read = f"read on {source.day}" if source.day else ""
+        at = say(describe_location(known, quote.start)) if known else ""
+        read = say(f"read on {source.day}") if source.day else ""
         words = [part for part in (source.holder, sanitize_text(at), read) if part]
-        yield quote, known, verdict, " · ".join(words)
+        yield quote, known, _format_check(verdict, told.language), " · ".join(words)
 
 
 # HTML
@@ -230,15 +261,15 @@ def export_html(told: ExportedAnswer) -> str:
 
     The file needs no network and no scripts.
     """
-    answer, title = told.episode.answer, escape(_format_question(told))
-    failures = _format_failures(told)
+    answer, title = _get_answer_text(told), escape(_format_question(told))
+    failures, heading = _format_failures(told), told.language.translate("Quotes")
     parts = [
-        _HTML_HEAD.replace("TITLE", title),
+        _HTML_HEAD.replace("LANGUAGE", told.language.code).replace("TITLE", title),
         f'<p class="soft">{escape(_format_summary(told))}</p>\n<h1 dir="auto">{title}</h1>',
         _format_searched_html(told),
         f'<p class="answer" dir="auto">{_answer_html(answer)}</p>' if answer else "",
         f'<p class="soft">{escape(_format_headline(told))}</p>',
-        f"<h2>Quotes</h2>\n{_quotes_html(told)}" if _list_quotes(told) else "",
+        f"<h2>{escape(heading)}</h2>\n{_quotes_html(told)}" if _list_quotes(told) else "",
         f'<p class="soft">{escape(failures)}</p>' if failures else "",
         "</main>\n</body>\n</html>\n",
     ]
@@ -247,13 +278,14 @@ def export_html(told: ExportedAnswer) -> str:
 
 def _format_searched_html(told: ExportedAnswer) -> str:
     searched = escape(_format_searched(told))
-    return f'<p class="soft">Searched as <q dir="auto">{searched}</q></p>' if searched else ""
+    words = escape(told.language.translate("Searched as"))
+    return f'<p class="soft">{words} <q dir="auto">{searched}</q></p>' if searched else ""
 
 
 def _quotes_html(told: ExportedAnswer, before: int = 0) -> str:
     """Return the quotes as a list; `before` is the number of quotes of earlier answers."""
     evidence = enumerate(_list_evidence(told), before + 1)
-    quotes = "\n".join(_quote_html(number, *each) for number, each in evidence)
+    quotes = "\n".join(_quote_html(told.language, number, *each) for number, each in evidence)
     return f'<ol style="counter-reset: n {before}">\n{quotes}\n</ol>'
 
 
@@ -264,22 +296,23 @@ def _answer_html(answer: Answer, before: int = 0) -> str:
     )
 
 
-def _quote_html(number: int, quote: Quote, page: Page | None, verdict: Verdict, source: str) -> str:
-    title, link = escape(_get_title(quote)), _link_to_quote(quote, page)
-    live = (
-        f'<a href="{escape(link)}" rel="noreferrer noopener">the live page</a> · ' if link else ""
-    )
+def _quote_html(
+    language: ExportLanguage, number: int, quote: Quote, page: Page | None, check: str, source: str
+) -> str:
+    title, link = escape(_get_title(quote, language)), _link_to_quote(quote, page)
+    words = escape(language.translate("the live page"))
+    live = f'<a href="{escape(link)}" rel="noreferrer noopener">{words}</a> · ' if link else ""
+    where = f"characters {quote.start}–{quote.end} of the version {quote.digest}"
     return (
         f'<li><details open><summary><bdi>{title}</bdi> <span class="soft"><bdi>{escape(source)}'
-        f"</bdi> · {escape(_format_check(verdict))}</span></summary>\n"
+        f"</bdi> · {escape(check)}</span></summary>\n"
         f'<blockquote id="quote-{number}" dir="auto">{_escape_html(quote.text)}</blockquote>\n'
-        f'<p class="soft">{live}characters {quote.start}–{quote.end} of the version '
-        f"{escape(quote.digest)}</p></details></li>"
+        f'<p class="soft">{live}{escape(language.translate(where))}</p></details></li>'
     )
 
 
-def _get_title(quote: Quote) -> str:
-    return " ".join(sanitize_text(quote.title).split()) or "Untitled page"
+def _get_title(quote: Quote, language: ExportLanguage) -> str:
+    return " ".join(sanitize_text(quote.title).split()) or language.translate("Untitled page")
 
 
 def _escape_html(text: str) -> str:
@@ -288,7 +321,7 @@ def _escape_html(text: str) -> str:
 
 
 _HTML_HEAD = """<!doctype html>
-<html lang="en">
+<html lang="LANGUAGE">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
@@ -337,8 +370,9 @@ def export_markdown(told: ExportedAnswer) -> str:
 
 def _list_markdown_parts(told: ExportedAnswer, before: int = 0) -> list[str]:
     """Return the paragraphs below the question; `before` is the number of earlier quotes."""
-    answer, searched = told.episode.answer, _format_searched(told)
-    parts = [f"*Searched as “{_escape_markdown(searched)}”*"] if searched else []
+    answer, searched = _get_answer_text(told), _format_searched(told)
+    words = told.language.translate("Searched as")
+    parts = [f"*{words} “{_escape_markdown(searched)}”*"] if searched else []
     if answer:
         parts.append(
             "".join(
@@ -348,22 +382,19 @@ def _list_markdown_parts(told: ExportedAnswer, before: int = 0) -> list[str]:
         )
     parts.append(f"*{_escape_markdown(_format_headline(told))}*")
     evidence = enumerate(_list_evidence(told), before + 1)
-    parts += [_format_footnote(number, *each) for number, each in evidence]
+    parts += [_format_footnote(told.language, number, *each) for number, each in evidence]
     return [*parts, f"*{_escape_markdown(_format_summary(told))}.*"]
 
 
 def _format_footnote(
-    number: int, quote: Quote, page: Page | None, verdict: Verdict, source: str
+    language: ExportLanguage, number: int, quote: Quote, page: Page | None, check: str, source: str
 ) -> str:
     link = _link_to_quote(quote, page)
-    title = _escape_markdown(_get_title(quote))
+    title = _escape_markdown(_get_title(quote, language))
     head = f"[{title}](<{link}>)" if link else title
     lines = [line for line in re.split(r"\s*\n\s*", _escape_markdown(quote.text)) if line.strip()]
     said = "\n".join(f"    > {line.strip()}" for line in lines)
-    return (
-        f"[^{number}]: {head} · {_escape_markdown(source)} · "
-        f"{_escape_markdown(_format_check(verdict))}\n\n{said}"
-    )
+    return f"[^{number}]: {head} · {_escape_markdown(source)} · {_escape_markdown(check)}\n\n{said}"
 
 
 def _escape_markdown(text: str) -> str:
@@ -398,16 +429,18 @@ def _number_answers(report: ExportedReport) -> Iterator[tuple[int, ExportedAnswe
 
 def summarize_report(report: ExportedReport) -> str:
     """Return one line: how many questions were answered, declined or failed, and the quotes."""
+    say = report.language.translate
     answers = [told.episode.answer for told in report.answers]
     declined = sum(answer is not None and answer.declined for answer in answers)
     nothing = answers.count(None)
     verdicts = [verdict for told in report.answers for verdict in told.verdicts]
     good = sum(verdict.verified for verdict in verdicts)
-    questions = f"{len(answers)} question{'s' * (len(answers) != 1)}"
-    parts = [f"{questions}: {len(answers) - declined - nothing} answered"]
-    parts += [f"{declined} declined"] * bool(declined)
-    parts += [f"{nothing} without an answer"] * bool(nothing)
-    return f"{', '.join(parts)}. {good} of {len(verdicts)} quotes verified."
+    questions = say(f"{len(answers)} question{'s' * (len(answers) != 1)}")
+    parts = [say(f"{len(answers) - declined - nothing} answered")]
+    parts += [say(f"{declined} declined")] * bool(declined)
+    parts += [say(f"{nothing} without an answer")] * bool(nothing)
+    checked = say(f"{good} of {len(verdicts)} quotes verified.")
+    return f"{questions}: {', '.join(parts)}. {checked}"
 
 
 _VERIFIED_MEANING = (
@@ -416,31 +449,39 @@ _VERIFIED_MEANING = (
 )
 
 
-def _describe_source(source: CitedPage, numbers: Sequence[int]) -> str:
-    read = f"read on {source.day}" if source.day else ""
-    quotes = f"quote{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))}"
-    version = f"version {source.digest}"
+def _head_report(report: ExportedReport) -> str:
+    return report.language.translate(f"Report by Rookery, {report.day}")
+
+
+def _describe_source(
+    source: CitedPage, numbers: Sequence[int], language: ExportLanguage = ENGLISH
+) -> str:
+    say = language.translate
+    read = say(f"read on {source.day}") if source.day else ""
+    quotes = say(f"quote{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))}")
+    version = f"{say('version')} {source.digest}"
     return " · ".join(part for part in (source.holder, read, version, quotes) if part)
 
 
 def _render_report_html(report: ExportedReport) -> str:
-    title = escape(sanitize_text(report.title))
+    title, language = escape(sanitize_text(report.title)), report.language
+    say = language.translate
     contents = [
         f'<li><a href="#answer-{n}" dir="auto">{escape(_format_question(told))}</a></li>'
         for n, told, _ in _number_answers(report)
     ]
     sources = [
         f"<li>{_format_source_html(source)} "
-        f'<span class="soft">{escape(_describe_source(source, numbers))}</span></li>'
+        f'<span class="soft">{escape(_describe_source(source, numbers, language))}</span></li>'
         for source, numbers in list_cited_pages(*report.answers).items()
     ]
     parts = [
-        _HTML_HEAD.replace("TITLE", title),
-        f'<p class="soft">Report by Rookery, {report.day}</p>\n<h1 dir="auto">{title}</h1>',
-        f'<p class="soft">{escape(summarize_report(report))} {_VERIFIED_MEANING}</p>',
+        _HTML_HEAD.replace("LANGUAGE", language.code).replace("TITLE", title),
+        f'<p class="soft">{escape(_head_report(report))}</p>\n<h1 dir="auto">{title}</h1>',
+        f'<p class="soft">{escape(f"{summarize_report(report)} {say(_VERIFIED_MEANING)}")}</p>',
         f'<ol class="plain">\n{"".join(contents)}\n</ol>',
         *(_format_section_html(*each) for each in _number_answers(report)),
-        f'<h2>Sources</h2>\n<ol class="plain">\n{"".join(sources)}\n</ol>' if sources else "",
+        f'<h2>{say("Sources")}</h2>\n<ol class="plain">\n{"".join(sources)}\n</ol>' * bool(sources),
         "</main>\n</body>\n</html>\n",
     ]
     return "\n".join(part for part in parts if part)
@@ -453,7 +494,7 @@ def _format_source_html(source: CitedPage) -> str:
 
 
 def _format_section_html(number: int, told: ExportedAnswer, before: int) -> str:
-    answer, failures = told.episode.answer, _format_failures(told)
+    answer, failures = _get_answer_text(told), _format_failures(told)
     parts = [
         f'<section id="answer-{number}"><h2 dir="auto">{number}. '
         f"{escape(_format_question(told))}</h2>",
@@ -468,20 +509,20 @@ def _format_section_html(number: int, told: ExportedAnswer, before: int) -> str:
 
 
 def _render_report_markdown(report: ExportedReport) -> str:
-    title = " ".join(sanitize_text(report.title).split())
+    title, say = " ".join(sanitize_text(report.title).split()), report.language.translate
     parts = [
         f"# {_escape_markdown(title)}",
-        f"*Report by Rookery, {report.day}. {_escape_markdown(summarize_report(report))} "
-        f"{_VERIFIED_MEANING}*",
+        f"*{_head_report(report)}. {_escape_markdown(summarize_report(report))} "
+        f"{say(_VERIFIED_MEANING)}*",
     ]
     for number, told, before in _number_answers(report):
         parts.append(f"## {number}. {_escape_markdown(_format_question(told))}")
         parts += _list_markdown_parts(told, before)
     sources = list_cited_pages(*report.answers)
-    parts += ["## Sources"] * bool(sources)
+    parts += [f"## {say('Sources')}"] * bool(sources)
     parts += [
         f"{number}. {_format_source_markdown(source)} · "
-        f"{_escape_markdown(_describe_source(source, quotes))}"
+        f"{_escape_markdown(_describe_source(source, quotes, report.language))}"
         for number, (source, quotes) in enumerate(sources.items(), 1)
     ]
     return "\n\n".join(parts) + "\n"
@@ -493,41 +534,42 @@ def _format_source_markdown(source: CitedPage) -> str:
 
 
 def _render_report_docx(report: ExportedReport) -> bytes:
-    title = " ".join(sanitize_text(report.title).split())
+    title, say = " ".join(sanitize_text(report.title).split()), report.language.translate
     document = DocxWriter()
     document.add_paragraph(title, "Title")
-    document.add_paragraph(f"Report by Rookery, {report.day}", "Note")
-    document.add_paragraph(f"{summarize_report(report)} {_VERIFIED_MEANING}", "Note")
+    document.add_paragraph(_head_report(report), "Note")
+    document.add_paragraph(f"{summarize_report(report)} {say(_VERIFIED_MEANING)}", "Note")
     for number, told, before in _number_answers(report):
         document.add_paragraph(f"{number}. {_format_question(told)}", "Heading1")
         _add_answer_to_docx(document, told, before)
     sources = list_cited_pages(*report.answers)
     if sources:
-        document.add_paragraph("Sources", "Heading1")
+        document.add_paragraph(say("Sources"), "Heading1")
     for number, (source, quotes) in enumerate(sources.items(), 1):
         named = DocxRun(source.title, link=source.url)
-        rest = f" · {_describe_source(source, quotes)}"
+        rest = f" · {_describe_source(source, quotes, report.language)}"
         document.add_paragraph([DocxRun(f"{number}. "), named, DocxRun(rest)])
     return document.build_file(title, report.day)
 
 
 def _add_answer_to_docx(document: DocxWriter, told: ExportedAnswer, before: int) -> None:
     if searched := _format_searched(told):
-        document.add_paragraph(f"Searched as “{searched}”", "Note")
-    if told.episode.answer:
+        words = told.language.translate("Searched as")
+        document.add_paragraph(f"{words} “{searched}”", "Note")
+    if answer := _get_answer_text(told):
         runs = []
-        for text, numbers in _split_at_claims(told.episode.answer, before):
+        for text, numbers in _split_at_claims(answer, before):
             runs.append(DocxRun(text))
             runs += [DocxRun(f"[{n}]", anchor=f"quote_{n}") for n in numbers]
-        document.add_paragraph(runs, "Normal" if told.episode.answer.declined else "Answer")
+        document.add_paragraph(runs, "Normal" if answer.declined else "Answer")
     document.add_paragraph(f"{_format_headline(told)} {_format_summary(told)}.", "Note")
     for number, evidence in enumerate(_list_evidence(told), before + 1):
-        quote, page, verdict, source = evidence
+        quote, page, check, source = evidence
         document.add_paragraph(
             [
                 DocxRun(f"[{number}] "),
-                DocxRun(_get_title(quote), link=_link_to_quote(quote, page)),
-                DocxRun(f" · {source} · {_format_check(verdict)}"),
+                DocxRun(_get_title(quote, told.language), link=_link_to_quote(quote, page)),
+                DocxRun(f" · {source} · {check}"),
             ],
             "Source",
             f"quote_{number}",

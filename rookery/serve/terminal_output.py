@@ -3,7 +3,7 @@
 import re
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import msgspec
@@ -214,11 +214,16 @@ NO_ANSWER_MESSAGES = {
 }
 
 
-def format_failure_counts(failures: Sequence[Failure]) -> list[str]:
-    """Format counts of failures, the most frequent first: `3 timed_out`."""
+def format_failure_counts(
+    failures: Sequence[Failure], translate: Callable[[str], str] = str
+) -> list[str]:
+    """Format counts of failures, the most frequent first: `3 timed_out`.
+
+    `translate` receives the words without their number.
+    """
     counted = Counter(failure.outcome for failure in failures)
     return [
-        f"{n} {OUTCOME_WORDS[outcome][n > 1]}" if outcome in OUTCOME_WORDS else f"{n} {outcome}"
+        f"{n} {translate(OUTCOME_WORDS[outcome][n > 1] if outcome in OUTCOME_WORDS else outcome)}"
         for outcome, n in counted.most_common()
     ]
 

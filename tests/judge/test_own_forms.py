@@ -85,7 +85,7 @@ def test_a_copy_of_every_paper_s_form_is_a_form_under_another_name() -> None:
         ("[questions.better]", "[questions.better", "This is no TOML: "),
         ("minutes = 3", 'minutes = "three"', '"minutes": a whole number is expected'),
         ("minutes = 3", "minuets = 3", 'no setting "minuets" (did you mean "minutes"?)'),
-        ("minutes = 3", "", 'The form: "minutes" is missing.'),
+        ("minutes = 3", "", 'The form: "minutes" is missing: give a whole number.'),
         ("minutes = 3", "minutes = 0", '"minutes" is 0: give 1 to 600.'),
         ('name = "tone"', 'name = "Tone"', 'the name "Tone" is to have small letters'),
         ('name = "tone"', 'name = "page"', 'the name "page" is taken'),
@@ -132,6 +132,83 @@ def test_what_is_wrong_with_a_file_is_said_with_its_place(
 def test_every_problem_of_a_file_is_told_at_once() -> None:
     text = changed("minutes = 3", "minutes = 0").replace('label = "Comment"', 'lable = "Comment"')
     assert len(check_form_text(text).problems) == 2
+
+
+FAULTY = """
+name = "tone"
+title = 7
+minutes = "three"
+answers = 2
+decides = "better"
+colour = "red"
+
+[[steps]]
+name = "each"
+title = "Judge"
+questions = ["friendly", "better", "why"]
+answer = "first"
+
+[choices]
+many = [{ value = 1, label = "One" }, { value = "two", lable = "Two", score = "half" }]
+
+[questions.friendly]
+label = "Is it friendly?"
+kind = "choise"
+levels = ["Not at all", 3, "Very", true]
+required = "sometimes"
+
+[questions.better]
+label = "Which is better?"
+choices = "many"
+kind = "choice"
+shown_when = { question = "friendly", is = "0", not = 3 }
+
+[questions.why]
+kind = "text"
+min_words = 999
+help = ["a"]
+"""
+
+
+def test_every_wrong_type_is_told_with_its_place_and_what_is_allowed() -> None:
+    assert check_form_text(FAULTY).problems == (
+        'The form: "title": text in quotes is expected, and this is a whole number.',
+        'The form: "minutes": a whole number is expected, and this is text in quotes.',
+        'The form: there is no setting "colour"; there is name, title, minutes, answers, shows, '
+        "decides, trusted, auto, guide, steps, questions, choices.",
+        'Choices "many": entry 1, "value": text in quotes is expected, and this is a whole number.',
+        'Choices "many": entry 2: there is no setting "lable" (did you mean "label"?).',
+        'Choices "many": entry 2, "score": a number is expected, and this is text in quotes.',
+        'Question "friendly": "kind": "choise" is none of "choice", "versus", "text", "claims", '
+        '"spans", "pick".',
+        'Question "friendly": "levels", entry 2: text in quotes is expected, and this is a whole '
+        "number.",
+        'Question "friendly": "levels", entry 4: text in quotes is expected, and this is true or '
+        "false.",
+        'Question "friendly": "required": "sometimes" is none of "always", "whole", "never".',
+        'Question "better": "shown_when", "is": a list in [ ] is expected, and this is text in '
+        "quotes.",
+        'Question "better": "shown_when": there is no setting "not"; there is question, is.',
+        'Question "why": "help": text in quotes is expected, and this is a list in [ ].',
+        'Question "why": "label" is missing: give text in quotes.',
+        'Step "each": "answer": a whole number is expected, and this is text in quotes.',
+        'Question "why": min_words is 999: give 0 to 200.',
+    )
+
+
+def test_what_rests_on_something_unreadable_is_not_called_wrong() -> None:
+    text = changed('kind = "versus"', 'kind = "verses"')
+    [problem] = check_form_text(text).problems
+    assert problem == (
+        'Question "better": "kind": "verses" is none of "choice", "versus", "text", "claims", '
+        '"spans", "pick".'
+    )
+    [problem] = check_form_text(changed("answers = 2", 'answers = "two"')).problems
+    assert problem == (
+        'The form: "answers": a whole number is expected, and this is text in quotes.'
+    )
+    [problem] = check_form_text(changed('title = "Compare them"', "title = 3")).problems
+    assert problem.startswith('Step "both": "title": text in quotes is expected')
 
 
 @given(st.data())

@@ -61,7 +61,8 @@ class QuestionRequest(Record, frozen=True):
     model: str = ""
     """Name of a model that the server offers; empty: the first one."""
     places: tuple[str, ...] | None = None
-    """Names of places that the server offers; None: its default places."""
+    """Names of places that the server offers, or of single files of one, as PLACE/FILE; None: its
+    default places."""
     decline: float | None = None
     """Probability below which to decline, as --decline; rounded to two digits."""
     offline: bool = False
@@ -101,6 +102,8 @@ class ServerCapabilities(Record, frozen=True):
     """Locations of the places by their displayed names; empty for the web."""
     default_places: tuple[str, ...]
     """Names of the places searched by default."""
+    file_place: str = ""
+    """Name of the place whose files may be named one by one; empty: none."""
 
 
 def list_capabilities(settings: Settings) -> ServerCapabilities:
@@ -160,13 +163,25 @@ def _resolve_model(offered: ServerCapabilities, wanted: QuestionRequest) -> Mode
 
 def _resolve_places(offered: ServerCapabilities, wanted: QuestionRequest) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(offered.default_places if wanted.places is None else wanted.places))
-    for name in names:
-        if name not in offered.places:
+    files = {name: _find_file(offered, name) for name in names if name not in offered.places}
+    for name, file in files.items():
+        if not file:
             raise _build_unknown_failure("place", name, offered.places)
     if WEB_PLACE in names and len(names) > 1 and not offered.places[WEB_PLACE]:
         detail = "the web is searched by itself: name either the web or other places"
         raise Failed(Failure("the places", "unknown_place", detail))
-    return tuple(filter(None, (offered.places[name] for name in names)))
+    return tuple(filter(None, ({**offered.places, **files}[name] for name in names)))
+
+
+def _find_file(offered: ServerCapabilities, name: str) -> str:
+    """Return the path of a single file, PLACE/FILE; empty if it is not among those of the place."""
+    place, _, file = name.partition("/")
+    folder = Path(offered.places.get(place, ""))
+    if place != offered.file_place or file.startswith(".") or not folder.is_dir():
+        return ""
+    # Looked up among what is there, so that no path comes from outside.
+    found = (each for each in folder.iterdir() if each.name == file and each.is_file())
+    return next(map(str, found), "")
 
 
 def _build_unknown_failure(what: str, name: str, known: Any) -> Failed:
@@ -349,6 +364,11 @@ class SharedAnswerSession:
         return AnswerOutcome(episode, tuple(verdicts))
 
 
+def _uses_place(settings: Settings, place: str) -> bool:
+    """Return whether settings search a place, or single files of it."""
+    return any(one == place or one.startswith(f"{place}/") for one in settings.places)
+
+
 class SharedSessionPool:
     """Open answer sessions, one for each distinct group of settings. Thread-safe."""
 
@@ -374,9 +394,9 @@ class SharedSessionPool:
     def reopen_place(self, place: str) -> None:
         """Drop sessions that use a place, so that the next question opens it anew."""
         with self._lock:
-            for settings in [each for each in self._sources if place in each.places]:
+            for settings in [each for each in self._sources if _uses_place(each, place)]:
                 del self._sources[settings]
-            for settings in [each for each in self._sessions if place in each.places]:
+            for settings in [each for each in self._sessions if _uses_place(each, place)]:
                 self._release_session(self._sessions.pop(settings))
 
     def close(self) -> None:

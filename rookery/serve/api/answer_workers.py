@@ -271,17 +271,22 @@ class AnswerService:
         if self._archive:
             self._archive.close()
 
-    def add_place(self, name: str, place: str) -> None:
+    def add_place(self, name: str, place: str, by_file: bool = False) -> None:
         """Add a place by name, or reopen one whose content has changed.
 
-        Questions that name no place search it, too, unless they search the web.
+        Questions that name no place search it, too, unless they search the web. With `by_file`,
+        questions may name its files one by one.
         """
         offered = self.capabilities
         searched = offered.default_places
         if all(offered.places[one] for one in searched) and name not in searched:
             searched = (*searched, name)
-        places = {**offered.places, name: place}
-        self.capabilities = msgspec.structs.replace(offered, places=places, default_places=searched)
+        self.capabilities = msgspec.structs.replace(
+            offered,
+            places={**offered.places, name: place},
+            default_places=searched,
+            file_place=name if by_file else offered.file_place,
+        )
         self._sessions.reopen_place(place)
 
     def remove_place(self, name: str) -> None:

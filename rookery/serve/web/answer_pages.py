@@ -35,7 +35,7 @@ from rookery.judge.labelling_records import Judgement, JudgementKind, LabellingI
 from rookery.judge.store import Store
 from rookery.judge.tables import judgements
 from rookery.records import Answer, Claim, Episode, Failed, Failure, Page, Quote, Record, digest_of
-from rookery.serve.answer_export import EXPORT_TYPES, ExportedAnswer
+from rookery.serve.answer_export import EXPORT_TYPES, ExportedAnswer, ExportLanguage
 from rookery.serve.answer_export import render_export as made
 from rookery.serve.api import answer_queue
 from rookery.serve.api.answer_queue import StoredAnswer
@@ -49,7 +49,9 @@ from rookery.serve.api.answer_sessions import (
 from rookery.serve.api.answer_workers import AnswerService, get_answer_service
 from rookery.serve.methods import METHODS, MODEL_METHODS
 from rookery.serve.terminal_output import NO_ANSWER_MESSAGES, format_failure_counts, sanitize_text
+from rookery.serve.web.borrowed_texts import translate_borrowed_text
 from rookery.serve.web.demonstration_pages import STOP_DESCRIPTIONS
+from rookery.serve.web.document_versions import DOCUMENTS_PLACE, load_document_records
 from rookery.serve.web.endpoints import (
     get_app_context,
     get_form_fields,
@@ -60,7 +62,12 @@ from rookery.serve.web.endpoints import (
     render_problem_page,
     require_role,
 )
-from rookery.serve.web.languages import mark_text, translate_plural
+from rookery.serve.web.languages import (
+    format_number,
+    get_language,
+    mark_text,
+    translate_plural,
+)
 from rookery.serve.web.languages import translate_text as _
 from rookery.serve.web.rendering import NavigationLink, format_host, render_page
 from rookery.serve.web.stored_pages import make_quote_address, replace_unseen_characters
@@ -102,7 +109,12 @@ def prepare_export(request: Request, found: StoredAnswer) -> ExportedAnswer | No
     pages = [get_answer_service(request).find_page(quote) for quote in quotes]
     day = time.strftime("%Y-%m-%d", time.gmtime(found.ended or found.made))
     asked = found.question if found.question != found.searched else ""
-    return ExportedAnswer(episode, verdicts, pages, day, asked)
+    return ExportedAnswer(episode, verdicts, pages, day, asked, get_export_language())
+
+
+def get_export_language() -> ExportLanguage:
+    """Return the language of the request, for the words of an export."""
+    return ExportLanguage(get_language(), translate_borrowed_text)
 
 
 RECENT_COUNT = 6
@@ -340,7 +352,8 @@ def render_ask_page(
         models=list(offered.models),
         by_models=MODEL_METHODS,
         places=_list_place_choices(offered),
-        looked=offered.default_places if wanted.places is None else wanted.places,
+        looked=_list_checked_places(offered, wanted),
+        documents=_list_document_choices(offered),
         strict=DECLINE_CHOICES,
         chosen="" if decline is None else f"{decline:g}",
         recent=recent[:RECENT_COUNT],
@@ -362,7 +375,7 @@ def parse_question_form(request: Request) -> QuestionRequest:
         question=get_last_value(said, "question"),
         method=get_last_value(said, "method") or EXTRACT_METHOD,
         model=get_last_value(said, "model"),
-        places=said.get("place"),
+        places=_narrow_places(said.get("place")),
         decline=decline,
         offline="offline" in said,
     )
@@ -392,6 +405,37 @@ def find_context(request: Request, wanted: QuestionRequest) -> QuestionRequest:
 def _list_place_choices(offered: ServerCapabilities) -> list[str]:
     """Return the places to choose from; none if there is only one."""
     return list(offered.places) if len(offered.places) > 1 else []
+
+
+def _list_checked_places(offered: ServerCapabilities, wanted: QuestionRequest) -> tuple[str, ...]:
+    """Return the names of what is searched; of a place with single files of it, both."""
+    if wanted.places is None:
+        return offered.default_places
+    narrowed = any(name.startswith(f"{DOCUMENTS_PLACE}/") for name in wanted.places)
+    return (*wanted.places, *[DOCUMENTS_PLACE] * narrowed)
+
+
+def _list_document_choices(offered: ServerCapabilities) -> list[tuple[str, str]]:
+    """Return the name, as a place, and the title of each document; none if there is only one."""
+    if offered.file_place != DOCUMENTS_PLACE or DOCUMENTS_PLACE not in offered.places:
+        return []
+    try:
+        records = load_document_records()
+    except Failed:  # damaged, which the page of documents says
+        return []
+    found = [
+        (f"{DOCUMENTS_PLACE}/{name}", shown.text.title if shown.text else "")
+        for name, record in records.items()
+        if (shown := record.shown)
+    ]
+    return found if len(found) > 1 else []
+
+
+def _narrow_places(names: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    """Return the chosen places; where single documents are among them, only these of all."""
+    if names and any(name.startswith(f"{DOCUMENTS_PLACE}/") for name in names):
+        return tuple(name for name in names if name != DOCUMENTS_PLACE)
+    return names
 
 
 def _get_title(method: str) -> str:
@@ -503,7 +547,7 @@ def show_answer_trace(request: Request) -> Response:
     found = find_requested_answer(request)
     episode = found.answered.episode if found.answered else None
     failures = episode.failures if episode else ()
-    told = dict.fromkeys(f"{format_source_name(f.what)}: {f.detail or f.outcome}" for f in failures)
+    told = dict.fromkeys(map(_word_failure, failures))
     said = [sanitize_text(each) for each in told]
     return render_page(
         request,
@@ -607,6 +651,11 @@ def format_source_name(url: str) -> str:
     return format_host(url) or unquote(parts.path).rpartition("/")[2] or url
 
 
+def _word_failure(failure: Failure) -> str:
+    said = translate_borrowed_text(failure.detail or failure.outcome.replace("_", " "))
+    return f"{format_source_name(failure.what)}: {said}"
+
+
 def _describe_event_data(kind: str, data: dict[str, Any]) -> tuple[str, str]:
     if kind == "rewritten":
         said = _("Understood as “%(question)s”", question=data["question"])
@@ -624,7 +673,7 @@ def _describe_event_data(kind: str, data: dict[str, Any]) -> tuple[str, str]:
         return _("Read “%(title)s”", title=title), _describe_size(data)
     if kind == "failed":
         said = _("Not read: %(source)s", source=format_source_name(data["what"]))
-        return said, data.get("detail") or data["outcome"]
+        return said, translate_borrowed_text(data.get("detail") or data["outcome"])
     if kind == "saying":
         return data["command"], _("in the text browser")
     if kind == "quote":
@@ -635,7 +684,7 @@ def _describe_event_data(kind: str, data: dict[str, Any]) -> tuple[str, str]:
 
 
 def _describe_size(data: dict[str, Any]) -> str:
-    source, count = format_source_name(data["url"]), f"{data['chars']:,}"
+    source, count = format_source_name(data["url"]), format_number(data["chars"])
     return _("%(source)s, %(count)s characters", source=source, count=count)
 
 
@@ -717,9 +766,7 @@ def make_answer_view(
     claim, sides, footer = "", list[AnswerSide](), ""
     if answer and episode.by == SIDES and not answer.declined and AGAINST_HEADING in answer.text:
         claim, sides, footer = _split_sides(answer)
-    said = dict.fromkeys(
-        f"{format_source_name(f.what)}: {f.detail or f.outcome}" for f in episode.failures
-    )
+    said = dict.fromkeys(map(_word_failure, episode.failures))
     return AnswerView(
         episode,
         pieces,
@@ -728,7 +775,9 @@ def make_answer_view(
         sides,
         footer,
         "" if answer else NO_ANSWER_MESSAGES.get(episode.stop, f"no answer: {episode.stop}"),
-        format_failure_counts(episode.failures),
+        format_failure_counts(
+            episode.failures, lambda words: translate_borrowed_text(words.replace("_", " "))
+        ),
         [sanitize_text(each) for each in list(said)[:MAX_FAILURES]],
         word_score(episode),
         explain_score(episode),

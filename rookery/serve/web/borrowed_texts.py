@@ -11,6 +11,7 @@ from rookery.serve.web.languages import (
     DEFAULT_LANGUAGE,
     get_language,
     load_catalog,
+    localize_value,
     mark_text,
     translate_text,
 )
@@ -45,6 +46,35 @@ STORED_WORDS = (
     mark_text("researcher and labeller"),
     mark_text("labellers"),
     mark_text("researchers"),
+    # outcomes of failures, where they are counted
+    mark_text("timed out"),
+    mark_text("robots"),
+    mark_text("refused"),
+    mark_text("unresolved"),
+    mark_text("tls failed"),
+    mark_text("blocked address"),
+    mark_text("too large"),
+    mark_text("truncated"),
+    mark_text("malformed"),
+    mark_text("unsupported type"),
+    mark_text("too many redirects"),
+    mark_text("needs javascript"),
+    mark_text("empty after extraction"),
+    mark_text("encrypted"),
+    mark_text("binary"),
+    mark_text("minified"),
+    mark_text("not found"),
+    mark_text("search failed"),
+    mark_text("search quota"),
+    mark_text("search blocked"),
+    mark_text("not in archive"),
+    mark_text("url not shown"),
+    mark_text("model timed out"),
+    mark_text("model broke off"),
+    mark_text("model unreachable"),
+    mark_text("unreadable"),
+    mark_text("stopped early"),
+    mark_text("repaired"),
 )
 """Values of records that are shown as they are."""
 SENTENCES = (
@@ -200,10 +230,193 @@ SENTENCES = (
     mark_text("no answer: the model takes the question for controversial"),
     mark_text("no answer: the model went round in circles"),
     mark_text("no answer: the model could not be asked"),
+    # rookery/draft/extract.py, evidence_answers.py, both_sides.py: declined answers and their
+    # judges
+    mark_text("No passage was found."),
+    mark_text("No passage reached %(threshold)s; the closest are below."),
+    mark_text("No sentence was judged to be for or against this claim: %(claim)s. %(what)s"),
+    mark_text("%(count)s page"),
+    mark_text("%(count)s pages"),
+    mark_text("%(what)s, and %(count)s of %(most)s searches failed"),
+    mark_text("Judged by the evidence model."),
+    mark_text(
+        "Judged by words alone: only a sentence that says the claim, or that it is not so, in "
+        "the claim's own words takes a side."
+    ),
+    mark_text("Judged by %(model)s."),
+    mark_text("Nothing %(what)s it was found in %(what_read)s; that is no proof."),
+    mark_text("for"),
+    mark_text("against"),
+    # rookery/serve/answer_export.py
+    mark_text("Declined: no passage reached the threshold. The closest are below."),
+    mark_text("%(good)s of %(count)s quotes verified."),
+    mark_text("What could not be had on the way"),
+    mark_text("NOT VERIFIED"),
+    mark_text("read on %(day)s"),
+    mark_text("the live page"),
+    mark_text("characters %(start)s–%(end)s of the version %(digest)s"),
+    mark_text("%(count)s question"),
+    mark_text("%(count)s questions"),
+    mark_text("%(count)s answered"),
+    mark_text("%(count)s declined"),
+    mark_text("%(count)s without an answer"),
+    mark_text("Report by Rookery, %(day)s"),
+    mark_text("quote %(numbers)s"),
+    mark_text("quotes %(numbers)s"),
+    mark_text("version"),
+    mark_text("Sources"),
+    mark_text("Answered by Rookery%(what)s, method %(method)s"),
+    mark_text(" on %(day)s"),
+    # rookery/browse: files and pages that could not be read
+    mark_text("a picture"),
+    mark_text("sound or film"),
+    mark_text("an archive"),
+    mark_text("a program"),
+    mark_text("a font"),
+    mark_text("a database"),
+    mark_text("numbers or a model"),
+    mark_text("a document of a type that is not read"),
+    mark_text("a picture, an archive or a document of a type that is not read"),
+    mark_text("its bytes are not text"),
+    mark_text("there is nothing in it"),
+    mark_text("the page shows no text"),
+    mark_text("the file holds only white space"),
+    mark_text("the document holds no text"),
+    mark_text("no text in the PDF: %(reason)s"),
+    mark_text("minified: it was written to be run and not to be read"),
+    mark_text("scripts fill it: --render runs them"),
+    mark_text("%(size)s bytes; at most %(most)s are read"),
+    mark_text("it has more than %(size)s bytes"),
+    mark_text("more than %(size)s bytes of text"),
+    mark_text("more than %(count)s characters of text"),
+    mark_text("more than %(count)s characters"),
+    mark_text("more than %(count)s tags"),
+    mark_text("more than %(count)s elements of XML"),
+    mark_text("Markdown of more than %(count)s characters"),
+    mark_text("a table of more than %(count)s characters"),
+    mark_text("a table of %(count)s rows and %(most)s columns"),
+    mark_text("a book of %(count)s chapters"),
+    mark_text("a feed of %(count)s entries"),
+    mark_text("a mailbox of %(count)s messages"),
+    mark_text("a PDF of %(count)s pages"),
+    mark_text("the PDF takes more than %(count)s seconds"),
+    mark_text("the PDF cannot be opened (%(error)s)"),
+    mark_text("the PDF needs a password"),
+    mark_text("the document needs a password"),
+    mark_text("the document's archive needs a password"),
+    mark_text("the document's archive is damaged (%(error)s)"),
+    mark_text("the document's XML is damaged (%(error)s)"),
+    mark_text("the document's XML declares entities"),
+    mark_text("the document's XML is nested too deeply"),
+    mark_text("the archive holds no text of a document"),
+    mark_text("the archive holds no workbook"),
+    mark_text("the archive holds no list of a book's chapters"),
+    mark_text("the book is locked to the programs of the shop that sold it"),
+    mark_text("the notebook holds no list of cells"),
+    mark_text("the notebook is no JSON (%(error)s)"),
+    mark_text("the mail cannot be read (%(error)s)"),
+    mark_text("the file is damaged (%(error)s)"),
+    mark_text("a picture; text is read in .png, .jpg and .tif files where tesseract is installed"),
+    mark_text(
+        "its pages are pictures, and reading them by OCR takes too long: let a program such as "
+        "ocrmypdf write their text into the PDF"
+    ),
+    mark_text("%(program)s takes more than %(count)s s to read it"),
+    mark_text("%(program)s cannot read it (%(error)s)"),
+    mark_text("reading it took more than %(count)s s"),
+    mark_text("reading it needs more than %(size)s MB of memory"),
+    mark_text("its reader gave up, as it does when %(size)s MB are not enough"),
+    mark_text("the process that read it ended with %(reason)s"),
+    mark_text("there is no such file or folder: check the path"),
+    # rookery/browse: fetching and searching
+    mark_text("the server answered %(status)s"),
+    mark_text("the server answered %(status)s: it wants a login or a key"),
+    mark_text("the server answered %(status)s: it refuses this program or this address"),
+    mark_text("the server answered %(status)s: there is no such page"),
+    mark_text("the server answered %(status)s: the page is gone for good"),
+    mark_text("the server answered %(status)s: too many requests; wait before the next"),
+    mark_text("the server answered %(status)s: it is overloaded; try again later"),
+    mark_text("%(what)s (after: %(later)s)"),
+    mark_text("redirected to %(url)s: %(what)s"),
+    mark_text("%(host)s was too slow; raise FetchLimits.seconds or try later"),
+    mark_text("no connection to %(host)s: %(error)s; try again later"),
+    mark_text("%(host)s ended its answer early (%(error)s); try again"),
+    mark_text("%(host)s does not speak proper HTTP: %(error)s"),
+    mark_text("the compressed body is broken: %(error)s"),
+    mark_text("the body has more than %(size)s bytes; raise FetchLimits.bytes to read it"),
+    mark_text("the server announces %(size)s bytes; raise FetchLimits.bytes to read them"),
+    mark_text("%(kind)s holds no text to quote"),
+    mark_text("robots.txt of %(site)s forbids it to %(robot)s; ask its owner"),
+    mark_text("robots.txt of %(site)s did not come in time"),
+    mark_text("robots.txt of %(site)s could not be had (%(error)s); try again later"),
+    mark_text("other requests to %(host)s took all the time"),
+    mark_text("%(host)s wants %(count)s seconds between requests"),
+    mark_text("not here after the %(count)s seconds for all pages; allow more time"),
+    mark_text("the time for this page was up"),
+    mark_text("%(host)s has the address %(address)s, on which pages are never read"),
+    mark_text("%(host)s could not be resolved (%(error)s); check the spelling and the network"),
+    mark_text("%(host)s has no address"),
+    mark_text("the name %(host)s was not resolved in time"),
+    mark_text("no trusted TLS connection to %(host)s: %(error)s"),
+    mark_text("it wants to know whether a person searches; wait, or use another engine"),
+    mark_text("its page holds neither results nor the word that there are none"),
+    mark_text("wait, or use another engine (%(error)s)"),
+    mark_text("%(engine)s is left alone for %(count)s s more, since it refused"),
+    mark_text("%(engine)s was passed over: %(what)s"),
+    mark_text("only addresses that a search, an opened page or the user showed are opened"),
+    mark_text("this page was never opened: open it once without --offline"),
+    mark_text("%(engine)s was never asked this: ask it once without --offline"),
+    mark_text("no library could be searched (%(error)s)"),
+    mark_text("it is no file of this library: open addresses that a search showed"),
+    mark_text("the server redirects %(what)s, at last to %(url)s"),
+    mark_text("in a circle"),
+    mark_text("more than %(count)s times"),
+    mark_text("%(host)s has the address %(address)s, which is not on the public internet"),
+    mark_text("%(what)s; allow private addresses (--allow-private) if it is yours"),
+    # rookery/cite/verification.py
+    mark_text("no copy of %(url)s is stored"),
+    mark_text("it has fewer than three words, and no number or name"),
+    mark_text("this text was read from %(url)s and never from %(address)s"),
+    mark_text("verified against %(what)s; the page now differs and %(what_now)s has these words"),
+    mark_text("the version of %(day)s"),
+    mark_text("an earlier version"),
+    mark_text("still"),
+    mark_text("no longer"),
+    # rookery/draft, rookery/serve: models and requests
+    mark_text("no whole answer after %(count)s seconds: allow more, or ask for less"),
+    mark_text("see whether it runs, and whether base_url leads to it"),
+    mark_text("the answer broke off: ask again, and look into the server's log"),
+    mark_text("the server gave up in the middle of the answer: ask again, and see its log"),
+    mark_text("the model was closed before it had answered: ask again"),
+    mark_text("nothing that the model wrote is a supported answer: the quotes stand as they are"),
+    mark_text("quoted with %(percent)s %% of the page's own words, which are shown instead"),
+    mark_text("its commands had no effect; the last was %(command)s"),
+    mark_text(
+        "the question assumes no single claim that pages could speak for or against: state one,"
+        " as in “crows hold grudges”"
+    ),
+    mark_text("this was not asked before with these settings: ask it once without --offline"),
+    mark_text("there is no %(kind)s of this name here: use one of %(known)s"),
+    mark_text("the web is searched by itself: name either the web or other places"),
+    mark_text("give a number from 0 to 1"),
+    mark_text("%(what)s: ask in one sentence"),
+    mark_text("this question ended the server more than once: ask it in other words"),
+    mark_text("there is no such answer, or it is not shared any more"),
+    mark_text("no answer: %(reason)s"),
+    mark_text("the question is empty"),
+    # rookery/serve/terminal_output.py: what is counted
+    mark_text("sentence taken out, which no quote supports"),
+    mark_text("sentences taken out, which no quote supports"),
+    mark_text("answer quoted, as the model wrote none that is supported"),
+    mark_text("shard of the library missing"),
+    mark_text("shards of the library missing"),
 )
-"""Sentences of other modules. `%(what)s` is itself one of the texts here, or as it is."""
+"""Sentences of other modules. `%(what)s`, and names that begin so, are themselves texts here, or as
+they are."""
 MAX_BORROWED_CHARACTERS = 2000
 """Longer texts are no sentence of a room, and are shown as they are."""
+NUMBER_NAMES = frozenset("count good most numbers size start end status".split())
+"""Names of placeholders that stand for numbers alone."""
 _PLACEHOLDER = re.compile(r"%\((\w+)\)s")
 
 
@@ -216,9 +429,12 @@ def translate_borrowed_text(text: str) -> str:
         return exact
     for sentence, pattern in _compile_sentences():
         if found := pattern.fullmatch(text):
-            values = found.groupdict()
-            if "what" in values:
-                values["what"] = translate_borrowed_text(values["what"])
+            values = {name: localize_value(value) for name, value in found.groupdict().items()}
+            values |= {
+                name: translate_borrowed_text(found[name])
+                for name in values
+                if name.startswith("what")
+            }
             return translate_text(sentence, **values)
     return text
 
@@ -236,5 +452,6 @@ def _make_pattern(sentence: str) -> re.Pattern[str]:
     for at in range(0, len(parts), 2):
         parts[at] = re.escape(parts[at].replace("%%", "%"))
     for at in range(1, len(parts), 2):
-        parts[at] = f"(?P<{parts[at]}>.*?)"
+        pattern = r"\d[\d,. ]*?" if parts[at] in NUMBER_NAMES else ".*?"
+        parts[at] = f"(?P<{parts[at]}>{pattern})"
     return re.compile("".join(parts), re.DOTALL)

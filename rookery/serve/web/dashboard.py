@@ -42,7 +42,7 @@ from rookery.serve.web.endpoints import (
     render_problem_page,
     require_role,
 )
-from rookery.serve.web.languages import mark_text, translate_plural
+from rookery.serve.web.languages import localize_value, mark_text, translate_plural
 from rookery.serve.web.languages import translate_text as _
 from rookery.serve.web.rendering import NavigationLink, render_page
 
@@ -477,7 +477,7 @@ def show_audit_log(request: Request) -> Response:
         spans=LOG_PERIODS,
         days=days,
         whole=accounts.verify_audit_chain(store),
-        when=lambda at: time.strftime("%Y-%m-%d %H:%M", time.gmtime(at)),
+        when=lambda at: localize_value(time.strftime("%Y-%m-%d %H:%M", time.gmtime(at))),
     )
 
 

@@ -1,7 +1,8 @@
-"""Uploaded files, read in the background: what waits, what is being read, what was not kept.
+"""Uploaded files and pages of the web, read in the background: what waits, is read, was not kept.
 
-Each upload is a folder of the data directory with the file and its record, which is there whole or
-not at all. A thread reads them one by one, and a server that starts goes on with what one left
+A page that somebody adds by its address is fetched first, and then read as a file is. Each upload
+is a folder of the data directory with the file and its record, which is there whole or not at all.
+A thread reads them one by one, and a server that starts goes on with what one left
 behind. One that ended a server repeatedly while it was read is given up.
 """
 
@@ -28,6 +29,13 @@ from rookery.records import Failed, Failure, Page
 from rookery.serve.api.answer_workers import AnswerService
 from rookery.serve.file_reading import read_document_files
 from rookery.serve.settings import Settings, get_cache_folder, get_data_folder, locate_archive
+from rookery.serve.web.document_addresses import (
+    fetch_address,
+    name_fetched_file,
+    normalize_address,
+    word_outcome,
+    write_encoding,
+)
 from rookery.serve.web.document_versions import (
     DOCUMENTS_PLACE,
     DocumentText,
@@ -46,6 +54,8 @@ READABLE_TYPES = mark_text(
     "HTML, PDF, Office documents, e-books, mail, Markdown and any text are read"
 )
 """File types that can be read, in words."""
+TOO_MANY_WAIT = mark_text("too many files wait to be read: upload it again in a while")
+"""Reason why an upload is not taken."""
 MAX_TRIES = 3
 """Times that reading a file may end the server before it is given up."""
 CLOSING_SECONDS = 5.0
@@ -92,36 +102,43 @@ UploadState = Literal["waiting", "reading", "asks", "read", "failed"]
 
 
 class DocumentUpload(msgspec.Struct, frozen=True):
-    """An uploaded file on its way to the documents."""
+    """An uploaded file, or a page of the web, on its way to the documents."""
 
     id: str
     name: str
-    """Safe name under which it is kept."""
+    """Safe name under which it is kept; empty for a page that is not fetched yet."""
     shown: str
-    """Name as it was sent, to be shown."""
+    """Name as it was sent, or the address, to be shown."""
     owner: str
     """Name of the person who uploaded it."""
     reviewer: bool
     """True: they may replace the documents of others."""
     made: float
-    """Time at which it came, seconds since 1970."""
+    """Time at which it came, or was fetched, seconds since 1970."""
     size: int
     """Size of the file in bytes."""
     state: UploadState = "waiting"
     """"asks": it would be a new version, which its owner has to confirm."""
     detail: str = ""
-    """Reason why it was not kept."""
+    """Reason why it was not kept, or what else is to be said of it."""
     tries: int = 0
     """Times that reading it was begun."""
     text: DocumentText | None = None
     """None until it was read."""
     replaces: bool = False
     """True: its owner confirmed that it becomes a new version."""
+    address: str = ""
+    """Web address from which it is fetched; empty for an uploaded file."""
 
     @property
     def going(self) -> bool:
         """True while it waits to be read, or is read."""
         return self.state in ("waiting", "reading")
+
+    @property
+    def unfetched(self) -> bool:
+        """True for a page of the web that is still to be fetched."""
+        return bool(self.address) and not self.name
 
 
 class DocumentReader:
@@ -146,16 +163,40 @@ class DocumentReader:
 
         What the person's earlier uploads came to is forgotten, unless it asks for something.
         """
-        for earlier in list_uploads(person.name):
-            if earlier.state in ("read", "failed"):
-                drop_upload(earlier)
-        left = self.limits.waiting - sum(each.going for each in list_uploads())
+        left = self._count_room(person)
         found = []
         with translate_storage_errors(get_documents_folder()):
             for number, file in enumerate(files):
-                found.append(self._store_upload(file, person, number, number < left))
+                found.append(self._store_file(file, person, number, number < left))
         self.start()
         return found
+
+    def accept_address(self, address: str, person: Person) -> DocumentUpload:
+        """Note the address of a page, and begin to fetch and read it.
+
+        Earlier uploads are forgotten as by `accept_files`. Raises Failed if the disk is full.
+        """
+        left, detail = self._count_room(person), ""
+        try:
+            address = normalize_address(address)
+        except Failed as failed:
+            detail = failed.failure.detail
+        upload = DocumentUpload(
+            _make_upload_id(0),
+            "",
+            replace_unseen_characters(address.strip() or mark_text("no address"))[:_MAX_NAME_BYTES],
+            person.name,
+            has_role(person, "reviewer"),
+            time.time(),
+            0,
+            "failed" if detail or not left else "waiting",
+            detail or ("" if left else TOO_MANY_WAIT),
+            address="" if detail else address,
+        )
+        with translate_storage_errors(get_documents_folder()):
+            _store_upload(upload, b"")
+        self.start()
+        return upload
 
     def start(self) -> None:
         """Begin to read what waits, if there is anything."""
@@ -199,21 +240,27 @@ class DocumentReader:
             self._stamp = stamp
             register_documents(self._find_answering())
 
-    def _store_upload(
+    def _count_room(self, person: Person) -> int:
+        """Forget what a person's earlier uploads came to; return how many more may wait."""
+        for earlier in list_uploads(person.name):
+            if earlier.state in ("read", "failed"):
+                drop_upload(earlier)
+        return max(0, self.limits.waiting - sum(each.going for each in list_uploads()))
+
+    def _store_file(
         self, file: UploadedFile, person: Person, number: int, room: bool
     ) -> DocumentUpload:
         name = make_safe_file_name(file.name)
         shown = replace_unseen_characters(file.name.strip() or mark_text("a file without a name"))
         detail = ""
         if not room:
-            detail = mark_text("too many files wait to be read: upload it again in a while")
+            detail = TOO_MANY_WAIT
         elif file.size > self.limits.file:
             detail = f"it has more than {self.limits.file // 1_000_000} MB"
         elif what := name_unread_type(name):
             detail = f"{what}: {READABLE_TYPES}"
-        # Time and number first, so that the ids are in the order in which the files came.
         upload = DocumentUpload(
-            f"{time.time_ns():020}-{number:03}-{secrets.token_hex(4)}",
+            _make_upload_id(number),
             name,
             shown[:_MAX_NAME_BYTES],
             person.name,
@@ -223,13 +270,7 @@ class DocumentReader:
             "failed" if detail else "waiting",
             detail,
         )
-        folder = _get_upload_folder(upload)
-        part = folder.with_name(f".{folder.name}")
-        part.mkdir(parents=True)
-        if not detail:
-            (part / name).write_bytes(file.data)
-        (part / _RECORD).write_bytes(msgspec.json.encode(upload))
-        part.replace(folder)
+        _store_upload(upload, file.data)
         return upload
 
     def _run(self) -> None:
@@ -263,6 +304,8 @@ class DocumentReader:
                 )
                 raise Failed(Failure("", "given_up", detail))
             _save_upload(upload)
+            if upload.unfetched:
+                upload = self._fetch_file(upload)
             file = _get_upload_folder(upload) / upload.name
             if not file.is_file():
                 detail = mark_text("its upload was broken off: upload it again")
@@ -270,7 +313,11 @@ class DocumentReader:
             if upload.text is None:
                 upload = msgspec.structs.replace(upload, text=_read_text(file))
             with lock_documents():
-                _save_upload(msgspec.structs.replace(upload, state=self._keep_file(upload, file)))
+                state = self._keep_file(upload, file)
+                detail = ""
+                if state == "read" and file.is_file() and upload.address:  # else it was moved
+                    detail = mark_text("it has not changed since it was fetched before")
+                _save_upload(msgspec.structs.replace(upload, state=state, detail=detail))
         except Failed as failed:
             detail = failed.failure.detail or failed.failure.outcome
             if failed.failure.outcome in ("disk_full", "archive_busy"):
@@ -284,6 +331,24 @@ class DocumentReader:
                 upload, mark_text("something went wrong here, not with it: upload it again")
             )
 
+    def _fetch_file(self, upload: DocumentUpload) -> DocumentUpload:
+        """Fetch a page of the web as the file of its upload. Raises Failed as `fetch_address`."""
+        got = fetch_address(upload.address, self._settings)
+        if len(got.data) > self.limits.file:
+            raise Failed(Failure(upload.address, "too_large", word_outcome("too_large")))
+        name = make_safe_file_name(name_fetched_file(upload.address, got, distinct=False))
+        record = load_document_records().get(name)
+        if record and any(each.address != upload.address for each in record.versions):
+            name = make_safe_file_name(name_fetched_file(upload.address, got, distinct=True))
+        data = write_encoding(got)
+        folder = _get_upload_folder(upload)
+        if folder.is_dir():  # else it was deleted meanwhile
+            (folder / name).write_bytes(data)
+        now = time.time()
+        upload = msgspec.structs.replace(upload, name=name, size=len(data), made=now)
+        _save_upload(upload)
+        return upload
+
     def _keep_file(self, upload: DocumentUpload, file: Path) -> UploadState:
         """Make the file a document and search it, or ask whether it is a new version.
 
@@ -294,7 +359,16 @@ class DocumentReader:
         if current:
             if (get_documents_folder() / upload.name).read_bytes() == file.read_bytes():
                 return "read"
+            # Sites send other bytes each time, as for their statistics: the text is what counts.
+            if upload.address and current.text and current.text == upload.text:
+                return "read"
             if not (upload.reviewer or current.owner == upload.owner):
+                if upload.address:
+                    detail = mark_text(
+                        "it is here already as a document of somebody else: only they or a "
+                        "reviewer can fetch it again"
+                    )
+                    raise Failed(Failure("", "name_taken", detail))
                 who = f", {current.owner}'s" if current.owner else ""
                 detail = f"a document of this name is here already{who}: give yours another name"
                 raise Failed(Failure("", "name_taken", detail))
@@ -306,7 +380,9 @@ class DocumentReader:
             detail = mark_text("there is no more room for documents: remove some first")
             raise Failed(Failure("", "too_many", detail))
         assert upload.text is not None
-        add_document_version(upload.name, file, upload.owner, upload.made, upload.text)
+        add_document_version(
+            upload.name, file, upload.owner, upload.made, upload.text, upload.address
+        )
         self.update_index()
         return "read"
 
@@ -334,7 +410,7 @@ def drop_upload(upload: DocumentUpload) -> None:
 def register_documents(answering: AnswerService) -> None:
     """Offer the documents folder as a place to search, reopened; withdraw it if it is empty."""
     if list_current_files():
-        answering.add_place(DOCUMENTS_PLACE, str(get_documents_folder()))
+        answering.add_place(DOCUMENTS_PLACE, str(get_documents_folder()), by_file=True)
     elif DOCUMENTS_PLACE in answering.capabilities.places:
         answering.remove_place(DOCUMENTS_PLACE)
 
@@ -372,7 +448,9 @@ def _truncate_to_bytes(text: str, size: int) -> str:
 
 
 def _find_next() -> DocumentUpload | None:
-    return next((each for each in list_uploads() if each.going), None)
+    """Return the first upload that waits; files before pages that a slow site may keep back."""
+    going = (each for each in list_uploads() if each.going)
+    return min(going, key=lambda each: each.unfetched, default=None)
 
 
 def summarize_page(page: Page) -> DocumentText:
@@ -391,13 +469,30 @@ def _read_text(file: Path) -> DocumentText:
     raise Failed(got)
 
 
+def _make_upload_id(number: int) -> str:
+    # Time and number first, so that the ids are in the order in which the files came.
+    return f"{time.time_ns():020}-{number:03}-{secrets.token_hex(4)}"
+
+
+def _store_upload(upload: DocumentUpload, data: bytes) -> None:
+    """Write the folder of an upload: its record, and its file unless it has failed already."""
+    folder = _get_upload_folder(upload)
+    part = folder.with_name(f".{folder.name}")
+    part.mkdir(parents=True)
+    if upload.name and upload.state != "failed":
+        (part / upload.name).write_bytes(data)
+    (part / _RECORD).write_bytes(msgspec.json.encode(upload))
+    part.replace(folder)
+
+
 def _get_upload_folder(upload: DocumentUpload) -> Path:
     return get_data_folder() / _UPLOADS_FOLDER / upload.id
 
 
 def _fail_upload(upload: DocumentUpload, detail: str) -> None:
     _save_upload(msgspec.structs.replace(upload, state="failed", detail=detail))
-    (_get_upload_folder(upload) / upload.name).unlink(missing_ok=True)
+    if upload.name:
+        (_get_upload_folder(upload) / upload.name).unlink(missing_ok=True)
 
 
 def _save_upload(upload: DocumentUpload) -> None:

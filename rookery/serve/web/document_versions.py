@@ -54,6 +54,8 @@ class DocumentVersion(msgspec.Struct, frozen=True):
     """Size of the file in bytes."""
     text: DocumentText | None = None
     """None if nobody noted it."""
+    address: str = ""
+    """Web address from which it was fetched; empty for a file that was uploaded."""
 
 
 class DocumentRecord(msgspec.Struct, frozen=True):
@@ -139,18 +141,18 @@ def may_change_version(version: DocumentVersion, person: Person) -> bool:
 
 
 def add_document_version(
-    name: str, file: Path, owner: str, added: float, text: DocumentText
+    name: str, file: Path, owner: str, added: float, text: DocumentText, address: str = ""
 ) -> DocumentVersion:
     """Make a file the current version of the document of this name, and return the version.
 
-    The file is moved. Hold `lock_documents`.
+    The file is moved. `address` is where on the web it was fetched. Hold `lock_documents`.
     """
     records = load_document_records()
     former = records.get(name, DocumentRecord((), 0))
     number = max((each.number for each in former.versions), default=0) + 1
     while _get_version_path(name, number).exists():  # its record is gone, and it is kept
         number += 1
-    version = DocumentVersion(number, owner, added, file.stat().st_size, text)
+    version = DocumentVersion(number, owner, added, file.stat().st_size, text, address)
     aside = _get_version_path(name, number)
     aside.parent.mkdir(parents=True, exist_ok=True)
     file.replace(aside)
@@ -201,14 +203,31 @@ def find_version_file(url: str, digest: str) -> Path | None:
 
     None if there is none.
     """
+    name = Path(unquote(urlsplit(url).path)).name
+    files = (_get_version_path(name, each.number) for each in _find_versions(url, digest))
+    return next((file for file in files if file.is_file()), None)
+
+
+def find_version_address(url: str, digest: str) -> str:
+    """Return the web address from which a document was fetched, by its page's URL and digest.
+
+    Empty if it was none, or was not fetched.
+    """
+    try:
+        found = _find_versions(url, digest)
+    except Failed:  # damaged records, which the page of documents says
+        return ""
+    return next((each.address for each in found if each.address), "")
+
+
+def _find_versions(url: str, digest: str) -> list[DocumentVersion]:
+    """Return the versions of a document that have this text, by its page's URL."""
     path = Path(unquote(urlsplit(url).path))
-    if path.parent != get_documents_folder().resolve():
-        return None
+    if urlsplit(url).scheme != "file" or path.parent != get_documents_folder().resolve():
+        return []
     record = load_document_records().get(path.name)
     versions = record.versions if record else ()
-    found = [each.number for each in versions if each.text and each.text.digest == digest]
-    files = (_get_version_path(path.name, number) for number in found)
-    return next((file for file in files if file.is_file()), None)
+    return [each for each in versions if each.text and each.text.digest == digest]
 
 
 def _save_record(name: str, record: DocumentRecord) -> None:

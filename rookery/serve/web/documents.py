@@ -1,10 +1,12 @@
-"""Pages of uploaded documents: upload, progress, list with versions, remove, replace, undo.
+"""Pages of documents: upload, add by address, progress, list with versions, remove, undo.
 
 Everybody who may ask on this server can search them. Who added a document may replace and remove
 it, and so may reviewers. Files are taken at once and read in the background
 (`document_uploads`); a file of a name that is there becomes a new version once that is confirmed,
 and every earlier one can be put back until it is deleted for good (`document_versions`). A file
-that cannot be read is not kept, and the page says why. Uploads are taken only from this very
+that cannot be read is not kept, and the page says why. A page of the web is added by its address,
+unless the server is offline: it is fetched in the background, and fetched again as another version.
+Uploads are taken only from this very
 machine, unless the server was told otherwise (`app.state.uploads`).
 """
 
@@ -63,6 +65,9 @@ from rookery.serve.web.languages import mark_text
 from rookery.serve.web.languages import translate_text as _
 from rookery.serve.web.rendering import NavigationLink, render_page
 
+NO_FETCHING = mark_text("Pages of the web cannot be added here: this server does not fetch them.")
+"""Sentence for a request that may not add a page by its address."""
+
 
 class VersionRow(NamedTuple):
     """A version of a document as the page shows it."""
@@ -99,6 +104,8 @@ def build_document_routes() -> list[Route]:
         "delete": post_version_deletion,
         "confirm": post_confirmation,
         "dismiss": post_dismissal,
+        "address": post_address,
+        "fetch": post_fetching,
     }
     return [
         Route("/documents", let_in(show_documents)),
@@ -131,11 +138,12 @@ def show_documents(request: Request) -> Response:
         "documents.html",
         found=found,
         removed=[row for row in rows if not row.shown and row.others],
-        uploads=[each for each in uploads if going or each.state != "read"],
+        uploads=[each for each in uploads if going or each.state != "read" or each.detail],
         going=going,
         done=sum(each.state in ("read", "failed", "asks") for each in uploads),
         versions={each.id: _find_current(rows, each) for each in uploads},
         may=may_upload(request),
+        may_fetch=_may_fetch(request),
         last=request.query_params.get("removed", ""),
         last_version=request.query_params.get("version", ""),
         others=[name for name in answering.capabilities.places if name != DOCUMENTS_PLACE],
@@ -169,6 +177,30 @@ async def post_files(request: Request) -> Response:
 
 def _accept_files(request: Request) -> Response:
     _get_reader(request).accept_files(request.state.dropped, get_signed_in_person(request))
+    return redirect_after_post("/documents#uploads")
+
+
+def post_address(request: Request) -> Response:
+    """Take the address of a page, which is then fetched and read in the background."""
+    if not _may_fetch(request):
+        return render_problem_page(request, 403, NO_FETCHING)
+    address = get_last_value(get_form_fields(request), "address")
+    _get_reader(request).accept_address(address, get_signed_in_person(request))
+    return redirect_after_post("/documents#uploads")
+
+
+def post_fetching(request: Request) -> Response:
+    """Fetch a document of the web again; where it has changed, its owner is asked first."""
+    if not _may_fetch(request):
+        return render_problem_page(request, 403, NO_FETCHING)
+    name, person = get_last_value(get_form_fields(request), "name"), get_signed_in_person(request)
+    record = load_document_records().get(name)
+    shown = record.shown if record else None
+    if shown is None or not shown.address:
+        return render_problem_page(request, 404, "There is no such document.")
+    if not may_change_version(shown, person):
+        return _refuse_change(request, shown)
+    _get_reader(request).accept_address(shown.address, person)
     return redirect_after_post("/documents#uploads")
 
 
@@ -220,14 +252,16 @@ def _change_document(
         concerned = [version] if keeps_current or not record.shown else [version, record.shown]
         for each in concerned:
             if not may_change_version(each, person):
-                who = each.owner or _("somebody else")
-                why = _(
-                    "This document is %(name)s's: only they or a reviewer can change it.", name=who
-                )
-                return render_problem_page(request, 403, why)
+                return _refuse_change(request, each)
         change(name, version.number)
         _get_reader(request).update_index()
     return redirect_after_post(f"/documents{then.format(quote(name), version.number)}")
+
+
+def _refuse_change(request: Request, version: DocumentVersion) -> Response:
+    who = version.owner or _("somebody else")
+    why = _("This document is %(name)s's: only they or a reviewer can change it.", name=who)
+    return render_problem_page(request, 403, why)
 
 
 def post_confirmation(request: Request) -> Response:
@@ -236,8 +270,8 @@ def post_confirmation(request: Request) -> Response:
 
 
 def post_dismissal(request: Request) -> Response:
-    """Delete an upload of the person's own that asks or was not kept."""
-    return _change_upload(request, drop_upload, ("asks", "failed"))
+    """Delete an upload of the person's own that asks, was not kept, or has something to say."""
+    return _change_upload(request, drop_upload, ("asks", "failed", "read"))
 
 
 def _change_upload(
@@ -276,6 +310,11 @@ def may_upload(request: Request) -> bool:
         return said
     there = request.client.host if request.client else ""
     return _is_loopback(there) and _is_loopback(request.url.hostname or "")
+
+
+def _may_fetch(request: Request) -> bool:
+    """Return whether this request may add pages of the web."""
+    return may_upload(request) and not get_app_context(request).settings.offline
 
 
 def _is_loopback(host: str) -> bool:

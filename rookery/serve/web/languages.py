@@ -24,6 +24,10 @@ LANGUAGE_COOKIE = "language"
 LOCALE_FOLDER = Path(__file__).parent / "locale"
 MAX_HEADER_CHARACTERS = 1000
 """Characters of Accept-Language that are read; browsers send fewer than 100."""
+NUMBER_MARKS = {"de": str.maketrans(",.", ".,")}
+"""For each language but the default, its marks in place of the comma and point of English."""
+_NUMBER = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+\.\d+")
+_DAY = re.compile(r"\b(\d{4})-(\d\d)-(\d\d)\b", re.ASCII)
 _ACCEPTED = re.compile(r"([a-z]{1,8}|\*)(?:-[a-z0-9-]{1,30})?(?:;q=([01](?:\.[0-9]{0,3})?))?")
 _current: ContextVar[str] = ContextVar("language", default=DEFAULT_LANGUAGE)
 
@@ -59,6 +63,31 @@ def translate_plural(one: str, many: str, count: int, **values: object) -> str:
 def mark_text(message: str) -> str:
     """Return a text as it is; it goes into the catalogs, and is translated where it is shown."""
     return message
+
+
+def format_number(value: float, spec: str = ",") -> str:
+    """Return a number in the language of the request, by a format specification of Python.
+
+    `,` groups digits; `.2f`, `+.2f` and `.0%` do as in Python. Negative ones have a minus sign.
+    """
+    text = format(value, spec).replace("-", "\N{MINUS SIGN}")
+    if get_language() == DEFAULT_LANGUAGE:
+        return text
+    # DIN 5008: a no-break space before the percent sign
+    return text.translate(NUMBER_MARKS[get_language()]).replace("%", "\N{NO-BREAK SPACE}%")
+
+
+def localize_value(text: str) -> str:
+    """Return a value of a sentence in the language of the request.
+
+    A number with English marks, such as "1,234.5", and days such as 2026-11-21 are written as that
+    language writes them; all else is as it is.
+    """
+    if get_language() == DEFAULT_LANGUAGE:
+        return text
+    if _NUMBER.fullmatch(text):
+        return text.translate(NUMBER_MARKS[get_language()])
+    return _DAY.sub(r"\3.\2.\1", text)
 
 
 def choose_language(kept: str, accepted: str) -> str:

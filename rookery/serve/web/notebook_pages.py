@@ -30,12 +30,14 @@ from rookery.serve.web.answer_pages import (
     explain_stop,
     find_context,
     find_requested_answer,
+    get_export_language,
     list_option_fields,
     make_answer_view,
     parse_question_form,
     prepare_export,
     render_ask_page,
 )
+from rookery.serve.web.document_versions import DOCUMENTS_PLACE
 from rookery.serve.web.endpoints import (
     get_form_fields,
     get_last_value,
@@ -147,6 +149,7 @@ def download_report(request: Request) -> Response:
         title or _suggest_title(request, answers),
         [_export_stored_answer(request, each) for each in answers],
         time.strftime("%Y-%m-%d", time.gmtime()),
+        get_export_language(),
     )
     headers = {"Content-Disposition": f'attachment; filename="report-{answers[0].id}.{kind}"'}
     body = render_report(report, kind)
@@ -189,7 +192,8 @@ def _export_stored_answer(request: Request, found: StoredAnswer) -> ExportedAnsw
     day = time.strftime("%Y-%m-%d", time.gmtime(found.ended or found.made))
     stop = _explain_missing(request, found)
     question, method = Question(found.id, found.question), found.wanted.method
-    return ExportedAnswer(Episode(question, method, stop=stop), (), (), day)
+    episode = Episode(question, method, stop=stop)
+    return ExportedAnswer(episode, (), (), day, language=get_export_language())
 
 
 def _suggest_title(request: Request, answers: list[StoredAnswer]) -> str:
@@ -201,4 +205,8 @@ def _suggest_title(request: Request, answers: list[StoredAnswer]) -> str:
     many = translate_plural("%(num)s question", "%(num)s questions", len(answers), num=len(answers))
     if not places:
         return many
-    return _("%(questions)s over %(places)s", questions=many, places=", ".join(places))
+    return _(
+        "%(questions)s over %(places)s",
+        questions=many,
+        places=", ".join(place.removeprefix(f"{DOCUMENTS_PLACE}/") for place in places),
+    )

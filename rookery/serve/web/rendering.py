@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2.filters import do_filesizeformat
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 from starlette.exceptions import HTTPException
@@ -30,7 +31,9 @@ from rookery.serve.web.borrowed_texts import translate_borrowed_text
 from rookery.serve.web.languages import (
     DEFAULT_LANGUAGE,
     LANGUAGES,
+    format_number,
     get_language,
+    localize_value,
     mark_text,
     translate_plural,
     translate_text,
@@ -119,6 +122,8 @@ class PageAssets:
             numbers=number_quote_choices,
         )
         self.templates.filters["translated"] = translate_borrowed_text
+        self.templates.filters["number"] = format_number
+        self.templates.filters["file_size"] = format_file_size
         self.templates.install_gettext_callables(  # type: ignore[attr-defined]
             translate_text, translate_plural, newstyle=True
         )
@@ -261,6 +266,12 @@ def format_host(url: str) -> str:
     """Return the host of an http(s) URL without "www."; an empty string for other URLs."""
     parts = urlsplit(url)
     return (parts.hostname or "").removeprefix("www.") if parts.scheme.startswith("http") else ""
+
+
+def format_file_size(size: int) -> str:
+    """Return a number of bytes in words, such as "1.2 kB", in the language of the request."""
+    number, _, unit = do_filesizeformat(size).partition(" ")
+    return f"{localize_value(number)} {unit}"
 
 
 def format_age(at: float, now: float | None = None) -> str:

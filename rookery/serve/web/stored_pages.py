@@ -33,9 +33,10 @@ from rookery.records import Block, Failed, Failure, Mark, Page, Quote
 from rookery.serve.answer_session import EvidenceSources
 from rookery.serve.file_reading import read_document_file
 from rookery.serve.settings import get_cache_folder
-from rookery.serve.web.document_versions import find_version_file
+from rookery.serve.web.borrowed_texts import translate_borrowed_text
+from rookery.serve.web.document_versions import find_version_address, find_version_file
 from rookery.serve.web.endpoints import get_app_context, render_problem_page, require_role
-from rookery.serve.web.languages import mark_text
+from rookery.serve.web.languages import localize_value, mark_text
 from rookery.serve.web.languages import translate_text as _
 from rookery.serve.web.pdf_rendering import PdfPage, PdfRenderer, PictureBox, list_pdf_pages
 from rookery.serve.web.rendering import format_host, render_page
@@ -310,7 +311,10 @@ class StoredPageViewer:
             return render_problem_page(
                 request,
                 404,
-                _("There is no picture: %(reason)s.", reason=_(failed.failure.detail)),
+                _(
+                    "There is no picture: %(reason)s.",
+                    reason=translate_borrowed_text(failed.failure.detail),
+                ),
             )
         if not drawn.located:
             return render_problem_page(request, 404, PICTURE_MISMATCH)
@@ -327,17 +331,16 @@ class StoredPageViewer:
         laid = lay_out_page(stored, span, span[0] if at < 0 and span else max(at, 0))
         asked = "start" in request.query_params or "end" in request.query_params
         quote = stored.quote(*span) if span and laid.located else None
+        address = _get_live_address(stored)
         pictures, no_picture = self._draw_pictures(stored, span) if quote and span else ([], "")
         return render_page(
             request,
             "page_shown.html",
             title=replace_unseen_characters(truncate_line(stored.title, MAX_TITLE_CHARACTERS))
             or _("Untitled page"),
-            where=replace_unseen_characters(_name_source(stored)),
+            where=replace_unseen_characters(format_host(address) or _name_source(stored)),
             fetched=_format_fetch_time(stored.fetched),
-            live=make_deep_link(quote, stored)
-            if quote and is_url(stored.url)
-            else _get_live_address(stored),
+            live=make_deep_link(quote, stored) if quote and is_url(stored.url) else address,
             kind=_name_kind(stored),
             place=describe_location(stored, quote.start) if quote else "",
             quote=replace_unseen_characters(truncate_line(quote.text, MAX_TITLE_CHARACTERS))
@@ -360,7 +363,7 @@ class StoredPageViewer:
             pdf = read_pdf_file(stored, get_cache_folder())
             drawn = [self._draw_picture(stored, pdf, sheet, span) for sheet in found[:MAX_PICTURES]]
         except Failed as failed:
-            reason = _(failed.failure.detail)
+            reason = translate_borrowed_text(failed.failure.detail)
             return [], _("The page as a picture cannot be shown: %(reason)s.", reason=reason)
         if None in drawn:
             return [], _(PICTURE_MISMATCH)
@@ -388,13 +391,13 @@ class StoredPageViewer:
         try:
             now = self._read_live_page(request, stored)
         except Failed as failed:
-            detail = failed.failure.detail or failed.failure.outcome
+            detail = translate_borrowed_text(failed.failure.detail or failed.failure.outcome)
             return LivePageStatus(
                 "bad",
                 _(
                     "The %(what)s could not be read: %(reason)s.",
                     what=what,
-                    reason=replace_unseen_characters(truncate_line(_(detail), 300)),
+                    reason=replace_unseen_characters(truncate_line(detail, 300)),
                 ),
             )
         if now.digest == stored.digest:
@@ -488,14 +491,14 @@ def _name_kind(stored: Page) -> str:
 
 
 def _get_live_address(stored: Page) -> str:
-    """Return the URL of the live page; an empty string for files."""
-    return stored.url if is_url(stored.url) else ""
+    """Return the URL of the live page; empty for files that were not fetched from the web."""
+    return stored.url if is_url(stored.url) else find_version_address(stored.url, stored.digest)
 
 
 def _format_fetch_time(fetched: str) -> str:
     """Return a fetch time for people: 2026-11-21T14:03:05+00:00 as "2026-11-21, 14:03 UTC"."""
     day, _, time = fetched.partition("T")
-    return f"{day}, {time[:5]} UTC" if time else day
+    return localize_value(f"{day}, {time[:5]} UTC" if time else day)
 
 
 PDF_FOLDER = "pdfs"

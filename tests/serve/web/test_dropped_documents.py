@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from playwright.sync_api import expect
 from shelves import come_in, own_home
 from starlette.testclient import TestClient
+from test_notebooks import until_done
 from visits import Opened, Visit
 from windows import Site, flaws
 
@@ -164,6 +165,7 @@ def test_a_file_of_the_same_name_becomes_a_version_if_that_is_confirmed(reader: 
 def test_damaged_records_are_said_and_nothing_is_written_over_them(reader: Visit) -> None:
     drop(reader, ("notes.md", NOTE))
     drop(reader, ("notes.md", JAYS), replace=True)
+    page = str(reader.first(".document a").attributes["href"])
     place = get_data_folder() / document_versions._RECORDS_FILE
     whole = place.read_bytes()
     place.write_bytes(whole[:-9])
@@ -171,6 +173,8 @@ def test_damaged_records_are_said_and_nothing_is_written_over_them(reader: Visit
     assert (damaged.status, "put their file back from a copy" in damaged.text) == (500, True)
     assert reader.post("/documents/remove", name="notes.md").status == 500
     assert place.read_bytes() == whole[:-9]
+    assert reader.get("/").status == 200
+    assert reader.get(page).status == 200
     place.write_bytes(whole)
     assert "1 other version" in reader.get("/documents").text
     # Without records, what is kept is still not written over.
@@ -231,6 +235,50 @@ def test_plain_questions_search_what_was_dropped_in(reader: Visit) -> None:
     assert "The server was also started on corvids" in reader.get("/documents").text
     boxes = reader.get("/").page.css("[name=place][checked]")
     assert [box.attributes["value"] for box in boxes] == ["corvids", "documents"]
+
+
+NESTS = "Where do rooks nest?"
+
+
+def test_a_notebook_searches_the_documents_that_were_chosen(reader: Visit) -> None:
+    with reader.client:  # its lifespan begins, and with it the answers
+        drop(reader, ("jays.md", JAYS), ("notes.md", NOTE), ("more.md", NOTE * 2))
+        boxes = reader.get("/notebook").page.css(".some-documents [name=place]")
+        assert [box.attributes["value"] for box in boxes] == [
+            "documents/jays.md",
+            "documents/more.md",
+            "documents/notes.md",
+        ]
+        assert "Jays jays.md" in reader.text
+        asked = f"{NESTS}\nWhat do jays carry?"
+        both = ["documents", "documents/jays.md"]  # the whole place is ticked beside
+        until_done(reader.post("/notebook", questions=asked, place=both, decline="0.3"))
+        first, second = (row.text() for row in reader.page.css(".notebook-row"))
+        assert "colonies" not in first
+        assert "acorns in the throat" in second
+        assert reader.first("#title").attributes["value"] == "2 questions over jays.md"
+        again = [box.attributes["value"] for box in reader.page.css("[name=place]")]
+        assert again == ["documents/jays.md"]
+        # A new version is what is searched from then on.
+        drop(reader, ("jays.md", NOTE), replace=True)
+        until_done(reader.post("/notebook", questions=NESTS, place=["documents/jays.md"]))
+        assert "colonies of a hundred pairs" in reader.text
+        reader.post("/documents/remove", name="jays.md")
+        gone = reader.post("/notebook", questions=NESTS, place=["documents/jays.md"])
+        assert gone.status == 400
+        assert "There is no place of this name here" in gone.text
+
+
+@pytest.mark.parametrize(
+    "name", ["documents/..", "documents/../keep.md", "documents/.hidden", "other/notes.md"]
+)
+def test_only_documents_can_be_chosen_one_by_one(reader: Visit, name: str) -> None:
+    drop(reader, ("notes.md", NOTE))
+    folder = document_versions.get_documents_folder()
+    (folder.parent / "keep.md").write_bytes(NOTE)
+    (folder / ".hidden").write_bytes(NOTE)
+    assert reader.post("/notebook", questions=NESTS, place=[name]).status == 400
+    assert reader.get("/notebook").page.css_first(".some-documents") is None  # there is one alone
 
 
 BAD = (

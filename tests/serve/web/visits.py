@@ -74,7 +74,7 @@ class Visit:
         """Opens a page."""
         return self._seen(self.client.get(address))
 
-    def post(self, address: str, **fields: str | list[str]) -> "Visit":
+    def post(self, address: str, /, **fields: str | list[str]) -> "Visit":
         """Sends a form, and follows where that leads."""
         return self._seen(self.client.post(address, data=fields))
 
