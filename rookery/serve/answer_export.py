@@ -286,7 +286,7 @@ def _quotes_html(told: ExportedAnswer, before: int = 0) -> str:
     """Return the quotes as a list; `before` is the number of quotes of earlier answers."""
     evidence = enumerate(_list_evidence(told), before + 1)
     quotes = "\n".join(_quote_html(told.language, number, *each) for number, each in evidence)
-    return f'<ol style="counter-reset: n {before}">\n{quotes}\n</ol>'
+    return f'<ol start="{before + 1}" style="counter-reset: n {before}">\n{quotes}\n</ol>'
 
 
 def _answer_html(answer: Answer, before: int = 0) -> str:

@@ -21,7 +21,7 @@ from rookery.judge.tables import (
     slots,
     work_signs,
 )
-from rookery.records import Episode, Failed, Failure
+from rookery.records import Episode, Failed, Failure, Question
 from rookery.serve.api.answer_sessions import (
     FINAL_EVENTS,
     AnswerEvent,
@@ -75,6 +75,8 @@ class AnswerSummary(NamedTuple):
     """One of answered, declined and stopped; None while the answer is unfinished."""
     quotes: int | None
     made: float
+    searched: str
+    """The question as it was searched: a follow-up is rewritten so that it stands alone."""
 
 
 class AnswerLease(NamedTuple):
@@ -196,13 +198,30 @@ def list_person_answers(
     store: Store, person: str, words: str = "", most: int = 50
 ) -> list[AnswerSummary]:
     """List up to `most` answers of a person, newest first, whose question contains all words."""
-    columns = [answers.c[name] for name in AnswerSummary._fields]
-    query = select(*columns).where(answers.c.person == person)
+    query = select(answers).where(answers.c.person == person)
     for word in words.split():
         query = query.where(answers.c.question.icontains(word, autoescape=True))
     with store.begin_read() as connection:
-        rows = connection.execute(query.order_by(answers.c.made.desc()).limit(most))
-        return [AnswerSummary(*row) for row in rows]
+        rows = connection.execute(query.order_by(answers.c.made.desc()).limit(most)).all()
+    return [
+        AnswerSummary(
+            row.id, row.question, row.state, row.outcome, row.quotes, row.made,
+            _read_searched_question(row),
+        )
+        for row in rows
+    ]  # fmt: skip
+
+
+class _EpisodeQuestion(msgspec.Struct):
+    """The part of a stored episode that a list shows."""
+
+    question: Question
+
+
+def _read_searched_question(row: Row[Any]) -> str:
+    if row.episode is None:
+        return str(row.question)
+    return msgspec.json.decode(row.episode, type=_EpisodeQuestion).question.text
 
 
 def list_waiting_answers(store: Store, later: float = 0.0) -> list[str]:

@@ -14,7 +14,7 @@ citation is a flag of the same item.
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, NamedTuple
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
 from sqlalchemy import select
@@ -51,6 +51,7 @@ from rookery.serve.methods import METHODS, MODEL_METHODS
 from rookery.serve.terminal_output import NO_ANSWER_MESSAGES, format_failure_counts, sanitize_text
 from rookery.serve.web.borrowed_texts import translate_borrowed_text
 from rookery.serve.web.demonstration_pages import STOP_DESCRIPTIONS
+from rookery.serve.web.document_uploads import make_safe_file_name
 from rookery.serve.web.document_versions import DOCUMENTS_PLACE, load_document_records
 from rookery.serve.web.endpoints import (
     get_app_context,
@@ -94,10 +95,16 @@ def export_answer(request: Request) -> Response:
         if found.over:
             why = _("This answer failed or was cancelled, so it cannot be downloaded: ask again.")
         return render_problem_page(request, 409, why)
-    name = f"answer-{found.id}.{kind}"
-    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    headers = make_download_headers(f"{found.question}.{kind}", f"answer-{found.id}.{kind}")
     body = made(told, kind).encode("utf-8", "replace")
     return Response(body, headers=headers, media_type=f"{EXPORT_TYPES[kind]}; charset=utf-8")
+
+
+def make_download_headers(name: str, plain: str) -> dict[str, str]:
+    """Return the headers of a download under this name; `plain` is its name in ASCII, for clients
+    that know no other (RFC 6266, section 5)."""
+    safe = quote(make_safe_file_name(name.replace("/", "_")))
+    return {"Content-Disposition": f"attachment; filename*=UTF-8''{safe}; filename=\"{plain}\""}
 
 
 def prepare_export(request: Request, found: StoredAnswer) -> ExportedAnswer | None:
@@ -465,7 +472,8 @@ def post_sharing(request: Request) -> Response:
         return render_problem_page(request, 403, "Only who asked can share this.")
     store = get_app_context(request).store
     answer_queue.share_answer(store, found.id, "team" in said, "link" in said)
-    return redirect_after_post(f"/answers/{found.id}?said=shared")
+    ended = "withdrawn" if found.link else "shared"
+    return redirect_after_post(f"/answers/{found.id}?said={'linked' if 'link' in said else ended}")
 
 
 @require_role("reader")

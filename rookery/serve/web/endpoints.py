@@ -147,7 +147,9 @@ def _call_handler(
     except Failed as failed:
         outcome = failed.failure.outcome
         if outcome in REPORTED_STATUSES:
-            return render_problem_page(request, REPORTED_STATUSES[outcome], failed.failure.detail)
+            detail = translate_borrowed_text(failed.failure.detail)
+            sentence = f"{detail[:1].upper()}{detail[1:]}{'' if detail.endswith('.') else '.'}"
+            return render_problem_page(request, REPORTED_STATUSES[outcome], sentence)
         _LOG.error("%s: %s", request.url.path, failed)
         if outcome in BUSY_STATUSES:
             sentence = mark_text("That could not be saved just now. Go back and send it again.")

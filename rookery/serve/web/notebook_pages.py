@@ -33,6 +33,7 @@ from rookery.serve.web.answer_pages import (
     get_export_language,
     list_option_fields,
     make_answer_view,
+    make_download_headers,
     parse_question_form,
     prepare_export,
     render_ask_page,
@@ -145,13 +146,14 @@ def download_report(request: Request) -> Response:
         )
         return render_problem_page(request, 409, why)
     title = " ".join(request.query_params.get("title", "").split())[:MAX_TITLE_CHARACTERS]
+    title = title or _suggest_title(request, answers)
     report = ExportedReport(
-        title or _suggest_title(request, answers),
+        title,
         [_export_stored_answer(request, each) for each in answers],
         time.strftime("%Y-%m-%d", time.gmtime()),
         get_export_language(),
     )
-    headers = {"Content-Disposition": f'attachment; filename="report-{answers[0].id}.{kind}"'}
+    headers = make_download_headers(f"{title}.{kind}", f"report-{answers[0].id}.{kind}")
     body = render_report(report, kind)
     return Response(body, headers=headers, media_type=REPORT_TYPES[kind])
 

@@ -69,6 +69,8 @@ NOTICES = {
     ),
     "keys": mark_text("Saved for this browser."),
     "shared": mark_text("Set. Who may read this answer is said below the question."),
+    "linked": mark_text("Set. The link stands below the question: whoever has it can read this."),
+    "withdrawn": mark_text("The link is withdrawn, and never works again."),
     "deleted": mark_text("Deleted for good."),
 }
 """Notice at the top of a page about what was just done, by the value of `?said=`."""

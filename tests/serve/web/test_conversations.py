@@ -37,7 +37,7 @@ def fields_of(visit: Visit, form: str) -> dict[str, str]:
 
 
 def list_talk(visit: Visit) -> list[str]:
-    return [link.text() for link in visit.page.css(".conversation a")]
+    return [link.text() for link in visit.page.css(".conversation li a")]
 
 
 def test_a_follow_up_is_searched_with_its_context_which_can_be_edited(here: Served) -> None:

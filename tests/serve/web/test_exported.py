@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 from playwright.sync_api import expect
@@ -82,7 +83,10 @@ def test_an_answer_is_taken_away_as_a_file(reader: Visit, opened: Opened, kind: 
     got = reader.client.get(f"/answers/{key}.{kind}")
     assert got.status_code == 200
     assert got.headers["content-type"] == f"{EXPORT_TYPES[kind]}; charset=utf-8"
-    assert got.headers["content-disposition"] == f'attachment; filename="answer-{key}.{kind}"'
+    named, plain = got.headers["content-disposition"].removeprefix("attachment; ").split("; ")
+    assert plain == f'filename="answer-{key}.{kind}"'
+    assert unquote(named.removeprefix("filename*=UTF-8''")).startswith("Do crows hide")
+    assert named.endswith(f".{kind}")
     if kind == "html":
         [quote] = LexborHTMLParser(got.text).css("blockquote")
         assert quote.text(deep=True) == ANSWER.quotes[0].text

@@ -9,7 +9,7 @@ import pytest
 from askers import CROWS, LONG, held, home
 from playwright.sync_api import Browser, Page, expect
 from visits import open_store
-from windows import Seen, Site, flaws, serving
+from windows import Seen, Site, flaws, quote_is_marked, serving
 
 from rookery.judge import adjudication
 from rookery.serve.api.answer_workers import AnswerService, WorkerSettings
@@ -24,13 +24,6 @@ new MutationObserver(() => sessionStorage.setItem("seen", steps.textContent))
   .observe(steps, {childList: true, subtree: true});
 """
 """keeps what the list of steps shows beyond the page"""
-IN_VIEW = """() => {
-  const beside = document.querySelector(".beside-page");
-  const mark = beside.querySelector(".quoted") || beside.querySelector("mark");
-  const at = beside.getBoundingClientRect(), top = mark.getBoundingClientRect().top;
-  return top >= at.top && top < at.bottom;
-}"""
-"""whether the words that are marked beside the answer can be seen"""
 ANSWER = re.compile("seven or eight years")
 
 
@@ -103,22 +96,6 @@ def test_a_question_is_asked_and_its_quotes_read_by_the_keyboard_alone(
             expect(cites.nth(number - 1)).to_be_focused()
             quote_is_marked(page, number)
         assert said == []
-
-
-def words_of(text: str) -> str:
-    return "".join(text.split())
-
-
-def quote_is_marked(page: Page, number: int) -> None:
-    """Waits until the quote is marked beside the answer; it is in view."""
-    quote = words_of(page.locator(f"#c{number} blockquote").inner_text())
-    shown = ".beside-page:not([aria-busy]) mark"
-    page.wait_for_function(
-        "([shown, quote]) => [...document.querySelectorAll(shown)].map(e => e.textContent).join('')"
-        ".replace(/\\s/g, '') === quote",
-        arg=[shown, quote],
-    )
-    assert page.evaluate(IN_VIEW)
 
 
 @pytest.mark.slow

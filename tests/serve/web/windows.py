@@ -22,6 +22,13 @@ AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js").read_text(enc
 LEVELS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 PATIENCE = 60_000
 """milliseconds that an element may take to come"""
+IN_VIEW = """() => {
+  const beside = document.querySelector(".beside-page");
+  const mark = beside.querySelector(".quoted") || beside.querySelector("mark");
+  const at = beside.getBoundingClientRect(), top = mark.getBoundingClientRect().top;
+  return top >= at.top && top < at.bottom;
+}"""
+"""whether the words that are marked beside the answer can be seen"""
 expect.set_options(timeout=PATIENCE)
 
 
@@ -92,6 +99,22 @@ def flaws(page: Page) -> list[str]:
         for flaw in found["violations"]
         for node in flaw["nodes"]
     ]
+
+
+def words_of(text: str) -> str:
+    return "".join(text.split())
+
+
+def quote_is_marked(page: Page, number: int) -> None:
+    """Waits until the quote is marked beside the answer; it is in view."""
+    quote = words_of(page.locator(f"#c{number} blockquote").inner_text())
+    shown = ".beside-page:not([aria-busy]) mark"
+    page.wait_for_function(
+        "([shown, quote]) => [...document.querySelectorAll(shown)].map(e => e.textContent).join('')"
+        ".replace(/\\s/g, '') === quote",
+        arg=[shown, quote],
+    )
+    assert page.evaluate(IN_VIEW)
 
 
 def _dismissed(dialog: Dialog, said: list[str]) -> None:
