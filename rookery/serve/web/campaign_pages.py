@@ -17,6 +17,7 @@ from rookery.records import Failed, Failure
 from rookery.serve.web.dashboard import (
     SERVER_FAULTS,
     apply_dashboard_change,
+    list_batch_progress,
     render_dashboard_page,
 )
 from rookery.serve.web.endpoints import (
@@ -138,6 +139,7 @@ def _render_project_page(request: Request, wrong: str, name: str, link: str = ""
         project=project,
         fields=_list_setting_fields(project.settings),
         batches=projects.list_project_batches(store, name),
+        counts={each.name: each for each in list_batch_progress(store)},
         free=projects.list_project_batches(store, ""),
         results=projects.list_trial_results(store, name),
         sessions=crowd_entry.list_crowd_sessions(store, name),

@@ -183,7 +183,7 @@ def post_form_preview(request: Request) -> Response:
     number = _clamp_page(get_last_value(posted, "page"), sheet)
     if "page" in posted:
         raw = sheet.merge_posted(sheet.pages[number], posted)
-        if form.auto:
+        if form.auto or (do == "on" and number == len(sheet.pages) - 1):  # as in a task
             do = "submit"
         sheet = _make_preview(form, whole, raw, check=do == "submit")
     stored: Mapping[str, Any] | None = None

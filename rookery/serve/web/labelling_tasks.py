@@ -10,6 +10,7 @@ pushes the model towards or away from each.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 from urllib.parse import urlencode
 
 import msgspec
@@ -111,13 +112,23 @@ def show_task_list(request: Request) -> Response:
         for form, each in labelling_queue.count_form_progress(store, name).items()
     }
     done = labelling_queue.list_judgements(store, name, MAX_HISTORY)
+    barred, trials = _list_exclusion_reasons(request), projects.list_person_trials(store, name)
+    stopped = bool(barred) or any(
+        not each.decided.admitted if each.decided else each.done >= each.of > 0
+        for each in trials.values()
+    )
+    # Why there is nothing more is said below: "look in again" would say the contrary.
+    nothing = stopped and request.query_params.get("said") == "nothing"
+    notice: dict[str, Any] = {"said": ""} if nothing else {}
     return render_page(
         request,
         "home.html",
+        stopped=stopped,
+        **notice,
         todo=[(form, progress[form.name]) for form in list_forms(store) if form.name in progress],
         recent=_describe_judgements(request, done[:MAX_RECENT]),
-        barred=_list_exclusion_reasons(request),
-        trials=projects.list_person_trials(store, name),
+        barred=barred,
+        trials=trials,
         session=session,
         completion=crowd_entry.COMPLETION_ADDRESS,
         today=sum(each.ended > store.clock() - DAY_SECONDS for each in done),

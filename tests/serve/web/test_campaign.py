@@ -2,7 +2,6 @@
 
 import csv
 import io
-from pathlib import Path
 
 import pytest
 from boards import TEAM, hire, judge, work
@@ -14,11 +13,8 @@ from rookery.judge import (
     decisions,
     labelling_queue,
     projects,
-    snapshots,
 )
 from rookery.judge.accounts import list_audit_entries
-from rookery.judge.labelling_records import GoldLabels
-from rookery.learn.training_data import load_comparisons
 
 
 @pytest.fixture
@@ -268,72 +264,3 @@ def test_a_rater_sees_their_agreement_after_a_week(opened: Opened) -> None:
     opened.clock.now += 7 * 86_400
     ada = opened.visit("ada")
     assert "in 100% of 5 cases" in ada.get("/history").text
-
-
-def answer(visit: Visit, best: int) -> None:
-    """Hands in the task that is open, preferring this answer of the item."""
-    place = str(labelling_queue.shuffle_answers(visit.task, visit.name, 2).index(best))
-    both = {f"{name}.{at}": "yes" for name in ("plausible", "supported") for at in (0, 1)}
-    visit.send({**both, "preferred": place})
-
-
-@pytest.mark.slow
-def test_a_whole_campaign_of_six_raters(opened: Opened, lead: Visit, tmp_path: Path) -> None:
-    """One guesses, one vanishes, one sends everything twice."""
-    projects.save_project(opened.store, "corvids", projects.ProjectSettings(rate=12.0), "lea")
-    lead.post("/board/projects/batch", project="corvids", batch="trial", trial="yes")
-    lead.post("/board/projects/batch", project="corvids", batch="pairs")
-    gold = GoldLabels({"preferred": 0}, "Only one is about age.")
-    checks = [item("supported", 100 + n, gold) for n in range(4)]
-    opened.lay(*checks, batch="trial", prelude=True)
-    found = opened.lay(*(item("supported", n) for n in range(10)), batch="pairs", wanted=2)
-    raters = [opened.visit(name) for name in ("ann", "ben", "cyd", "dan", "guesser", "vanisher")]
-    for visit in raters:
-        for _ in range(4):
-            if visit.begin("supported").task:  # not after two wrong ones of four
-                opened.clock.now += 30
-                answer(visit, 1 if visit.name == "guesser" else 0)
-        assert visit.begin("supported").task == ""
-    lead.get("/board/projects/corvids")
-    assert lead.text.count("4 of 4 of the trial done") == 5
-    assert lead.text.count("2 of 4 of the trial done") == 1
-    for visit in raters:
-        said = {"project": "corvids", "person": visit.name}
-        good = visit.name != "guesser"
-        lead.post("/board/projects/admission", **said, do="admit" if good else "refuse",
-                  reason="" if good else "guesses")  # fmt: skip
-    assert raters[4].begin("supported").task == ""
-    assert raters[5].begin("supported").task in found
-    opened.clock.now += labelling_queue.LEASE_SECONDS + 1
-    for turn in range(2 * len(found)):
-        visit = raters[turn % 4]
-        if not visit.begin("supported").task:
-            continue
-        opened.clock.now += 90
-        task, page = visit.task, visit.html
-        answer(visit, int(visit.name == "dan"))
-        if visit.name == "ben":
-            again = Visit(visit.client, "ben")
-            again.at, again.html = f"/tasks/{task}", page
-            answer(again, 0)
-    assert "20 of 20 handed in" in lead.get("/board").text
-    disputes = decisions.load_disagreements(opened.store)
-    assert disputes
-    reviewer = opened.visit("rex", "reviewer")
-    for dispute in disputes:
-        address = f"/disagreements/{dispute.placed.id}"
-        agreed = filled_in(reviewer.get(address).first("form[aria-labelledby=decide]"))
-        order = labelling_queue.shuffle_answers(dispute.placed.id, "rex", 2)
-        best: dict[str, str | list[str]] = {"preferred": str(order.index(0)), "reason": "age"}
-        reviewer.post(address, **{**agreed, **best})
-    assert "Nothing waits for a decision" in reviewer.get("/disagreements").text
-    pay = rows(lead.get("/board/pay?project=corvids"))
-    assert set(pay) == {visit.name for visit in raters}
-    assert sum(int(cells[0]) for cells in pay.values()) == 5 * 4 + 2 + 20
-    assert (pay["vanisher"][0], pay["guesser"][0], pay["guesser"][3][0]) == ("4", "2", "2")
-    assert pay["vanisher"][-2:] == ["0.03", "0.40"]
-    snapshots.freeze_snapshot(opened.store, "all", snapshots.SnapshotSelection(), "lea")
-    snapshots.export_snapshot(opened.store, "all", tmp_path)
-    learnt = list(load_comparisons(tmp_path / "comparisons.jsonl"))
-    assert len(learnt) == 20 - len(disputes)
-    assert {each.weights for each in learnt if each.by == "rex"} == {(1.0, 0.0)}
