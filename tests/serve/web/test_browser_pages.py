@@ -238,7 +238,7 @@ def test_a_task_that_was_skipped_takes_no_more(here: Desk, pages: Settings) -> N
         seen.presses("Skip it")
         seen.take(browser.post(before[0], data=before[1]))
         assert seen.status == 409
-        assert "you skipped this task" in seen.words
+        assert "You skipped this task" in seen.words
         assert Seen(browser, f"/demonstrate/{item}").status == 409
 
 

@@ -14,7 +14,7 @@ def test_an_invite_lets_one_person_in_once(opened: Opened) -> None:
     assert "lena" in client.post(f"/enter/{token}").text
     again = opened.client().post(f"/enter/{token}")
     assert again.status_code == 410
-    assert "it was used before" in again.text
+    assert "It was used before" in again.text
     assert opened.client().post("/enter/nonsense").status_code == 410
 
 

@@ -212,7 +212,7 @@ def test_a_mistake_of_ours_is_a_page_too(opened: Opened) -> None:
     [
         ("store_busy", 503, "could not be saved"),
         ("disk_full", 507, "could not be saved"),
-        ("already", 409, "the secret detail"),
+        ("already", 409, "The secret detail"),
         ("never_heard_of", 500, "The server made an error"),
     ],
 )
