@@ -98,14 +98,13 @@ _DRAFT = select(drafts.c.body).where(
     drafts.c.item == bindparam("item"), drafts.c.person == bindparam("asker")
 )
 _DONE_IN_BATCH = (
-    select(judgements.c.item)
+    select(func.count(judgements.c.item.distinct()))
     .join(items)
     .where(
         items.c.batch == bindparam("batch"),
         items.c.form == bindparam("form"),
         judgements.c.person == _ASKER,
     )
-    .distinct()
 )
 _WAITING_IN_BATCH = select(func.count()).select_from(
     select(slots.c.item)
@@ -291,7 +290,7 @@ def count_batch_progress(store: Store, person: str, item_id: str) -> RaterProgre
     with store.begin_read() as connection:
         its = connection.execute(_ITEM, {"item": item_id}).one()
         here = {"batch": its.batch, "form": its.form, "asker": person}
-        done = len(connection.scalars(_DONE_IN_BATCH, here).all())
+        done = connection.scalar(_DONE_IN_BATCH, here) or 0
         waiting = connection.scalar(_WAITING_IN_BATCH, {**here, "at": store.clock()}) or 0
     return _make_progress(done, waiting, MAX_BATCH_ITEMS)
 
