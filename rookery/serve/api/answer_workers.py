@@ -54,6 +54,19 @@ PendingEvents = list[tuple[EventKind, Any]]
 """Kind and data of events that are not yet numbered or stored."""
 
 
+EventLoopListener = tuple[asyncio.AbstractEventLoop, asyncio.Event]
+"""An event of asyncio, and the loop in which it is waited for."""
+
+
+def wake_listeners(listeners: Iterable[EventLoopListener]) -> None:
+    """Set events of asyncio from any thread."""
+    for loop, event in listeners:
+        try:
+            loop.call_soon_threadsafe(event.set)
+        except RuntimeError:  # the event loop is closed, and its listeners with it
+            continue
+
+
 class LiveAnswer:
     """An answer that a worker of this process has leased: its events, who waits for them, and its
     lease in the queue. Thread-safe; events go to listeners at
@@ -67,7 +80,7 @@ class LiveAnswer:
         self._pending: PendingEvents = []
         self._changed = threading.Condition()
         self._writing = threading.Lock()
-        self._listeners: set[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = set()
+        self._listeners: set[EventLoopListener] = set()
         self._last_progress = 0.0
         self.stopped = False
         """True if the work is over, was given up, or was lost to another worker."""
@@ -190,13 +203,11 @@ class LiveAnswer:
 
     def _notify_listeners(self) -> None:
         self._changed.notify_all()
-        for loop, ear in self._listeners:
-            try:
-                loop.call_soon_threadsafe(ear.set)
-            except RuntimeError:  # the event loop is closed, and its listeners with it
-                continue
+        wake_listeners(self._listeners)
 
 
+LONGEST_POLL_SECONDS = 2.0
+"""Seconds between two polls for events of an answer that nobody has begun for long."""
 INTERNAL_ERROR = "something went wrong here, not with you: ask again"
 NOT_CONFIGURED = "this server is not set up for that: choose otherwise, or tell whoever runs it"
 TOO_BUSY = "many are asking just now: try again in a moment"
@@ -235,6 +246,8 @@ class AnswerService:
         self._waiting: queue.Queue[str] = queue.Queue()
         self._queued: set[str] = set()
         self._live: dict[str, LiveAnswer] = {}
+        self._expecting: dict[str, set[EventLoopListener]] = {}
+        """who waits for a worker of this process to begin an answer"""
         self._lock = threading.Lock()
         self._lease_lock = threading.Lock()
         self._immediate_count = 0
@@ -396,7 +409,7 @@ class AnswerService:
 
         The list is empty if none arrives in time. No thread is blocked while waiting.
         """
-        deadline = time.monotonic() + seconds
+        deadline, pause = time.monotonic() + seconds, self.worker_settings.flush
         while True:
             live = self._find_live(answer)
             ear = live.add_listener() if live else None
@@ -412,7 +425,9 @@ class AnswerService:
                 if found or left <= 0:
                     return found
                 if ear is None:
-                    await self._wait_for_worker(answer, min(left, self.worker_settings.flush))
+                    await self._wait_for_worker(answer, min(left, pause))
+                    # Hundreds may wait long for their turn: each asks the store ever less often.
+                    pause = min(2 * pause, LONGEST_POLL_SECONDS)
                     continue
                 with suppress(TimeoutError):
                     await asyncio.wait_for(ear.wait(), min(left, 1.0))
@@ -421,12 +436,21 @@ class AnswerService:
                     live.remove_listener(ear)
 
     async def _wait_for_worker(self, answer: str, seconds: float) -> None:
-        """Sleep for `seconds`, or less if the answer is queued here and a worker picks it up."""
-        if answer not in self._queued:
-            await asyncio.sleep(seconds)
-        until = time.monotonic() + seconds
-        while answer in self._queued and not self._find_live(answer) and time.monotonic() < until:
-            await asyncio.sleep(0.02)
+        """Wait for `seconds`, or less if a worker of this process begins the answer."""
+        begun = asyncio.Event()
+        listener = (asyncio.get_running_loop(), begun)
+        with self._lock:
+            if self._find_live(answer):
+                return
+            self._expecting.setdefault(answer, set()).add(listener)
+        try:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(begun.wait(), seconds)
+        finally:
+            with self._lock:
+                self._expecting[answer].discard(listener)
+                if not self._expecting[answer]:
+                    del self._expecting[answer]
 
     def find_page(self, quote: Quote) -> Page | None:
         """Return the archived version of the page that a quote was cut from; None if missing."""
@@ -489,6 +513,9 @@ class AnswerService:
                 return
             live = LiveAnswer(self.store, taken, self.worker_settings.lease)
             self._live[answer] = live
+        with self._lock:
+            expecting = set(self._expecting.get(answer, ()))
+        wake_listeners(expecting)
         try:
             live.publish_event("begun", {"again": taken.last_event > 0})
             context = answer_queue.find_standing_question(self.store, taken.wanted.follows)

@@ -141,6 +141,28 @@ def test_listeners_hold_no_thread_and_all_hear_all(answering: AnswerService) -> 
     assert kinds(found[0])[-1] == "answered"
 
 
+def test_who_waits_for_a_worker_hears_at_once_that_it_begins(store: Store) -> None:
+    """Without asking the store again, which would be later than the test waits."""
+    answering = AnswerService(store, CROWS, WorkerSettings(workers=1, flush=10 * SECONDS))
+    held = Held(answering)
+    answer = answering.enqueue_question(QuestionRequest(LONG), "ada")
+
+    async def listen() -> list[AnswerEvent]:
+        async with asyncio.timeout(SECONDS):
+            asked = await answering.wait_for_events_async(answer, -1, SECONDS)
+            waiting = asyncio.create_task(
+                answering.wait_for_events_async(answer, len(asked) - 1, 10 * SECONDS)
+            )
+            while answer not in answering._expecting:
+                await asyncio.sleep(0.01)
+            await asyncio.to_thread(held.let_go)
+            return asked + await waiting
+
+    assert kinds(awaited(listen()))[:2] == ["asked", "begun"]
+    assert not answering._expecting
+    answering.close()
+
+
 @pytest.mark.parametrize(
     ("wanted", "why"),
     [
