@@ -20,13 +20,16 @@ def missing(form: LabellingForm, raw: dict[str, str], whole: bool) -> list[str]:
     return [problem.field for problem in found.problems]
 
 
-def test_the_nine_forms_are_there() -> None:
+def test_the_forms_of_the_papers_are_there() -> None:
     assert list(FORMS) == [
         "demonstrate",
         "compare",
         "compare_short",
         "supported",
         "best_of_four",
+        "best_summary",
+        "most_positive",
+        "most_descriptive",
         "criteria",
         "thumbs",
         "truthful",
@@ -165,6 +168,9 @@ def test_a_whole_comparison_that_is_filled_in_lacks_nothing() -> None:
         ("compare_short", 3),
         ("supported", 5),
         ("best_of_four", 1),
+        ("best_summary", 1),
+        ("most_positive", 1),
+        ("most_descriptive", 1),
         ("criteria", 2 * 5 + 6),
         ("thumbs", 1),
         ("truthful", 2),
