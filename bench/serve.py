@@ -42,7 +42,7 @@ WORKERS = 2
 PROCESSES = ("--workers", str(WORKERS), "--at-once", "1")
 """One worker per core, one answer at a time in each."""
 QUESTIONS = choose_size(30, 4)
-READERS = choose_size({1: 20, 10: 60, 50: 100}, {1: 2, 4: 8})
+READERS = choose_size({1: 20, 10: 60, 50: 100}, {1: 1, 4: 4})
 """Readers at once, and number of timed answers."""
 STREAMS, QUICK, KILLS = choose_size((200, 200, 5), (4, 5, 1))
 FIRST_MS = {"10": {"p95_ms": 100.0}, "50": {"median_ms": 500.0, "p95_ms": 2000.0}}
@@ -335,13 +335,13 @@ async def measure_server(bench: Bench, answers: int) -> dict[str, Any]:
     rows = {f"{n} at once": await bench.measure_load(n, count) for n, count in READERS.items()}
     print_table(list(next(iter(rows.values()))), rows)
     first = {
-        readers: await bench.measure_first_events(int(readers), choose_size(count, 10))
+        readers: await bench.measure_first_events(int(readers), choose_size(count, 4))
         for readers, count in (("10", 50), ("50", 200))
     }
     print_table(list(first["10"]), {f"first event, {n} at once": row for n, row in first.items()})
     quick = await bench.measure_beside_streams()
     print_table(list(quick["nothing else"]), quick)
-    killed = await bench.measure_kills(choose_size(200, 20))
+    killed = await bench.measure_kills(choose_size(200, 10))
     print_table(list(killed), {"killed": killed})
     more = max(0, answers - bench.checked.answers)
     if more:

@@ -22,7 +22,7 @@ from rookery.judge.store import (
     verify_event_chain,
 )
 
-KILLS = {"sqlite": 200, "postgresql": 40}
+KILLS = {"sqlite": 60, "postgresql": 40}
 AT_ONCE = 4
 LONGEST = 0.03
 """seconds between the first event and the death"""

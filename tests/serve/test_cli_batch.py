@@ -224,7 +224,7 @@ def test_answers_of_version_0_1_go_on_and_say_what_is_not_known(run: Run, docs: 
 
 @pytest.mark.slow
 def test_an_interrupted_force_leaves_new_answers_only(home: Path, run: Run, tmp_path: Path) -> None:
-    asked, out = batch_file(tmp_path, 18), tmp_path / "out.jsonl"
+    asked, out = batch_file(tmp_path, 12), tmp_path / "out.jsonl"
     batch = (*BATCH, asked, "--out", out, *CORVIDS)
     assert run(*batch).code == 0
     fresh = ("--decline", "0.3")
@@ -239,7 +239,7 @@ def test_an_interrupted_force_leaves_new_answers_only(home: Path, run: Run, tmp_
     assert (forced.returncode, b"leave --force out" in err) == (130, True)
     lines = out.read_bytes().splitlines(keepends=True)
     answers = [AskResult.from_json(line) for line in lines if line.endswith(b"\n")]
-    assert 3 <= len(answers) < 18
+    assert 3 <= len(answers) < 12
     declines = {each.made_with and each.made_with.settings.decline for each in answers}
     assert declines == {0.3}
     assert "--decline 0.3, now not given" in run(*batch).err  # not taken for the old answers
