@@ -94,9 +94,7 @@ _FREE_SLOT = (
 )
 """The first slot in the queue that the asker could get."""
 _ITEM = select(items).where(items.c.id == bindparam("item"))
-_DRAFT = select(drafts.c.body).where(
-    drafts.c.item == bindparam("item"), drafts.c.person == bindparam("asker")
-)
+_DRAFT = select(drafts.c.body).where(drafts.c.item == bindparam("item"), drafts.c.person == _ASKER)
 _DONE_IN_BATCH = (
     select(func.count(judgements.c.item.distinct()))
     .join(items)
