@@ -26,6 +26,8 @@ MAX_HEADER_CHARACTERS = 1000
 """Characters of Accept-Language that are read; browsers send fewer than 100."""
 NUMBER_MARKS = {"de": str.maketrans(",.", ".,")}
 """For each language but the default, its marks in place of the comma and point of English."""
+DAY_FORMS = {"de": r"\3.\2.\1"}
+"""For each language but the default, a day such as 2026-11-21, of which 1 is the year."""
 _NUMBER = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+\.\d+")
 _DAY = re.compile(r"\b(\d{4})-(\d\d)-(\d\d)\b", re.ASCII)
 _ACCEPTED = re.compile(r"([a-z]{1,8}|\*)(?:-[a-z0-9-]{1,30})?(?:;q=([01](?:\.[0-9]{0,3})?))?")
@@ -87,7 +89,7 @@ def localize_value(text: str) -> str:
         return text
     if _NUMBER.fullmatch(text):
         return text.translate(NUMBER_MARKS[get_language()])
-    return _DAY.sub(r"\3.\2.\1", text)
+    return _DAY.sub(DAY_FORMS[get_language()], text)
 
 
 def choose_language(kept: str, accepted: str) -> str:

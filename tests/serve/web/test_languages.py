@@ -22,7 +22,10 @@ from rookery.serve.web import languages
 from rookery.serve.web.answer_pages import get_export_language
 from rookery.serve.web.borrowed_texts import SENTENCES, translate_borrowed_text
 from rookery.serve.web.languages import (
+    DAY_FORMS,
+    DEFAULT_LANGUAGE,
     LANGUAGES,
+    NUMBER_MARKS,
     choose_language,
     format_number,
     localize_value,
@@ -45,6 +48,11 @@ def german() -> Iterator[None]:
     before = languages._current.set("de")
     yield
     languages._current.reset(before)
+
+
+def test_each_language_has_its_numbers_and_days() -> None:
+    others = LANGUAGES.keys() - {DEFAULT_LANGUAGE}
+    assert NUMBER_MARKS.keys() == DAY_FORMS.keys() == others
 
 
 def test_every_text_of_the_pages_is_translated() -> None:
