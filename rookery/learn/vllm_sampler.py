@@ -6,6 +6,7 @@ Tokens go in and tokens come out, as in `learn.decoding`: neither side tokenizes
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 from queue import Queue
 from random import Random
@@ -27,6 +28,7 @@ from rookery.learn.action_batches import (
 from rookery.learn.decoding import SampledAction, SamplingSettings
 from rookery.learn.episodes import PolicySampler
 from rookery.learn.pretrained_models import save_pretrained_model
+from rookery.learn.weight_transfer import serve_folder
 from rookery.records import Failed, Failure
 
 T = TypeVar("T")
@@ -78,7 +80,9 @@ class VllmSampler:
     """vLLM servers (0.32 or later) that sample from a policy in training and serve nobody else
     meanwhile.
 
-    They read the weights in `folder`, by the path that this process knows. A request that fails is
+    They read the weights in `folder`, by the path that this process knows. With `weights_host`, the
+    host at which they reach this machine (and a port, if it must be one), they download them from
+    there (`rookery.learn.weight_transfer`). A request that fails is
     not made again, since a server that comes back speaks with the weights that it was started with:
     the run goes on from its last checkpoint, and tells them. What they draw then is not the same to
     the last bit, since they compute whatever comes at a time together (`DrawnActions` keeps it).
@@ -93,8 +97,10 @@ class VllmSampler:
         tokenizer: PreTrainedTokenizerBase,
         ends: frozenset[int],
         settings: SamplingSettings,
+        weights_host: str = "",
     ) -> None:
         self._folder = folder.resolve()
+        self._weights_host = weights_host
         self._tokenizer = tokenizer
         self._settings = settings
         self._servers = [
@@ -104,12 +110,18 @@ class VllmSampler:
     def update_weights(self, policy: nn.Module, step: int) -> None:
         """Save a policy's weights, load them into the servers, and check that they use them.
 
-        Raises Failed as the class says, and other_weights where what one says has other
-        log-probabilities than the policy finds.
+        Raises Failed as the class says, other_weights where what one says has other
+        log-probabilities than the policy finds, and port_taken.
         """
         save_pretrained_model(policy, self._tokenizer, self._folder)
-        with ThreadPoolExecutor(len(self._servers)) as threads:
-            list(threads.map(lambda server: server.load_weights(step), self._servers))
+        host = self._weights_host
+        try:
+            sending = serve_folder(self._folder, host) if host else nullcontext("")
+            with sending as address, ThreadPoolExecutor(len(self._servers)) as threads:
+                list(threads.map(lambda server: server.load_weights(step, address), self._servers))
+        except OSError as error:
+            detail = f"the weights cannot be sent from there ({error}): name a free port, or none"
+            raise Failed(Failure(host, "port_taken", detail)) from error
         for server in self._servers:
             server.check_logprobs(policy)
 
@@ -266,9 +278,15 @@ class _VllmServer:
             detail = "its tokens are not the policy's: start it with the folder of the policy"
             raise self.make_error("other_model", detail)
 
-    def load_weights(self, step: int) -> None:
-        """Let it load the weights in the folder as those of this step."""
-        load = {"method": "reload_weights", "kwargs": {"weights_path": str(self._folder)}}
+    def load_weights(self, step: int, address: str = "") -> None:
+        """Let it load the weights in the folder as those of this step, by the folder's path or from
+        the address at which it is served."""
+        if address:
+            files = sorted(place.name for place in self._folder.glob("*.safetensors*"))
+            given = {"address": address, "files": files}
+            load = {"method": "download_weights", "kwargs": given}
+        else:
+            load = {"method": "reload_weights", "kwargs": {"weights_path": str(self._folder)}}
         self._send_request("/collective_rpc", load, dict[str, Any])
         # What it keeps of prompts was computed with other weights.
         if not self._send_request(
@@ -393,8 +411,9 @@ class _VllmServer:
         advice = "look into its log, start it again and run the same command again"
         if route == "/collective_rpc":
             advice = (
-                f"it cannot load {self._folder}: it must find that path, and be started with the "
-                f"folder of the policy; {advice}"
+                f"it cannot load {self._folder}: it must be started with the folder of the policy, "
+                "and find that path, or be sent the weights (weights_host) and have "
+                f"--worker-extension-cls rookery.learn.weight_transfer.WeightDownload; {advice}"
             )
         return self.make_error("model_failed", f"{advice} ({said})")
 

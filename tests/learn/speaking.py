@@ -10,6 +10,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import threading
 import time
 import urllib.request
@@ -63,7 +64,8 @@ def speaking(python: Path, model: str, log: Path) -> Iterator[tuple[str, subproc
     command = f"-m vllm.entrypoints.launchers.api_server.entry --model {model} --port {port}"
     options = (
         "--host 127.0.0.1 --dtype float32 --logprobs-mode processed_logprobs --enforce-eager "
-        "--no-enable-chunked-prefill"  # in 0.32, chunks and seeds do not go together without a GPU
+        "--no-enable-chunked-prefill "  # in 0.32, chunks and seeds do not go together without a GPU
+        "--worker-extension-cls rookery.learn.weight_transfer.WeightDownload"
     )
     surroundings = {
         "VLLM_SERVER_DEV_MODE": "1",
@@ -120,6 +122,7 @@ class StandIn:
         self.asked: list[str] = []
         self._tokenizer = AutoTokenizer.from_pretrained(model)
         self._version = "default"
+        self._folder = model
         self._load(model)
 
     def answer(self, route: str, fields: dict[str, Any]) -> tuple[int, Any]:
@@ -143,7 +146,15 @@ class StandIn:
         return {"tokens": self._tokenizer(fields["prompt"], add_special_tokens=False).input_ids}
 
     def _reload(self, fields: dict[str, Any]) -> dict[str, Any]:
-        self._load(fields["kwargs"]["weights_path"])
+        given = fields["kwargs"]
+        if fields["method"] == "download_weights":
+            with tempfile.TemporaryDirectory() as folder:
+                for name in given["files"]:
+                    urllib.request.urlretrieve(f"{given['address']}/{name}", f"{folder}/{name}")
+                shutil.copy(Path(self._folder, "config.json"), folder)
+                self._load(folder)
+        else:
+            self._load(given["weights_path"])
         return {"results": [None]}
 
     def _name(self, fields: dict[str, Any]) -> dict[str, Any]:
