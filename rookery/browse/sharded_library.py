@@ -13,6 +13,7 @@ from multiprocessing import get_context, parent_process
 from multiprocessing.queues import Queue
 from pathlib import Path
 from queue import Empty
+from random import Random
 from threading import Thread
 from typing import Any, Protocol
 
@@ -105,12 +106,12 @@ class ShardedLibrary:
     def __init__(
         self, directory: Path, archive: PageArchive, seconds: float = ANSWER_SECONDS
     ) -> None:
+        self.index_folder = directory
         note = find_shards_note(directory)
         if note is None or note.format != NOTE_FORMAT or len(note.shards) != note.count:
             detail = f"its index is not complete: run rookery index build ... --out {directory}"
             raise Failed(Failure(str(directory), "index_failed", detail))
         self._note = note
-        self._directory = directory
         self._archive = archive
         self._seconds = seconds
         self._threads = ThreadPoolExecutor(2 * note.count, "shard")
@@ -122,7 +123,7 @@ class ShardedLibrary:
 
     def _open_shards(self) -> list[ShardClient]:
         numbers = range(self._note.count)
-        folders = [get_shard_folder(self._directory, number) for number in numbers]
+        folders = [get_shard_folder(self.index_folder, number) for number in numbers]
         if not self._note.ray:
             return [LocalShard(folder, self._threads) for folder in folders]
         from rookery.browse.ray_shards import open_ray_shards
@@ -146,6 +147,21 @@ class ShardedLibrary:
     def contents_digest(self) -> str:
         """Return a digest of the texts of all files and of their paths below the folders."""
         return digest_of("\n".join(shard.contents for shard in self._note.shards))
+
+    def draw_pages(self, count: int) -> list[Page]:
+        """Return `count` pages drawn by chance, or one more for each shard; all where there are not
+        so many.
+
+        The same contents give the same pages. Raises Failed (shard_failed) where a shard does not
+        answer.
+        """
+        filled = [number for number, shard in enumerate(self._note.shards) if shard.pages]
+        drawn: dict[int, list[Page]] = self._ask(filled, "draw_pages", count / self.count_pages())
+        if self._absent:
+            raise Failed(next(iter(self._absent.values())))
+        pages = [page for some in drawn.values() for page in some]
+        Random(0).shuffle(pages)
+        return pages
 
     def search(self, query: str, k: int) -> list[Hit]:
         """Return the k best passages of all shards that answer, best first.
@@ -215,7 +231,7 @@ class ShardedLibrary:
             f"shard {number + 1} of {self._note.count} is missing, so that {shard.passages:,} "
             f"passages of {shard.pages:,} files were not searched: {why or type(error).__name__}"
         )
-        return Failure(str(self._directory), SHARD_FAILED, detail)
+        return Failure(str(self.index_folder), SHARD_FAILED, detail)
 
 
 def _merge_hits(found: Sequence[Sequence[Hit]]) -> list[Hit]:

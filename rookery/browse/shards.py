@@ -5,7 +5,9 @@ A shard is built, updated and resumed as any folder's index is (`browse.folder_l
 """
 
 from collections.abc import Callable, Sequence
+from math import ceil
 from pathlib import Path
+from random import Random
 
 import msgspec
 
@@ -146,6 +148,13 @@ class Shard:
             detail = "the archive of its shard has lost it: build the index again"
             raise Failed(Failure(url, "not_in_archive", detail))
         return page
+
+    def draw_pages(self, share: float) -> list[Page]:
+        """Return this share of the shard's pages, one at least, drawn by chance; the same ones from
+        the same contents."""
+        digests = sorted(set(self._manifest.list_digests()))
+        drawn = Random(0).sample(digests, min(ceil(share * len(digests)), len(digests)))
+        return [*filter(None, map(self._archive.find_page, drawn))]
 
     def close(self) -> None:
         """Close the files of the shard."""

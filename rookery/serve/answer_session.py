@@ -54,6 +54,10 @@ if TYPE_CHECKING:
     from rookery.serve.model_pool import ModelPool
 
 
+_IndexedLibrary = FolderLibrary | SiteLibrary | WarcLibrary | ShardedLibrary
+"""libraries with a folder for what is known of their contents"""
+
+
 def _do_nothing(*_: object) -> None:
     pass
 
@@ -232,7 +236,7 @@ class EvidenceSources:
         """Return the stored calibration of the evidence model on the library, if it is current."""
         with self._lock:
             library = self.open_library()
-            if not isinstance(library, FolderLibrary | SiteLibrary | WarcLibrary):
+            if not isinstance(library, _IndexedLibrary):
                 return None
             from rookery.draft.library_calibration import load_library_calibration
 
@@ -248,20 +252,29 @@ class EvidenceSources:
 
         `observe` hears how many of how many sections were judged. What is stored for the same
         documents and model is returned at once. Returns None where the settings name no evidence
-        model, where the library is not one folder, site or web archive, or has too few sections.
-        Raises Failed: bad_model, unwritable, or what opening the library raises.
+        model, where the library has no index of its own (the web, several places, one file), or too
+        few sections. Raises Failed: bad_model, unwritable, shard_failed, or what opening the
+        library raises.
         """
-        from rookery.draft.library_calibration import calibrate_library, store_library_calibration
+        from rookery.draft.library_calibration import (
+            MOST_PAGES,
+            calibrate_library,
+            store_library_calibration,
+        )
 
         library, judge = self.open_library(), self.load_evidence_judge()
-        if judge is None or not isinstance(library, FolderLibrary | SiteLibrary | WarcLibrary):
+        if judge is None or not isinstance(library, _IndexedLibrary):
             return None
         if (found := self.read_library_calibration()) is not None:
             return found
         contents = library.contents_digest()
-        digests = list_index_digests(library.index_folder)
-        Random(0).shuffle(digests)
-        pages = filter(None, map(self.archive.find_page, digests))
+        pages: Iterable[Page]
+        if isinstance(library, ShardedLibrary):
+            pages = library.draw_pages(MOST_PAGES)
+        else:
+            digests = list_index_digests(library.index_folder)
+            Random(0).shuffle(digests)
+            pages = filter(None, map(self.archive.find_page, digests))
         model = self.digest_evidence_model()
         made = calibrate_library(library, pages, judge, contents, model, observe)
         if made is not None:

@@ -8,6 +8,8 @@ import pytest
 from commands import surroundings
 
 from rookery.browse.file_selection import FileSelection
+from rookery.browse.sharded_library import ShardedLibrary, build_sharded_index
+from rookery.browse.shards import get_shard_folder
 from rookery.cite.evidence_model import EvidenceJudgement, EvidencePassage
 from rookery.records import Answer, Failed, Question
 from rookery.serve.answer_session import AnswerSession, EvidenceSources
@@ -66,6 +68,36 @@ def test_refreshing_calibrates_until_documents_change(documents: Settings) -> No
     assert _refresh_index(documents)[0].calibrated
     assert ask(documents).calibrated
     assert len(list(get_cache_folder().glob("folders/*/calibration.json"))) == 1
+
+
+def test_shards_are_calibrated_together_and_only_while_all_of_them_answer(
+    documents: Settings, tmp_path: Path
+) -> None:
+    shards = tmp_path / "shards"
+    note = build_sharded_index([Path(documents.places[0])], 3, shards, 1)
+    settings = Settings((str(shards),))
+    assert not ask(settings).calibrated
+    with EvidenceSources(settings) as sources:
+        library = sources.open_library()
+        assert isinstance(library, ShardedLibrary)
+        drawn = library.draw_pages(10)
+        assert drawn == library.draw_pages(10)
+        assert 10 <= len({page.url for page in drawn}) == len(drawn) <= 12
+        assert len(library.draw_pages(1000)) == sum(shard.pages for shard in note.shards) == 25
+    index = get_shard_folder(shards, 1) / "index"
+    index.rename(tmp_path / "aside")
+    with (
+        EvidenceSources(settings) as sources,
+        pytest.raises(Failed, match="shard_failed: shard 2 of 3 is missing"),
+    ):
+        sources.calibrate_library(lambda done, total: None)
+    (tmp_path / "aside").rename(index)
+    with EvidenceSources(settings) as sources:
+        assert sources.calibrate_library(lambda done, total: None) is not None
+    assert ask(settings).calibrated
+    (Path(documents.places[0]) / "more.md").write_text("# More\n\nOne more bird was seen here.")
+    build_sharded_index([Path(documents.places[0])], 3, shards, 1)
+    assert not ask(settings).calibrated
 
 
 def test_what_is_stored_is_not_made_again(documents: Settings) -> None:

@@ -132,6 +132,8 @@ class ShardsReport(Record, frozen=True):
     failed: int
     """files that could not be read"""
     left_out: int
+    calibrated: bool = False
+    """scores of the evidence model are calibrated on them"""
 
 
 class RemovalReport(Record, frozen=True):
@@ -231,18 +233,21 @@ def build_shards(
     globs: GlobsOption = None,
     excludes: ExcludesOption = None,
     as_json: JsonOption = False,
+    ranker: RankerOption = "",
 ) -> None:
     """Index a large collection in shards, which are built and searched side by side.
 
     Run it again to read what changed, or to go on where it was interrupted. Then name DIR to
-    rookery ask --in.
+    rookery ask --in. What changed is calibrated anew for the evidence model, so that scores are
+    probabilities: up to a minute. Ctrl-C then keeps the shards.
     """
     from rookery.browse.file_selection import FileSelection
     from rookery.browse.libraries import is_url, resolve_place_path
     from rookery.browse.sharded_library import build_sharded_index
     from rookery.browse.stored_indexes import record_shards_use
+    from rookery.serve.answer_session import EvidenceSources
     from rookery.serve.cli.progress_display import ProgressBar
-    from rookery.serve.settings import get_cache_folder
+    from rookery.serve.settings import Settings, get_cache_folder
     from rookery.serve.terminal_output import StreamConsole
 
     if sites := [place for place in places if is_url(place)]:
@@ -266,6 +271,11 @@ def build_shards(
             ray,
             report_progress,
         )
+    with (
+        EvidenceSources(Settings(places=(str(out),), ranker=ranker)) as sources,
+        ProgressBar(StreamConsole(stderr=True), "calibrating") as calibration_meter,
+    ):
+        calibrated = sources.calibrate_library(calibration_meter) is not None
     report = ShardsReport(
         str(out),
         note.count,
@@ -273,10 +283,12 @@ def build_shards(
         sum(shard.passages for shard in note.shards),
         sum(len(shard.failures) for shard in note.shards),
         sum(len(shard.skipped) for shard in note.shards),
+        calibrated,
     )
     parts = [f"{report.pages:,} pages", f"{report.passages:,} passages"]
     parts += [f"{report.failed:,} failed"] * bool(report.failed)
     parts += [f"{report.left_out:,} left out"] * bool(report.left_out)
+    parts += ["calibrated"] * report.calibrated
     print_result(report, [f"{out}: {report.shards} shards · {' · '.join(parts)}"], as_json)
 
 
