@@ -171,6 +171,9 @@ answer before its first word.
 """
 CHARACTERS_PER_TITLE = 600
 """characters that each title counts for, besides its own"""
+UNFORCED = '%llguidance {"no_forcing": true}\n'
+"""before a grammar: what must follow may be written in any tokens, not in the canonical ones alone,
+as `VerbatimConstraint` has it"""
 CHARACTERS_PER_TOKEN = 4
 """characters assumed for a token of free text, since a server's own tokens are not known"""
 

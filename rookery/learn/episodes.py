@@ -5,9 +5,11 @@ An episode is a list of rows, each with its own context, since a browser shows i
 at each step.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from random import Random
 from typing import NamedTuple, Protocol
+
+import msgspec
 
 from rookery.draft.remote_model import AllowedTokens
 from rookery.learn.action_batches import ActionRow
@@ -48,6 +50,19 @@ class Trajectory(NamedTuple):
         if self.reward is None or (self.malformed and bad_syntax is None):
             return no_answer
         return self.reward - (bad_syntax or 0.0) * self.malformed
+
+
+class ServerConstraint(msgspec.Struct, frozen=True):
+    """A function from the tokens so far to the ids that may follow, and the grammar by which a
+    server keeps to the same ids."""
+
+    list_ids: Callable[[Sequence[int]], Iterable[int]]
+    grammar: str
+    """in llguidance's dialect of Lark"""
+
+    def __call__(self, tokens: Sequence[int]) -> Iterable[int]:
+        """Return the ids that may follow these tokens."""
+        return self.list_ids(tokens)
 
 
 class PolicySampler(Protocol):

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 
 from rookery.browse.page_text import neutralize_line
@@ -16,6 +17,7 @@ from rookery.cite.passage_ranking import PassageRanker, rank_passages
 from rookery.cite.repair import parse_and_correct
 from rookery.cite.syntax import AnswerShape, order_quotes_by_use, parse_inline
 from rookery.draft.best_of_n import AnswerParser, parse_draft, render_prompt
+from rookery.draft.constrained_decoding import UNFORCED, build_lark_grammar
 from rookery.draft.gophercite import (
     GopherCiteSettings,
     build_page_prompt,
@@ -38,11 +40,15 @@ from rookery.learn.decoding import (
     load_sampled_model,
     sample_actions,
 )
-from rookery.learn.episodes import PolicySampler, Trajectory
+from rookery.learn.episodes import PolicySampler, ServerConstraint, Trajectory
 from rookery.learn.pretrained_models import load_model_with_head, load_tokenizer
 from rookery.learn.prompt_encoding import PolicyTokenizer
 from rookery.learn.reward_model import make_input_encoder, score_rows
-from rookery.records import Answer, Library, Page, Question, Record
+from rookery.records import Answer, Failed, Failure, Library, Page, Question, Record
+
+_FREE_FACTOR = 16
+"""times the tokens of an action: a grammar counts free text in characters, four for a token, and
+meets no limit of its own before the action is cut"""
 
 
 class EnvironmentPrompt(NamedTuple):
@@ -72,8 +78,8 @@ class SingleStepEnvironment:
     A question with several prompts is asked by each in turn. An answer that cannot be read is
     malformed, and its reward that of its text without any quote; one that is empty, or cannot be
     scored, has none, and a question without a prompt has no action either. With a `grammar`,
-    what is said is held to the prompt's document, and the rows know it. Raises ValueError without a
-    question.
+    what is said is held to the prompt's document, and the rows know it; where a server samples
+    (`served`), as `constrain_on_server` says. Raises ValueError without a question.
     """
 
     def __init__(
@@ -84,9 +90,11 @@ class SingleStepEnvironment:
         speech: PolicyTokenizer,
         grammar: VerbatimGrammar | None = None,
         group: int = 1,
+        served: bool = False,
     ) -> None:
         if not questions or group < 1:
             raise ValueError("there must be a question, and a group of one at least")
+        self._served = served
         self._questions = questions
         self._prompt_function = show
         self._scores = scores
@@ -101,7 +109,7 @@ class SingleStepEnvironment:
         """Play these episodes with actions drawn by `sample`, and return them with their rewards.
 
         Each has one prompt and one answer; without a prompt it has no action and no reward. Raises
-        Failed (prompt_too_long).
+        Failed: prompt_too_long, and too_long for a document that a server takes no grammar of.
         """
         turns = assign_questions(len(self._questions), self._group, episodes, seed)
         self._find_prompts({number for number, _ in turns})
@@ -162,6 +170,8 @@ class SingleStepEnvironment:
         quoted."""
         if self._grammar is None or shown.quoted_document is None:
             return None
+        if self._served:
+            return constrain_on_server(self._grammar, shown.quoted_document)
         return constrain_to_document(
             self._grammar, shown.quoted_document, self._speech.max_action_tokens
         )
@@ -192,6 +202,24 @@ def constrain_to_document(
     return constraint.make_token_filter(budget=budget)
 
 
+def constrain_on_server(grammar: VerbatimGrammar, document: tuple[str, str]) -> AllowedTokens:
+    """Return the ids that may follow in an answer that quotes this document (its title and text),
+    as a server keeps to them by a grammar; None where nothing in it can be quoted.
+
+    A server does not count tokens: an answer that does not end in time is cut, and malformed.
+    Raises Failed (too_long) where a server would not take the grammar.
+    """
+    try:
+        allow = VerbatimConstraint(grammar, [document]).make_token_filter()
+    except ValueError:
+        return None
+    try:
+        return ServerConstraint(allow, UNFORCED + build_lark_grammar([document], grammar.shape))
+    except ValueError as error:
+        detail = f"{error}; or leave `server` empty, so that this process samples"
+        raise Failed(Failure(document[0] or "a page", "too_long", detail)) from error
+
+
 def make_quote_environment(
     questions: Sequence[Question],
     library: Library,
@@ -201,12 +229,16 @@ def make_quote_environment(
     shape: AnswerShape = AnswerShape(),
     rank: PassageRanker = rank_passages,
     group: int = 1,
+    served: bool = False,
 ) -> SingleStepEnvironment:
     """Return an environment with one page a prompt and quotes constrained to that page's words.
 
     The pages of a question take turns (GopherCite, section 2.8). Quotes are read as `gophercite`
-    reads them; what it would not take for an answer is malformed (appendix F.1).
+    reads them; what it would not take for an answer is malformed (appendix F.1). `served` says that
+    a server samples; a claim then is as long as an action may be, whatever `shape.free` says.
     """
+    if served:
+        shape = msgspec.structs.replace(shape, free=_FREE_FACTOR * speech.max_action_tokens)
 
     def list_page_prompts(question: Question) -> list[EnvironmentPrompt]:
         gathered = gather_passages(question.text, library, quoting.limits)
@@ -215,7 +247,9 @@ def make_quote_environment(
         return [EnvironmentPrompt(*one) for one in shown]
 
     grammar = VerbatimGrammar(speech.vocabulary, shape)
-    return SingleStepEnvironment(questions, list_page_prompts, scores, speech, grammar, group)
+    return SingleStepEnvironment(
+        questions, list_page_prompts, scores, speech, grammar, group, served
+    )
 
 
 def make_reference_environment(

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
+from itertools import repeat
 from pathlib import Path
 from queue import Queue
 from random import Random
@@ -14,6 +15,7 @@ from typing import Annotated, Any, TypeVar
 
 import httpcore
 import msgspec
+import numpy as np
 import torch
 from torch import nn
 from transformers import PreTrainedTokenizerBase
@@ -22,11 +24,12 @@ from rookery.draft.openai_protocol import extract_error_message
 from rookery.draft.remote_model import AllowedTokens
 from rookery.learn.action_batches import (
     ActionRow,
+    TokenIds,
     collate_rows,
     compute_action_logprobs,
 )
 from rookery.learn.decoding import SampledAction, SamplingSettings
-from rookery.learn.episodes import PolicySampler
+from rookery.learn.episodes import PolicySampler, ServerConstraint
 from rookery.learn.pretrained_models import save_pretrained_model
 from rookery.learn.weight_transfer import serve_folder
 from rookery.records import Failed, Failure
@@ -136,11 +139,13 @@ class VllmSampler:
         most as many rows at once as the settings say, and takes the next when one is done.
 
         Each has its own random seed, and ends with an end token or at the limit of tokens. Raises
-        Failed as the class says: not_served where `allow` restricts an action, model_broke_off
-        where an action was cut before the limit, other_weights where a server was told others or
-        was started again in between.
+        Failed as the class says: not_served where `allow` restricts an action by anything but a
+        `ServerConstraint`, model_bad_answer where a server does not keep to its grammar,
+        model_broke_off where an action was cut before the limit, other_weights where a server was
+        told others or was started again in between.
         """
-        if any(one is not None for one in allow or ()):
+        held = list(allow or [None] * len(contexts))
+        if not all(one is None or isinstance(one, ServerConstraint) for one in held):
             detail = "it cannot hold an action token by token: leave `server` empty for this world"
             raise self._servers[0].make_error("not_served", detail)
         places = [Random(f"{seed}").getrandbits(31) for seed in seeds]
@@ -149,10 +154,14 @@ class VllmSampler:
         for server in self._servers * rows:
             free.put(server)
 
-        def request_action(context: Sequence[int], place: int) -> SampledAction:
+        def request_action(
+            context: Sequence[int], place: int, constraint: AllowedTokens
+        ) -> SampledAction:
+            grammar = constraint.grammar if isinstance(constraint, ServerConstraint) else ""
             server = free.get()
             try:
-                return server.request_action(context, place, tokens, pool.request)
+                said = server.request_action(context, place, tokens, pool.request, grammar)
+                return server.require_constraint(said, constraint)
             finally:
                 free.put(server)
 
@@ -161,7 +170,7 @@ class VllmSampler:
             httpcore.ConnectionPool(max_connections=most, retries=2) as pool,
             ThreadPoolExecutor(most) as threads,
         ):
-            said = list(threads.map(request_action, contexts, places))
+            said = list(threads.map(request_action, contexts, places, held))
         for server in self._servers:
             server.require_weights(step)
         return said
@@ -211,11 +220,13 @@ class DrawnActions:
                 with place.open("ab") as file:
                     file.write(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
                 drawn.update({_make_key(line.context, line.seed): line for line in lines})
-            return [
-                SampledAction(ActionRow(context, drawn[key].action), drawn[key].logprobs, ended)
-                for context, key in zip(contexts, keys, strict=True)
-                for ended in [drawn[key].ended]
-            ]
+            said = []
+            for context, key, held in zip(contexts, keys, allow or repeat(None), strict=False):
+                one = drawn[key]
+                row = _restrict_row(context, one.action, held)
+                assert row is not None  # the sampler, or what was kept of it, keeps to it
+                said.append(SampledAction(row, one.logprobs, one.ended))
+            return said
 
         return sample
 
@@ -241,6 +252,22 @@ class DrawnActions:
         for place in self._folder.glob("*.jsonl"):
             if int(place.name[:8]) in steps:
                 place.unlink(missing_ok=True)
+
+
+def _restrict_row(
+    context: Sequence[int], action: Sequence[int], allow: AllowedTokens
+) -> ActionRow | None:
+    """Return a row with the ids that each token of the action was drawn from; None where one was
+    not among them."""
+    if allow is None:
+        return ActionRow(context, action)
+    allowed: list[TokenIds] = []
+    for at, token in enumerate(action):
+        found = allow(action[:at])
+        allowed.append(found if isinstance(found, np.ndarray) else np.fromiter(found, np.int32))
+        if token not in allowed[-1]:
+            return None
+    return ActionRow(context, action, allowed)
 
 
 class _DrawnAction(msgspec.Struct, frozen=True):
@@ -321,8 +348,9 @@ class _VllmServer:
         seed: int,
         tokens: int,
         request: Callable[..., httpcore.Response] = httpcore.request,
+        grammar: str = "",
     ) -> SampledAction:
-        """Return one action. Raises Failed."""
+        """Return one action, held to the grammar if there is one. Raises Failed."""
         asked = {
             "prompt": list(context),
             "max_tokens": tokens,
@@ -331,6 +359,8 @@ class _VllmServer:
             "stop_token_ids": sorted(self._ends),
             **_UNCHANGED_SAMPLING,
         }
+        if grammar:
+            asked["structured_outputs"] = {"grammar": grammar}
         said = self._send_request("/v1/completions", asked, _CompletionResponse, request).choices[0]
         found = said.logprobs.token_logprobs
         if said.prompt_token_ids != asked["prompt"] or len(found) != len(said.token_ids):
@@ -344,6 +374,17 @@ class _VllmServer:
             )
             raise self.make_error("model_broke_off", detail)
         return SampledAction(ActionRow(context, said.token_ids), found, ended)
+
+    def require_constraint(self, said: SampledAction, allow: AllowedTokens) -> SampledAction:
+        """Return the action with the ids that its tokens were drawn from. Raises Failed."""
+        row = _restrict_row(said.row.context, said.row.action, allow)
+        if row is None:
+            detail = (
+                "it does not keep to a grammar in llguidance's dialect: start it with "
+                """--structured-outputs-config '{"backend": "guidance"}'"""
+            )
+            raise self.make_error("model_bad_answer", detail)
+        return said._replace(row=row)
 
     @torch.no_grad()
     def check_logprobs(self, policy: nn.Module) -> None:

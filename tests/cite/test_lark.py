@@ -24,13 +24,12 @@ from rookery.draft.constrained_decoding import (
     CHARACTERS_PER_TITLE,
     CHARACTERS_PER_TOKEN,
     MAX_CHARACTERS,
+    UNFORCED,
     build_lark_grammar,
 )
 from rookery.records import Page
 
 END = "<|endoftext|>"
-NO_FORCING = '%llguidance {"no_forcing": true}\n'
-"""llguidance takes a forced text in its canonical tokens only; with this, in any"""
 Documents = Sequence[tuple[str, str]]
 
 DOCUMENTS = (
@@ -129,7 +128,7 @@ def differences(
 ) -> list[bytes]:
     """After what a walk at random finds another mask in the grammar than in the constraint."""
     matcher, state, said, found = (
-        model.matcher(NO_FORCING + grammar),
+        model.matcher(UNFORCED + grammar),
         constraint.start_decoding(),
         b"",
         [],
@@ -216,7 +215,7 @@ def test_whatever_it_allows_parses_and_its_quotes_verify(
 
 
 def test_a_claim_ends_when_it_is_long(model: Model) -> None:
-    matcher = model.matcher(NO_FORCING + build_lark_grammar(DOCUMENTS, AnswerShape(free=16)))
+    matcher = model.matcher(UNFORCED + build_lark_grammar(DOCUMENTS, AnswerShape(free=16)))
     longest = CHARACTERS_PER_TOKEN * 16 - len("%<>%(")
     assert model.takes(matcher, "%<" + "é" * (longest - 1))
     assert len(model.allowed(matcher)) > 50

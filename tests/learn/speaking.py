@@ -16,11 +16,15 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import llguidance
+import numpy as np
 from enumerable import write_listed
+from llguidance.numpy import allocate_token_bitmask, fill_next_token_bitmask
 from small import logprobs
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -36,12 +40,13 @@ def write_policy(folder: Path, seed: int) -> str:
     """The model of `write_listed` as vLLM computes it without a GPU: heads 32 wide. It has room for
     prompts that vLLM keeps, and its own ideas of sampling, which must not count."""
     write_listed(folder, seed, width=64)
-    _change(folder / "config.json", max_position_embeddings=LENGTH)
-    _change(folder / "generation_config.json", temperature=0.2, top_k=2, do_sample=True)
+    change_json(folder / "config.json", max_position_embeddings=LENGTH)
+    change_json(folder / "generation_config.json", temperature=0.2, top_k=2, do_sample=True)
     return str(folder)
 
 
-def _change(place: Path, **fields: Any) -> None:
+def change_json(place: Path, **fields: Any) -> None:
+    """Set fields of a JSON file."""
     place.write_text(json.dumps(json.loads(place.read_text()) | fields))
 
 
@@ -115,7 +120,9 @@ Answer = Callable[[dict[str, Any]], tuple[int, Any]]
 
 
 class StandIn:
-    """Answers as vLLM does, but for what `otherwise` has for a route (without its query)."""
+    """Answers as vLLM does, but for what `otherwise` has for a route (without its query).
+
+    Grammars are llguidance's, as with vLLM."""
 
     def __init__(self, model: str) -> None:
         self.otherwise: dict[str, Answer] = {}
@@ -164,13 +171,35 @@ class StandIn:
     def say(self, fields: dict[str, Any]) -> dict[str, Any]:
         settings = SamplingSettings(fields["max_tokens"], fields["temperature"])
         ends = frozenset(fields["stop_token_ids"])
-        (said,) = sample_actions(self._model, [fields["prompt"]], [fields["seed"]], ends, settings)
+        held = self._hold(fields["structured_outputs"]) if "structured_outputs" in fields else None
+        (said,) = sample_actions(
+            self._model, [fields["prompt"]], [fields["seed"]], ends, settings, [held]
+        )
         choice = {
             "prompt_token_ids": fields["prompt"],
             "token_ids": said.row.action,
             "logprobs": {"token_logprobs": said.logprobs},
         }
         return {"choices": [choice]}
+
+    @cached_property
+    def _llguidance_tokenizer(self) -> Any:
+        return llguidance.LLTokenizer(
+            self._tokenizer.backend_tokenizer.to_str(), eos_token=self._tokenizer.eos_token_id
+        )
+
+    def _hold(self, asked: dict[str, str]) -> Callable[[Sequence[int]], Any]:
+        whole = self._llguidance_tokenizer
+        grammar = llguidance.grammar_from("grammar", asked["grammar"])
+        matcher = llguidance.LLMatcher(whole, grammar)
+        mask = allocate_token_bitmask(1, whole.vocab_size)
+
+        def allow(tokens: Sequence[int]) -> Any:
+            assert matcher.consume_tokens(list(tokens[-1:])), matcher.get_error()
+            fill_next_token_bitmask(matcher, mask)
+            return np.flatnonzero(np.unpackbits(mask.view(np.uint8), bitorder="little"))
+
+        return allow
 
     def found(self, context: Sequence[int], action: Sequence[int]) -> list[float]:
         """The log-probabilities of an action at temperature 1."""

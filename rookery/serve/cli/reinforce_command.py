@@ -125,11 +125,6 @@ class ReinforceFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
                 "with [labels] the reward is another after each training, so that no policy can be "
                 "chosen by it: leave settings.check out"
             )
-        if self.settings.servers and self.world.kind == "quotes":
-            raise ValueError(
-                "leave settings.server empty in a world of quotes: a server cannot be held to a "
-                "page token by token"
-            )
 
 
 class ReinforceReport(msgspec.Struct, frozen=True):
@@ -325,13 +320,15 @@ def _build_environments(config: ReinforceFile, library: Library) -> _Environment
             detail = "there are too few questions for settings.check: name more, or leave it out"
             raise Failed(Failure(named.questions, "few_questions", detail))
 
-    def make_environment(some: list[Question]) -> EnvironmentFactory:
-        return lambda scores, group: _build_environment(named, some, library, scores, group, speech)
+    def make_environment(some: list[Question], served: bool = False) -> EnvironmentFactory:
+        return lambda scores, group: _build_environment(
+            named, some, library, scores, group, speech, served
+        )
 
     held_out = f"{len(held)} questions that were held out"
     learnt = f"the {len(kept)} questions that it learnt from"
     return _Environments(
-        make_environment(kept),
+        make_environment(kept, bool(settings.servers)),
         make_environment(held or kept),
         held_out if held else learnt,
         make_environment(validation) if validation else None,
@@ -367,12 +364,15 @@ def _build_environment(
     scores: BatchRewardFunction,
     group: int,
     speech: PolicyTokenizer,
+    served: bool = False,
 ) -> RolloutEnvironment:
     if settings.kind == "browser":
         browsing = msgspec.structs.replace(settings.browser, group=group)
         return BrowserEnvironment(asked, library, scores, speech, browsing)
     if settings.kind == "quotes":
-        return make_quote_environment(asked, library, scores, speech, settings.quotes, group=group)
+        return make_quote_environment(
+            asked, library, scores, speech, settings.quotes, group=group, served=served
+        )
     return make_reference_environment(
         asked, library, scores, speech, settings.references, group=group
     )

@@ -1,0 +1,202 @@
+"""Answers with quotes that a server samples: held by a grammar to the tokens that this process
+would allow."""
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from small import CROWS, MAGPIES, TEXTS, logprobs
+from speaking import StandIn, change_json, speaking, standing_in, vllm
+from transformers import AutoModelForCausalLM
+
+from rookery.browse.page_reader import read_page
+from rookery.browse.search_index import InMemoryLibrary
+from rookery.cite.verification import verify_quotes
+from rookery.draft.gophercite import GopherCiteSettings
+from rookery.learn.action_batches import TokenIds
+from rookery.learn.browser_environment import score_one_by_one
+from rookery.learn.decoding import SamplingSettings
+from rookery.learn.episodes import Trajectory
+from rookery.learn.optimizer import OptimizerSettings
+from rookery.learn.pretrained_models import TrainedModelSettings
+from rookery.learn.prompt_encoding import PolicyTokenizer, load_policy_tokenizer
+from rookery.learn.random_models import write_tiny_model
+from rookery.learn.reinforcement_learning import train_by_reinforcement
+from rookery.learn.reinforcement_settings import ReinforcementSettings, make_rloo_settings
+from rookery.learn.single_step_environments import SingleStepEnvironment, make_quote_environment
+from rookery.learn.vllm_sampler import VllmSampler
+from rookery.records import Answer, Failed, Question
+
+pytestmark = [pytest.mark.xdist_group("vllm"), pytest.mark.slow]
+WARM = SamplingSettings(max_tokens=60, temperature=0.7, rows=16)
+LIBRARY = InMemoryLibrary(
+    [
+        read_page(
+            f"<title>{title}</title><p>{words}</p>".encode(), f"https://a.org/{title}", "text/html"
+        )
+        for title, words in (("Crow", CROWS), ("Magpie", MAGPIES))
+    ]
+)
+QUESTIONS = [
+    Question("crows", "Do crows remember a face?"),
+    Question("mirrors", "Which know themselves in a mirror, crows or magpies?"),
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model that vLLM computes without a GPU, with heads 32 wide, and that ends claims soon."""
+    made = tmp_path_factory.mktemp("tiny") / "model"
+    write_tiny_model(made, [*TEXTS, ">%( " * 50], vocabulary=400, context=2048)
+    change_json(made / "config.json", num_attention_heads=2, num_key_value_heads=1, head_dim=32)
+    model = AutoModelForCausalLM.from_pretrained(made)
+    [ending] = load_policy_tokenizer(made, 1).tokenizer(">%(", add_special_tokens=False)[
+        "input_ids"
+    ]
+    with torch.no_grad():
+        model.lm_head.weight[ending] *= 10
+    model.save_pretrained(made)
+    return made
+
+
+@pytest.fixture(scope="module")
+def speech(folder: Path) -> PolicyTokenizer:
+    return load_policy_tokenizer(folder, WARM.max_tokens)
+
+
+@pytest.fixture
+def stand_in(folder: Path) -> Iterator[tuple[str, StandIn]]:
+    with standing_in(str(folder)) as found:
+        yield found
+
+
+def count_words(question: Question, answer: Answer) -> float:
+    return len(answer.text.split()) + sum(len(quote.text.split()) for quote in answer.quotes)
+
+
+def make_world(speech: PolicyTokenizer, answers: list[Answer]) -> SingleStepEnvironment:
+    def score(question: Question, answer: Answer) -> float:
+        answers.append(answer)
+        return count_words(question, answer)
+
+    quoting = GopherCiteSettings(pages=1)
+    scores = score_one_by_one(score)
+    return make_quote_environment(QUESTIONS, LIBRARY, scores, speech, quoting, group=2, served=True)
+
+
+def check_rows(policy: Any, played: Sequence[Trajectory]) -> None:
+    """Every token was drawn from what the row has, with the probability that the policy gives."""
+    for episode in played:
+        [said] = episode.rows
+        allowed = said.row.allowed
+        assert allowed is not None
+        assert min(map(len, allowed)) < 20
+
+        def list_allowed(tokens: Sequence[int], allowed: Sequence[TokenIds] = allowed) -> TokenIds:
+            return allowed[len(tokens)]
+
+        row = said.row
+        expected = logprobs(policy, row.context, row.action, WARM.temperature, list_allowed)
+        assert said.logprobs == pytest.approx(expected, abs=1e-4)
+
+
+def test_vllm_says_what_quotes_its_page_with_the_probabilities_of_the_policy(
+    folder: Path, speech: PolicyTokenizer, tmp_path: Path
+) -> None:
+    python = vllm()
+    if python is None and "CI" not in os.environ:
+        pytest.skip("vLLM is neither in .venv/vllm nor on the PATH: make .venv/vllm/ready")
+    assert python is not None
+    policy = AutoModelForCausalLM.from_pretrained(folder)
+    answers: list[Answer] = []
+    world = make_world(speech, answers)
+    with speaking(python, str(folder), tmp_path / "log") as (address, _):
+        server = VllmSampler(
+            [address], tmp_path / "served", speech.tokenizer, speech.ends, WARM, "127.0.0.1"
+        )
+        server.update_weights(policy, 0)
+        played = world.play_episodes(partial(server.sample, 0), range(24), seed=0)
+    check_rows(policy, played)
+    ended = [one.rows[0].ended for one in played]
+    assert 0 < sum(ended) < len(ended)
+    assert not any(one.malformed for one, whole in zip(played, ended, strict=True) if whole)
+    assert any(one.malformed for one in played)  # its tokens were spent before it had quoted
+    quoting = [answer for answer in answers if answer.quotes]
+    assert len(quoting) == sum(not one.malformed for one in played)
+    for answer in quoting:
+        [verdict] = verify_quotes(answer, lambda quote: LIBRARY.fetch(quote.url))
+        assert verdict.verified
+
+
+def rloo(folder: Path, address: str) -> ReinforcementSettings:
+    return make_rloo_settings(
+        policy=TrainedModelSettings(str(folder)),
+        steps=3,
+        episodes=4,
+        optimising=OptimizerSettings(rate=2e-3),
+        sampling=WARM,
+        server=address,
+        every=1,
+    )
+
+
+def read_metrics(out: Path) -> list[dict[str, float]]:
+    return [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_a_policy_learns_to_quote_from_what_a_server_says(
+    stand_in: tuple[str, StandIn], folder: Path, speech: PolicyTokenizer, tmp_path: Path
+) -> None:
+    """And what was drawn is learnt from again after a stop, with the tokens that were allowed."""
+    settings, out = rloo(folder, stand_in[0]), tmp_path / "whole"
+    train_by_reinforcement(settings, make_world(speech, []), out)
+    assert max(line["mismatch"] for line in read_metrics(out)) < 1e-4
+    broken = tmp_path / "broken"
+    with pytest.raises(Failed, match="stopped"):
+        train_by_reinforcement(
+            settings,
+            make_world(speech, []),
+            broken,
+            cord=lambda: "enough" if list((broken / "drawn").glob("00000001 *")) else "",
+        )
+    train_by_reinforcement(settings, make_world(speech, []), broken)
+    assert read_metrics(out) == read_metrics(broken)
+    asked = [(folder / "model.safetensors").read_bytes()]
+    asked += [(run / "model" / "model.safetensors").read_bytes() for run in (out, broken)]
+    assert asked[0] != asked[1] == asked[2]
+
+
+def test_a_server_that_does_not_keep_to_grammars_is_found_out(
+    stand_in: tuple[str, StandIn], folder: Path, speech: PolicyTokenizer, tmp_path: Path
+) -> None:
+    address, one = stand_in
+    one.otherwise["/v1/completions"] = lambda fields: (
+        200,
+        one.say({key: value for key, value in fields.items() if key != "structured_outputs"}),
+    )
+    with pytest.raises(Failed, match=f"{address}: model_bad_answer: .*keep to a grammar"):
+        train_by_reinforcement(rloo(folder, address), make_world(speech, []), tmp_path / "run")
+
+
+def test_a_page_that_is_too_long_for_a_grammar_says_what_to_do(
+    stand_in: tuple[str, StandIn], folder: Path, speech: PolicyTokenizer, tmp_path: Path
+) -> None:
+    page = read_page(
+        f"<title>Long</title><p>{CROWS * 60}</p>".encode(), "https://a.org/", "text/html"
+    )
+    quoting = GopherCiteSettings(pages=1, budget=12_000)
+    world = make_quote_environment(
+        QUESTIONS,
+        InMemoryLibrary([page]),
+        score_one_by_one(count_words),
+        speech._replace(max_prompt_tokens=100_000),
+        quoting,
+        served=True,
+    )
+    with pytest.raises(Failed, match=r"Long: too_long: .*leave `server` empty"):
+        world.play_episodes(lambda *_: [], range(2), seed=0)
