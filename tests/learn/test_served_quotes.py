@@ -130,7 +130,7 @@ def test_vllm_says_what_quotes_its_page_with_the_probabilities_of_the_policy(
     assert len(quoting) == sum(not one.malformed for one in played)
     for answer in quoting:
         [verdict] = verify_quotes(answer, lambda quote: LIBRARY.fetch(quote.url))
-        assert verdict.verified
+        assert verdict.verbatim
 
 
 def rloo(folder: Path, address: str) -> ReinforcementSettings:
