@@ -140,9 +140,10 @@ def _render_section(results: Sequence[Result]) -> Iterator[str]:
         yield f"- {_join_numbers(numbers)}, chosen: {chosen}"
     for why, numbers in _group_numbers(each.why for each in findings):
         yield f"- {_join_numbers(numbers)}, presumed reason: {why}"
-    for result in results:
-        of = f"seed {result.seeds[0]}: " if len(results) > 1 else ""
-        yield from (f"- {of}{note}" for note in result.notes)
+    for note in dict.fromkeys(note for each in results for note in each.notes):
+        noted = [str(each.seeds[0]) for each in results if note in each.notes]
+        of = "" if len(noted) == len(results) else f"seed {', '.join(noted)}: "
+        yield f"- {of}{note}"
     scores = (
         f"[{each.seeds[0]}]({PICTURES.name}/{name}-seed-{each.seeds[0]}.json)" for each in results
     )
