@@ -17,11 +17,12 @@ from transformers import AutoModelForCausalLM
 from rookery.browse.page_reader import read_page
 from rookery.browse.search_index import InMemoryLibrary
 from rookery.cite.verification import verify_quotes
+from rookery.draft.config import parse_settings
 from rookery.draft.gophercite import GopherCiteSettings
-from rookery.learn.action_batches import TokenIds
+from rookery.learn.action_batches import ActionRow, TokenIds
 from rookery.learn.browser_environment import score_one_by_one
-from rookery.learn.decoding import SamplingSettings
-from rookery.learn.episodes import Trajectory
+from rookery.learn.decoding import SampledAction, SamplingSettings
+from rookery.learn.episodes import ServerConstraint, Trajectory
 from rookery.learn.optimizer import OptimizerSettings
 from rookery.learn.pretrained_models import TrainedModelSettings
 from rookery.learn.prompt_encoding import PolicyTokenizer, load_policy_tokenizer
@@ -31,6 +32,7 @@ from rookery.learn.reinforcement_settings import ReinforcementSettings, make_rlo
 from rookery.learn.single_step_environments import SingleStepEnvironment, make_quote_environment
 from rookery.learn.vllm_sampler import VllmSampler
 from rookery.records import Answer, Failed, Question
+from rookery.serve.cli.reinforce_command import ReinforceFile, _build_environments
 
 pytestmark = [pytest.mark.xdist_group("vllm"), pytest.mark.slow]
 WARM = SamplingSettings(max_tokens=60, temperature=0.7, rows=16)
@@ -200,3 +202,30 @@ def test_a_page_that_is_too_long_for_a_grammar_says_what_to_do(
     )
     with pytest.raises(Failed, match=r"Long: too_long: .*leave `server` empty"):
         world.play_episodes(lambda *_: [], range(2), seed=0)
+
+
+def test_the_command_has_the_server_held_and_its_trials_sampled_here(
+    folder: Path, tmp_path: Path
+) -> None:
+    questions = tmp_path / "questions.jsonl"
+    questions.write_text("".join(question.to_json() + "\n" for question in QUESTIONS))
+    table = {
+        "world": {"kind": "quotes", "questions": str(questions), "reward": "r", "held_out": 0.5},
+        "settings": {
+            "policy": {"model": str(folder)},
+            "steps": 1,
+            "server": "http://127.0.0.1:8000",
+            "sampling": {"max_tokens": 60},
+        },
+    }
+    config = parse_settings(table, ReinforceFile, tmp_path / "here.toml")
+    worlds = _build_environments(config, LIBRARY)
+    held: list[bool] = []
+
+    def say(contexts: Any, seeds: Any, allow: Any = None) -> list[SampledAction]:
+        held.extend(isinstance(each, ServerConstraint) for each in allow)
+        return [SampledAction(ActionRow(each, [0]), [0.0], True) for each in contexts]
+
+    for make in (worlds.kept, worlds.trial):
+        make(score_one_by_one(count_words), 1).play_episodes(say, range(1), 0)
+    assert held == [True, False]
