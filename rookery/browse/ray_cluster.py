@@ -29,6 +29,9 @@ def connect_to_ray(address: str) -> Any:
             ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
         except (ConnectionError, RuntimeError, ValueError, OSError) as error:
             words = " ".join(str(error).split())[:200]
-            detail = f"no Ray cluster answers there: ray start --head begins one ({words})"
+            detail = (
+                "no Ray cluster answers there: ray start --head begins one; where a cluster wants a "
+                f"token (~/.ray/auth_token), set RAY_AUTH_MODE=token ({words})"
+            )
             raise Failed(Failure(address, "no_cluster", detail)) from error
     return ray

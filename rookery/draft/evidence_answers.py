@@ -7,7 +7,7 @@ declined where no section reaches a probability (GopherCite, section 2.9).
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import exp, fsum, log
 from typing import NamedTuple
 
@@ -56,6 +56,8 @@ class EvidenceSettings(msgspec.Struct, frozen=True):
     """the same for each quote after the first; from here on three of ten and more are right"""
     longest: int = 900
     """maximum characters of a quote"""
+    calibrate: Callable[[float], float] = float
+    """from a probability to the one that is shown, in the same order; limits are of the former"""
     limits: RetrievalLimits = RetrievalLimits(passages=12)
     """limits of retrieval"""
 
@@ -107,7 +109,8 @@ def answer_by_evidence(
     for number, section in enumerate(judged[: settings.quotes]):
         if probabilities[number] >= (settings.second if number else settings.decline):
             judged[number] = narrow_section(question.text, section, judge, settings.longest)
-    observe([_describe_section(*each) for each in zip(judged, probabilities, strict=True)])
+    shown = map(settings.calibrate, probabilities)
+    observe([_describe_section(*each) for each in zip(judged, shown, strict=True)])
     answer = compose_evidence_answer(judged, settings)
     stop = "declined" if answer.declined else "end"
     return Episode(question, "extract", answer=answer, stop=stop, failures=gathered.failures)
@@ -249,9 +252,10 @@ def compose_evidence_answer(
         closest = [choose_quote(section, settings.longest) for section in close]
         shown = tuple(quote for quote in closest if quote is not None)[: settings.quotes]
         shown = shown or tuple(quote for quote, _ in quotes)
-        said = f"No passage reached {settings.decline:g}; the closest are below."
-        return Answer(said, shown, declined=True, score=best)
-    return _render_quotes([quote for quote, _ in quotes], best)
+        limit = round(settings.calibrate(settings.decline), 2)
+        said = f"No passage reached {limit:g}; the closest are below."
+        return Answer(said, shown, declined=True, score=settings.calibrate(best))
+    return _render_quotes([quote for quote, _ in quotes], settings.calibrate(best))
 
 
 def _repeats_quote(quote: Quote, other: Quote) -> bool:

@@ -1,8 +1,9 @@
 """Calibration of extractive answers on the library that they are drawn from, without labels.
 
 The library's own headings and sentences are asked as questions: with their section among the
-candidates, without it, and beside them questions of other fields. A logistic of the sections'
-log-odds then makes the score that of the first quote being right (Platt 1999).
+candidates, without it, and beside them questions of other fields. A logistic of the answer's score,
+as log-odds, then makes it the probability of the first quote being right (Platt 1999). It keeps the
+order of scores, so that a limit on either decides alike.
 
 Headings are easier than people's questions, and a heading is printed above its section. The fit is
 therefore conservative in three ways: half of the weight lies on questions whose answer is not among
@@ -16,7 +17,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import file_digest
 from importlib.resources import files
 from math import exp, log, log1p
-from operator import mul
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -60,15 +60,16 @@ _WEIGHT_WITHOUT_OWN = 0.5  # with the foreign questions as much as those with th
 _SHORTEST_SECTION = 150  # characters
 _PRIOR_SLOPE, _PRIOR_BIAS = 0.5, 1.0
 """standard deviations of the normal priors around slope 1 and bias 0"""
-_SMALLEST_SLOPE = 0.1  # so that sections keep their order
+_SMALLEST_SLOPE = 0.1  # so that scores keep their order
+_COPIED_SHARE = 0.8
+"""share of a text's words that the question's section has, from which it counts as a copy"""
 _LARGEST_LOG_ODDS = 8.0
-_PROCEDURE = "2"
+_PROCEDURE = "3"
 """raised when questions, fit or answers change, so that libraries are calibrated anew"""
 
 
 class LibraryCalibration(Record, frozen=True):
-    """Logistic from the log-odds of sections, which makes the score that of the first quote being
-    right."""
+    """Logistic from the log-odds of an answer's score to those of its first quote being right."""
 
     contents: str
     """digest of the library's contents"""
@@ -89,6 +90,13 @@ class LibraryCalibration(Record, frozen=True):
         """Return the calibrated probability of a score from 0 to 1."""
         return convert_to_probability(self.calibrate_log_odds(_convert_to_log_odds(probability)))
 
+    def find_score(self, probability: float) -> float:
+        """Return the score from 0 to 1 whose calibrated probability this is."""
+        if not 0 < probability < 1:
+            return probability
+        log_odds = _convert_to_log_odds(probability)
+        return convert_to_probability(max(log_odds, (log_odds - self.bias) / self.slope))
+
 
 class LibraryQuestion(NamedTuple):
     """A question made from a section of a page, which therefore answers it."""
@@ -98,26 +106,18 @@ class LibraryQuestion(NamedTuple):
     """digest of the page's text"""
     start: int
     end: int
+    section: str = ""
+    """text of the section"""
 
 
 class CalibrationTrial(NamedTuple):
     """One question asked, with the outcome."""
 
-    log_odds: tuple[float, ...]
-    """of the sections by the model, best first"""
+    log_odds: float
+    """of the answer's score"""
     right: bool
-    """the first quote is from the question's own section"""
+    """the first quote is from the question's own section, or from a copy of it"""
     weight: float = 1.0
-
-    def scale_log_odds(self, slope: float) -> tuple[float, float]:
-        """Return the log-odds of the best as `estimate_probabilities` has them, of the sections'
-        log-odds times a slope, and their derivative by the slope."""
-        scaled = [slope * each for each in self.log_odds]
-        best = max(scaled)
-        shares = [exp(each - best) for each in scaled]
-        whole = sum(shares)
-        mean = sum(map(mul, shares, self.log_odds)) / whole
-        return 2 * scaled[0] - best - log(whole), 2 * self.log_odds[0] - mean
 
 
 class _CalibrationStopped(Exception):
@@ -187,38 +187,42 @@ def _mix_questions(
 def _list_trials(
     question: LibraryQuestion, judged: Sequence[JudgedSection]
 ) -> Iterator[CalibrationTrial]:
-    """Yield the outcome with all sections and, if the own one is there, without it."""
+    """Yield the outcome with all sections and, if the own one is there, without it and its copies.
+
+    Many folders hold one document in several formats: a copy answers as well as the section itself.
+    """
+    words = _list_words(question.section)
+
+    def is_own(digest: str, start: int, end: int, text: str) -> bool:
+        if digest == question.digest:
+            return start < question.end and question.start < end
+        said = _list_words(text)
+        return len(said & words) >= _COPIED_SHARE * len(said) > 0
+
     others: Sequence[JudgedSection] = [
-        section
-        for section in judged
-        if section.page.digest != question.digest
-        or section.end <= question.start
-        or question.end <= section.start
+        each
+        for each in judged
+        if not is_own(each.page.digest, each.start, each.end, each.page.text[each.start : each.end])
     ]
     trials = [(judged, 1.0)]
     if len(others) < len(judged):
         trials.append((others, _WEIGHT_WITHOUT_OWN))
     for sections, weight in trials:
         answer = compose_evidence_answer(sections, EvidenceSettings(quotes=1))
-        if answer.quotes:
+        if answer.quotes and answer.score is not None:
             first = answer.quotes[0]
-            right = (
-                first.digest == question.digest
-                and first.start < question.end
-                and question.start < first.end
-            )
-            log_odds = tuple(_clip_log_odds(each.judgement.answers) for each in sections)
-            yield CalibrationTrial(log_odds, right, weight)
+            right = is_own(first.digest, first.start, first.end, first.text)
+            yield CalibrationTrial(_convert_to_log_odds(answer.score), right, weight)
+
+
+def _list_words(text: str) -> set[str]:
+    return set(re.findall(r"\w+", text.lower()))
 
 
 def _convert_to_log_odds(probability: float) -> float:
     least = 1 / (1 + exp(_LARGEST_LOG_ODDS))
     clipped = min(max(probability, least), 1 - least)
     return log(clipped) - log1p(-clipped)
-
-
-def _clip_log_odds(log_odds: float) -> float:
-    return min(max(log_odds, -_LARGEST_LOG_ODDS), _LARGEST_LOG_ODDS)
 
 
 def fit_conservative_logistic(trials: Sequence[CalibrationTrial]) -> tuple[float, float]:
@@ -231,8 +235,7 @@ def fit_conservative_logistic(trials: Sequence[CalibrationTrial]) -> tuple[float
     def compute_loss(slope: float, bias: float) -> float:
         loss = (slope - 1) ** 2 / (2 * _PRIOR_SLOPE**2) + bias**2 / (2 * _PRIOR_BIAS**2)
         for trial in trials:
-            log_odds, _ = trial.scale_log_odds(slope)
-            against = (log_odds + bias) * (-1 if trial.right else 1)
+            against = (slope * trial.log_odds + bias) * (-1 if trial.right else 1)
             loss += trial.weight * (max(against, 0.0) + log1p(exp(-abs(against))))
         return loss
 
@@ -242,15 +245,14 @@ def fit_conservative_logistic(trials: Sequence[CalibrationTrial]) -> tuple[float
         by_slope, by_bias = (slope - 1) / _PRIOR_SLOPE**2, bias / _PRIOR_BIAS**2
         twice_slope, twice_bias, mixed = _PRIOR_SLOPE**-2, _PRIOR_BIAS**-2, 0.0
         for trial in trials:
-            log_odds, change = trial.scale_log_odds(slope)
-            likely = 1 / (1 + exp(-max(-500.0, log_odds + bias)))
+            likely = 1 / (1 + exp(-max(-500.0, slope * trial.log_odds + bias)))
             error = trial.weight * (likely - trial.right)
             curve = trial.weight * likely * (1 - likely)
-            by_slope += error * change
+            by_slope += error * trial.log_odds
             by_bias += error
-            twice_slope += curve * change**2
+            twice_slope += curve * trial.log_odds**2
             twice_bias += curve
-            mixed += curve * change
+            mixed += curve * trial.log_odds
         whole = twice_slope * twice_bias - mixed**2  # positive, by the priors
         step_slope = (twice_bias * by_slope - mixed * by_bias) / whole
         step_bias = (twice_slope * by_bias - mixed * by_slope) / whole
@@ -267,20 +269,6 @@ def fit_conservative_logistic(trials: Sequence[CalibrationTrial]) -> tuple[float
             break
         loss = nearer
     return max(slope, _SMALLEST_SLOPE), bias
-
-
-def calibrate_judge(judge: EvidenceJudge, calibration: LibraryCalibration) -> EvidenceJudge:
-    """Return the judge with its log-odds calibrated for a library, so that its limits are too."""
-
-    def judge_calibrated(
-        question: str, passages: Sequence[EvidencePassage]
-    ) -> list[EvidenceJudgement]:
-        return [
-            each._replace(answers=calibration.calibrate_log_odds(each.answers))
-            for each in judge(question, passages)
-        ]
-
-    return judge_calibrated
 
 
 def load_foreign_questions() -> list[str]:
@@ -313,7 +301,7 @@ def draw_library_questions(pages: Iterable[Page]) -> tuple[list[LibraryQuestion]
         else:
             asked = "" if heading else _choose_search_words(page, start, end, random)
         if asked:
-            made.append(LibraryQuestion(asked, page.digest, start, end))
+            made.append(LibraryQuestion(asked, page.digest, start, end, page.text[start:end]))
     random.shuffle(made)
     return made, sections
 

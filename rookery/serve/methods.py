@@ -109,19 +109,14 @@ def _answer_by_evidence(
     from rookery.draft.evidence_answers import EvidenceSettings, answer_by_evidence
 
     settings, options = resources.settings, EvidenceSettings()
-    if calibration := resources.read_library_calibration():
-        from rookery.draft.library_calibration import calibrate_judge
-
-        judge = calibrate_judge(judge, calibration)
-        # The default limits decide as without a calibration; a limit that was asked for is one of
-        # the calibrated probability.
-        options = msgspec.structs.replace(
-            options,
-            decline=round(calibration.calibrate_probability(options.decline), 2),
-            second=calibration.calibrate_probability(options.second),
-        )
+    calibration = resources.read_library_calibration()
     if settings.decline is not None:
-        options = msgspec.structs.replace(options, decline=settings.decline)
+        limit = (
+            settings.decline if calibration is None else calibration.find_score(settings.decline)
+        )
+        options = msgspec.structs.replace(options, decline=limit)
+    if calibration is not None:
+        options = msgspec.structs.replace(options, calibrate=calibration.calibrate_probability)
     if settings.quotes is not None:
         options = msgspec.structs.replace(options, quotes=settings.quotes)
     episode = answer_by_evidence(

@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 from commands import surroundings
 
@@ -68,6 +69,47 @@ def test_refreshing_calibrates_until_documents_change(documents: Settings) -> No
     assert _refresh_index(documents)[0].calibrated
     assert ask(documents).calibrated
     assert len(list(get_cache_folder().glob("folders/*/calibration.json"))) == 1
+
+
+def judge_by_words(question: str, passages: Sequence[EvidencePassage]) -> list[EvidenceJudgement]:
+    """Likelier, the more words of the question a passage says; never sure."""
+    asked = set(question.lower().replace("?", "").split())
+    shares = [len(asked & set(passage.text.lower().split())) / len(asked) for passage in passages]
+    return [EvidenceJudgement(6 * share - 2, (0, 20), 0.0, 0.0, 0.0, 1.0) for share in shares]
+
+
+def test_a_calibration_declines_what_was_declined_without_one(
+    documents: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only a limit that was asked for is one of the calibrated probability."""
+    monkeypatch.setattr(EvidenceSources, "load_evidence_judge", lambda self: judge_by_words)
+    texts = [
+        f"nest{number} moss{part} twig{number * part % 7}{' and other things here' * (part % 3)}"
+        for number in range(0, 25, 5)
+        for part in range(5)
+    ]
+
+    def ask_all(settings: Settings) -> list[Answer]:
+        with AnswerSession(settings) as session:
+            found = [session.answer(Question(text, text)).answer for text in texts]
+        assert None not in found
+        return [each for each in found if each]
+
+    before = ask_all(documents)
+    assert 3 < sum(each.declined for each in before) < len(texts) - 3
+    assert _refresh_index(documents)[0].calibrated
+    after = ask_all(documents)
+    assert all(each.calibrated for each in after)
+    assert [each.declined for each in after] == [each.declined for each in before]
+    assert [each.quotes for each in after] == [each.quotes for each in before]
+    scores = [
+        (mine.score or 0, theirs.score or 0) for mine, theirs in zip(after, before, strict=True)
+    ]
+    assert all(mine <= theirs + 1e-9 for mine, theirs in scores)
+    assert [each for _, each in sorted(scores)] == sorted(each for _, each in scores)
+    limit = sorted(mine for mine, _ in scores)[len(scores) // 2]
+    asked = ask_all(msgspec.structs.replace(documents, decline=limit + 1e-6))
+    assert [each.declined for each in asked] == [mine <= limit for mine, _ in scores]
 
 
 def test_shards_are_calibrated_together_and_only_while_all_of_them_answer(
