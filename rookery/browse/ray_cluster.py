@@ -30,7 +30,7 @@ def connect_to_ray(address: str) -> Any:
         except (ConnectionError, RuntimeError, ValueError, OSError) as error:
             words = " ".join(str(error).split())[:200]
             detail = (
-                "no Ray cluster answers there: ray start --head begins one; where a cluster wants a "
+                "no Ray cluster answers there: ray start --head begins one; where one asks for a "
                 f"token (~/.ray/auth_token), set RAY_AUTH_MODE=token ({words})"
             )
             raise Failed(Failure(address, "no_cluster", detail)) from error
