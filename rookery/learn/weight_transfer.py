@@ -57,7 +57,7 @@ class _FolderHandler(SimpleHTTPRequestHandler):
         """Return the path of the requested file, or one that does not exist."""
         token, _, name = path.removeprefix("/").partition("/")
         known = compare_digest(token.encode(), self._token.encode())
-        return super().translate_path(f"/{name}") if known and name else f"{self.directory}/."
+        return super().translate_path(f"/{name}") if known else f"{self.directory}/{self._token}"
 
     def list_directory(self, path: Any) -> None:
         """Answer 404: folders are not listed."""
