@@ -23,7 +23,8 @@ class RayShard:
 
     def __init__(self, ray: Any, folder: Path, node: str) -> None:
         self._ray = ray
-        place = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node, soft=True)
+        # soft=True would let a busy cluster put every shard on one machine.
+        place = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node, soft=False)
         # Several calls at once, as threads share a shard on this machine.
         actor = ray.remote(Shard).options(num_cpus=0, max_concurrency=4, scheduling_strategy=place)
         self._actor = actor.remote(folder)

@@ -252,8 +252,8 @@ def compose_evidence_answer(
         closest = [choose_quote(section, settings.longest) for section in close]
         shown = tuple(quote for quote in closest if quote is not None)[: settings.quotes]
         shown = shown or tuple(quote for quote, _ in quotes)
-        limit = round(settings.calibrate(settings.decline), 2)
-        said = f"No passage reached {limit:g}; the closest are below."
+        limit = settings.calibrate(settings.decline)
+        said = f"No passage reached {limit:.3g}; the closest are below."
         return Answer(said, shown, declined=True, score=settings.calibrate(best))
     return _render_quotes([quote for quote, _ in quotes], settings.calibrate(best))
 

@@ -238,7 +238,7 @@ def test_a_question_is_answered_by_the_model_of_a_folder(
     assert not rookery.ask("what eats the owl", str(documents), settings=settings).declined
     declined = rookery.ask("what eats the wren", str(documents), settings=settings)
     assert declined.declined
-    assert declined.text == f"No passage reached {between:g}; the closest are below."
+    assert declined.text == f"No passage reached {between:.3g}; the closest are below."
     assert find_altered_extract(declined) == []
 
 
