@@ -189,4 +189,5 @@ def reward_accepted_answer(question: Question, answer: Answer) -> float:
     0."""
     cited = {number for claim in answer.claims for number in claim.quotes}
     quotes = tuple(answer.quotes[number] for number in sorted(cited))
-    return float(is_correct_answer(question, msgspec.structs.replace(answer, quotes=quotes)))
+    shown = msgspec.structs.replace(answer, quotes=quotes, claims=())
+    return float(is_correct_answer(question, shown))

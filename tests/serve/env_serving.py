@@ -44,6 +44,11 @@ RIGHT = (
 )
 SCRIPTS: dict[str, tuple[Sequence[str], float, str]] = {
     "right": (RIGHT, 1.0, "end"),
+    "cites the second quote alone": (
+        (*RIGHT[:3], "Quote: says a friend", *RIGHT[3:5], "Crows bring gifts [2]."),
+        1.0,
+        "end",
+    ),
     "wrong": ((*RIGHT[:-1], "Crows bring food [1]."), 0.0, "end"),
     "not cited": ((*RIGHT[:-1], "Crows bring gifts."), 0.0, "end"),
     "cites what is not quoted": ((*RIGHT[:-1], "Crows bring gifts [2]."), 0.0, "bad_syntax"),
