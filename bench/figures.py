@@ -864,9 +864,10 @@ def render_retrieve(found: Found) -> Iterator[str]:
     """Yield the section on the trained ranker."""
     yield (
         f"{found['within']} questions of {found['held_out_articles']} SQuAD articles held out, "
-        f"among the paragraphs of their article, and {found['ranked']} by `cite.rank` in the "
-        "whole library, before and after MiniLM was trained on the words of answers. Its own "
-        "training set holds SQuAD, which flatters what was there before.\n"
+        f"among the paragraphs of their article, and {found['ranked']} by "
+        "`cite.passage_ranking` in the whole library, before and after MiniLM was trained on the "
+        "words of answers. Its own training set holds SQuAD, which flatters what was there "
+        "before.\n"
     )
     yield from format_systems(found["rows"], ".3f")
     yield "\nWhat the training saw of its own validation questions.\n"

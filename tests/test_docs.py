@@ -485,6 +485,35 @@ def test_every_relative_link_leads_somewhere() -> None:
     assert broken == {}
 
 
+ROOMS = "ask|browse|cite|draft|judge|learn|measure|serve"
+
+
+def find_unknown_names(text: str) -> list[str]:
+    """Return the dotted names of modules, and of what is in them, that there are not."""
+    unknown = []
+    for name in re.findall(rf"`((?:rookery\.)?(?:{ROOMS})(?:\.[a-zA-Z_]\w*)+)", text):
+        folder, parts = ROOT / "rookery", name.removeprefix("rookery.").split(".")
+        while parts and (folder / parts[0]).is_dir():
+            folder /= parts.pop(0)
+        defined = rf"^(?:class |def |async def )?{parts[1]}\b" if len(parts) > 1 else ""
+        module = folder / f"{parts[0]}.py" if parts else folder / "__init__.py"
+        if not module.exists() or not re.search(defined, module.read_text("utf-8"), re.MULTILINE):
+            unknown.append(name)
+    return unknown
+
+
+@pytest.mark.parametrize("page", [*PAGES, "manual.md", "figures.md", "python.md"])
+def test_the_modules_and_names_that_a_page_names_are_there(page: str) -> None:
+    assert find_unknown_names((DOCS / page).read_text("utf-8")) == []
+
+
+def test_names_that_are_not_there_are_found() -> None:
+    there = "`browse.browser.run_browser` and `rookery.cite.constraint`"
+    gone = "`cite.lark_grammar.build_lark_grammar`, `browse.browser.no_such(1)`"
+    expected = ["cite.lark_grammar.build_lark_grammar", "browse.browser.no_such"]
+    assert find_unknown_names(f"{there} {gone}") == expected
+
+
 @pytest.mark.parametrize("link", ["nowhere.md", "manual.md#no-such-heading", "pictures/none.png"])
 def test_a_planted_broken_link_is_seen(link: str) -> None:
     assert find_broken_links(DOCS / "index.md", f"See [this]({link}).") == [link]

@@ -207,6 +207,34 @@ def build_lark_grammar(
             f"none of the {len(documents)} documents has {shape.shortest} characters in a row that "
             "can be quoted under its title: give others, or lower AnswerShape.shortest"
         )
+    _check_size(found)
+    return "\n".join(_write_rules(found, shape))
+
+
+def build_command_grammar(
+    commands: Sequence[str], typed: Sequence[str], quote: str, text: str, shape: AnswerShape
+) -> str:
+    """Build the grammar of one of these commands, or of a verb and what stands behind it.
+
+    Behind the verbs `typed` there may be up to `shape.longest` characters on one line, not all of
+    them blank, and behind `quote` words of the text, from any of its words on; a space comes
+    before either. No budget is kept, as in `build_lark_grammar`. `shape` is that of a quote in one
+    fragment. Raises ValueError if the text exceeds MAX_CHARACTERS.
+    """
+    found = _collect_quotable([("", f" {' '.join(text.split())}")], shape)
+    _check_size(found)
+    rules = [f"start: COMMAND | TYPED{' | QUOTED' * bool(found)}"]
+    rules.append(f"COMMAND: {_format_choice(commands)}")
+    line = rf"/ [^\x00-\x1f\x7f]{{1,{shape.longest}}}/ & /(?s:.*\S.*)/"
+    rules += [f"TYPED: ({_format_choice(typed)}) LINE", f"LINE: {line}"]
+    if found:
+        _, *words = _write_rules(found, shape)
+        rules += [f"QUOTED: {_format_literal(quote)} BEGUN", "BEGUN: WORDS0 & /(?s: .*)/", *words]
+    return "\n".join(rules)
+
+
+def _check_size(found: Mapping[str, Sequence[str]]) -> None:
+    """Raise ValueError for more text than all servers accept."""
     size = sum(
         CHARACTERS_PER_TITLE + len(title) + sum(map(len, texts)) for title, texts in found.items()
     )
@@ -217,7 +245,6 @@ def build_lark_grammar(
             f"the {MAX_CHARACTERS:,} that all servers accept: give fewer pages, or shorter "
             "parts of them"
         )
-    return "\n".join(_write_rules(found, shape))
 
 
 def _collect_quotable(
@@ -257,6 +284,11 @@ def _write_rules(found: Mapping[str, Sequence[str]], shape: AnswerShape) -> Iter
         yield f"WORDS{n}: ({any_of}) & {_format_length(shape)}"
         for m, text in enumerate(texts):
             yield f'TEXT{n}_{m}: %regex {{"substring_chars": {_format_literal(text)}}}'
+
+
+def _format_choice(texts: Sequence[str]) -> str:
+    """Return a pattern of any of the texts."""
+    return " | ".join(map(_format_literal, texts))
 
 
 def _format_length(shape: AnswerShape) -> str:

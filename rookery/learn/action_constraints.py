@@ -10,14 +10,18 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
+import llguidance
+import llguidance.hf
 import msgspec
 import numpy as np
 
 from rookery.cite.constraint import VerbatimConstraint
 from rookery.cite.grammar import VerbatimGrammar
 from rookery.cite.syntax import AnswerShape
+from rookery.draft.constrained_decoding import UNFORCED, build_command_grammar
 from rookery.draft.oracle_policies import read_screen
 from rookery.draft.remote_model import AllowedTokens
 from rookery.learn.action_batches import TokenIds
@@ -32,10 +36,15 @@ from rookery.learn.decoding import (
     load_sampled_model,
     sample_actions,
 )
-from rookery.learn.episodes import PolicySampler, RolloutEnvironment, Trajectory
+from rookery.learn.episodes import (
+    PolicySampler,
+    RolloutEnvironment,
+    ServerConstraint,
+    Trajectory,
+)
 from rookery.learn.prompt_encoding import PolicyTokenizer, load_policy_tokenizer
 from rookery.learn.training_data import PromptConstraint
-from rookery.records import Answer, Library, Question
+from rookery.records import Answer, Failed, Failure, Library, Question
 
 _CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
 CandidateFunction = Callable[[str], Sequence[str]]
@@ -43,6 +52,8 @@ CandidateFunction = Callable[[str], Sequence[str]]
 QUOTE_SHAPE = AnswerShape(form="quote", shortest=8, fragments=2, join="━")
 """Words of the screen, or the first and the last of them with a mark between (WebGPT, appendix
 A)."""
+SERVED_QUOTE_SHAPE = AnswerShape(form="quote", shortest=8)
+"""Words of the screen in a row, as a server holds them."""
 KEPT_PROMPTS = 1024
 """prompts whose constraints are kept, since several samples may answer one"""
 _WORDLESS_COMMANDS = (
@@ -57,7 +68,8 @@ _WORDY_COMMANDS = ("Search", "Find in page:")
 class ConstrainedEnvironment:
     """Environment in which a policy's actions are held to a constraint.
 
-    `speech` is that of the world, and shows prompts as they are (`chat` is False).
+    `speech` is that of the world. The constraint is given prompts with the text of a chat template
+    around them, where there is one.
     """
 
     def __init__(
@@ -80,7 +92,7 @@ class ConstrainedEnvironment:
             seeds: Sequence[str],
             allow: Sequence[AllowedTokens] | None = None,
         ) -> list[SampledAction]:
-            prompts = map(self._speech.decode_action, contexts)
+            prompts = map(self._speech.decode_prompt, contexts)
             return sample(contexts, seeds, [self._constrain(prompt) for prompt in prompts])
 
         return self._world.play_episodes(sample_constrained, episodes, seed)
@@ -145,6 +157,62 @@ def allow_commands(speech: PolicyTokenizer, shape: AnswerShape = QUOTE_SHAPE) ->
         return continue_command
 
     return constrain_action
+
+
+def constrain_commands_on_server(
+    speech: PolicyTokenizer, shape: AnswerShape = SERVED_QUOTE_SHAPE
+) -> PromptConstraint:
+    """Return a constraint to the commands of the browser as servers keep to it by a grammar.
+
+    It differs from `allow_commands` as a grammar must: commands may be written in any tokens,
+    quotes are words in a row, and a command that does not end in time is cut. The ids that may
+    follow are those of llguidance, which vLLM uses too. Raises Failed (too_long) for a screen that
+    servers would not take.
+    """
+    whole: Any = speech.tokenizer
+    tokenizer = llguidance.hf.from_tokenizer(whole, eos_token=speech.vocabulary.end)
+    shared: dict[bytes, TokenIds] = {}
+
+    @lru_cache(KEPT_PROMPTS)
+    def constrain_action(prompt: str) -> AllowedTokens:
+        screen = read_screen(prompt)
+        if screen is None:
+            return None
+        commands = [*_WORDLESS_COMMANDS, *map("Clicked on link {}".format, screen.links)]
+        try:
+            rules = build_command_grammar(commands, _WORDY_COMMANDS, "Quote:", screen.text, shape)
+        except ValueError as error:
+            detail = f"{error}; or leave `server` empty, so that this process samples"
+            raise Failed(Failure("a screen of the browser", "too_long", detail)) from error
+        grammar = UNFORCED + rules
+        return ServerConstraint(_GrammarTokens(tokenizer, grammar, shared), grammar)
+
+    return constrain_action
+
+
+class _GrammarTokens:
+    """The ids that may follow tokens of a grammar. `shared` keeps each set of ids once, since those
+    of free text are most of the vocabulary."""
+
+    def __init__(
+        self, tokenizer: llguidance.LLTokenizer, grammar: str, shared: dict[bytes, TokenIds]
+    ) -> None:
+        self._matcher = llguidance.LLMatcher(tokenizer, grammar)
+        self._lock = Lock()  # several samples answer one prompt, in threads
+        self._shared = shared
+
+    def __call__(self, said: Sequence[int]) -> TokenIds:
+        """Return the ids that may follow these tokens, in order; none where they break the grammar
+        or end."""
+        with self._lock:
+            self._matcher.reset()
+            if self._matcher.try_consume_tokens(list(said)) < len(said):
+                return np.zeros(0, np.int32)
+            mask: bytes = self._matcher.compute_bitmask()
+        if mask not in self._shared:
+            bits = np.unpackbits(np.frombuffer(mask, np.uint8), bitorder="little")
+            self._shared[mask] = np.flatnonzero(bits).astype(np.int32)
+        return self._shared[mask]
 
 
 def _quote_words(grammar: VerbatimGrammar, text: str, budget: int) -> AllowedTokens:

@@ -118,10 +118,15 @@ class PolicyTokenizer(NamedTuple):
     def decode_action(self, action: Sequence[int]) -> str:
         """Return the text of these tokens up to the first end token, as `LocalModel` gives it:
         bytes that are not UTF-8 are U+FFFD, and an incomplete character at the end is left out."""
-        known = self.vocabulary.tokens
         end = next((at for at, token in enumerate(action) if token in self.ends), len(action))
-        said = b"".join(known[token] or b"" for token in action[:end] if token < len(known))
-        return codecs.getincrementaldecoder("utf-8")("replace").decode(said)
+        return self.decode_prompt(action[:end])
+
+    def decode_prompt(self, context: Sequence[int]) -> str:
+        """Return the text of these tokens as `decode_action` does, past end tokens too, which chat
+        templates hold."""
+        known = self.vocabulary.tokens
+        shown = b"".join(known[token] or b"" for token in context if token < len(known))
+        return codecs.getincrementaldecoder("utf-8")("replace").decode(shown)
 
 
 def load_policy_tokenizer(folder: Path, tokens: int, chat: bool | None = None) -> PolicyTokenizer:

@@ -19,6 +19,7 @@ from rookery.learn.action_constraints import (
     ConstrainedEnvironment,
     allow_candidates,
     allow_commands,
+    constrain_commands_on_server,
     sample_browser_answers,
 )
 from rookery.learn.browser_environment import BrowserEnvironment, BrowserEnvironmentSettings
@@ -26,9 +27,9 @@ from rookery.learn.decoding import SampledAction, SamplingSettings, sample_actio
 from rookery.learn.episodes import PolicySampler, Trajectory
 from rookery.learn.pretrained_models import TrainedModelSettings, load_trainable_model
 from rookery.learn.prompt_encoding import PolicyTokenizer, load_policy_tokenizer
-from rookery.learn.random_models import write_random_model
+from rookery.learn.random_models import write_random_model, write_tiny_model
 from rookery.learn.training_data import list_allowed_ids
-from rookery.records import Answer, Question
+from rookery.records import Answer, Failed, Question
 
 TOKENS = 60
 LIBRARY = InMemoryLibrary(
@@ -79,13 +80,14 @@ def played(model: Any, speech: PolicyTokenizer) -> list[Trajectory]:
 class Asks:
     """A world that asks once, and gives nothing back."""
 
-    def __init__(self, speech: PolicyTokenizer) -> None:
+    def __init__(self, speech: PolicyTokenizer, prompt: str = "?") -> None:
         self._speech = speech
+        self._prompt = prompt
 
     def play_episodes(
         self, sample: PolicySampler, episodes: Sequence[int], seed: int
     ) -> list[Trajectory]:
-        sample([self._speech.encode_prompt("?")], ["0"])
+        sample([self._speech.encode_prompt(self._prompt)], ["0"])
         return []
 
 
@@ -194,8 +196,11 @@ def encode_action(speech: PolicyTokenizer, text: str) -> list[int]:
     return [*encoded["input_ids"], speech.vocabulary.end]
 
 
-def is_allowed(speech: PolicyTokenizer, text: str) -> bool:
-    allow = allow_commands(speech)(COMMAND_PROMPT)
+WAYS = (allow_commands, constrain_commands_on_server)
+
+
+def is_allowed(way: Any, speech: PolicyTokenizer, text: str, prompt: str = COMMAND_PROMPT) -> bool:
+    allow = way(speech)(prompt)
     assert allow is not None
     return list_allowed_ids(encode_action(speech, text), allow) is not None
 
@@ -217,15 +222,21 @@ def is_allowed(speech: PolicyTokenizer, text: str) -> bool:
         "End: Controversial",
     ],
 )
-def test_each_command_of_the_browser_can_be_said(speech: PolicyTokenizer, command: str) -> None:
+@pytest.mark.parametrize("way", WAYS)
+def test_each_command_of_the_browser_can_be_said(
+    way: Any, speech: PolicyTokenizer, command: str
+) -> None:
     assert parse_command(command)
-    assert is_allowed(speech, command)
+    in_a_row = "━" not in command or way is allow_commands
+    assert is_allowed(way, speech, command) == in_a_row
 
 
 @pytest.mark.parametrize(
     "said",
     [
         "Search",
+        "Search  ",
+        "Search crows\nTop",
         "Search\ncrows",
         "Searchcrows",
         "Clicked on link 4",
@@ -239,19 +250,54 @@ def test_each_command_of_the_browser_can_be_said(speech: PolicyTokenizer, comman
         "",
     ],
 )
-def test_nothing_else_can_be_said(speech: PolicyTokenizer, said: str) -> None:
-    assert not is_allowed(speech, said)
+@pytest.mark.parametrize("way", WAYS)
+def test_nothing_else_can_be_said(way: Any, speech: PolicyTokenizer, said: str) -> None:
+    assert not is_allowed(way, speech, said)
 
 
-def test_prompts_that_ask_for_an_answer_are_free(speech: PolicyTokenizer) -> None:
-    assert allow_commands(speech)("Why?■[1] Crow\n\nThey remember.■") is None
+@pytest.mark.parametrize("way", WAYS)
+def test_a_screen_without_words_has_nothing_to_quote(way: Any, speech: PolicyTokenizer) -> None:
+    blank = COMMAND_PROMPT.replace(PAGE_TEXT, "Crow")
+    assert is_allowed(way, speech, "Back", blank)
+    assert not is_allowed(way, speech, "Quote: Crow", blank)
 
 
+def test_a_screen_that_is_too_long_for_a_grammar_says_what_to_do(speech: PolicyTokenizer) -> None:
+    long = COMMAND_PROMPT.replace(PAGE_TEXT, "crows " * 1400)
+    with pytest.raises(Failed, match=r"too_long: .*leave `server` empty"):
+        constrain_commands_on_server(speech)(long)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_policy_with_a_chat_template_is_held_too(way: Any, tmp_path: Path) -> None:
+    """The template holds end tokens before the prompt."""
+    write_tiny_model(tmp_path, [COMMAND_PROMPT, *["<|im_start|>user\n<|im_end|>"] * 9], 400)
+    chatting = load_policy_tokenizer(tmp_path, TOKENS)
+    assert chatting.ends & {*chatting.encode_prompt(COMMAND_PROMPT)}
+    held: list[Any] = []
+
+    def sampler(contexts: Any, seeds: Any, allow: Any = None) -> list[SampledAction]:
+        held.extend(allow)
+        return []
+
+    world = Asks(chatting, COMMAND_PROMPT)
+    ConstrainedEnvironment(world, chatting, way(chatting)).play_episodes(sampler, [0], 0)
+    [allow] = held
+    assert list_allowed_ids(encode_action(chatting, "Clicked on link 3"), allow) is not None
+    assert list_allowed_ids(encode_action(chatting, "Clicked on link 4"), allow) is None
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_prompts_that_ask_for_an_answer_are_free(way: Any, speech: PolicyTokenizer) -> None:
+    assert way(speech)("Why?■[1] Crow\n\nThey remember.■") is None
+
+
+@pytest.mark.parametrize("way", WAYS)
 def test_a_policy_that_knows_nothing_says_commands_that_end_and_quotes_of_the_screen(
-    model: Any, speech: PolicyTokenizer
+    way: Any, model: Any, speech: PolicyTokenizer
 ) -> None:
     short = speech._replace(max_action_tokens=24)
-    allow = allow_commands(short)(COMMAND_PROMPT)
+    allow = way(short)(COMMAND_PROMPT)
     context = speech.encode_prompt(COMMAND_PROMPT)
     said = sample_actions(
         model, [context] * 60, range(60), speech.ends, SamplingSettings(24), [allow] * 60
@@ -259,7 +305,9 @@ def test_a_policy_that_knows_nothing_says_commands_that_end_and_quotes_of_the_sc
     screen = " ".join(SCREEN_LINK.sub(r"\2", PAGE_TEXT).split())
     verbs = set()
     for one in said:
-        assert one.ended
+        if not one.ended:  # a server does not count tokens
+            assert way is constrain_commands_on_server
+            continue
         text = speech.decode_action(one.row.action)
         command = parse_command(text)
         assert command, text
@@ -267,4 +315,5 @@ def test_a_policy_that_knows_nothing_says_commands_that_end_and_quotes_of_the_sc
         if command.verb == "Quote:":
             parts = command.argument.split("━")
             assert all(part in screen for part in parts)
-    assert {"Quote:", "Search"} <= verbs
+    assert "Quote:" in verbs
+    assert "Search" in verbs or way is constrain_commands_on_server

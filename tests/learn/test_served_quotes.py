@@ -1,5 +1,5 @@
-"""Answers with quotes that a server samples: held by a grammar to the tokens that this process
-would allow."""
+"""Answers with quotes, and commands of the browser, that a server samples: held by a grammar to the
+tokens that this process would allow."""
 
 import json
 import os
@@ -8,19 +8,29 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import torch
 from small import CROWS, MAGPIES, TEXTS, logprobs
 from speaking import StandIn, change_json, speaking, standing_in, vllm
 from transformers import AutoModelForCausalLM
 
+from rookery.browse.browser_commands import BrowserRules, parse_command
 from rookery.browse.page_reader import read_page
 from rookery.browse.search_index import InMemoryLibrary
 from rookery.cite.verification import verify_quotes
 from rookery.draft.config import parse_settings
 from rookery.draft.gophercite import GopherCiteSettings
 from rookery.learn.action_batches import ActionRow, TokenIds
-from rookery.learn.browser_environment import score_one_by_one
+from rookery.learn.action_constraints import (
+    ConstrainedEnvironment,
+    constrain_commands_on_server,
+)
+from rookery.learn.browser_environment import (
+    BrowserEnvironment,
+    BrowserEnvironmentSettings,
+    score_one_by_one,
+)
 from rookery.learn.decoding import SampledAction, SamplingSettings
 from rookery.learn.episodes import ServerConstraint, Trajectory
 from rookery.learn.optimizer import OptimizerSettings
@@ -91,13 +101,20 @@ def make_world(speech: PolicyTokenizer, answers: list[Answer]) -> SingleStepEnvi
     return make_quote_environment(QUESTIONS, LIBRARY, scores, speech, quoting, group=2, served=True)
 
 
+def make_browser(speech: PolicyTokenizer) -> ConstrainedEnvironment:
+    """Three commands for each question, held as a server holds them."""
+    browsing = BrowserEnvironmentSettings(rules=BrowserRules(actions=3, overlap=0), extra_answers=0)
+    scores = score_one_by_one(count_words)
+    world = BrowserEnvironment(QUESTIONS, LIBRARY, scores, speech, browsing)
+    return ConstrainedEnvironment(world, speech, constrain_commands_on_server(speech))
+
+
 def check_rows(policy: Any, played: Sequence[Trajectory]) -> None:
     """Every token was drawn from what the row has, with the probability that the policy gives."""
-    for episode in played:
-        [said] = episode.rows
+    for said in (row for episode in played for row in episode.rows):
         allowed = said.row.allowed
         assert allowed is not None
-        assert min(map(len, allowed)) < 20
+        assert min(map(len, allowed)) < 30
 
         def list_allowed(tokens: Sequence[int], allowed: Sequence[TokenIds] = allowed) -> TokenIds:
             return allowed[len(tokens)]
@@ -107,7 +124,7 @@ def check_rows(policy: Any, played: Sequence[Trajectory]) -> None:
         assert said.logprobs == pytest.approx(expected, abs=1e-4)
 
 
-def test_vllm_says_what_quotes_its_page_with_the_probabilities_of_the_policy(
+def test_vllm_says_quotes_and_commands_with_the_probabilities_of_the_policy(
     folder: Path, speech: PolicyTokenizer, tmp_path: Path
 ) -> None:
     python = vllm()
@@ -123,7 +140,11 @@ def test_vllm_says_what_quotes_its_page_with_the_probabilities_of_the_policy(
         )
         server.update_weights(policy, 0)
         played = world.play_episodes(partial(server.sample, 0), range(24), seed=0)
+        browsed = make_browser(speech).play_episodes(partial(server.sample, 0), range(8), seed=0)
     check_rows(policy, played)
+    check_rows(policy, browsed)
+    for one in (row for episode in browsed for row in episode.rows):
+        assert not one.ended or parse_command(speech.decode_action(one.row.action))
     ended = [one.rows[0].ended for one in played]
     assert 0 < sum(ended) < len(ended)
     assert not any(one.malformed for one, whole in zip(played, ended, strict=True) if whole)
@@ -173,6 +194,20 @@ def test_a_policy_learns_to_quote_from_what_a_server_says(
     assert asked[0] != asked[1] == asked[2]
 
 
+def test_commands_of_the_browser_are_learnt_from_what_a_server_says(
+    stand_in: tuple[str, StandIn], folder: Path, speech: PolicyTokenizer, tmp_path: Path
+) -> None:
+    settings = msgspec.structs.replace(rloo(folder, stand_in[0]), steps=2, no_answer=-1.0)
+    scored = msgspec.structs.replace(settings, advantage="gae", gamma=0.9)
+    train_by_reinforcement(scored, make_browser(speech), tmp_path / "run")
+    assert max(line["mismatch"] for line in read_metrics(tmp_path / "run")) < 1e-4
+    kept = [*(tmp_path / "run" / "drawn").glob("*.jsonl")]
+    said = [json.loads(line) for place in kept for line in place.read_text().splitlines()]
+    assert said
+    for one in said:
+        assert not one["ended"] or parse_command(speech.decode_action(one["action"]))
+
+
 def test_a_server_that_does_not_keep_to_grammars_is_found_out(
     stand_in: tuple[str, StandIn], folder: Path, speech: PolicyTokenizer, tmp_path: Path
 ) -> None:
@@ -204,13 +239,14 @@ def test_a_page_that_is_too_long_for_a_grammar_says_what_to_do(
         world.play_episodes(lambda *_: [], range(2), seed=0)
 
 
+@pytest.mark.parametrize("world", [{"kind": "quotes"}, {"kind": "browser", "constrained": True}])
 def test_the_command_has_the_server_held_and_its_trials_sampled_here(
-    folder: Path, tmp_path: Path
+    world: dict[str, Any], folder: Path, tmp_path: Path
 ) -> None:
     questions = tmp_path / "questions.jsonl"
     questions.write_text("".join(question.to_json() + "\n" for question in QUESTIONS))
     table = {
-        "world": {"kind": "quotes", "questions": str(questions), "reward": "r", "held_out": 0.5},
+        "world": world | {"questions": str(questions), "reward": "r", "held_out": 0.5},
         "settings": {
             "policy": {"model": str(folder)},
             "steps": 1,
@@ -228,4 +264,5 @@ def test_the_command_has_the_server_held_and_its_trials_sampled_here(
 
     for make in (worlds.kept, worlds.trial):
         make(score_one_by_one(count_words), 1).play_episodes(say, range(1), 0)
-    assert held == [True, False]
+    assert sorted(held, reverse=True) == held
+    assert {*held} == {True, False}  # first the server's, then the trials here

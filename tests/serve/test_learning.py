@@ -515,6 +515,7 @@ def test_another_configuration_does_not_go_on_in_a_folder(
         ("reinforce", "steps = 4", "steps = 4\nminibatches = 7", "(7) must not be more than"),
         ("reinforce", "[world.quotes]", "[world.browser]\ngroup = 3\n[world.quotes]", "in [world]"),
         ("reinforce", 'paper = "rloo"', "paper = []", "at `$.paper`"),
+        ("reinforce", "group = 2", "group = 2\nconstrained = true", 'with kind = "browser"'),
         ("reinforce", "group = 2", "group = 0", "group and tried are 1 or more"),
         ("reinforce", "HERE/reward", "HERE/tiny", "tiny"),
         ("reinforce", "HERE/questions.jsonl", "HERE/none.jsonl", "none.jsonl"),

@@ -13,6 +13,11 @@ from rookery.ask.question_files import read_questions
 from rookery.draft.config import merge_tables, parse_settings
 from rookery.draft.gophercite import GopherCiteSettings
 from rookery.draft.webglm import WebglmSettings
+from rookery.learn.action_constraints import (
+    ConstrainedEnvironment,
+    allow_commands,
+    constrain_commands_on_server,
+)
 from rookery.learn.browser_environment import (
     BatchRewardFunction,
     BrowserEnvironment,
@@ -81,6 +86,8 @@ class EnvironmentSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
     is chosen, and which are not learnt from either"""
     tried: int = 64
     """episodes of such a trial"""
+    constrained: bool = False
+    """whether actions in the browser are held to its commands (`learn.action_constraints`)"""
     browser: BrowserEnvironmentSettings = BrowserEnvironmentSettings()
     quotes: GopherCiteSettings = GopherCiteSettings()
     references: WebglmSettings = WebglmSettings()
@@ -94,6 +101,11 @@ class EnvironmentSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
             )
         if self.browser.group not in (1, self.group):
             raise ValueError("`group` does not belong in [world.browser]: write it in [world]")
+        if self.constrained and self.kind != "browser":
+            raise ValueError(
+                'constrained goes with kind = "browser": quotes are held to their page anyway, and '
+                "references are not held to anything"
+            )
 
 
 class ReinforceFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -368,7 +380,11 @@ def _build_environment(
 ) -> RolloutEnvironment:
     if settings.kind == "browser":
         browsing = msgspec.structs.replace(settings.browser, group=group)
-        return BrowserEnvironment(asked, library, scores, speech, browsing)
+        world = BrowserEnvironment(asked, library, scores, speech, browsing)
+        if not settings.constrained:
+            return world
+        constrain = constrain_commands_on_server if served else allow_commands
+        return ConstrainedEnvironment(world, speech, constrain(speech))
     if settings.kind == "quotes":
         return make_quote_environment(
             asked, library, scores, speech, settings.quotes, group=group, served=served
