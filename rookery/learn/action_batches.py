@@ -46,7 +46,7 @@ class ActionRow(NamedTuple):
         return len(self.context) + len(self.action)
 
 
-class AllowedTokens(NamedTuple):
+class TokenSets(NamedTuple):
     """The ids that each token of the actions was drawn from: one of several sets, of which set 0
     has all ids.
 
@@ -75,7 +75,7 @@ class ActionBatch(NamedTuple):
     there a model predicts it"""
     actions_N: Tensor
     """the tokens of the actions, row by row"""
-    allowed: AllowedTokens | None
+    allowed: TokenSets | None
     """None: all ids, everywhere"""
 
     @property
@@ -115,7 +115,7 @@ def collate_rows(
 
 def collate_allowed(
     rows: Sequence[ActionRow], device: torch.device | str = "cpu"
-) -> AllowedTokens | None:
+) -> TokenSets | None:
     """Return the allowed ids of the rows' actions; None where all ids are allowed everywhere."""
     if not any(row.allowed for row in rows):
         return None
@@ -133,7 +133,7 @@ def collate_allowed(
             sets_N.append(numbers[id(ids)])
     members_M = np.repeat(np.arange(1, len(sets) + 1), [len(ids) for ids in sets])
     arrays = np.array(sets_N), members_M, np.concatenate(sets).astype(np.int64)
-    return AllowedTokens(*(torch.from_numpy(each).to(device) for each in arrays))
+    return TokenSets(*(torch.from_numpy(each).to(device) for each in arrays))
 
 
 def make_model_inputs(batch: ActionBatch) -> dict[str, Any]:
@@ -170,7 +170,7 @@ class PredictedTokens(NamedTuple):
 
     states_ND: Tensor
     actions_N: Tensor
-    allowed: AllowedTokens | None
+    allowed: TokenSets | None
     others_ND: Tensor | None = None
     """of another model, to compare with"""
 
@@ -213,7 +213,7 @@ def _select_tokens(tokens: PredictedTokens, some: slice) -> PredictedTokens:
 
 
 def compute_logits(
-    model: Any, states_ND: Tensor, allowed: AllowedTokens | None, temperature: float = 1.0
+    model: Any, states_ND: Tensor, allowed: TokenSets | None, temperature: float = 1.0
 ) -> Tensor:
     """Return a language model's logits for tokens with these last hidden states, N × V, float32.
 
@@ -265,7 +265,7 @@ def _replace_decoder(decoder: Any, states_1ND: Tensor) -> Iterator[list[None]]:
             decoder.forward = held
 
 
-def mask_logits(logits_NV: Tensor, allowed: AllowedTokens | None) -> Tensor:
+def mask_logits(logits_NV: Tensor, allowed: TokenSets | None) -> Tensor:
     """Return the logits with -inf for ids that are not allowed."""
     if allowed is None:
         return logits_NV
