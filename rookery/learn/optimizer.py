@@ -254,7 +254,8 @@ class ModelOptimizer:
 
         Weights that are split are gathered into a copy of this type, for the time of the block: all
         processes must open it at once. Where it is not needed `everywhere`, the main process alone
-        gets weights, and the others a model that must not be used. Nothing may be learnt inside.
+        gets weights, on the CPU, and the others a model that must not be used. Nothing may be
+        learnt inside.
         """
         averages = self._averages if averaged and self._is_averaging else {}
         if self._skeleton is not None:
@@ -264,7 +265,7 @@ class ModelOptimizer:
             fill_weights(
                 made,
                 {name: weights[prefix + name] for name, _ in made.named_parameters()},
-                self.accelerator.device,
+                self.accelerator.device if everywhere else torch.device("cpu"),
                 getattr(torch, dtype),
                 everywhere or self.accelerator.is_main_process,
             )

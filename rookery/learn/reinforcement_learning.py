@@ -6,7 +6,7 @@ and updates the policy on the batch for some epochs. Episodes come from a `Rollo
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -96,7 +96,7 @@ def train_by_reinforcement(
 
     Goes on where a run with these settings in `out` was stopped, to the last bit; wherever the
     servers that sample are now, since what they drew after the last checkpoint is kept in
-    `out`/drawn. Ends early where the KL of
+    `out`/drawn, and in `out`/validated for validations. Ends early where the KL of
     an episode is above `settings.budget`. `also` is saved and restored with each checkpoint, after
     the networks: what the world must remember. What is measured at each step is told by
     `PolicyGradientTrainer.train_on_batch`. Before each batch is played and each step of the
@@ -141,14 +141,22 @@ def train_by_reinforcement(
         controller = KlController(settings.beta, settings.target, settings.gain)
         choice = _PolicyChoice()
         digest = hashlib.blake2b(msgspec.json.encode(anywhere), digest_size=8).hexdigest()
-        drawn = DrawnActions(out / "drawn", digest, accelerator.process_index)
+        place = accelerator.process_index
+        drawn = DrawnActions(out / "drawn", digest, place)
+        validated = DrawnActions(out / "validated", digest, place)
         state = _ReinforcementState(learner, controller, choice, *also)
         teacher = PolicyGradientTrainer(settings, made, learner, pad)
+
+        def open_sampler(step: int, averaged: bool) -> AbstractContextManager[PolicySampler]:
+            if server is None:
+                return _open_sampler(settings, learner, ends, averaged)
+            kept = validated if averaged else drawn
+            return _update_servers(server, kept, learner, step, averaged)
 
         def validate_policy(steps: int) -> dict[str, float]:
             assert validation is not None
             some = range(settings.validation_episodes)
-            with _open_sampler(settings, learner, ends, averaged=True) as sampler:
+            with open_sampler(steps, averaged=True) as sampler:
                 played = _play_batch(settings, validation, sampler, accelerator, some)
             found = teacher.prepare_batch(played, steps)
             if choice.record_validation(steps, found, settings.budget):
@@ -165,11 +173,7 @@ def train_by_reinforcement(
                 validate_policy(0)
             first = step * settings.episodes
             batch = range(first, first + settings.episodes)
-            if server is None:
-                sampling = _open_sampler(settings, learner, ends)
-            else:
-                sampling = _update_servers(server, drawn, learner, step)
-            with sampling as sampler:
+            with open_sampler(step, averaged=False) as sampler:
                 played = _play_batch(settings, world, sampler, accelerator, batch)
             lesson = teacher.prepare_batch(played, step)
             if settings.budget is not None and lesson.kl > settings.budget:
@@ -184,7 +188,8 @@ def train_by_reinforcement(
             for one in played[: settings.shown]:
                 run.record_sample(step=step, **_decode_trajectory(one, tokenizer))
             if accelerator.is_main_process:
-                drawn.forget_actions(run.find_oldest_step())
+                for kept in (drawn, validated):
+                    kept.forget_actions(run.find_oldest_step())
             del lesson  # the states of frozen layers, which it keeps, would stand beside the next's
         accelerator.wait_for_everyone()
         if not settings.check:
@@ -245,7 +250,7 @@ def _open_sampler(
     settings: ReinforcementSettings,
     learner: ModelOptimizer,
     ends: frozenset[int],
-    averaged: bool = False,
+    averaged: bool,
 ) -> Iterator[PolicySampler]:
     """Yield the policy as it is now, in this process."""
     with learner.open_whole_model(
@@ -263,10 +268,10 @@ def _open_sampler(
 
 @contextmanager
 def _update_servers(
-    server: VllmSampler, drawn: DrawnActions, learner: ModelOptimizer, step: int
+    server: VllmSampler, drawn: DrawnActions, learner: ModelOptimizer, step: int, averaged: bool
 ) -> Iterator[PolicySampler]:
     """Yield the policy as it is now, in servers."""
-    with learner.open_whole_model("policy", averaged=False, everywhere=False) as policy:
+    with learner.open_whole_model("policy", averaged=averaged, everywhere=False) as policy:
         if learner.accelerator.is_main_process:
             server.update_weights(policy, step)
     learner.accelerator.wait_for_everyone()

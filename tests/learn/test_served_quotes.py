@@ -40,6 +40,7 @@ from rookery.learn.random_models import write_tiny_model
 from rookery.learn.reinforcement_learning import train_by_reinforcement
 from rookery.learn.reinforcement_settings import ReinforcementSettings, make_rloo_settings
 from rookery.learn.single_step_environments import SingleStepEnvironment, make_quote_environment
+from rookery.learn.training_run import StopCheck
 from rookery.learn.vllm_sampler import VllmSampler
 from rookery.records import Answer, Failed, Question
 from rookery.serve.cli.reinforce_command import ReinforceFile, _build_environments
@@ -206,6 +207,29 @@ def test_commands_of_the_browser_are_learnt_from_what_a_server_says(
     assert said
     for one in said:
         assert not one["ended"] or parse_command(speech.decode_action(one["action"]))
+
+
+def test_validations_are_sampled_by_the_server_too_and_not_again_after_a_stop(
+    stand_in: tuple[str, StandIn], folder: Path, speech: PolicyTokenizer, tmp_path: Path
+) -> None:
+    address, one = stand_in
+    more = {"check": 1, "validation_episodes": 2, "every": 3}
+    settings = msgspec.structs.replace(rloo(folder, address), **more)
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+
+    def train(out: Path, cord: StopCheck = str) -> int:
+        before = one.asked.count("/v1/completions")
+        worlds = make_world(speech, []), make_world(speech, [])
+        train_by_reinforcement(settings, worlds[0], out, cord=cord, validation=worlds[1])
+        return one.asked.count("/v1/completions") - before
+
+    # Each of 3 batches and 4 validations begins with a probe of the weights.
+    assert train(whole) == 3 * (1 + 4) + 4 * (1 + 2)
+    with pytest.raises(Failed, match="stopped"):
+        train(broken, lambda: "enough" if list((broken / "validated").glob("00000002 *")) else "")
+    # What was drawn before is kept, and the weights are probed again.
+    assert train(broken) == 7 + 4 + 2
+    assert read_metrics(whole) == read_metrics(broken)
 
 
 def test_a_server_that_does_not_keep_to_grammars_is_found_out(

@@ -343,7 +343,7 @@ def _build_environments(config: ReinforceFile, library: Library) -> _Environment
         make_environment(kept, bool(settings.servers)),
         make_environment(held or kept),
         held_out if held else learnt,
-        make_environment(validation) if validation else None,
+        make_environment(validation, bool(settings.servers)) if validation else None,
     )
 
 
