@@ -31,6 +31,7 @@ from rookery.browse.browser_commands import BrowserTask
 from rookery.draft.episode_source import EpisodeSource, reward_accepted_answer
 from rookery.draft.oracle_policies import generate_demonstrations
 from rookery.draft.trl_environment import TrlBrowserEnvironment
+from rookery.judge.store import initialize_store
 from rookery.records import Episode, Library, Question
 
 EPISODES = choose_size(1000, 4)
@@ -207,6 +208,9 @@ def serving(questions: Path, folder: Path) -> Iterator[tuple[int, list[int]]]:
         "XDG_DATA_HOME": str(SCRATCH / "data"),
         "XDG_CACHE_HOME": str(SCRATCH / "cache"),
     }
+    store = SCRATCH / "data" / "rookery" / "desk.sqlite"
+    store.parent.mkdir(parents=True, exist_ok=True)
+    initialize_store(str(store))  # one of an earlier version is brought up to date
     command = [sys.executable, "-m", "rookery", "serve", "env", str(questions)]
     command += ["--in", str(folder), "--port", "0", "--workers", str(WORKERS)]
     process = subprocess.Popen(

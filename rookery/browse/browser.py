@@ -24,14 +24,13 @@ from rookery.browse.page_view import (
     PageView,
     PageViewCache,
     build_error_page,
-    build_results_page,
     contains_ngram,
     find_forbidden_ngrams,
     get_domain,
     is_subdomain,
     truncate_line,
 )
-from rookery.browse.quote_search import WindowText, find_in_page, find_quote
+from rookery.browse.quote_search import find_in_page, find_quote
 from rookery.browse.text_search import Span
 from rookery.records import Failed, Failure, Hit, Library, Page, Quote, Record
 
@@ -185,7 +184,7 @@ class BrowserPosition(NamedTuple):
 
         It is looked for in the window, then from the window on, then from the top of the page.
         """
-        window = WindowText(self.opened.page, list(self.view.iter_parts(self.top)))
+        window = self.view.get_window_text(self.top)
         return find_quote(self.opened.finder, text, self.view.window_at(self.top).start, window)
 
     def _move_to_offset(self, at: int) -> "BrowserPosition":
@@ -287,8 +286,8 @@ class _BrowserState:
         elif isinstance(reply, str | Page):
             raise TypeError("a search is answered with hits or a Failure")
         else:
-            page = build_results_page(query, reply, self.rules, self.forbidden_ngrams, self.views)
-            self._go_to(self._position_at_top(page, quotable=False))
+            opened = self.views.open_results(query, reply, self.rules, self.forbidden_ngrams)
+            self._go_to(_open_at_top(opened, quotable=False))
 
     def click_link(self, number: int) -> Generator[BrowserRequest, str | BrowserReply, None]:
         """Follow the link with this ID, to a place on this page or to another page."""
@@ -396,8 +395,7 @@ class _BrowserState:
         self._go_to(self._position_at_top(build_error_page(failure), quotable=False))
 
     def _position_at_top(self, page: Page, quotable: bool = True) -> BrowserPosition:
-        opened = self.views.get_opened(page, self.rules)
-        return BrowserPosition(opened, opened.article, opened.article.top, quotable)
+        return _open_at_top(self.views.get_opened(page, self.rules), quotable)
 
     def _gives_away(self, page: Page) -> bool:
         return bool(self.forbidden_ngrams) and contains_ngram(
@@ -409,6 +407,10 @@ class _BrowserState:
         domain = get_domain(url)
         line = neutralize_text(truncate_line(title, self.rules.title))
         return f"{line} ({domain})" if domain else line
+
+
+def _open_at_top(opened: OpenedPage, quotable: bool) -> BrowserPosition:
+    return BrowserPosition(opened, opened.article, opened.article.top, quotable)
 
 
 def _require_text(said: str | BrowserReply) -> str:

@@ -9,7 +9,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property, lru_cache
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from unicodedata import combining
 from urllib.parse import unquote
 
@@ -18,7 +18,7 @@ import msgspec
 from rookery.browse.browser_commands import BrowserRules
 from rookery.browse.page_text import join_separator, neutralize_text
 from rookery.browse.text_folding import fold_text
-from rookery.browse.text_search import TextFinder
+from rookery.browse.text_search import Span, TextFinder
 from rookery.records import Block, Failure, Hit, Link, Page, Question
 
 LONGEST_WORD = 200
@@ -60,6 +60,49 @@ class WindowPart(NamedTuple):
     block: Block
 
 
+class WindowText:
+    """The text of a window with its marks of links, images and scripts, and what is under it."""
+
+    def __init__(self, page: Page, parts: Sequence[WindowPart]) -> None:
+        self._page = page
+        self._parts = parts
+        self._finder = TextFinder("".join(part.text for part in parts))
+
+    def find_all(self, text: str) -> Iterator[Span]:
+        """Yield the spans of the page that the window shows as `text`, marks included.
+
+        White space, case and typography do not count. Left out is text that consists of marks
+        alone, and text within which the window leaves out something of the page.
+        """
+        for low, high in self._finder.find_all(text, 0, spaced=False):
+            if span := self._to_page_span(low, high):
+                yield span
+
+    def _to_page_span(self, low: int, high: int) -> Span | None:
+        covered: list[Span] = []
+        at = 0
+        for part in self._parts:
+            first, last = max(low - at, 0), min(high - at, len(part.text))
+            if first < last and part.start < part.end:
+                covered.append((part.start + first, part.start + last))
+            at += len(part.text)
+        text = self._page.text
+        shown = [(start, words) for start, end in covered if (words := text[start:end]).strip()]
+        if not shown:
+            return None
+        start, end = (
+            shown[0][0] + len(shown[0][1]) - len(shown[0][1].lstrip()),
+            shown[-1][0] + len(shown[-1][1].rstrip()),
+        )
+        seen = sum(_count_letters(words) for _, words in shown)
+        return (start, end) if _count_letters(text[start:end]) == seen else None
+
+
+def _count_letters(text: str) -> int:
+    """Return the number of characters that are no white space."""
+    return sum(map(len, text.split()))
+
+
 class PageView:
     """The article view of a page, or with `full` all that it shows; `blocked` domains unlinked."""
 
@@ -70,6 +113,7 @@ class PageView:
         self._size = size
         self._blocked = blocked
         self._windows: dict[int, ViewWindow] = {}
+        self._texts: dict[int, WindowText] = {}
 
     @cached_property
     def top(self) -> int:
@@ -90,6 +134,15 @@ class PageView:
                 self._windows.clear()
             window = self._windows[top] = self._render_window(top)
         return window
+
+    def get_window_text(self, top: int) -> WindowText:
+        """Return the text of the window at `top`, with what of the page is under it."""
+        found = self._texts.get(top)
+        if found is None:
+            if len(self._texts) >= KEPT_WINDOWS:
+                self._texts.clear()
+            found = self._texts[top] = WindowText(self.page, list(self.iter_parts(top)))
+        return found
 
     def window_below(self, top: int) -> int:
         """Return the start of the window below the one at `top`; `top` itself at the bottom."""
@@ -344,6 +397,7 @@ def is_subdomain(domain: str, names: tuple[str, ...]) -> bool:
 
 
 KEPT_PAGES = 512
+KEPT_RESULTS = 2048
 KEPT_HITS = 1 << 14
 _WORD = re.compile(r"\w+")
 
@@ -370,21 +424,23 @@ class OpenedPage:
 
 
 class PageViewCache:
-    """Opened pages, found again by address and version, and the words of search results.
+    """Opened pages, found again by address and version, and pages of search results, found again by
+    what was searched for: episodes of one question often ask the same.
 
     Give one to the sessions of one thread.
     """
 
     def __init__(self) -> None:
         self._kept: dict[tuple[str, str, int, tuple[str, ...]], OpenedPage] = {}
+        self._results: dict[Any, tuple[Sequence[Hit], OpenedPage]] = {}
         self.fold_hit = lru_cache(KEPT_HITS)(_fold_hit)
         """the words of a result's title and snippet, for `contains_ngram`"""
 
     def get_opened(self, page: Page, rules: BrowserRules) -> OpenedPage:
         """Return the views of this page under these rules, from the cache or made now.
 
-        Of more than KEPT_PAGES, those used last are kept. Pages without an address are results of
-        searches, which are seldom the same, and are not kept.
+        Of more than KEPT_PAGES, those used last are kept. Pages without an address, such as error
+        pages, are not kept.
         """
         if not page.url:
             return OpenedPage(page, rules)
@@ -395,6 +451,23 @@ class PageViewCache:
         self._kept[key] = opened
         if len(self._kept) > KEPT_PAGES:
             del self._kept[next(iter(self._kept))]
+        return opened
+
+    def open_results(
+        self, query: str, hits: Sequence[Hit], rules: BrowserRules, secret: frozenset[str]
+    ) -> OpenedPage:
+        """Return the page of `build_results_page`, from the cache or made now.
+
+        Of more than KEPT_RESULTS, those made last are kept.
+        """
+        key = (query, secret, rules.window, rules.blocked, rules.results, rules.title)
+        known, opened = self._results.get(key, (None, None))
+        if opened is None or (known is not hits and known != hits):
+            page = build_results_page(query, hits, rules, secret, self)
+            opened = OpenedPage(page, rules)
+            self._results[key] = hits, opened
+            if len(self._results) > KEPT_RESULTS:
+                del self._results[next(iter(self._results))]
         return opened
 
 

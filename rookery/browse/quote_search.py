@@ -1,11 +1,10 @@
 """Find the span of a page that a typed text names (WebGPT, appendix A)."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from rookery.browse.page_view import WindowPart
+from rookery.browse.page_view import WindowText
 from rookery.browse.text_search import Span, TextFinder
-from rookery.records import Page
 
 ABBREVIATION_MARK = "━"
 """stands in `<start text>━<end text>` (WebGPT, appendix A). No dash does: pages are full of them,
@@ -15,41 +14,6 @@ _IMAGE = re.compile(r"\[Image(?:: [^\]]*)?\]")
 _RUBY_READING = re.compile(r"\([\u3040-\u30ff]+\)")
 # What a window puts in the place of one character, and what it puts before or between words.
 _MARK_TRANSLATION = str.maketrans("〖〗‡◆▪", "【】†♦■", "^_|·")
-
-
-class WindowText:
-    """The text of a window with its marks of links, images and scripts, and what is under it."""
-
-    def __init__(self, page: Page, parts: Sequence[WindowPart]) -> None:
-        self._page = page
-        self._parts = parts
-        self._finder = TextFinder("".join(part.text for part in parts))
-
-    def find_all(self, text: str) -> Iterator[Span]:
-        """Yield the spans of the page that the window shows as `text`, marks included.
-
-        White space, case and typography do not count. Left out is text that consists of marks
-        alone, and text within which the window leaves out something of the page.
-        """
-        for low, high in self._finder.find_all(text, 0, spaced=False):
-            if span := self._to_page_span(low, high):
-                yield span
-
-    def _to_page_span(self, low: int, high: int) -> Span | None:
-        covered: list[Span] = []
-        at = 0
-        for part in self._parts:
-            first, last = max(low - at, 0), min(high - at, len(part.text))
-            if first < last and part.start < part.end:
-                covered.append((part.start + first, part.start + last))
-            at += len(part.text)
-        text = self._page.text
-        seen = [place for span in covered for place in range(*span) if not text[place].isspace()]
-        if not seen:
-            return None
-        start, end = seen[0], seen[-1] + 1
-        every = sum(not letter.isspace() for letter in text[start:end])
-        return (start, end) if every == len(seen) else None
 
 
 def find_in_page(finder: TextFinder, text: str, after: int) -> Span | None:

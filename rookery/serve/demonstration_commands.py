@@ -15,9 +15,9 @@ from typing import NamedTuple
 from rookery.browse.browser import BrowserRequest, BrowserSearch
 from rookery.browse.browser_commands import parse_command
 from rookery.browse.page_text import neutralize_text
-from rookery.browse.page_view import ViewWindow, WindowPart, truncate_line
+from rookery.browse.page_view import ViewWindow, WindowPart, WindowText, truncate_line
 from rookery.browse.passages import find_sentences
-from rookery.browse.quote_search import ABBREVIATION_MARK, WindowText, find_quote, read_typed_text
+from rookery.browse.quote_search import ABBREVIATION_MARK, find_quote, read_typed_text
 from rookery.browse.text_folding import fold_text
 from rookery.browse.text_search import Span, TextFinder
 from rookery.cite.syntax import CitationSyntaxError, parse_numbered

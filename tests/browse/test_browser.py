@@ -569,6 +569,23 @@ def test_two_interleaved_sessions_never_mix(ours: list[str], theirs: list[str]) 
         assert log == alone
 
 
+def test_results_are_laid_out_once_for_what_was_searched_found_and_kept_secret() -> None:
+    views, rules = PageViewCache(), BrowserRules()
+    hits = [Hit(A.url, "One", "Crows bring gifts"), Hit(B.url, "Two", "ravens")]
+
+    def read(query: str, found: list[Hit], rules: BrowserRules, *secret: str) -> str:
+        return views.open_results(query, found, rules, frozenset(secret)).page.text
+
+    opened = views.open_results("crows", hits, rules, frozenset())
+    assert views.open_results("crows", list(hits), rules, frozenset()) is opened
+    assert read("crows", hits, rules) == "One\nCrows bring gifts\n\nTwo\nravens"
+    assert read("crows", hits[:1], rules) == "One\nCrows bring gifts"  # a web that has changed
+    assert read("crows", hits, rules, "ravens") == "One\nCrows bring gifts"
+    assert read("crows", hits, BrowserRules(results=1)) == "One\nCrows bring gifts"
+    assert read("crows", hits, BrowserRules(blocked=("a.org",))) == "No results."
+    assert views.open_results("crow", hits, rules, frozenset()).page.title.endswith(": crow")
+
+
 def test_a_quote_is_pinned_to_the_version_that_was_read() -> None:
     assert isinstance(shown("Quote: Crows").quotes[0], Quote)
     assert shown("Quote: Crows").quotes[0].digest == A.digest

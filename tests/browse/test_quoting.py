@@ -9,8 +9,8 @@ from rookery.browse.browser import browse_library
 from rookery.browse.browser_commands import BrowserRules, BrowserTask
 from rookery.browse.libraries import get_bundled_folder
 from rookery.browse.page_reader import read_page
-from rookery.browse.page_view import OpenedPage, WindowPart
-from rookery.browse.quote_search import WindowText, find_quote
+from rookery.browse.page_view import OpenedPage, WindowPart, WindowText
+from rookery.browse.quote_search import find_quote
 from rookery.browse.search_index import InMemoryLibrary
 from rookery.browse.text_folding import fold_text
 from rookery.browse.text_search import TextFinder

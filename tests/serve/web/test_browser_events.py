@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from little import Little, html
 
 from rookery.browse.browser_commands import BrowserRules
-from rookery.browse.page_view import PageView, PageViewCache
-from rookery.browse.quote_search import WindowText, find_quote
+from rookery.browse.page_view import PageView, PageViewCache, WindowText
+from rookery.browse.quote_search import find_quote
 from rookery.judge import judgement_conversion, store
 from rookery.records import Block, Episode, Page
 from rookery.serve import demonstration_commands, demonstration_files
