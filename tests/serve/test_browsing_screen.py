@@ -244,25 +244,29 @@ def test_who_thinks_of_leaving_still_sees_what_is_to_be_left() -> None:
 
 
 def show_screens(paragraphs: int, title: str) -> float:
-    """The processor's seconds for twenty screens of a page with so many paragraphs."""
+    """This thread's processor seconds for twenty screens of a page with so many paragraphs."""
     paragraph = "Crows remember faces for years, and tell their young about them. " * 20
     content = "".join(f"<p>{number}. {paragraph}</p>" for number in range(paragraphs))
     page = html("https://a.org/x", content, title)
     assert len(page.text) > 1250 * paragraphs
     person = Person(Little(page), start=page.url)
     person.types("Find in page: their young")
-    began = time.process_time()
+    began = time.thread_time()  # threads of earlier tests may still be at work
     for _ in range(20):
         person.presses(" ")
         Screen(person, 100, 30)
-    taken = time.process_time() - began
+    taken = time.thread_time() - began
     person.presses(*"uuuu")
     assert person.sitting.commands[0] == "Find in page: their young"
     return taken
 
 
 def test_a_page_of_a_million_characters_is_shown_as_fast_as_a_short_one() -> None:
-    assert show_screens(800, "A title " * 1250) < 3 * show_screens(8, "A title")
+    short, long = (8, "A title"), (800, "A title " * 1250)
+    # What is collected as garbage meanwhile is not theirs alone: the quicker of three counts.
+    assert min(show_screens(*long) for _ in range(3)) < 3 * min(
+        show_screens(*short) for _ in range(3)
+    )
 
 
 def test_a_page_without_text_says_so() -> None:
