@@ -47,6 +47,7 @@ from rookery.learn.single_step_environments import QuotedSample
 from rookery.measure.figures import read_figures
 from rookery.records import Answer, Comparison, Episode, Failed, Page, Question, Rating
 
+pytestmark = pytest.mark.xdist_group("gophercite")  # its models are made once
 SIZES = ROOT / "recipes" / "sizes"
 NO_DATA = Path("no-such-folder")
 

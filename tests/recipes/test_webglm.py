@@ -39,6 +39,7 @@ from rookery.measure.citations import score_system_citations
 from rookery.measure.figures import read_figures
 from rookery.records import Comparison, Failed
 
+pytestmark = pytest.mark.xdist_group("webglm")  # its models are made once
 SIZES = ROOT / "recipes" / "sizes"
 NO_DATA = Path("no-such-folder")
 

@@ -38,6 +38,7 @@ from rookery.measure.figures import read_figures
 from rookery.measure.intervals import Estimate
 from rookery.records import Answer, Comparison, Episode, Failed, Page, Question
 
+pytestmark = pytest.mark.xdist_group("webgpt")  # its models are made once
 SIZES = ROOT / "recipes" / "sizes"
 NO_DATA = Path("no-such-folder")
 ASKED = Question("1", "When was it built?", gold=("1707",))

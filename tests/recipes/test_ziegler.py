@@ -41,6 +41,7 @@ from rookery.measure.pairwise import PairwiseMatch
 from rookery.measure.reward_frontiers import ReachedPoint, tilt_policy
 from rookery.records import Answer, Comparison, Failed, Question
 
+pytestmark = pytest.mark.xdist_group("ziegler")  # its models are made once
 SIZES = ROOT / "recipes" / "sizes"
 NO_DATA = Path("no-such-folder")
 

@@ -31,6 +31,7 @@ from rookery.draft.openai_protocol import GrammarServer, ModelEndpoint, Spending
 from rookery.draft.remote_model import RemoteLimits, RemoteModel, probe_grammar
 from rookery.records import Completion, Episode, Failed, Failure
 
+pytestmark = pytest.mark.xdist_group("model_server")  # its models are made once
 WORDS = "because they have learned that a particular person feeds them"
 QUOTE = f"Crows most likely bring gifts to people {WORDS}"
 TITLE = "Why crows bring gifts | Tidings"
