@@ -439,8 +439,8 @@ class PageViewCache:
     def get_opened(self, page: Page, rules: BrowserRules) -> OpenedPage:
         """Return the views of this page under these rules, from the cache or made now.
 
-        Of more than KEPT_PAGES, those used last are kept. Pages without an address, such as error
-        pages, are not kept.
+        Of more than KEPT_PAGES, those used last are kept. Pages without an address, such as the
+        empty first one, are not kept.
         """
         if not page.url:
             return OpenedPage(page, rules)

@@ -52,8 +52,7 @@ CandidateFunction = Callable[[str], Sequence[str]]
 QUOTE_SHAPE = AnswerShape(form="quote", shortest=8, fragments=2, join="━")
 """Words of the screen, or the first and the last of them with a mark between (WebGPT, appendix
 A)."""
-SERVED_QUOTE_SHAPE = AnswerShape(form="quote", shortest=8)
-"""Words of the screen in a row, as a server holds them."""
+_SERVED_QUOTE_SHAPE = AnswerShape(form="quote", shortest=8)  # a grammar holds no two in their order
 KEPT_PROMPTS = 1024
 """prompts whose constraints are kept, since several samples may answer one"""
 _WORDLESS_COMMANDS = (
@@ -159,9 +158,7 @@ def allow_commands(speech: PolicyTokenizer, shape: AnswerShape = QUOTE_SHAPE) ->
     return constrain_action
 
 
-def constrain_commands_on_server(
-    speech: PolicyTokenizer, shape: AnswerShape = SERVED_QUOTE_SHAPE
-) -> PromptConstraint:
+def constrain_commands_on_server(speech: PolicyTokenizer) -> PromptConstraint:
     """Return a constraint to the commands of the browser as servers keep to it by a grammar.
 
     It differs from `allow_commands` as a grammar must: commands may be written in any tokens,
@@ -180,7 +177,9 @@ def constrain_commands_on_server(
             return None
         commands = [*_WORDLESS_COMMANDS, *map("Clicked on link {}".format, screen.links)]
         try:
-            rules = build_command_grammar(commands, _WORDY_COMMANDS, "Quote:", screen.text, shape)
+            rules = build_command_grammar(
+                commands, _WORDY_COMMANDS, "Quote:", screen.text, _SERVED_QUOTE_SHAPE
+            )
         except ValueError as error:
             detail = f"{error}; or leave `server` empty, so that this process samples"
             raise Failed(Failure("a screen of the browser", "too_long", detail)) from error
