@@ -428,7 +428,19 @@ def _raise_causes() -> Iterator[None]:
             yield
         except CheckpointException as error:
             cause, _ = next(iter(error.failures.values()))
-            raise cause from error
+            raise _find_interruption(cause) or cause from error
+
+
+def _find_interruption(error: BaseException) -> BaseException | None:
+    """Return the signal, such as Ctrl-C, that an error arose from; None where it did not.
+
+    Where a signal comes in the middle of a file, torch closes the file and complains that it is
+    not whole.
+    """
+    arisen: BaseException | None = error
+    while isinstance(arisen, Exception):
+        arisen = arisen.__context__
+    return arisen
 
 
 def make_optimizer(

@@ -1,16 +1,19 @@
 """Runs and their steps: resumed to the last bit, hand-worked rates, and batches cut in any way."""
 
+import io
 import json
 import math
+import signal
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
-from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
+from torch.distributed.checkpoint.filesystem import FileSystem, FileSystemReader, FileSystemWriter
 
 from rookery.learn.optimizer import ModelOptimizer, OptimizerSettings
 from rookery.learn.training_run import ResumableRun
@@ -248,6 +251,35 @@ def test_ctrl_c_in_a_checkpoint_is_ctrl_c(
         patch.setattr(storage, part, interrupt)
         with pytest.raises(KeyboardInterrupt):
             train(tmp_path / "run")
+    assert same(train(tmp_path / "run"), whole)
+
+
+def test_ctrl_c_in_the_middle_of_a_file_is_ctrl_c(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the first tensor is written: torch closes its file, and complains that it is not
+    whole."""
+    whole = train(tmp_path / "whole")
+    train(tmp_path / "run", 3)
+    left = 0
+
+    class Stream(io.FileIO):
+        def write(self, data: Any) -> int:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                signal.raise_signal(signal.SIGINT)
+            return super().write(data)
+
+    def create(_: object, path: Path, mode: str) -> Stream:
+        return Stream(path, mode)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FileSystem, "create_stream", create)
+        for write in range(1, 30, 4):
+            left = write
+            with pytest.raises(KeyboardInterrupt):
+                train(tmp_path / "run", 4)
     assert same(train(tmp_path / "run"), whole)
 
 
