@@ -42,7 +42,7 @@ from rookery.records import Question
 sys.path.insert(0, str(ROOT / "tests" / "judge"))
 sys.path.insert(0, str(ROOT / "tests" / "serve" / "web"))
 
-from crowd import ITEMS, PEOPLE, PLACES, WORK, by_counting, by_slots, crowd, run
+from crowd import ITEMS, PEOPLE, PLACES, WORK, by_counting, by_slots, run
 from stores import binaries, serving
 from visits import Visit, item
 
@@ -58,8 +58,7 @@ Fresh = Callable[[], str]
 def run_crowd(fresh: Fresh, runs: int, way: str) -> dict[str, float]:
     """Run the crowd several times and sum what went wrong."""
     tab = {"slots": by_slots, "look, then write": by_counting}[way]
-    with crowd() as pool:
-        seen = [run(fresh(), pool, tab, seed) for seed in range(runs)]
+    seen = [run(fresh(), tab, seed) for seed in range(runs)]
     return {name: sum(getattr(one, name) for one in seen) for name in seen[0]._fields}
 
 

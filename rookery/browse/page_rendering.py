@@ -240,9 +240,10 @@ def _start_worker(line: int, place: Path) -> "subprocess.Popen[bytes]":
 
 def _kill_tree(process: "subprocess.Popen[bytes]") -> None:
     """End the worker and all processes below it: Chromium leaves the worker's process group."""
-    for number in [*_list_descendants(process.pid), process.pid]:
+    for number in _list_descendants(process.pid):
         with suppress(ProcessLookupError, PermissionError):
             os.kill(number, signal.SIGKILL)
+    process.kill()
     process.wait()
 
 

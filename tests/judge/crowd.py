@@ -7,7 +7,7 @@ and of those that come back late every other is handed in all the same.
 import time
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from random import Random
 from typing import Any, NamedTuple
@@ -54,17 +54,18 @@ def prepare(place: str) -> None:
         labelling_queue.add_items(store, found, "a batch", PLACES)
 
 
-def crowd() -> ProcessPoolExecutor:
-    """Processes for `run`, which outlast it."""
-    return ProcessPoolExecutor(PROCESSES, mp_context=processes())
-
-
-def run(place: str, pool: ProcessPoolExecutor, tab: Tab, seed: int) -> Seen:
+def run(place: str, tab: Tab, seed: int) -> Seen:
     """All people work until nothing is left to be done."""
     prepare(place)
     everybody = [f"p{number % PEOPLE}" for number in range(PEOPLE * TABS)]
-    shares = [everybody[number::PROCESSES] for number in range(PROCESSES)]
-    list(pool.map(partial(_process, place, tab, seed), shares, range(PROCESSES)))
+    context, crowd = processes(), []
+    for number in range(PROCESSES):
+        arguments = (place, tab, seed, everybody[number::PROCESSES], number)
+        crowd.append(context.Process(target=_process, args=arguments))
+        crowd[-1].start()
+    for process in crowd:
+        process.join()
+    assert [process.exitcode for process in crowd] == [0] * PROCESSES
     with Store(place) as store:
         return _counted(store)
 
