@@ -19,7 +19,7 @@ from rookery.browse.passages import cut_passages, get_headings_above
 from rookery.browse.search_index import SearchIndex
 from rookery.draft.evidence_answers import MOST_BLOCKS, SECTION_SIZES
 from rookery.learn.evidence_training import EvidenceExample
-from rookery.records import Block, Failed, Failure, Page
+from rookery.records import Block, Failed, Failure, Page, prepare_type
 
 WRITTEN = Path(__file__).with_name("questions")
 _SEARCH_DEPTH = 8
@@ -69,7 +69,7 @@ class _Window(NamedTuple):
 def read_written_questions(path: Path) -> list[WrittenQuestion]:
     """Read the questions and claims about a site."""
     lines = path.read_bytes().splitlines()
-    return [msgspec.json.decode(line, type=WrittenQuestion) for line in lines]
+    return [msgspec.json.decode(line, type=prepare_type(WrittenQuestion)) for line in lines]
 
 
 def list_written_examples(

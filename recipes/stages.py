@@ -14,7 +14,7 @@ import msgspec
 from recipes.findings import Effect, Finding, ScoreTable, list_findings
 from rookery.draft.config import merge_tables, parse_settings, read_toml_table
 from rookery.measure.figures import Figure, write_figure
-from rookery.records import Failed, Record
+from rookery.records import Failed, Record, prepare_type
 
 ROOT = Path(__file__).parent.parent
 DATA = ROOT.parent / "shared" / "data"
@@ -57,7 +57,7 @@ def load_or_make(place: Path, kind: type[T], make: Callable[[], T]) -> T:
         part = place.with_suffix(".part")
         part.write_bytes(msgspec.json.encode(made))
         part.replace(place)
-    return msgspec.json.decode(place.read_bytes(), type=kind)
+    return msgspec.json.decode(place.read_bytes(), type=prepare_type(kind))
 
 
 def print_progress(sentence: str) -> None:

@@ -33,7 +33,18 @@ from rookery.cite.evidence_model import EvidenceJudge, EvidenceJudgement, Eviden
 from rookery.cite.sentence_support import AnswerSource, has_new_words, locate_answers
 from rookery.cite.word_overlap import compute_rouge_n, split_words
 from rookery.draft.stance import extract_claim
-from rookery.records import Answer, Claim, Completion, Episode, Failed, Page, Question, Quote, Step
+from rookery.records import (
+    Answer,
+    Claim,
+    Completion,
+    Episode,
+    Failed,
+    Page,
+    Question,
+    Quote,
+    Step,
+    prepare_type,
+)
 
 LONGEST_QUOTE = 420
 """characters of a quote in a task: what is longer costs time and teaches the same"""
@@ -449,7 +460,9 @@ class _WrittenQuestion(msgspec.Struct):
 def _read_written_questions() -> list[_WrittenQuestion]:
     """Read what was written over documentation: questions that are answered, and near misses."""
     lines = [
-        msgspec.structs.replace(msgspec.json.decode(line, type=_WrittenQuestion), site=file.stem)
+        msgspec.structs.replace(
+            msgspec.json.decode(line, type=prepare_type(_WrittenQuestion)), site=file.stem
+        )
         for file in sorted((ROOT / "recipes" / "questions").glob("*.jsonl"))
         for line in file.read_bytes().splitlines()
         if b'"quote"' in line

@@ -58,7 +58,7 @@ from rookery.learn.prompt_encoding import tokenize_prompt
 from rookery.measure.citations import CitedStatement, list_statements
 from rookery.measure.figures import Figure, make_bars_figure
 from rookery.measure.intervals import Estimate, estimate_mean, estimate_share
-from rookery.records import Answer, Claim, Episode, Library, Page, Question
+from rookery.records import Answer, Claim, Episode, Library, Page, Question, prepare_type
 
 LEAST_FACT = 0.6
 """least share of a pattern's words in an answer that holds the fact"""
@@ -252,7 +252,7 @@ def _answer_all(
     asked: Sequence[AskedQuestion], library: Library, judge: EvidenceJudge, place: Path
 ) -> list[FoundAnswer]:
     lines = place.read_bytes().splitlines() if place.exists() else []
-    found = [msgspec.json.decode(line, type=FoundAnswer) for line in lines]
+    found = [msgspec.json.decode(line, type=prepare_type(FoundAnswer)) for line in lines]
     known = {each.asked.id for each in found}
     left = [each for each in asked if each.id not in known]
 

@@ -4,11 +4,32 @@ A record is frozen, compares by value, and refuses fields that it does not know.
 """
 
 import hashlib
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Protocol, Self
+from typing import Any, Protocol, Self, TypeVar
 
 import msgspec
+
+T = TypeVar("T")
+
+
+def prepare_type(kind: T) -> T:
+    """Return the type, after one thread has made what msgspec reads values of this type with.
+
+    msgspec 0.22 makes it when the type is first read, and keeps it with the class before it is
+    complete: a second thread that reads such a value meanwhile ends the process by a segmentation
+    fault.
+    """
+    if kind not in _prepared_types:
+        with _preparation:
+            msgspec.msgpack.Decoder(kind)
+            _prepared_types.add(kind)
+    return kind
+
+
+_prepared_types: set[Any] = set()
+_preparation = threading.RLock()
 
 
 class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -25,7 +46,7 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Raises `msgspec.ValidationError`, naming the field, for JSON that is no such record, and
         `msgspec.DecodeError` for what is not JSON.
         """
-        return msgspec.json.decode(line, type=cls)
+        return msgspec.json.decode(line, type=prepare_type(cls))
 
 
 class Block(Record, frozen=True, array_like=True):

@@ -1,6 +1,7 @@
 """Rules of the house: imports go forward only, nothing heavy is loaded early, nothing is copied."""
 
 import ast
+import builtins
 import collections
 import re
 import subprocess
@@ -16,6 +17,7 @@ ROOMS = ("ask", "browse", "cite", "draft", "judge", "learn", "measure", "serve")
 GROUND = {"records"}
 TORCH_ROOMS = {"learn", "measure", "serve"}
 FILES = sorted(HOUSE.rglob("*.py"))
+PLAIN = {"Any", "msgspec", *dir(builtins)}
 
 
 def room(path: Path, house: Path = HOUSE) -> str:
@@ -134,6 +136,40 @@ def test_no_passage_is_written_twice() -> None:
 def test_a_planted_copy_is_seen() -> None:
     copied = (HOUSE / "records.py").read_text(encoding="utf-8")
     assert repeated_passages([*named_sources(), ("copy.py", copied)])
+
+
+def unprepared_types(source: str) -> list[str]:
+    """Types of ours that msgspec reads before `prepare_type` has seen them."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.Call):
+            continue
+        reader = re.fullmatch(r"msgspec\.(.*\.)?(decode|Decoder|convert)", ast.unparse(node.func))
+        kinds = {"decode": [each.value for each in node.keywords if each.arg == "type"]}
+        kinds |= {"Decoder": node.args[:1], "convert": node.args[1:2]}
+        for kind in kinds[reader[2]] if reader else []:
+            names = {each.id for each in ast.walk(kind) if isinstance(each, ast.Name)}
+            if "prepare_type" not in names and not names <= PLAIN:
+                found.append(ast.unparse(kind))
+    return found
+
+
+@pytest.mark.slow
+def test_types_are_prepared_before_threads_read_them() -> None:
+    unprepared = {path.name: unprepared_types(path.read_text("utf-8")) for path in FILES}
+    assert {name for name, kinds in unprepared.items() if kinds} == {"records.py"}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "msgspec.json.decode(data, type=tuple[Page, ...])",
+        "msgspec.convert(value, Page)",
+        "msgspec.msgpack.Decoder(Page)",
+    ],
+)
+def test_a_planted_type_that_is_not_prepared_is_seen(line: str) -> None:
+    assert unprepared_types(line)
 
 
 @pytest.mark.slow

@@ -2,6 +2,8 @@
 
 import hashlib
 import pickle
+import subprocess
+import sys
 
 import msgspec
 import pytest
@@ -89,6 +91,37 @@ def test_an_answer_cannot_cite_what_is_not_there() -> None:
         Answer("Blue.", (quote,), (Claim(0, 5, (1,)),))
     with pytest.raises(ValueError, match=r"claim \[0:6\] is outside"):
         Answer("Blue.", (quote,), (Claim(0, 6, (0,)),))
+
+
+FIRST_READS = """
+import sys, threading, types
+from rookery.records import Record
+
+sys.setswitchinterval(1e-6)
+source = "".join(f"class Part{n}(Record, frozen=True):\\n    x: 'int' = 0\\n" for n in range(6))
+source += "class Whole(Record, frozen=True):\\n"
+source += "".join(f"    part{n}: 'Part{n}' = Part{n}()\\n" for n in range(6))
+
+def read(module, start):
+    start.wait()
+    module.Whole.from_json('{"part0": {"x": 1}, "part3": {"x": 1}, "part5": {"x": 1}}')
+
+for number in range(100):
+    module = sys.modules[f"module{number}"] = types.ModuleType(f"module{number}")
+    module.Record = Record
+    exec(source, vars(module))
+    start = threading.Barrier(4)
+    threads = [threading.Thread(target=read, args=(module, start)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+"""
+
+
+def test_threads_read_a_kind_of_record_for_the_first_time_together() -> None:
+    """msgspec alone ends the process by a segmentation fault."""
+    subprocess.run([sys.executable, "-c", FIRST_READS], check=True)
 
 
 def test_a_failure_passes_between_processes() -> None:

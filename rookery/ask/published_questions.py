@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from rookery.records import Question
+from rookery.records import Question, prepare_type
 
 _DELETED_TITLE = "[deleted by user]"
 _NO_TEXT = ("", "[deleted]", "[removed]")
@@ -123,7 +123,7 @@ class _SquadArticle(msgspec.Struct):
 
 
 def _convert_kilt(data: bytes, _: int) -> Question:
-    read = msgspec.json.decode(data, type=_KiltQuestion)
+    read = msgspec.json.decode(data, type=prepare_type(_KiltQuestion))
     if not read.input.strip():
         raise ValueError(
             "its `input` is empty, as in KILT's files of TriviaQA, which have no questions: "
@@ -133,21 +133,21 @@ def _convert_kilt(data: bytes, _: int) -> Question:
 
 
 def _convert_eli5_post(data: bytes, _: int) -> Question | None:
-    read = msgspec.json.decode(data, type=_Eli5Post)
+    read = msgspec.json.decode(data, type=prepare_type(_Eli5Post))
     answers = read.answers.text if read.answers else []
     votes = read.answers.score if read.answers else []
     return _make_eli5_question(read.q_id, read.title, read.selftext, answers, votes)
 
 
 def _convert_eli5_thread(data: bytes, _: int) -> Question | None:
-    identity, read = msgspec.json.decode(data, type=tuple[str, _Eli5Thread])
+    identity, read = msgspec.json.decode(data, type=prepare_type(tuple[str, _Eli5Thread]))
     answers = [each.body[0] for each in read.comments]
     votes = [each.score for each in read.comments]
     return _make_eli5_question(identity, read.title[0], read.selftext[0], answers, votes)
 
 
 def _convert_eli5_example(data: bytes, _: int) -> Question | None:
-    read = msgspec.json.decode(data, type=_Eli5Example)
+    read = msgspec.json.decode(data, type=prepare_type(_Eli5Example))
     title, _mark, selftext = read.question.partition(_SELFTEXT_MARK)
     return _make_eli5_question(read.id, title, selftext, [read.answer], [])
 
@@ -170,7 +170,7 @@ def _make_eli5_question(
 
 
 def _convert_natural(data: bytes, _: int) -> Question:
-    read = msgspec.json.decode(data, type=_NaturalQuestion)
+    read = msgspec.json.decode(data, type=prepare_type(_NaturalQuestion))
     tokens = read.document_tokens
     if read.document_text is not None:
         # Not at white space of other kinds, which may be a token's own.
@@ -196,19 +196,19 @@ def _is_html_tag(word: str) -> bool:
 
 
 def _convert_open_natural(data: bytes, number: int) -> Question:
-    read = msgspec.json.decode(data, type=_OpenNaturalQuestion)
+    read = msgspec.json.decode(data, type=prepare_type(_OpenNaturalQuestion))
     return _make_question(str(number), read.question, read.answer)
 
 
 def _convert_trivia(data: bytes, _: int) -> Question:
-    read = msgspec.json.decode(data, type=_TriviaQuestion)
+    read = msgspec.json.decode(data, type=prepare_type(_TriviaQuestion))
     answer = read.answer
     gold = [answer.value, *answer.aliases, *answer.human_answers] if answer else []
     return _make_question(read.question_id, read.question, gold, read.question_source)
 
 
 def _convert_squad(data: bytes, _: int) -> Question:
-    read = msgspec.json.decode(data, type=_SquadQuestion)
+    read = msgspec.json.decode(data, type=prepare_type(_SquadQuestion))
     gold = [] if read.is_impossible else [each.text for each in read.answers]
     return _make_question(str(read.id), read.question, gold)
 
@@ -252,7 +252,9 @@ def split_published_document(data: bytes) -> Iterator[bytes]:
         else:
             parts = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
             if "data" in parts:
-                articles = msgspec.json.decode(parts["data"], type=list[_SquadArticle])
+                articles = msgspec.json.decode(
+                    parts["data"], type=prepare_type(list[_SquadArticle])
+                )
                 values = [one for each in articles for some in each.paragraphs for one in some.qas]
             elif "Data" in parts:
                 values = msgspec.json.decode(parts["Data"], type=list[msgspec.Raw])

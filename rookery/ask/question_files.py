@@ -26,7 +26,7 @@ from rookery.ask.published_questions import (
     convert_published_question,
     split_published_document,
 )
-from rookery.records import Failed, Failure, Question, Record
+from rookery.records import Failed, Failure, Question, Record, prepare_type
 
 MOST_QUESTION_CHARACTERS = 10_000
 """characters of a question"""
@@ -259,7 +259,7 @@ def _decode_file(path: Path) -> list[_Article]:
     with _open_unpacked(path) as file:
         data = file.read().removeprefix(b"\xef\xbb\xbf")
     try:
-        return msgspec.json.decode(data, type=_File).data
+        return msgspec.json.decode(data, type=prepare_type(_File)).data
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise ValueError(f"{path}: not a SQuAD file ({error})") from error
 

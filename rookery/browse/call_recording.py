@@ -20,7 +20,7 @@ from rookery.browse.page_archive import (
     pack_records,
     unpack_records,
 )
-from rookery.records import Completion, Failed, Failure, Hit, Library, Page, digest_of
+from rookery.records import Completion, Failed, Failure, Hit, Library, Page, digest_of, prepare_type
 
 
 class CallTables(NamedTuple):
@@ -105,7 +105,7 @@ class RecordedCall(NamedTuple):
     answer: RecordedAnswer
 
 
-_answer_decoder = msgspec.msgpack.Decoder(RecordedAnswer)
+_answer_decoder = msgspec.msgpack.Decoder(prepare_type(RecordedAnswer))
 _text_decoder = msgspec.msgpack.Decoder(str)
 
 

@@ -21,6 +21,7 @@ from rookery.browse.page_rendering import (
     RenderResult,
     WorkerConnection,
 )
+from rookery.records import prepare_type
 
 if TYPE_CHECKING:
     from playwright.async_api import BrowserContext, Frame, Page, Playwright, Route
@@ -52,7 +53,7 @@ def serve_rendering(line: int) -> None:
     `line` is the file descriptor of the connection.
     """
     with Connection(line) as connection:
-        job = msgspec.msgpack.decode(connection.recv_bytes(), type=RenderJob)
+        job = msgspec.msgpack.decode(connection.recv_bytes(), type=prepare_type(RenderJob))
         _limit_resources(job)
         try:
             asyncio.run(_run_job(connection, job))
@@ -82,7 +83,9 @@ async def _run_job(connection: WorkerConnection, job: RenderJob) -> None:
     def take_replies() -> None:
         while True:
             try:
-                reply = msgspec.msgpack.decode(connection.recv_bytes(), type=RenderReply)
+                reply = msgspec.msgpack.decode(
+                    connection.recv_bytes(), type=prepare_type(RenderReply)
+                )
             except (EOFError, OSError):
                 os._exit(1)  # nobody waits for the page any more
             loop.call_soon_threadsafe(waiting[reply.number].set_result, reply)

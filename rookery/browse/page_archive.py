@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 import msgspec
 
-from rookery.records import Block, Failed, Failure, Hit, Link, Mark, Page, Quote
+from rookery.records import Block, Failed, Failure, Hit, Link, Mark, Page, Quote, prepare_type
 
 if TYPE_CHECKING:
     from rookery.browse.postgres_archive import PostgresDatabase
@@ -52,8 +52,8 @@ alter table versions rename to former;
 
 StoredLayout = tuple[tuple[Block, ...], tuple[Link, ...], tuple[Mark, ...]]
 T = TypeVar("T")
-_layout_decoder = msgspec.msgpack.Decoder(StoredLayout)
-_hits_decoder = msgspec.msgpack.Decoder(list[Hit])
+_layout_decoder = msgspec.msgpack.Decoder(prepare_type(StoredLayout))
+_hits_decoder = msgspec.msgpack.Decoder(prepare_type(list[Hit]))
 
 
 class ArchiveConnection(Protocol):
@@ -585,7 +585,8 @@ def unpack_records(body: bytes, decoder: msgspec.msgpack.Decoder[T]) -> T:
         return decoder.decode(data)
     except msgspec.ValidationError:
         return msgspec.convert(
-            convert_nested(msgspec.msgpack.decode(data), bytes, decode_column), decoder.type
+            convert_nested(msgspec.msgpack.decode(data), bytes, decode_column),
+            prepare_type(decoder.type),
         )
 
 

@@ -25,7 +25,7 @@ import msgspec
 
 from rookery.browse.fetcher import Fetcher, FetchResponse
 from rookery.browse.network import FetchError, normalize_url
-from rookery.records import Failed, Failure
+from rookery.records import Failed, Failure, prepare_type
 
 WorkerConnection: TypeAlias = "Connection[bytes, bytes]"
 
@@ -211,7 +211,7 @@ class _Rendering:
         return self._own.fetch_resource(*asked, within_origin=True)
 
 
-_message_decoder = msgspec.msgpack.Decoder(RenderRequest | RenderResult)
+_message_decoder = msgspec.msgpack.Decoder(prepare_type(RenderRequest | RenderResult))
 
 _SERVE = (
     "import ast, sys; sys.path[:] = ast.literal_eval(sys.argv[1]); "

@@ -27,7 +27,7 @@ import msgspec
 
 from rookery.browse.documents import ReadLimits, read_text
 from rookery.browse.search_index import IndexEntry, build_index_entries
-from rookery.records import Failed, Failure, Page
+from rookery.records import Failed, Failure, Page, prepare_type
 
 ReaderConnection: TypeAlias = "Connection[bytes, bytes]"
 
@@ -349,7 +349,7 @@ class _ReaderProcess:
         if not message:
             self._begun = True
             return None
-        return msgspec.msgpack.decode(message, type=ReadResult)
+        return msgspec.msgpack.decode(message, type=prepare_type(ReadResult))
 
     def start(self) -> None:
         """Start the process."""
@@ -456,7 +456,7 @@ def serve_jobs(line: int, memory: int) -> None:
 
 
 def _run_order(message: bytes) -> bytes:
-    order = msgspec.msgpack.decode(message, type=_Order)
+    order = msgspec.msgpack.decode(message, type=prepare_type(_Order))
     job, limits = order.job, order.limits
     # The default action of the alarm ends the process even inside C code.
     signal.setitimer(signal.ITIMER_REAL, limits.seconds)

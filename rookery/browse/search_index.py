@@ -24,7 +24,7 @@ from rookery.browse.bm25 import (
 from rookery.browse.page_archive import translate_storage_errors
 from rookery.browse.passages import Passage, cut_passages
 from rookery.browse.search_terms import LANGUAGES, find_language, join_pairs, split_terms
-from rookery.records import Failed, Failure, Hit, Library, Page
+from rookery.records import Failed, Failure, Hit, Library, Page, prepare_type
 
 INDEX_FORMAT = "5"
 """of what is stored in an index; a library rebuilds an index that was written in another"""
@@ -324,7 +324,7 @@ class _Explanation(msgspec.Struct):
     details: list["_Explanation"] = []
 
 
-_explanation_decoder = msgspec.json.Decoder(_Explanation)
+_explanation_decoder = msgspec.json.Decoder(prepare_type(_Explanation))
 
 
 class _TermInPassage(NamedTuple):
@@ -430,7 +430,9 @@ def record_index_use(directory: Path, note: IndexNote, changed: bool) -> None:
 def read_index_note(directory: Path) -> IndexNote | None:
     """Return the note of an index; None where there is none that can be read."""
     try:
-        return msgspec.json.decode((directory / INDEX_NOTE_FILE).read_bytes(), type=IndexNote)
+        return msgspec.json.decode(
+            (directory / INDEX_NOTE_FILE).read_bytes(), type=prepare_type(IndexNote)
+        )
     except (OSError, msgspec.MsgspecError):
         return None
 

@@ -39,7 +39,7 @@ from rookery.browse.shards import (
     build_shard,
     get_shard_folder,
 )
-from rookery.records import Failed, Failure, Hit, Page, digest_of
+from rookery.records import Failed, Failure, Hit, Page, digest_of, prepare_type
 
 SHARD_FAILED = "shard_failed"
 """outcome of a shard that did not answer"""
@@ -88,7 +88,7 @@ def find_shards_note(directory: Path) -> ShardsNote | None:
     if not path.is_file():
         return None
     try:
-        return msgspec.json.decode(path.read_bytes(), type=ShardsNote)
+        return msgspec.json.decode(path.read_bytes(), type=prepare_type(ShardsNote))
     except (OSError, msgspec.MsgspecError) as error:
         detail = f"{NOTE_FILE} cannot be read: build the index again ({error})"
         raise Failed(Failure(str(directory), "index_failed", detail)) from error

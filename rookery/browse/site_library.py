@@ -26,7 +26,7 @@ from rookery.browse.search_index import (
     record_index_use,
     translate_index_errors,
 )
-from rookery.records import Failed, Failure, Hit, Library, Page, digest_of
+from rookery.records import Failed, Failure, Hit, Library, Page, digest_of, prepare_type
 
 CRAWL_FORMAT = "1"
 _PORTS = {"http": 80, "https": 443}
@@ -277,7 +277,7 @@ class SiteLibrary(Library):
         """Return the last finished crawl, whatever version of Rookery made it."""
         try:
             return msgspec.json.decode(
-                (self._index_folder / "crawl.json").read_bytes(), type=FinishedCrawl
+                (self._index_folder / "crawl.json").read_bytes(), type=prepare_type(FinishedCrawl)
             )
         except (OSError, msgspec.DecodeError, ValueError):
             return None

@@ -28,7 +28,7 @@ from rookery.browse.sharded_library import find_shards_note
 from rookery.browse.shards import NOTE_FILE, ShardsNote
 from rookery.browse.site_library import FinishedCrawl
 from rookery.browse.warc import WarcContents
-from rookery.records import Failed, Failure, Record
+from rookery.records import Failed, Failure, Record, prepare_type
 
 INDEX_KINDS = {"folders": "folder", "sites": "site", "warcs": "warc"}
 """By folder of the cache, the kind of its indexes."""
@@ -266,7 +266,7 @@ def _read_contents(directory: Path) -> tuple[list[str], int, tuple[Failure, ...]
 
 def _decode_file(path: Path, kind: type[T]) -> T | None:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
+        return msgspec.json.decode(path.read_bytes(), type=prepare_type(kind))
     except (OSError, msgspec.MsgspecError):
         return None
 

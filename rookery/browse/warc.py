@@ -56,7 +56,7 @@ from rookery.browse.search_index import (
     record_index_use,
     translate_index_errors,
 )
-from rookery.records import Failed, Failure, Hit, Library, Page, digest_of
+from rookery.records import Failed, Failure, Hit, Library, Page, digest_of, prepare_type
 
 _DAMAGE_ERRORS = (EOFError, OSError, ValueError, zlib.error, StatusAndHeadersParserException)
 _DIGEST_PATTERN = re.compile(
@@ -260,7 +260,7 @@ def join_text_and_layout(text: WarcRecord, after: WarcRecord) -> Page | None:
     if "digest" not in about:
         return None  # what another program says of a text
     try:
-        page = msgspec.convert(about | {"text": text.block.decode()}, Page)
+        page = msgspec.convert(about | {"text": text.block.decode()}, prepare_type(Page))
     except (msgspec.ValidationError, UnicodeDecodeError):
         page = None
     if page is None or not _is_consistent(page):
@@ -575,7 +575,7 @@ class WarcLibrary(Library):
         place = self._index_folder / self._compute_stamp()
         try:
             stored = (place / "contents.json").read_bytes()
-            self._contents = msgspec.json.decode(stored, type=WarcContents)
+            self._contents = msgspec.json.decode(stored, type=prepare_type(WarcContents))
             self._index = SearchIndex(place)
         except (OSError, ValueError, msgspec.DecodeError):
             return False

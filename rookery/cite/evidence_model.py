@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from rookery.records import Failed, Failure, Record
+from rookery.records import Failed, Failure, Record, prepare_type
 
 if TYPE_CHECKING:
     import numpy as np
@@ -163,7 +163,7 @@ class EvidenceModel:
         self._session = open_onnx_session(folder / MODEL_FILE)
         calibration = folder / CALIBRATION_FILE
         self._calibration = (
-            msgspec.json.decode(calibration.read_bytes(), type=AnswerCalibration)
+            msgspec.json.decode(calibration.read_bytes(), type=prepare_type(AnswerCalibration))
             if calibration.exists()
             else AnswerCalibration()
         )

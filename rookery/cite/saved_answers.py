@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from rookery.records import Answer, Record
+from rookery.records import Answer, Record, prepare_type
 
 QUOTED_WORDS = 4
 """fewest words between quotation marks; fewer are a term or a title, and stand on a page by
@@ -448,7 +448,7 @@ def _is_own_answer(value: Json) -> bool:
 
 def _convert_answer(value: Json, where: str) -> Answer:
     try:
-        return msgspec.convert(value, Answer)
+        return msgspec.convert(value, prepare_type(Answer))
     except msgspec.ValidationError as error:
         raise ValueError(f"{where}: not a whole answer: {error}") from error
 

@@ -12,6 +12,8 @@ from typing import Any
 
 import msgspec
 
+from rookery.records import prepare_type
+
 
 class Vocabulary(msgspec.Struct, frozen=True):
     """Vocabulary of a model: `tokens[id]` is the token's bytes, None where it is not part of any
@@ -82,7 +84,7 @@ class _TokenizerFile(msgspec.Struct, frozen=True):
 def _read_tokenizer(tokenizer: Path | str) -> _TokenizerFile:
     try:
         content = tokenizer.read_bytes() if isinstance(tokenizer, Path) else tokenizer
-        return msgspec.json.decode(content, type=_TokenizerFile)
+        return msgspec.json.decode(content, type=prepare_type(_TokenizerFile))
     except (msgspec.DecodeError, OSError) as error:
         raise ValueError(f"this is not a tokenizer.json: {error}") from error
 

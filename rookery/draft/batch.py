@@ -20,7 +20,7 @@ from typing import Any, NoReturn, TypeVar
 
 import msgspec
 
-from rookery.records import Question
+from rookery.records import Question, prepare_type
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -117,7 +117,7 @@ class _AnswerLine(msgspec.Struct):
 
 def _answers_question(line: bytes, question: Question) -> bool:
     try:
-        return msgspec.json.decode(line, type=_AnswerLine).question == question
+        return msgspec.json.decode(line, type=prepare_type(_AnswerLine)).question == question
     except (msgspec.MsgspecError, ValueError):
         return False
 

@@ -20,7 +20,7 @@ from rookery.browse.browser_commands import BrowserTask, Observation
 from rookery.browse.page_archive import convert_nested
 from rookery.browse.page_view import PageViewCache
 from rookery.cite.syntax import CitationSyntaxError, parse_numbered
-from rookery.records import Completion, Episode, Failure, Library, Step
+from rookery.records import Completion, Episode, Failure, Library, Step, prepare_type
 
 FINISHED_STOPS = (
     "end",
@@ -157,6 +157,7 @@ def ensure_encodable(episode: Episode) -> Episode:
         episode.to_json()
     except UnicodeEncodeError:
         return msgspec.convert(
-            convert_nested(msgspec.to_builtins(episode), str, replace_surrogates), Episode
+            convert_nested(msgspec.to_builtins(episode), str, replace_surrogates),
+            prepare_type(Episode),
         )
     return episode

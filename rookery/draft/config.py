@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 from msgspec import inspect
 
-from rookery.records import Failed, Failure
+from rookery.records import Failed, Failure, prepare_type
 
 S = TypeVar("S", bound=msgspec.Struct)
 TablePath = tuple[str, ...]
@@ -41,7 +41,7 @@ def parse_settings(
     detail = describe_unknown_key(table, kind, under, also)
     if not detail:
         try:
-            return msgspec.convert(table, kind)
+            return msgspec.convert(table, prepare_type(kind))
         except (msgspec.MsgspecError, ValueError) as error:
             place = f"[{'.'.join(under)}]: " if under else ""
             detail = f"correct it: {place}{error}"

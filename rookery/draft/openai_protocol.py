@@ -27,7 +27,7 @@ from rookery.draft.completion_settings import (
     LocalModelSettings,
 )
 from rookery.draft.config import describe_unknown_key
-from rookery.records import Completion, Failed, Failure, Record
+from rookery.records import Completion, Failed, Failure, Record, prepare_type
 
 GrammarServer = Literal["none", "vllm", "sglang", "llama.cpp"]
 DEFAULT_KEY_NAME = "OPENAI_API_KEY"
@@ -129,7 +129,7 @@ def read_endpoints(path: Path) -> dict[str, ModelEndpoint | LocalEndpoint]:
             kind = _choose_endpoint_kind(table)
             if fault := describe_unknown_key(table, kind, (role,)):
                 raise ValueError(fault)
-            endpoints[role] = msgspec.convert(table, kind)
+            endpoints[role] = msgspec.convert(table, prepare_type(kind))
         return endpoints
     except OSError as error:
         detail = f"it cannot be read ({error.strerror}): name a file with a table for each role"
@@ -599,7 +599,7 @@ class _Response(msgspec.Struct, frozen=True):
     error: Any = None
 
 
-_response_decoder = msgspec.json.Decoder(_Response)
+_response_decoder = msgspec.json.Decoder(prepare_type(_Response))
 
 
 def _decode_response(data: bytes | bytearray, endpoint: ModelEndpoint) -> _Response:
@@ -811,7 +811,7 @@ def _get_tokens(choice: _Choice) -> tuple[tuple[int, ...], tuple[float, ...]]:
 def _convert_or_none(found: Any, kind: type[T]) -> T | None:
     """Convert an optional part of a response; None where it is malformed, which is no error."""
     try:
-        return msgspec.convert(found, kind)
+        return msgspec.convert(found, prepare_type(kind))
     except msgspec.ValidationError:
         return None
 

@@ -10,7 +10,7 @@ import msgspec
 from rookery.browse.call_recording import CallRecording, CallReplay, RecordedAnswer
 from rookery.browse.page_archive import decode_column
 from rookery.draft.remote_model import AllowedTokens, LanguageModel, Seed
-from rookery.records import Completion, Episode, Failed, Failure, Policy
+from rookery.records import Completion, Episode, Failed, Failure, Policy, prepare_type
 
 
 class RecordingPolicy:
@@ -159,7 +159,9 @@ class ScriptedPolicy:
             if isinstance(value, str):
                 yield Completion(value)
             else:
-                yield from (step.said for step in msgspec.convert(value, Episode).steps)
+                yield from (
+                    step.said for step in msgspec.convert(value, prepare_type(Episode)).steps
+                )
         except (msgspec.MsgspecError, ValueError) as error:
             detail = f"line {number} is neither a JSON string nor an episode: {error}"
             raise Failed(Failure(str(self._path), "no_model", detail)) from None

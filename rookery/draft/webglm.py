@@ -40,6 +40,7 @@ from rookery.records import (
     Question,
     Quote,
     Step,
+    prepare_type,
 )
 
 WEBGLM_METHOD = "webglm"
@@ -182,7 +183,9 @@ def bootstrap_to_file(
         questions, out, partial(_make_line_answerer, make, settings), workers, progress, threads
     )
     with out.open("rb") as lines:
-        stops = Counter(msgspec.json.decode(line, type=_EpisodeStop).stop for line in lines)
+        stops = Counter(
+            msgspec.json.decode(line, type=prepare_type(_EpisodeStop)).stop for line in lines
+        )
     return dict(stops.most_common())
 
 

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
-from sqlalchemy import Connection, Row, insert, select
+from sqlalchemy import Connection, Row, bindparam, insert, select
 
 from rookery.judge import tables
 from rookery.judge.accounts import ROLES
@@ -49,6 +49,8 @@ from rookery.judge.projects import load_pass_shares
 from rookery.judge.tables import exclusions, items, judgements
 from rookery.records import Failed, Failure, Record
 
+_EXCLUSIONS = exclusions.select().order_by(exclusions.c.number)
+_EXCLUSIONS_OF = _EXCLUSIONS.where(exclusions.c.which == bindparam("whose"))
 _PERSON_IN_BATCH = "person in "
 """Prefix stored in `exclusions.what` for a person's judgements in one batch; the batch follows."""
 
@@ -180,10 +182,7 @@ def load_exclusions(connection: Connection, which: str | None = None) -> list[Ex
 
     With `which`, only those of this person or judgement.
     """
-    query = exclusions.select().order_by(exclusions.c.number)
-    if which is not None:
-        query = query.where(exclusions.c.which == which)
-    rows = connection.execute(query)
+    rows = connection.execute(_EXCLUSIONS if which is None else _EXCLUSIONS_OF, {"whose": which})
     found = []
     for row in rows.mappings():
         values = dict(row)

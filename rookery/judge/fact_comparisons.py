@@ -30,6 +30,7 @@ from rookery.records import (
     Question,
     Quote,
     Rating,
+    prepare_type,
 )
 
 FactComparisonKind = Literal["A", "B", "A2", "B2"]
@@ -361,7 +362,7 @@ def read_climate_claims(path: Path) -> tuple[list[FactClaim], dict[str, WikiPage
 def _read_climate_lines(path: Path) -> list[_ClimateClaim]:
     try:
         with lzma.open(path) if path.suffix == ".xz" else path.open("rb") as file:
-            found = msgspec.json.Decoder(_ClimateClaim).decode_lines(file.read())
+            found = msgspec.json.Decoder(prepare_type(_ClimateClaim)).decode_lines(file.read())
         for each in found:
             for one in each.evidences:
                 _ = one.place

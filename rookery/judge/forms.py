@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origi
 import msgspec
 from msgspec import Struct
 
-from rookery.records import Failed, Failure, Record, digest_of
+from rookery.records import Failed, Failure, Record, digest_of, prepare_type
 
 RequiredWhen = Literal["always", "whole", "never"]
 """When a field must be filled in; `whole`: only where every part of the form is required (WebGPT,
@@ -352,7 +352,7 @@ class _FormReader:
                 del settings[field.encode_name]
         known = {field.encode_name for field in msgspec.structs.fields(kind)}
         kept = {name: value for name, value in settings.items() if name in known}
-        return msgspec.convert(kept, kind), faulty & known
+        return msgspec.convert(kept, prepare_type(kind)), faulty & known
 
     def _convert_choices(self, plain: object, name: str) -> tuple[FieldChoice, ...]:
         where = f'choices "{name}"'
@@ -361,7 +361,9 @@ class _FormReader:
             for fault in faults:
                 self._add_problem(where, fault.sentence)
             return ()
-        return self._check_choices(tuple(msgspec.convert(plain, list[FieldChoice])), where)
+        return self._check_choices(
+            tuple(msgspec.convert(plain, prepare_type(list[FieldChoice]))), where
+        )
 
     def _check_choices(
         self, choices: tuple[FieldChoice, ...], where: str
@@ -665,7 +667,7 @@ def _list_type_faults(plain: object, kind: Any, keys: tuple[str, ...]) -> list[_
         if isinstance(plain, dict) and isinstance(option, type) and issubclass(option, Struct):
             return _list_setting_faults(plain, option, keys)
     try:
-        msgspec.convert(plain, kind)
+        msgspec.convert(plain, prepare_type(kind))
     except msgspec.ValidationError as error:
         return [_TypeFault(keys, _place_fault(keys, _explain_error(str(error), kind)))]
     return []

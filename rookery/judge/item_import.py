@@ -19,7 +19,7 @@ from rookery.ask.question_files import MOST_LINE_BYTES, parse_question
 from rookery.judge.form_parsing import ANSWER_MARK, encode_form, parse_form
 from rookery.judge.forms import FORMS, FormField, LabellingForm, join_form_names
 from rookery.judge.labelling_records import GoldLabels, LabellingItem
-from rookery.records import Answer, Failed, Failure, Question, digest_of
+from rookery.records import Answer, Failed, Failure, Question, digest_of, prepare_type
 
 _EXPECTED_LINE = (
     'a question {"id": "1", "text": "Why ...?"}, a line that rookery ask --batch wrote, or '
@@ -119,9 +119,9 @@ def _parse_line(
         if "form" in names:
             return LabellingItem.from_json(line)
         if "answers" in names:
-            return msgspec.json.decode(line, type=_AnswersLine)
+            return msgspec.json.decode(line, type=prepare_type(_AnswersLine))
         if "answer" in names:
-            return msgspec.json.decode(line, type=_SavedAnswerLine)
+            return msgspec.json.decode(line, type=prepare_type(_SavedAnswerLine))
         if "text" in names:
             return Question.from_json(line)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:

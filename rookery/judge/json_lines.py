@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import msgspec
 
-from rookery.records import Failed, Failure
+from rookery.records import Failed, Failure, prepare_type
 
 MAX_LINE_BYTES = 512_000_000
 """Maximum bytes of a line."""
@@ -18,7 +18,7 @@ def read_json_lines(path: Path, kind: type[T]) -> Iterator[T]:
 
     Raises Failed: not_found; bad_line, which names the line.
     """
-    decoder = msgspec.json.Decoder(kind)
+    decoder = msgspec.json.Decoder(prepare_type(kind))
     try:
         with path.open("rb") as lines:
             for number, line in enumerate(iter(lambda: lines.readline(MAX_LINE_BYTES), b""), 1):

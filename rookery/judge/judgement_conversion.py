@@ -9,7 +9,7 @@ from rookery.judge.agreement import LabelValue, MeasurementLevel, get_sign
 from rookery.judge.form_parsing import ANSWER_MARK, get_answer_label
 from rookery.judge.forms import FORMS, FormField, LabellingForm, find_form
 from rookery.judge.labelling_records import Judgement, LabellingItem
-from rookery.records import Answer, Claim, Comparison, Episode, Quote, Rating
+from rookery.records import Answer, Claim, Comparison, Episode, Quote, Rating, prepare_type
 
 PLAUSIBLE_SCALE, SUPPORTED_SCALE = "plausible", "supported"
 GOOD_SCALE = "good"
@@ -74,7 +74,7 @@ def convert_to_episode(item: LabellingItem, judgement: Judgement) -> Episode | N
     kept = judgement.filled.get(EPISODE_KEY)
     if item.form != "demonstrate" or kept is None or not _is_submitted(judgement):
         return None
-    return msgspec.convert(kept, Episode)
+    return msgspec.convert(kept, prepare_type(Episode))
 
 
 def add_episode(filled: Mapping[str, Any], episode: Episode) -> dict[str, Any]:

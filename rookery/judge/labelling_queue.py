@@ -12,6 +12,7 @@ is kept as an extra.
 import secrets
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from itertools import islice
 from typing import Any, Literal, NamedTuple
 
@@ -21,6 +22,7 @@ from sqlalchemy import (
     Connection,
     Float,
     Row,
+    Select,
     String,
     and_,
     bindparam,
@@ -94,7 +96,29 @@ _FREE_SLOT = (
 )
 """The first slot in the queue that the asker could get."""
 _ITEM = select(items).where(items.c.id == bindparam("item"))
-_DRAFT = select(drafts.c.body).where(drafts.c.item == bindparam("item"), drafts.c.person == _ASKER)
+_ITS_DRAFT = (drafts.c.item == bindparam("its")) & (drafts.c.person == _ASKER)
+_DRAFT = select(drafts.c.body).where(_ITS_DRAFT)
+_LEASED_ITEM = select(leases.c.item).where(
+    leases.c.token == bindparam("lease"), leases.c.person == _ASKER
+)
+_JUDGEMENT = select(judgements.c.body).where(judgements.c.id == bindparam("judgement"))
+_JUDGEMENT_OF_ITEM = (
+    select(judgements.c.id)
+    .where(judgements.c.item == bindparam("its"), judgements.c.person == _ASKER)
+    .limit(1)
+)
+_LAST_NUMBER = select(func.max(judgements.c.number))
+_ITS_SLOT = update(slots).where(
+    slots.c.item == bindparam("its"), slots.c.number == bindparam("place")
+)
+_ASKERS_SLOT = update(slots).where(slots.c.item == bindparam("its"), slots.c.person == _ASKER)
+_FREE_PLACE = (
+    select(slots.c.number)
+    .where(slots.c.item == bindparam("its"), _FREE)
+    .order_by(slots.c.number)
+    .limit(1)
+    .with_for_update(skip_locked=True)
+)
 _DONE_IN_BATCH = (
     select(func.count(judgements.c.item.distinct()))
     .join(items)
@@ -189,20 +213,27 @@ def claim_item(
     `item` it is that item or nothing, also where a prelude must come before it.
     """
     now = store.clock()
-    asked = [slots.c.form == only_form] if only_form is not None else []
-    asked += [slots.c.item == item] if item is not None else []
     with store.begin_write() as connection:
         take_advisory_lock(connection, f"person {person}")
-        values = {"asker": person, "at": now}
-        slot = connection.execute(_HELD_SLOT.where(*asked), values).first()
+        values = {"asker": person, "at": now, "form": only_form, "its": item}
+        held, free = _make_slot_queries(only_form is not None, item is not None)
+        slot = connection.execute(held, values).first()
         if slot is None:
-            asked += _build_admitted_conditions(connection, person)
-            slot = connection.execute(_FREE_SLOT.where(*asked), values).first()
+            admitted = _build_admitted_conditions(connection, person)
+            slot = connection.execute(free.where(*admitted) if admitted else free, values).first()
             before = _find_prelude_slot(connection, person, now, slot.item) if slot else None
             if before and item not in (None, before.item):
                 return None
             slot = before or slot
         return _lease_slot(connection, slot, person, now, lease) if slot else None
+
+
+@cache
+def _make_slot_queries(of_form: bool, of_item: bool) -> tuple[Select[Any], Select[Any]]:
+    """Return the queries of the asker's slot and of the first free one, of one form or item."""
+    asked = [slots.c.form == bindparam("form")] if of_form else []
+    asked += [slots.c.item == bindparam("its")] if of_item else []
+    return _HELD_SLOT.where(*asked), _FREE_SLOT.where(*asked)
 
 
 def renew_lease(store: Store, lease_token: str, lease: float = LEASE_SECONDS) -> float | None:
@@ -403,10 +434,9 @@ def _lease_slot(
     if slot.person != person:
         token, began = secrets.token_urlsafe(24), now
         given = {"token": token, "item": slot.item, "person": person, "began": began}
-        connection.execute(insert(leases).values(given))
-    here = (slots.c.item == slot.item) & (slots.c.number == slot.number)
+        connection.execute(insert(leases), given)
     values = {"person": person, "token": token, "began": began, "until": now + lease}
-    connection.execute(update(slots).where(here).values(values))
+    connection.execute(_ITS_SLOT, {"its": slot.item, "place": slot.number, **values})
     found = LabellingItem.from_json(connection.execute(_ITEM, {"item": slot.item}).one().body)
     return ItemLease(slot.item, found, slot.number, token, person, now + lease, began)
 
@@ -432,18 +462,18 @@ def _make_slot_rows(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 def save_draft(store: Store, item_id: str, person: str, filled: dict[str, Any]) -> None:
     """Store a form as far as it is filled in, replacing the earlier draft."""
-    its = (drafts.c.item == item_id) & (drafts.c.person == person)
     values = {"body": msgspec.json.encode(filled).decode(), "saved": store.clock()}
     with store.begin_write() as connection:
         take_advisory_lock(connection, f"person {person}")
-        if connection.execute(update(drafts).where(its).values(values)).rowcount == 0:
-            connection.execute(insert(drafts).values(item=item_id, person=person, **values))
+        changed = {"its": item_id, "asker": person, **values}
+        if connection.execute(update(drafts).where(_ITS_DRAFT), changed).rowcount == 0:
+            connection.execute(insert(drafts), {"item": item_id, "person": person, **values})
 
 
 def load_draft(store: Store, item_id: str, person: str) -> dict[str, Any] | None:
     """Return a person's stored draft of a form; None if there is none or the form was submitted."""
     with store.begin_read() as connection:
-        body = connection.scalar(_DRAFT, {"item": item_id, "asker": person})
+        body = connection.scalar(_DRAFT, {"its": item_id, "asker": person})
     return None if body is None else msgspec.json.decode(body, type=dict[str, Any])
 
 
@@ -474,8 +504,7 @@ def submit_judgement(store: Store, token: str, person: str, judgement: Judgement
                 judgement, id=_make_judgement_id(token), item=item, by=person, kind=kind
             ),
         )
-        mine = (drafts.c.item == item) & (drafts.c.person == person)
-        connection.execute(delete(drafts).where(mine))
+        connection.execute(delete(drafts).where(_ITS_DRAFT), {"its": item, "asker": person})
     return kind
 
 
@@ -572,17 +601,13 @@ def _return_item(
 
 def _fill_slot(connection: Connection, item: str, person: str, now: float) -> bool:
     """Mark a slot done: the person's own, or any free one; return False if there is none."""
-    mine = (slots.c.item == item) & (slots.c.person == person)
-    done = {"person": person, "done": True, "until": None}
-    if connection.execute(update(slots).where(mine).values(done)).rowcount:
+    done = {"its": item, "person": person, "done": True, "until": None}
+    if connection.execute(_ASKERS_SLOT, {**done, "asker": person}).rowcount:
         return True
-    places = select(slots.c.number).where(slots.c.item == item, _FREE)
-    first = places.order_by(slots.c.number).limit(1).with_for_update(skip_locked=True)
-    number = connection.scalar(first, {"at": now})
+    number = connection.scalar(_FREE_PLACE, {"its": item, "at": now})
     if number is None:
         return False
-    here = (slots.c.item == item) & (slots.c.number == number)
-    connection.execute(update(slots).where(here).values(done))
+    connection.execute(_ITS_SLOT, {**done, "place": number})
     return True
 
 
@@ -595,8 +620,7 @@ def is_leased_to(store: Store, token: str, person: str, item: str) -> bool:
 
 def _find_leased_item(connection: Connection, token: str, person: str) -> str:
     """Return the id of the item leased to this person with this token. Raises Failed (no_lease)."""
-    its = (leases.c.token == token) & (leases.c.person == person)
-    item: str | None = connection.scalar(select(leases.c.item).where(its))
+    item: str | None = connection.scalar(_LEASED_ITEM, {"lease": token, "asker": person})
     if item is None:
         detail = "this work was not handed out to you: go back to the desk's first page"
         raise Failed(Failure("the lease", "no_lease", detail))
@@ -604,19 +628,18 @@ def _find_leased_item(connection: Connection, token: str, person: str) -> str:
 
 
 def _refuse_second_judgement(connection: Connection, item: str, person: str) -> None:
-    mine = (judgements.c.item == item) & (judgements.c.person == person)
-    if connection.scalar(select(judgements.c.id).where(mine).limit(1)) is not None:
+    if connection.scalar(_JUDGEMENT_OF_ITEM, {"its": item, "asker": person}) is not None:
         raise _make_already_error(item)
 
 
 def _find_judgement(connection: Connection, key: str) -> Judgement | None:
-    body = connection.scalar(select(judgements.c.body).where(judgements.c.id == key))
+    body = connection.scalar(_JUDGEMENT, {"judgement": key})
     return None if body is None else Judgement.from_json(body)
 
 
 def _insert_judgement(connection: Connection, judgement: Judgement) -> None:
     take_advisory_lock(connection, "judgements")
-    newest = connection.scalar(select(func.max(judgements.c.number)))
+    newest = connection.scalar(_LAST_NUMBER)
     row = {
         "id": judgement.id,
         "number": (newest or 0) + 1,
@@ -627,7 +650,7 @@ def _insert_judgement(connection: Connection, judgement: Judgement) -> None:
         "ended": judgement.ended,
         "supersedes": judgement.supersedes or None,
     }
-    connection.execute(insert(judgements).values(row))
+    connection.execute(insert(judgements), row)
 
 
 def _require_same_values(before: Judgement, filled: dict[str, Any]) -> Judgement:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 import msgspec
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
 from rookery.judge.accounts import ROLES, write_audit_entry
 from rookery.judge.store import Store, take_advisory_lock
@@ -25,7 +25,7 @@ from rookery.judge.tables import (
     project_batches,
     projects,
 )
-from rookery.records import Failed, Failure, Record
+from rookery.records import Failed, Failure, Record, prepare_type
 
 PASS_SHARE = 0.75
 """Share of an attention check that must be right (GopherCite, appendix C.1: 3 of 4)."""
@@ -167,7 +167,7 @@ def parse_project_settings(
     """
     try:
         whole = {**msgspec.to_builtins(before), **given}
-        return msgspec.convert(whole, ProjectSettings, strict=strict)
+        return msgspec.convert(whole, prepare_type(ProjectSettings), strict=strict)
     except (msgspec.ValidationError, ValueError) as error:
         fields = ", ".join(ProjectSettings.__struct_fields__)
         detail = f"{error}; the settings are {fields}"
@@ -296,17 +296,18 @@ class BatchAccess(NamedTuple):
     """The only batches for a person who came by a crowd link; None: every other batch."""
 
 
+_ACCOUNT = select(
+    people.c.role,
+    people.c.project,
+    select(project_batches.c.batch).exists().label("placed"),
+    select(batch_people.c.batch).exists().label("named"),
+).where(people.c.name == bindparam("asker"))
+
+
 def find_batch_access(connection: Connection, person: str) -> BatchAccess:
     """Return the batches of which a person may be given items."""
     # Asked with every item that is handed out: one statement where no project has rules.
-    account = connection.execute(
-        select(
-            people.c.role,
-            people.c.project,
-            select(project_batches.c.batch).exists().label("placed"),
-            select(batch_people.c.batch).exists().label("named"),
-        ).where(people.c.name == person)
-    ).first()
+    account = connection.execute(_ACCOUNT, {"asker": person}).first()
     barred: set[str] = set()
     if account is not None and account.named:
         theirs = select(batch_people.c.batch).where(batch_people.c.person == person)

@@ -138,7 +138,7 @@ def compute_push_directions(samples: Sequence[PolicySample]) -> list[int]:
 def list_training_runs(store: Store) -> list[TrainingRun]:
     """Return every run, latest sign of life first."""
     with store.begin_read() as connection:
-        rows = connection.execute(select(tables.runs).order_by(tables.runs.c.seen.desc())).all()
+        rows = connection.execute(_RUNS).all()
         return [_make_training_run(connection, row) for row in rows]
 
 
@@ -231,6 +231,7 @@ def describe_run_stop(pull: RunStop) -> str:
     return f"{pull.person} stopped it at the desk: {pull.reason}"
 
 
+_RUNS = select(tables.runs).order_by(tables.runs.c.seen.desc())
 _OPEN_STOPS_QUERY = (
     select(tables.pulls)
     .outerjoin(tables.releases, tables.releases.c.pull == tables.pulls.c.number)

@@ -19,7 +19,16 @@ import msgspec
 from rookery.browse.html_parser import read_html
 from rookery.browse.page_assembly import build_page
 from rookery.judge.agreement import get_sign
-from rookery.records import Answer, Comparison, Failed, Failure, Question, Record, digest_of
+from rookery.records import (
+    Answer,
+    Comparison,
+    Failed,
+    Failure,
+    Question,
+    Record,
+    digest_of,
+    prepare_type,
+)
 
 VOTES_RATER = "thumbs-up"
 """Rater that is stored in these comparisons."""
@@ -277,7 +286,7 @@ def read_forum_threads(path: Path) -> Iterator[ForumThread]:
 
 def _parse_thread(line: bytes, place: str) -> ForumThread:
     try:
-        asked = msgspec.json.decode(line, type=_AskedQuestion)
+        asked = msgspec.json.decode(line, type=prepare_type(_AskedQuestion))
         answers = tuple(
             ForumPost(_extract_post_text(each.body_html), each.score, each.created)
             for each in asked.answers

@@ -49,7 +49,7 @@ from rookery.learn.training_data import (
     read_episodes,
 )
 from rookery.learn.training_run import ResumableRun, StepCallback
-from rookery.records import Failed, Failure, Rating
+from rookery.records import Failed, Failure, Rating, prepare_type
 
 
 class GenerationSettings(NamedTuple):
@@ -434,7 +434,7 @@ class _ImitationState:
         """Go on from what `save` wrote."""
         self._learner.load(folder)
         kept = tuple[int, int, int, dict[str, float], dict[str, float]]
-        said = msgspec.json.decode((folder / "best.json").read_bytes(), type=kept)
+        said = msgspec.json.decode((folder / "best.json").read_bytes(), type=prepare_type(kept))
         self.step, self.last, self._worse, self.before, self.measured = said
 
 

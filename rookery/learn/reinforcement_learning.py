@@ -42,7 +42,7 @@ from rookery.learn.training_run import (
     StopCheck,
 )
 from rookery.learn.vllm_sampler import DrawnActions, VllmSampler
-from rookery.records import Failed, Failure
+from rookery.records import Failed, Failure, prepare_type
 
 _MAX_CHECKPOINT_INTERVAL = 10
 """steps, at most, from one checkpoint to the next: batches of episodes take long"""
@@ -227,7 +227,7 @@ class _PolicyChoice:
 
     def load(self, folder: Path) -> None:
         kept = (folder / _CHOICE_FILE).read_bytes()
-        self.best = msgspec.json.decode(kept, type=BestValidation)
+        self.best = msgspec.json.decode(kept, type=prepare_type(BestValidation))
 
 
 class _ReinforcementState:

@@ -23,7 +23,7 @@ from rookery.learn.pretrained_models import (
     merge_lora,
     save_pretrained_model,
 )
-from rookery.records import Answer, Claim, Failed, Failure, Question
+from rookery.records import Answer, Claim, Failed, Failure, Question, prepare_type
 
 
 class RewardModelInput(NamedTuple):
@@ -217,7 +217,9 @@ class RewardModel:
         if not hasattr(config, REWARD_CONFIG_KEY) and config.num_labels != 1:
             raise self._make_error(f"it has {config.num_labels} outputs: a reward model has one")
         try:
-            return msgspec.convert(getattr(config, REWARD_CONFIG_KEY, {}), RewardScale)
+            return msgspec.convert(
+                getattr(config, REWARD_CONFIG_KEY, {}), prepare_type(RewardScale)
+            )
         except msgspec.ValidationError as error:
             detail = (
                 f"{REWARD_CONFIG_KEY} in its config.json cannot be read ({error}): train it again"

@@ -46,7 +46,7 @@ from rookery.learn.training_run import (
     StepCallback,
     StopCheck,
 )
-from rookery.records import Failed, Failure
+from rookery.records import Failed, Failure, prepare_type
 
 CALIBRATION_BINS = 10
 MAX_REWARD_SCALE = 64.0
@@ -625,7 +625,9 @@ class RewardTrainer:
         """Restore the state that `save` wrote to a folder."""
         self.learner.load(folder)
         kept = (folder / "training.json").read_bytes()
-        self.completed_steps, self.best = msgspec.json.decode(kept, type=tuple[int, BestValidation])
+        self.completed_steps, self.best = msgspec.json.decode(
+            kept, type=prepare_type(tuple[int, BestValidation])
+        )
 
 
 def _load_model(settings: RewardTrainingSettings) -> tuple[RewardInputEncoder, PreTrainedModel]:

@@ -32,7 +32,7 @@ from rookery.learn.decoding import SampledAction, SamplingSettings
 from rookery.learn.episodes import PolicySampler, ServerConstraint
 from rookery.learn.pretrained_models import save_pretrained_model
 from rookery.learn.weight_transfer import serve_folder
-from rookery.records import Failed, Failure
+from rookery.records import Failed, Failure, prepare_type
 
 T = TypeVar("T")
 _TIMEOUTS = {"connect": 10.0, "read": 900.0, "write": 60.0, "pool": None}
@@ -240,7 +240,7 @@ class DrawnActions:
             if len(whole) < len(data) and place.stem.endswith(f" {self._process}"):
                 place.write_bytes(whole)
             for line in whole.splitlines():
-                one = msgspec.json.decode(line, type=_DrawnAction)
+                one = msgspec.json.decode(line, type=prepare_type(_DrawnAction))
                 found[_make_key(one.context, one.seed)] = one
         return found
 
@@ -436,7 +436,7 @@ class _VllmServer:
         if answer.status != 200:
             raise self._make_refusal_error(route, answer)
         try:
-            return msgspec.json.decode(answer.content, type=kind)
+            return msgspec.json.decode(answer.content, type=prepare_type(kind))
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             detail = f"its answer makes no sense ({error}): use vLLM 0.32 or later"
             raise self.make_error("model_bad_answer", detail) from error

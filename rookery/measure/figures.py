@@ -16,7 +16,7 @@ from typing import Literal, TypeVar
 import msgspec
 
 from rookery.measure.intervals import Estimate
-from rookery.records import Failed, Failure, Record
+from rookery.records import Failed, Failure, Record, prepare_type
 
 TableCell = str | int | float | None
 """cell of a table; None if there is nothing to say"""
@@ -277,7 +277,7 @@ def _name_part(folder: Path, place: Path) -> str:
 
 def _read_json(place: Path, kind: type[T]) -> T:
     try:
-        return msgspec.json.decode(place.read_bytes(), type=kind)
+        return msgspec.json.decode(place.read_bytes(), type=prepare_type(kind))
     except (msgspec.MsgspecError, ValueError) as error:
         detail = f"this is not what was written there ({error}): make it again, or delete it"
         raise Failed(Failure(str(place), "bad_figure", detail)) from error

@@ -19,7 +19,7 @@ from rookery.browse.browser_commands import BrowserTask
 from rookery.browse.call_recording import CallRecording, RecordingLibrary
 from rookery.browse.page_archive import pack_records, translate_storage_errors, unpack_records
 from rookery.draft.browser_episode import build_episode
-from rookery.records import Episode, Failed, Failure, Record
+from rookery.records import Episode, Failed, Failure, Record, prepare_type
 from rookery.serve.browser_session import BrowserSession, SessionEvent
 from rookery.serve.settings import Settings
 
@@ -136,7 +136,7 @@ class SessionStart(Record, frozen=True, tag="Begun"):
     """the file of demonstrations that it is for"""
 
 
-_row = msgspec.msgpack.Decoder(SessionStart | SessionEvent)
+_row = msgspec.msgpack.Decoder(prepare_type(SessionStart | SessionEvent))
 
 
 class UnfinishedSession:

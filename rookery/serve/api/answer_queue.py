@@ -21,7 +21,7 @@ from rookery.judge.tables import (
     slots,
     work_signs,
 )
-from rookery.records import Episode, Failed, Failure, Question
+from rookery.records import Episode, Failed, Failure, Question, prepare_type
 from rookery.serve.api.answer_sessions import (
     FINAL_EVENTS,
     AnswerEvent,
@@ -221,7 +221,7 @@ class _EpisodeQuestion(msgspec.Struct):
 def _read_searched_question(row: Row[Any]) -> str:
     if row.episode is None:
         return str(row.question)
-    return msgspec.json.decode(row.episode, type=_EpisodeQuestion).question.text
+    return msgspec.json.decode(row.episode, type=prepare_type(_EpisodeQuestion)).question.text
 
 
 def list_waiting_answers(store: Store, later: float = 0.0) -> list[str]:
@@ -256,7 +256,11 @@ def lease_answer(store: Store, answer: str, lease: float) -> AnswerLease | None:
             return None
         after = len(_read_events(connection, answer)) - 1
     return AnswerLease(
-        answer, token, row.person, msgspec.json.decode(row.wanted, type=QuestionRequest), after
+        answer,
+        token,
+        row.person,
+        msgspec.json.decode(row.wanted, type=prepare_type(QuestionRequest)),
+        after,
     )
 
 
@@ -394,14 +398,14 @@ def _append_events(
 def _read_events(connection: Connection, answer: str) -> list[AnswerEvent]:
     told: list[tuple[EventKind, dict[str, Any]]] = []
     for body in read_events(connection, name_event_stream(answer)):
-        told += msgspec.json.decode(body, type=list[tuple[EventKind, dict[str, Any]]])
+        told += msgspec.json.decode(body, type=prepare_type(list[tuple[EventKind, dict[str, Any]]]))
     return [AnswerEvent(number, kind, data) for number, (kind, data) in enumerate(told)]
 
 
 def _build_stored_answer(row: Row[Any]) -> StoredAnswer:
     answered = None
     if row.episode is not None:
-        verdicts = msgspec.json.decode(row.verdicts, type=tuple[Verdict, ...])
+        verdicts = msgspec.json.decode(row.verdicts, type=prepare_type(tuple[Verdict, ...]))
         answered = AnswerOutcome(Episode.from_json(row.episode), verdicts)
     wanted = QuestionRequest.from_json(row.wanted)
     return StoredAnswer(

@@ -35,7 +35,7 @@ from rookery.judge import accounts
 from rookery.judge.store import Store
 from rookery.judge.tables import keys
 from rookery.judge.tables import people as those_here
-from rookery.records import Episode, Failed, Failure
+from rookery.records import Episode, Failed, Failure, prepare_type
 from rookery.serve.web.security import is_same_origin
 
 _LOG = logging.getLogger("rookery.api")
@@ -553,7 +553,7 @@ class ApiEndpoint:
             await read_limited_body(request, self._limits.body, self._limits.reading)
         )
         try:
-            body = msgspec.convert(sent, takes)
+            body = msgspec.convert(sent, prepare_type(takes))
         except msgspec.ValidationError as error:
             raise convert_validation_error(error, operation.validation_status) from error
         known = {field.encode_name for field in msgspec.structs.fields(takes)}

@@ -20,6 +20,7 @@ from starlette.responses import Response as HttpResponse
 from rookery.browse.browser_commands import parse_command
 from rookery.judge.store import append_event
 from rookery.judge.tables import events as book
+from rookery.records import prepare_type
 from rookery.serve.api.answer_sessions import AnswerOutcome, QuestionRequest
 from rookery.serve.api.endpoints import (
     ApiError,
@@ -571,7 +572,7 @@ async def create_response(call: ApiRequest) -> HttpResponse:
     question, earlier, passed = extract_question(asked)
     if asked.previous_response_id:
         before = await _load_response(call, asked.previous_response_id, "previous_response_id")
-        standing = msgspec.json.decode(before, type=StoredResponse).rookery.searched
+        standing = msgspec.json.decode(before, type=prepare_type(StoredResponse)).rookery.searched
         earlier = (standing, *earlier)
     options = asked.rookery or RookeryOptions()
     wanted = build_question_request(call, question, asked.model, options, earlier)

@@ -40,6 +40,7 @@ from rookery.records import (
     Question,
     Record,
     digest_of,
+    prepare_type,
 )
 from rookery.serve.answer_session import AnswerCallbacks, AnswerSession
 from rookery.serve.cli.progress_display import LiveDisplay, ProgressBar
@@ -620,7 +621,7 @@ def _read_saved_lines(out: Path) -> list[_SavedLine]:
     found = []
     for number, line in enumerate(whole, 1):
         try:
-            found.append(msgspec.json.decode(line, type=_SavedLine))
+            found.append(msgspec.json.decode(line, type=prepare_type(_SavedLine)))
         except (msgspec.MsgspecError, ValueError) as error:
             sentence = f"{out}, line {number} is not an answer of rookery ask: name another --out"
             raise ValueError(sentence) from error
@@ -713,7 +714,7 @@ class _BatchTally:
 
     def add(self, line: str | bytes) -> None:
         """Count one line."""
-        answered = msgspec.json.decode(line, type=_CountedLine)
+        answered = msgspec.json.decode(line, type=prepare_type(_CountedLine))
         self.stops[answered.stop] += 1
         self.unverified += answered.counts["quotes"] - answered.counts["verified"]
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from rookery.records import Answer, Failure, Quote
+from rookery.records import Answer, Failure, Quote, prepare_type
 
 INVALID_JSON = "INVALID_JSON"
 UNKNOWN_TYPE = "UNKNOWN_TYPE"
@@ -160,7 +160,7 @@ class EnvStateReply(msgspec.Struct, frozen=True, tag_field="type", tag="state"):
 
 
 EnvMessage = EnvResetMessage | EnvStepMessage | EnvStateMessage | EnvCloseMessage
-_decoder = msgspec.json.Decoder(EnvMessage)
+_decoder = msgspec.json.Decoder(prepare_type(EnvMessage))
 
 
 def parse_env_message(text: str) -> EnvMessage:
@@ -185,7 +185,7 @@ def _decode_message(text: str) -> EnvMessage:
     except msgspec.ValidationError:
         raise
     except msgspec.DecodeError:  # perhaps a lone surrogate, which Python's own clients can send
-        message = msgspec.convert(json.loads(text), EnvMessage)
+        message = msgspec.convert(json.loads(text), prepare_type(EnvMessage))
     return message
 
 

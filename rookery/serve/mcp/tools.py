@@ -14,7 +14,7 @@ from rookery.cite.saved_answers import ClaimedQuote
 from rookery.cite.syntax import render_numbered
 from rookery.cite.verification import ClaimedVerdict, Verdict
 from rookery.draft.score_wording import word_score
-from rookery.records import Answer, Failed, Failure, Page, Quote, Record
+from rookery.records import Answer, Failed, Failure, Page, Quote, Record, prepare_type
 from rookery.serve.answer_verification import (
     AnyVerdict,
     check_saved_answers,
@@ -379,7 +379,7 @@ class McpTools:
         tool = self._tools[name]
         try:
             # Not strict: models sometimes write 3 as "3".
-            given = msgspec.convert(arguments, tool.input_type, strict=False)
+            given = msgspec.convert(arguments, prepare_type(tool.input_type), strict=False)
         except msgspec.ValidationError as error:
             takes = ", ".join(field.name for field in msgspec.structs.fields(tool.input_type))
             raise ToolArgumentsError(

@@ -24,7 +24,7 @@ from rookery.browse.browser_commands import BrowserTask
 from rookery.judge import labelling_queue
 from rookery.judge.store import Store, append_event, load_stored_page, read_events, store_page
 from rookery.judge.tables import judgements, leases
-from rookery.records import Failed, Failure, Library, Page, Record
+from rookery.records import Failed, Failure, Library, Page, Record, prepare_type
 from rookery.serve.answer_session import EvidenceSources
 from rookery.serve.browser_session import (
     BrowserSession,
@@ -54,7 +54,7 @@ class StoredPageReply(Record, frozen=True, tag="Given"):
     key: str
 
 
-_EVENT_DECODER = msgspec.json.Decoder(SessionEvent | StoredPageReply)
+_EVENT_DECODER = msgspec.json.Decoder(prepare_type(SessionEvent | StoredPageReply))
 
 
 class StaleSessionError(Exception):

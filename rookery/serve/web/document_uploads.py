@@ -25,7 +25,7 @@ from rookery.browse.page_archive import PageArchive, translate_storage_errors
 from rookery.browse.search_index import hold_lock
 from rookery.judge.accounts import Person, has_role
 from rookery.judge.snapshots import write_whole_file
-from rookery.records import Failed, Failure, Page
+from rookery.records import Failed, Failure, Page, prepare_type
 from rookery.serve.api.answer_workers import AnswerService
 from rookery.serve.file_reading import read_document_files
 from rookery.serve.settings import Settings, get_cache_folder, get_data_folder, locate_archive
@@ -394,7 +394,7 @@ def list_uploads(owner: str = "") -> list[DocumentUpload]:
     for each in sorted(folder.iterdir()) if folder.is_dir() else []:
         try:
             data = (each / _RECORD).read_bytes()
-            upload = msgspec.json.decode(data, type=DocumentUpload)
+            upload = msgspec.json.decode(data, type=prepare_type(DocumentUpload))
         except (OSError, msgspec.MsgspecError):  # it is being stored, or was deleted just now
             continue
         if not each.name.startswith(".") and owner in ("", upload.owner):

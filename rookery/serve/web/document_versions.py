@@ -18,7 +18,7 @@ from rookery.browse.page_archive import translate_storage_errors
 from rookery.browse.search_index import hold_lock
 from rookery.judge.accounts import Person, has_role
 from rookery.judge.snapshots import write_whole_file
-from rookery.records import Failed, Failure
+from rookery.records import Failed, Failure, prepare_type
 from rookery.serve.settings import get_data_folder
 from rookery.serve.web.languages import mark_text
 
@@ -102,7 +102,7 @@ def load_document_records() -> DocumentRecords:
     """
     path, records = get_data_folder() / _RECORDS_FILE, DocumentRecords()
     try:
-        records = msgspec.json.decode(path.read_bytes(), type=DocumentRecords)
+        records = msgspec.json.decode(path.read_bytes(), type=prepare_type(DocumentRecords))
     except FileNotFoundError:  # nothing was noted yet
         pass
     except (OSError, msgspec.MsgspecError) as error:

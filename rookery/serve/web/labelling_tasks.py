@@ -36,7 +36,7 @@ from rookery.judge.form_versions import list_forms, load_form
 from rookery.judge.forms import FLAG_REASONS, SKIP_REASONS
 from rookery.judge.labelling_queue import RaterProgress
 from rookery.judge.labelling_records import ItemLease, Judgement, LabellingItem
-from rookery.records import Failed, Record
+from rookery.records import Failed, Record, prepare_type
 from rookery.serve.web.endpoints import (
     get_app_context,
     get_form_fields,
@@ -456,7 +456,7 @@ def _load_draft(request: Request, item_id: str) -> TaskDraft | None:
     kept = labelling_queue.load_draft(
         get_app_context(request).store, item_id, get_signed_in_person(request).name
     )
-    return msgspec.convert(kept, TaskDraft) if kept else None
+    return msgspec.convert(kept, prepare_type(TaskDraft)) if kept else None
 
 
 def _make_form(request: Request, item_id: str, begun: TaskDraft, check: bool = False) -> TaskForm:

@@ -35,7 +35,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from rookery.judge.store import Store
 from rookery.judge.tables import answers, slots
-from rookery.records import Failed
+from rookery.records import Failed, prepare_type
 from rookery.serve.api.answer_sessions import QuestionRequest
 from rookery.serve.api.answer_workers import AnswerService
 from rookery.serve.api.endpoints import (
@@ -158,7 +158,7 @@ class RequestCounter:
         if self._file is None:
             return [self.own]
         others = [each for each in self._file.parent.glob("*.json") if each != self._file]
-        read = msgspec.json.Decoder(RequestCounts)
+        read = msgspec.json.Decoder(prepare_type(RequestCounts))
         return [self.own, *(read.decode(each.read_bytes()) for each in others)]
 
 

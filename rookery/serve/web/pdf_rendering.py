@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from rookery.records import Failed, Failure, Page
+from rookery.records import Failed, Failure, Page, prepare_type
 
 MAX_PICTURE_SIDE = 1240
 """pixels of a picture's longer side, at most, times two: letters stay sharp on every screen"""
@@ -127,7 +127,7 @@ class PdfRenderer:
                     timeout=3 * MAX_DRAW_SECONDS,
                     check=True,
                 )
-            return msgspec.msgpack.decode(done.stdout, type=DrawnPage)
+            return msgspec.msgpack.decode(done.stdout, type=prepare_type(DrawnPage))
         except (subprocess.SubprocessError, OSError, msgspec.MsgspecError) as error:
             detail = "this page of the PDF cannot be drawn: read its text instead"
             what = f"page {job.number}"
@@ -156,7 +156,7 @@ def run_drawing_process() -> None:
     resource.setrlimit(
         resource.RLIMIT_DATA, (MAX_DRAW_BYTES, resource.getrlimit(resource.RLIMIT_DATA)[1])
     )
-    job = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=DrawJob)
+    job = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=prepare_type(DrawJob))
     sys.stdout.buffer.write(msgspec.msgpack.encode(draw_pdf_page(job)))
 
 
