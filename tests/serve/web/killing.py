@@ -6,6 +6,7 @@ store, and in what the next server shows.
 
 import os
 import random
+import secrets
 import signal
 import socket
 import subprocess
@@ -76,9 +77,10 @@ def run(place: str, port: int, pages: str) -> None:
 
 def free_port() -> int:
     """One that no connection gets by itself: who calls a server that is not there could else be
-    put through to themselves, and keep its port from it."""
+    put through to themselves, and keep its port from it. Libraries that seed `random` would have
+    two workers choose the same at the same moment."""
     while True:
-        port = random.randrange(20_000, 30_000)
+        port = 20_000 + secrets.randbelow(10_000)
         with suppress(OSError), socket.create_server(("127.0.0.1", port)):
             return port
 
