@@ -119,27 +119,29 @@ _FREE_PLACE = (
     .limit(1)
     .with_for_update(skip_locked=True)
 )
-_DONE_IN_BATCH = (
+_this = items.alias()
+_LIKE_THIS = [
+    items.c.batch == select(_this.c.batch).where(_this.c.id == bindparam("item")).scalar_subquery(),
+    items.c.form == select(_this.c.form).where(_this.c.id == bindparam("item")).scalar_subquery(),
+]
+"""Items of the same batch and form as one."""
+_PROGRESS_IN_BATCH = select(
     select(func.count(judgements.c.item.distinct()))
     .join(items)
-    .where(
-        items.c.batch == bindparam("batch"),
-        items.c.form == bindparam("form"),
-        judgements.c.person == _ASKER,
+    .where(*_LIKE_THIS, judgements.c.person == _ASKER)
+    .scalar_subquery()
+    .label("done"),
+    select(func.count())
+    .select_from(
+        select(slots.c.item)
+        .join(items)
+        .where(*_LIKE_THIS, or_(_MINE, _FREE & _UNSEEN), OPEN)
+        .distinct()
+        .limit(MAX_BATCH_ITEMS)
+        .subquery()
     )
-)
-_WAITING_IN_BATCH = select(func.count()).select_from(
-    select(slots.c.item)
-    .join(items)
-    .where(
-        items.c.batch == bindparam("batch"),
-        items.c.form == bindparam("form"),
-        or_(_MINE, _FREE & _UNSEEN),
-        OPEN,
-    )
-    .distinct()
-    .limit(MAX_BATCH_ITEMS)
-    .subquery()
+    .scalar_subquery()
+    .label("waiting"),
 )
 _PRELUDE_LEFT = select(items.c.id).where(
     items.c.batch == bindparam("batch"),
@@ -316,12 +318,10 @@ def count_batch_progress(store: Store, person: str, item_id: str) -> RaterProgre
 
     At most MAX_BATCH_ITEMS waiting ones are counted.
     """
+    values = {"item": item_id, "asker": person, "at": store.clock()}
     with store.begin_read() as connection:
-        its = connection.execute(_ITEM, {"item": item_id}).one()
-        here = {"batch": its.batch, "form": its.form, "asker": person}
-        done = connection.scalar(_DONE_IN_BATCH, here) or 0
-        waiting = connection.scalar(_WAITING_IN_BATCH, {**here, "at": store.clock()}) or 0
-    return _make_progress(done, waiting, MAX_BATCH_ITEMS)
+        found = connection.execute(_PROGRESS_IN_BATCH, values).one()
+    return _make_progress(found.done, found.waiting, MAX_BATCH_ITEMS)
 
 
 def _has_open_slot(connection: Connection, batch: str) -> bool:
