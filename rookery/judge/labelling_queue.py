@@ -58,6 +58,8 @@ _ITEMS_PER_STATEMENT = 500
 # Conditions and queries that are asked with every item are built once: SQLAlchemy takes longer to
 # build them than SQLite to answer. Whoever asks, and when, are parameters of them.
 _ASKER, _AT = bindparam("asker", type_=String), bindparam("at", type_=Float)
+_ITS = bindparam("its", type_=String)
+"""An item. Not named after the column: an UPDATE sets a column by a value of its name."""
 _MINE = (slots.c.person == _ASKER) & ~slots.c.done
 _FREE = ~slots.c.done & or_(slots.c.person.is_(None), slots.c.until < _AT)
 """Slots that are not done and have no lease in force."""
@@ -95,34 +97,30 @@ _FREE_SLOT = (
     .with_for_update(skip_locked=True, of=slots)
 )
 """The first slot in the queue that the asker could get."""
-_ITEM = select(items).where(items.c.id == bindparam("item"))
-_ITS_DRAFT = (drafts.c.item == bindparam("its")) & (drafts.c.person == _ASKER)
+_ITEM = select(items).where(items.c.id == _ITS)
+_ITS_DRAFT = (drafts.c.item == _ITS) & (drafts.c.person == _ASKER)
 _DRAFT = select(drafts.c.body).where(_ITS_DRAFT)
 _LEASED_ITEM = select(leases.c.item).where(
     leases.c.token == bindparam("lease"), leases.c.person == _ASKER
 )
 _JUDGEMENT = select(judgements.c.body).where(judgements.c.id == bindparam("judgement"))
 _JUDGEMENT_OF_ITEM = (
-    select(judgements.c.id)
-    .where(judgements.c.item == bindparam("its"), judgements.c.person == _ASKER)
-    .limit(1)
+    select(judgements.c.id).where(judgements.c.item == _ITS, judgements.c.person == _ASKER).limit(1)
 )
 _LAST_NUMBER = select(func.max(judgements.c.number))
-_ITS_SLOT = update(slots).where(
-    slots.c.item == bindparam("its"), slots.c.number == bindparam("place")
-)
-_ASKERS_SLOT = update(slots).where(slots.c.item == bindparam("its"), slots.c.person == _ASKER)
+_ITS_SLOT = update(slots).where(slots.c.item == _ITS, slots.c.number == bindparam("place"))
+_ASKERS_SLOT = update(slots).where(slots.c.item == _ITS, slots.c.person == _ASKER)
 _FREE_PLACE = (
     select(slots.c.number)
-    .where(slots.c.item == bindparam("its"), _FREE)
+    .where(slots.c.item == _ITS, _FREE)
     .order_by(slots.c.number)
     .limit(1)
     .with_for_update(skip_locked=True)
 )
 _this = items.alias()
 _LIKE_THIS = [
-    items.c.batch == select(_this.c.batch).where(_this.c.id == bindparam("item")).scalar_subquery(),
-    items.c.form == select(_this.c.form).where(_this.c.id == bindparam("item")).scalar_subquery(),
+    items.c.batch == select(_this.c.batch).where(_this.c.id == _ITS).scalar_subquery(),
+    items.c.form == select(_this.c.form).where(_this.c.id == _ITS).scalar_subquery(),
 ]
 """Items of the same batch and form as one."""
 _PROGRESS_IN_BATCH = select(
@@ -234,7 +232,7 @@ def claim_item(
 def _make_slot_queries(of_form: bool, of_item: bool) -> tuple[Select[Any], Select[Any]]:
     """Return the queries of the asker's slot and of the first free one, of one form or item."""
     asked = [slots.c.form == bindparam("form")] if of_form else []
-    asked += [slots.c.item == bindparam("its")] if of_item else []
+    asked += [slots.c.item == _ITS] if of_item else []
     return _HELD_SLOT.where(*asked), _FREE_SLOT.where(*asked)
 
 
@@ -318,7 +316,7 @@ def count_batch_progress(store: Store, person: str, item_id: str) -> RaterProgre
 
     At most MAX_BATCH_ITEMS waiting ones are counted.
     """
-    values = {"item": item_id, "asker": person, "at": store.clock()}
+    values = {"its": item_id, "asker": person, "at": store.clock()}
     with store.begin_read() as connection:
         found = connection.execute(_PROGRESS_IN_BATCH, values).one()
     return _make_progress(found.done, found.waiting, MAX_BATCH_ITEMS)
@@ -363,7 +361,7 @@ def retire_items(
 def load_item(store: Store, item_id: str) -> LabellingItem:
     """Load the item with this id. Raises Failed (no_item)."""
     with store.begin_read() as connection:
-        found = connection.execute(_ITEM, {"item": item_id}).first()
+        found = connection.execute(_ITEM, {"its": item_id}).first()
     if found is None:
         raise Failed(Failure(item_id, "no_item", "no such item: go back to the desk's first page"))
     return LabellingItem.from_json(found.body)
@@ -416,7 +414,7 @@ def _find_prelude_slot(
     connection: Connection, person: str, now: float, item_id: str
 ) -> Row[Any] | None:
     """Return the slot of the batch's prelude that the person should have first, if any."""
-    batch = connection.execute(_ITEM, {"item": item_id}).one().batch
+    batch = connection.execute(_ITEM, {"its": item_id}).one().batch
     ids = connection.scalars(_PRELUDE_LEFT, {"batch": batch, "asker": person}).all()
     if not ids:
         return None
@@ -437,7 +435,7 @@ def _lease_slot(
         connection.execute(insert(leases), given)
     values = {"person": person, "token": token, "began": began, "until": now + lease}
     connection.execute(_ITS_SLOT, {"its": slot.item, "place": slot.number, **values})
-    found = LabellingItem.from_json(connection.execute(_ITEM, {"item": slot.item}).one().body)
+    found = LabellingItem.from_json(connection.execute(_ITEM, {"its": slot.item}).one().body)
     return ItemLease(slot.item, found, slot.number, token, person, now + lease, began)
 
 
