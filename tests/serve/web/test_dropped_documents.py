@@ -495,19 +495,18 @@ def test_an_upload_returns_at_once_and_is_listed_as_being_read(
     reader: Visit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The files are read while nobody waits, and each is asked as soon as it is read."""
-    go_on = threading.Event()
+    began, go_on = threading.Event(), threading.Event()
 
     def read_later(paths: Sequence[Path]) -> Iterator[Page | Failure]:
         if paths[0].name == "slow.md":
+            began.set()
             assert go_on.wait(SECONDS)
         return read_document_files(paths)
 
     monkeypatch.setattr(document_uploads, "read_document_files", read_later)
     send(reader, ("notes.md", NOTE), ("slow.md", JAYS))
-    until = time.monotonic() + SECONDS
-    while "1 of 2 files" not in reader.get("/documents").text:
-        assert time.monotonic() < until, reader.text
-        time.sleep(0.02)
+    assert began.wait(SECONDS)
+    assert "1 of 2 files" in reader.get("/documents").text
     said = [" ".join(item.text().split()) for item in reader.page.css("#uploads li")]
     assert said == ["notes.md: read", "slow.md: being read"]
     assert reader.first("progress").attributes["value"] == "1"
