@@ -6,15 +6,13 @@ two shards counts twice in these sums and is shown once.
 """
 
 import os
-import signal
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from multiprocessing import get_context, parent_process
+from multiprocessing import get_context
 from multiprocessing.queues import Queue
 from pathlib import Path
 from queue import Empty
 from random import Random
-from threading import Thread
 from typing import Any, Protocol
 
 import msgspec
@@ -39,6 +37,7 @@ from rookery.browse.shards import (
     build_shard,
     get_shard_folder,
 )
+from rookery.browse.worker_processes import hold_signals, prepare_worker
 from rookery.records import Failed, Failure, Hit, Page, digest_of, prepare_type
 
 SHARD_FAILED = "shard_failed"
@@ -299,15 +298,17 @@ def _build_in_processes(
     if workers == 1:
         return [build_shard(task, progress) for task in tasks]
     context = get_context("spawn")
-    reports: Queue[_Report] = context.Queue()
+    with hold_signals():
+        reports: Queue[_Report] = context.Queue()
     shares = [tasks[number::workers] for number in range(min(workers, len(tasks)))]
     processes = [
         context.Process(target=_build_share, args=(share, reports), daemon=True) for share in shares
     ]
     built: dict[int, ShardContents] = {}
     try:
-        for process in processes:
-            process.start()
+        with hold_signals():
+            for process in processes:
+                process.start()
         while len(built) < len(tasks):
             try:
                 number, report = reports.get(timeout=0.2)
@@ -324,8 +325,9 @@ def _build_in_processes(
                 progress(number, *report)
     finally:
         for process in processes:
-            process.terminate()
-            process.join()
+            if process.pid is not None:  # it was started
+                process.kill()
+                process.join()
     return [built[task.number] for task in tasks]
 
 
@@ -333,18 +335,9 @@ _Report = tuple[int, ShardContents | Failure | tuple[int, int]]
 """number of a shard, and what was built, why not, or (files done, files to do)"""
 
 
-def _exit_with_parent() -> None:
-    """Exit when the parent process ends: a killed parent cannot stop those that build."""
-    if (parent := parent_process()) is not None:
-        parent.join()
-        os._exit(1)
-
-
 def _build_share(share: Sequence[ShardTask], reports: "Queue[_Report]") -> None:
     """Build some of the shards, in a process of their own."""
-    # Ctrl-C reaches every process of a terminal; the parent handles it and ends its workers.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    Thread(target=_exit_with_parent, daemon=True).start()
+    prepare_worker()
     for task in share:
         try:
             built = build_shard(

@@ -4,22 +4,20 @@
 """
 
 import os
-import signal
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from functools import partial
 from io import FileIO
 from itertools import islice
-from multiprocessing import parent_process
 from multiprocessing.context import SpawnContext, SpawnProcess
 from pathlib import Path
-from threading import Thread
 from typing import Any, NoReturn, TypeVar
 
 import msgspec
 
+from rookery.browse.worker_processes import hold_signals, prepare_worker
 from rookery.records import Question, prepare_type
 
 T = TypeVar("T")
@@ -153,7 +151,8 @@ def map_in_workers(
     def start_pool() -> Executor:
         if threads:
             return ThreadPoolExecutor(workers)
-        return ProcessPoolExecutor(workers, started, initializer=_start_worker, initargs=(make,))
+        with hold_signals():
+            return ProcessPoolExecutor(workers, started, _start_worker, (make,))
 
     function = make() if threads else _call_in_worker
     pool, waiting, restarts = start_pool(), iter(items), 0
@@ -164,14 +163,16 @@ def map_in_workers(
             if not under_way:
                 break
             try:
-                submitted = [(each, at or pool.submit(function, each)) for each, at in under_way]
+                with nullcontext() if threads else hold_signals():
+                    submitted = [
+                        (each, at or pool.submit(function, each)) for each, at in under_way
+                    ]
                 under_way = [*submitted]
                 result = submitted[0][1].result()
             except BrokenProcessPool as error:
                 if (restarts := restarts + 1) > MAX_RESTARTS:
                     raise ChildProcessError(WORKER_DIED) from error
-                for worker in started.processes:  # what the others are doing is done again, too
-                    worker.kill()
+                started.kill_processes()  # what the others are doing is done again, too
                 pool = start_pool()
                 under_way = [(each, at if _is_finished(at) else None) for each, at in under_way]
             else:
@@ -180,10 +181,7 @@ def map_in_workers(
                 yield result
         pool.shutdown()
     except BaseException:
-        for worker in started.processes:
-            worker.kill()  # it may wait long for a slow server, and its answer is not wanted
-        for worker in started.processes:
-            worker.join()
+        started.kill_processes()  # they may wait long for a slow server: it is not wanted
         # The thread that feeds processes is waited for, or it may close a pipe which Python 3.11
         # writes to when it exits; threads may wait for a slow server themselves.
         pool.shutdown(wait=not threads, cancel_futures=True)
@@ -222,12 +220,17 @@ class _TrackedContext(SpawnContext):
         self.processes.append(SpawnProcess(*given, **named))
         return self.processes[-1]
 
+    def kill_processes(self) -> None:
+        """Kill those that were started, and wait until they have ended."""
+        begun = [process for process in self.processes if process.pid is not None]
+        for process in begun:
+            process.kill()
+        for process in begun:
+            process.join()
+
 
 def _start_worker(make: Callable[[], Callable[[Any], Any]]) -> None:
-    # Ctrl-C reaches every process of a terminal; the parent handles it and ends its workers.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
-    Thread(target=_exit_with_parent, daemon=True).start()
+    prepare_worker()
     _worker_function[:] = [make_function(make)]
 
 
@@ -244,13 +247,6 @@ def make_function(make: Callable[[], Callable[[T], R]]) -> Callable[[T], R]:
 
 def _raise_error(error: Exception, item: object) -> NoReturn:
     raise error
-
-
-def _exit_with_parent() -> None:
-    """Exit when the parent process ends: a killed parent cannot stop its waiting workers."""
-    if (parent := parent_process()) is not None:
-        parent.join()
-        os._exit(1)
 
 
 def _call_in_worker(item: Any) -> Any:

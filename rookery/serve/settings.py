@@ -86,6 +86,13 @@ class Settings(msgspec.Struct, frozen=True, omit_defaults=True):
     """PostgreSQL database in which pages, and what models said, are stored, such as
     postgresql://HOST/DATABASE; empty: the file in the data folder"""
 
+    def __post_init__(self) -> None:
+        """Put the defaults themselves in place of their equals: msgspec leaves out those alone, and
+        equal settings are to be written alike, in every process."""
+        for name, default in zip(self.__struct_fields__, self.__struct_defaults__, strict=True):
+            if getattr(self, name) == default:
+                msgspec.structs.force_setattr(self, name, default)
+
     def to_cache_key(self) -> str:
         """Serialise every setting that a model's answer depends on, except the model itself."""
         relevant = Settings(

@@ -27,6 +27,15 @@ def make_slow() -> JsonLineAnswerer:
     return slow_line
 
 
+def slower_line(question: Question) -> str:
+    time.sleep(0.3)
+    return slow_line(question)
+
+
+def make_slower() -> JsonLineAnswerer:
+    return slower_line
+
+
 def failing_line(question: Question) -> str:
     if question.id == "5":
         raise ValueError("question 5 cannot be answered")
@@ -107,10 +116,10 @@ KILLED = """
 import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
-from test_batch import QUESTIONS, make_slow
+from test_batch import QUESTIONS, make_slower
 from rookery.draft.batch import answer_all
 if __name__ == "__main__":
-    answer_all(QUESTIONS, Path(sys.argv[1]), make_slow, 2)
+    answer_all(QUESTIONS, Path(sys.argv[1]), make_slower, 2)
 """
 
 

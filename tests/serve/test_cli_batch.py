@@ -21,7 +21,8 @@ from rookery.serve.cli.ask_command import AskResult
 def test_a_killed_batch_goes_on_to_the_same_bytes(home: Path, run: Run, tmp_path: Path) -> None:
     asked = batch_file(tmp_path, 18)
     whole, killed = tmp_path / "whole.jsonl", tmp_path / "killed.jsonl"
-    with started(home, "ask", "--batch", asked, "--out", killed, *CORVIDS) as batch:
+    slow = (*CORVIDS, "--workers", "1")
+    with started(home, "ask", "--batch", asked, "--out", killed, *slow) as batch:
         while not killed.exists() or killed.read_bytes().count(b"\n") < 3:
             assert batch.poll() is None, batch.communicate()
             time.sleep(0.005)
@@ -228,14 +229,14 @@ def test_an_interrupted_force_leaves_new_answers_only(home: Path, run: Run, tmp_
     batch = (*BATCH, asked, "--out", out, *CORVIDS)
     assert run(*batch).code == 0
     fresh = ("--decline", "0.3")
-    with started(home, *batch, *fresh, "--force") as forced:
+    with started(home, *batch, *fresh, "--force", "--workers", "1") as forced:
         while True:
             written = out.read_bytes()
             if b'"decline":0.3' in written and written.count(b"\n") >= 3:
                 break
             assert forced.poll() is None, forced.communicate()
         os.killpg(forced.pid, signal.SIGINT)
-        err = forced.communicate(timeout=20)[1]
+        err = forced.communicate(timeout=120)[1]
     assert (forced.returncode, b"leave --force out" in err) == (130, True)
     lines = out.read_bytes().splitlines(keepends=True)
     answers = [AskResult.from_json(line) for line in lines if line.endswith(b"\n")]
@@ -314,6 +315,28 @@ def test_a_stopped_batch_stops_its_workers_silently(
         err = batch.communicate(timeout=120)[1]
     assert batch.returncode == code
     assert err.count(b"\n") == 1, err.decode()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs Linux's list of children")
+@pytest.mark.parametrize("what", ["batch", "shards"])
+def test_what_is_stopped_while_its_workers_start_is_silent(
+    home: Path, tmp_path: Path, what: str
+) -> None:
+    commands: dict[str, tuple[str | Path, ...]] = {
+        "batch": ("ask", "--batch", batch_file(tmp_path, 30), "--out", tmp_path / "out", *CORVIDS),
+        "shards": ("index", "build", CORVIDS[1], "--shards", "4", "--out", tmp_path / "shards"),
+    }
+    for late in (0.0, 0.05, 0.2):
+        with started(home, *commands[what], "--workers", "3") as work:
+            lists = Path(f"/proc/{work.pid}/task/{work.pid}/children")
+            while not lists.read_text().split():
+                assert work.poll() is None, work.communicate()
+                time.sleep(0.001)
+            time.sleep(late)  # some start, and some load modules meanwhile
+            os.killpg(work.pid, signal.SIGINT)
+            err = work.communicate(timeout=120)[1]
+        assert (work.returncode, err.count(b"\n")) == (130, 1), err.decode()
 
 
 @pytest.mark.slow

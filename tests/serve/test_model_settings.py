@@ -2,6 +2,7 @@
 
 import json
 import math
+import pickle
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -23,7 +24,7 @@ from rookery.draft.openai_protocol import ModelEndpoint
 from rookery.records import Failed
 from rookery.serve.command_options import COMPLETION_OPTIONS
 from rookery.serve.model_pool import ModelPool
-from rookery.serve.settings import ModelSettings
+from rookery.serve.settings import ModelSettings, Settings
 
 ROLES = ("write", "browse")
 URL = "http://localhost:8000/v1"
@@ -95,6 +96,21 @@ def test_a_wrong_setting_is_a_sentence(
 
 def test_each_setting_has_an_option() -> None:
     assert sorted(COMPLETION_OPTIONS) == sorted(COMPLETION_FIELDS)
+
+
+def test_equal_settings_are_written_alike_wherever_they_come_from() -> None:
+    """Batches of one process and of several have the same bytes, and find the same replies."""
+    made = Settings(("docs",), decline=0.5, quotes=2)
+    typed = Settings(
+        ("docs",), "".join(["au", "to"]), decline=0.5, quotes=2, models=ModelSettings()
+    )
+    written = msgspec.json.encode(made)
+    others = (typed, pickle.loads(pickle.dumps(made)), msgspec.json.decode(written, type=Settings))
+    for other in others:
+        assert other == made
+        assert msgspec.json.encode(other) == written
+        assert other.to_cache_key() == made.to_cache_key()
+    assert b"auto" not in written
 
 
 def test_recordings_made_before_there_were_sampling_settings_are_found() -> None:
