@@ -1,5 +1,6 @@
 """Labelling guides: instructions for each form in Markdown, of which every version is kept."""
 
+from functools import cache
 from importlib.resources import files
 
 from sqlalchemy import Connection, bindparam, insert, select
@@ -75,6 +76,7 @@ def list_guide_versions(store: Store, form: str) -> list[LabellingGuide]:
         return [LabellingGuide(*row) for row in connection.execute(_VERSIONS, {"form": form})]
 
 
+@cache
 def read_packaged_guide(form: str) -> str:
     """Read the guide of a form that comes with Rookery. Raises Failed (no_form)."""
     if form not in FORMS:

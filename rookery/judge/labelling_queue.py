@@ -361,7 +361,20 @@ def retire_items(
 def load_item(store: Store, item_id: str) -> LabellingItem:
     """Load the item with this id. Raises Failed (no_item)."""
     with store.begin_read() as connection:
-        found = connection.execute(_ITEM, {"its": item_id}).first()
+        return _read_item(connection, item_id)
+
+
+def load_item_and_draft(
+    store: Store, item_id: str, person: str
+) -> tuple[LabellingItem, dict[str, Any] | None]:
+    """Load an item and what `load_draft` returns of it, in one transaction. Raises Failed
+    (no_item)."""
+    with store.begin_read() as connection:
+        return _read_item(connection, item_id), _read_draft(connection, item_id, person)
+
+
+def _read_item(connection: Connection, item_id: str) -> LabellingItem:
+    found = connection.execute(_ITEM, {"its": item_id}).first()
     if found is None:
         raise Failed(Failure(item_id, "no_item", "no such item: go back to the desk's first page"))
     return LabellingItem.from_json(found.body)
@@ -471,7 +484,11 @@ def save_draft(store: Store, item_id: str, person: str, filled: dict[str, Any]) 
 def load_draft(store: Store, item_id: str, person: str) -> dict[str, Any] | None:
     """Return a person's stored draft of a form; None if there is none or the form was submitted."""
     with store.begin_read() as connection:
-        body = connection.scalar(_DRAFT, {"its": item_id, "asker": person})
+        return _read_draft(connection, item_id, person)
+
+
+def _read_draft(connection: Connection, item_id: str, person: str) -> dict[str, Any] | None:
+    body = connection.scalar(_DRAFT, {"its": item_id, "asker": person})
     return None if body is None else msgspec.json.decode(body, type=dict[str, Any])
 
 

@@ -176,11 +176,11 @@ def post_next_task(request: Request) -> Response:
 def show_task_page(request: Request) -> Response:
     """Show one page of a task with the draft's values."""
     store, item_id = get_app_context(request).store, request.path_params["item"]
-    begun = _load_draft(request, item_id)
+    item, begun = _load_item_and_draft(request, item_id)
     if begun is None:
         return _render_not_leased(request, item_id)
     check = "check" in request.query_params
-    sheet = _make_form(request, item_id, begun, check)
+    sheet = _make_form(request, item_id, item, begun, check)
     number = _parse_page_number(request.query_params.get("page", "0"), sheet)
     guide = guides.load_guide(store, sheet.form.name)
     rules, mark, examples = guide.text.partition(EXAMPLES_HEADING)
@@ -232,17 +232,15 @@ def post_task_page(request: Request) -> Response:
     """Store the posted page of a task, then save, turn the page or submit, by the button."""
     store, posted = get_app_context(request).store, get_form_fields(request)
     item_id, do = request.path_params["item"], get_last_value(posted, "do") or "submit"
-    begun = _load_draft(request, item_id)
-    if begun is None and (done := _find_judgement_of_item(request, item_id)):
-        return _redirect_to_next_task(
-            request, labelling_queue.load_item(store, done.item).form, "again"
-        )
+    item, begun = _load_item_and_draft(request, item_id)
+    if begun is None and _find_judgement_of_item(request, item_id):
+        return _redirect_to_next_task(request, item.form, "again")
     if begun is None:
         token, name = get_last_value(posted, "token"), get_signed_in_person(request).name
         if not labelling_queue.is_leased_to(store, token, name, item_id):
             return _render_not_leased(request, item_id)
         begun = TaskDraft(token, store.clock(), {})
-    sheet = _make_form(request, item_id, begun)
+    sheet = _make_form(request, item_id, item, begun)
     number = _parse_page_number(get_last_value(posted, "page"), sheet)
     begun = msgspec.structs.replace(begun, raw=sheet.merge_posted(sheet.pages[number], posted))
     if do == "submit" or (do == "on" and number == len(sheet.pages) - 1):
@@ -440,7 +438,7 @@ def _prepare_task(request: Request, lease: ItemLease) -> str:
     if lease.item.form == "demonstrate":
         return f"/demonstrate/{lease.item_id}"
     store = get_app_context(request).store
-    before = _load_draft(request, lease.item_id)
+    before = _convert_draft(labelling_queue.load_draft(store, lease.item_id, lease.person))
     if before is None or before.token != lease.token:
         digest = load_form(store, lease.item.form).digest
         begun = TaskDraft(lease.token, lease.began, {}, form_version=digest)
@@ -452,16 +450,20 @@ def _prepare_task(request: Request, lease: ItemLease) -> str:
     return f"/tasks/{lease.item_id}"
 
 
-def _load_draft(request: Request, item_id: str) -> TaskDraft | None:
-    kept = labelling_queue.load_draft(
-        get_app_context(request).store, item_id, get_signed_in_person(request).name
-    )
+def _load_item_and_draft(request: Request, item_id: str) -> tuple[LabellingItem, TaskDraft | None]:
+    store, name = get_app_context(request).store, get_signed_in_person(request).name
+    item, kept = labelling_queue.load_item_and_draft(store, item_id, name)
+    return item, _convert_draft(kept)
+
+
+def _convert_draft(kept: Mapping[str, Any] | None) -> TaskDraft | None:
     return msgspec.convert(kept, prepare_type(TaskDraft)) if kept else None
 
 
-def _make_form(request: Request, item_id: str, begun: TaskDraft, check: bool = False) -> TaskForm:
+def _make_form(
+    request: Request, item_id: str, item: LabellingItem, begun: TaskDraft, check: bool = False
+) -> TaskForm:
     store, name = get_app_context(request).store, get_signed_in_person(request).name
-    item: LabellingItem = labelling_queue.load_item(store, item_id)
     order = labelling_queue.shuffle_answers(item_id, name, len(item.answers))
     return TaskForm(
         load_form(store, item.form, begun.form_version),
