@@ -113,7 +113,7 @@ def _list_webglm_stages(place: Path) -> list[RecipeStage]:
     )
     encoder = TrainingShape(_read(how.model), trained, how.optimising, texts, 256, outputs=0)
     return [
-        RecipeStage("retrieve", Path(how.model).name, encoder),
+        RecipeStage("retrieve, each encoder", Path(how.model).name, encoder),
         _imitation("summaries", made.summaries, model),
         _preference("prefer", made.prefer, model),
     ]

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 ENCODER_FILE = "encoder.onnx"
+QUESTION_FOLDER = "questions"
+"""folder of the encoder of questions in that of the encoder of texts, where there are two"""
 MAX_ENCODER_TOKENS = 256
 """tokens of a text that are read, the two round it included"""
 _MAX_CHARACTERS = 64 * MAX_ENCODER_TOKENS  # so that a book is not tokenised for its first page
@@ -28,7 +30,8 @@ _MAX_THREADS = 4
 
 
 class DenseRanker:
-    """The encoder of a folder with encoder.onnx and tokenizer.json.
+    """The encoder of a folder with encoder.onnx and tokenizer.json, and the one of questions in its
+    folder `questions`, where they have their own (WebGLM, section 3.1.2).
 
     A text's vector is the same, bit for bit, whatever is encoded beside it: each text goes through
     the graph by itself, on one thread of onnxruntime's, and texts share the processors instead.
@@ -36,14 +39,10 @@ class DenseRanker:
     """
 
     def __init__(self, folder: Path) -> None:
-        from tokenizers import Tokenizer
-
-        # Its limit on length stands in the file of the tokenizer.
-        self._tokenizer = Tokenizer.from_file(str(folder / TOKENIZER_FILE))
-        self._session = open_onnx_session(folder / ENCODER_FILE)
+        own = folder / QUESTION_FOLDER
+        self._encode_text = _make_encoder(folder)
+        self._encode_question = _make_encoder(own) if own.is_dir() else self._encode_text
         self._threads = min(_MAX_THREADS, os.cpu_count() or 1)
-        # The same sentences are found for question after question.
-        self._encode = lru_cache(_KEPT_VECTORS)(self._encode_text)
 
     def compute_similarities(self, query: str, texts: Sequence[str]) -> list[float]:
         """Return the cosine, -1 to 1, of each text to the query.
@@ -55,20 +54,32 @@ class DenseRanker:
         if not texts:
             return []
         with ThreadPoolExecutor(self._threads) as pool:
-            found = pool.map(self._encode, map(clean_encoder_text, dict.fromkeys(texts)))
+            found = pool.map(self._encode_text, map(clean_encoder_text, dict.fromkeys(texts)))
             by_text = dict(zip(dict.fromkeys(texts), found, strict=True))
-        asked = self._encode(clean_encoder_text(query))
+        asked = self._encode_question(clean_encoder_text(query))
         # A matrix product may add up in another order for another number of rows; this does not.
         cosines = (np.stack([by_text[text] for text in texts]) * asked).sum(axis=1).clip(-1, 1)
         return [float(cosine) for cosine in cosines]
 
-    def _encode_text(self, text: str) -> npt.NDArray[np.float32]:
-        import numpy as np
 
+def _make_encoder(folder: Path) -> Callable[[str], npt.NDArray[np.float32]]:
+    """Return the function from a text to its vector; the same sentences are found for question
+    after question, and it keeps their vectors."""
+    import numpy as np
+    from tokenizers import Tokenizer
+
+    # Its limit on length stands in the file of the tokenizer.
+    tokenizer = Tokenizer.from_file(str(folder / TOKENIZER_FILE))
+    session = open_onnx_session(folder / ENCODER_FILE)
+
+    @lru_cache(_KEPT_VECTORS)
+    def encode_text(text: str) -> npt.NDArray[np.float32]:
         # Not encode_batch: its threads make a later fork of this process warn.
-        ids = np.array([self._tokenizer.encode(text).ids], np.int64)
-        vector: npt.NDArray[np.float32] = self._session.run(["vector"], {"input_ids": ids})[0][0]
+        ids = np.array([tokenizer.encode(text).ids], np.int64)
+        vector: npt.NDArray[np.float32] = session.run(["vector"], {"input_ids": ids})[0][0]
         return vector
+
+    return encode_text
 
 
 def clean_encoder_text(text: str) -> str:

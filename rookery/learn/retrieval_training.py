@@ -1,10 +1,11 @@
 """Train an encoder to predict how much of the answer a reference holds.
 
 This is WebGLM's distilled retriever (section 3.1.2): the inner product of a question and a
-reference predicts the reference's score. The encoder is exported as ONNX, which
+reference predicts the reference's score. The encoder, or the two, are exported as ONNX, which
 `cite.dense_ranker` runs.
 """
 
+import copy
 import math
 import shutil
 import time
@@ -100,15 +101,38 @@ class SentenceEncoder(nn.Module):
         self._tokenizer.save(str(folder / TOKENIZER_FILE))
 
     def write_folder(self, folder: Path) -> None:
-        """Write a folder that `load_sentence_encoder` reads: all of it, or what was there before
-        stays."""
-        new = folder.with_name(f".{folder.name}.new")
-        shutil.rmtree(new, ignore_errors=True)
+        """Write a folder that `load_sentence_encoder` reads."""
         with silence_transformers():
-            self.bert.save_pretrained(new)
+            self.bert.save_pretrained(folder)
         for name in _TOKENIZER_FILES:
             if (self._folder / name).exists():
-                shutil.copy(self._folder / name, new)
+                shutil.copy(self._folder / name, folder)
+
+
+class RetrievalModel(nn.Module):
+    """The encoder of references, and that of questions: the same one, or one of their own (WebGLM,
+    section 3.1.2)."""
+
+    def __init__(self, references: SentenceEncoder, questions: SentenceEncoder | None) -> None:
+        super().__init__()
+        self.references = references
+        self.questions = questions
+
+    def forward(self, questions: Sequence[str], references: Sequence[str]) -> tuple[Tensor, Tensor]:
+        """Return a vector for each question and one for each reference."""
+        if self.questions is None:
+            vectors_NW = self.references([*questions, *references])
+            return vectors_NW[: len(questions)], vectors_NW[len(questions) :]
+        return self.questions(questions), self.references(references)
+
+    def write_folder(self, folder: Path) -> None:
+        """Write the encoder of references, and in its folder `questions` that of questions where
+        they have their own: all of it, or what was there before stays."""
+        new = folder.with_name(f".{folder.name}.new")
+        shutil.rmtree(new, ignore_errors=True)
+        self.references.write_folder(new)
+        if self.questions is not None:
+            self.questions.write_folder(new / dense_ranker.QUESTION_FOLDER)
         shutil.rmtree(folder, ignore_errors=True)
         new.rename(folder)
 
@@ -243,6 +267,9 @@ class RetrievalTrainingSettings(msgspec.Struct, frozen=True, forbid_unknown_fiel
     sources: RetrievalSources
     model: str = MINILM_MODEL
     """a folder with a BERT encoder; "minilm" is all-MiniLM-L6-v2"""
+    encoders: Literal["one", "two"] = "one"
+    """one for questions and references, or one for each, which begin alike (WebGLM, section
+    3.1.2)"""
     frozen: float = 0.0
     """share of the layers, from the first on, that learn nothing, and the words' embeddings with
     them"""
@@ -284,7 +311,7 @@ class RetrievalTrainingResult(msgspec.Struct, frozen=True):
 
     model: str
     """the folder of the encoder, for `cite.dense_ranker.load_dense_ranker`: the best of those that
-    were validated, or the last"""
+    were validated, or the last; where there are two, that of questions is its folder `questions`"""
     questions: int
     """that were learnt from"""
     validation_questions: int
@@ -310,17 +337,16 @@ def train_retriever(
     """Train an encoder and write it to `out`/model; continue where an earlier call was broken off.
 
     The loss is the mean of squared errors of the predicted scores. Writes the encoder that was best
-    at validation, the start among them, or the last where there is none. One encoder is there for
-    questions and for references, as `cite.dense_ranker` has it; WebGLM trains two. Raises Failed:
-    no_model, bad_model, not_found, bad_line, bad_squad, nothing_chosen, nothing_to_learn,
-    one_question, run_in_use, other_run, stopped, not_a_number.
+    at validation, the start among them, or the last where there is none. Raises Failed: no_model,
+    bad_model, not_found, bad_line, bad_squad, nothing_chosen, nothing_to_learn, one_question,
+    run_in_use, other_run, stopped, not_a_number.
     """
     accelerator = make_accelerator()
     with ResumableRun(out, settings, accelerator) as run:
-        encoder = _load_encoder(settings)
+        model = _load_model(settings)
         data = _RetrievalData(*load_scored_references(settings.sources, settings.seed), settings)
         learner = ModelOptimizer(
-            encoder, settings.optimising, data.steps, accelerator, run.find_stop_reason
+            model, settings.optimising, data.steps, accelerator, run.find_stop_reason
         )
         state = _RetrievalState(learner)
         for step in run.iterate_steps(data.steps, state, settings.every, told):
@@ -336,19 +362,21 @@ def train_retriever(
             _write_averaged_model(learner, out)
         # The model of an earlier call is exported already, and a newer one replaced its folder.
         if accelerator.is_main_process and not dense_ranker.is_dense_ranker(out / "model"):
+            if settings.encoders == "two":
+                export_sentence_encoder(out / "model" / dense_ranker.QUESTION_FOLDER)
             export_sentence_encoder(out / "model")
         accelerator.wait_for_everyone()
         return _make_result(out, data, state)
 
 
-def _load_encoder(settings: RetrievalTrainingSettings) -> SentenceEncoder:
+def _load_model(settings: RetrievalTrainingSettings) -> RetrievalModel:
     encoder = load_sentence_encoder(settings.model)
     freeze_lower_layers(encoder.bert, settings.frozen)
     *_, last = encoder.bert.parameters()
     if not last.requires_grad:
         detail = "the last layer has to learn: let frozen be less"
         raise Failed(Failure(f"frozen = {settings.frozen:g}", "nothing_to_learn", detail))
-    return encoder
+    return RetrievalModel(encoder, copy.deepcopy(encoder) if settings.encoders == "two" else None)
 
 
 def _make_result(
@@ -564,15 +592,19 @@ def _split_into_micro_batches(
 
 def _compute_inner_products(model: Any, lessons: Sequence[RetrievalExample]) -> Tensor:
     """Return the cosine of each question with each of its references, one after the other."""
-    numbers: dict[str, int] = {}
+    questions: dict[str, int] = {}
+    references: dict[str, int] = {}
     pairs = [
-        (numbers.setdefault(lesson.question, len(numbers)), numbers.setdefault(text, len(numbers)))
+        (
+            questions.setdefault(lesson.question, len(questions)),
+            references.setdefault(text, len(references)),
+        )
         for lesson in lessons
         for text in lesson.references
     ]
-    vectors_NW = model(list(numbers))
-    pairs_P2 = torch.tensor(pairs, device=vectors_NW.device)
-    products_P: Tensor = (vectors_NW[pairs_P2[:, 0]] * vectors_NW[pairs_P2[:, 1]]).sum(-1)
+    questions_QW, references_RW = model(list(questions), list(references))
+    pairs_P2 = torch.tensor(pairs, device=references_RW.device)
+    products_P: Tensor = (questions_QW[pairs_P2[:, 0]] * references_RW[pairs_P2[:, 1]]).sum(-1)
     return products_P
 
 

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -20,6 +20,8 @@ from rookery.learn.retrieval_data import (
     ReferenceSamplingSettings,
     RetrievalSources,
     RetrievalTriple,
+    load_scored_references,
+    split_off_questions,
 )
 from rookery.learn.retrieval_training import (
     RetrievalTrainingResult,
@@ -177,18 +179,54 @@ def test_pieces_of_a_batch_sum_up_to_the_batch(bert: Path, triples: Path, tmp_pa
     assert not torch.allclose(weights[0][moved], start[moved], atol=1e-3)
 
 
-def kept(out: Path) -> tuple[bytes, list[dict[str, Any]]]:
+@pytest.mark.slow
+def test_questions_may_have_an_encoder_of_their_own(
+    bert: Path, triples: Path, tmp_path: Path
+) -> None:
+    """What is measured at the end is what the two folders give, each used for its own texts."""
+    wanted = settings(bert, triples, encoders="two", epochs=20)
+    found = train_retriever(wanted, tmp_path)
+    folders = f"{found.model}/questions", found.model, str(bert)
+    asked, read, start = (load_sentence_encoder(folder) for folder in folders)
+    scored, _ = load_scored_references(wanted.sources, wanted.seed)
+    held = split_off_questions(scored, wanted.validation, wanted.seed)
+
+    def error(questions: Any, references: Any) -> float:
+        missed = []
+        with torch.inference_mode():
+            for each in scored:
+                if each.question in held:
+                    products = references(each.references) @ questions([each.question])[0]
+                    foretold = found.scale * products + found.shift
+                    missed += (foretold - torch.tensor(each.worths)).square().tolist()
+        return float(np.mean(missed))
+
+    assert found.after["mse"] == pytest.approx(error(asked, read), rel=1e-4)
+    assert found.before["mse"] == pytest.approx(error(start, start), rel=1e-4)
+    assert error(read, asked) > 1.1 * error(asked, read)
+    assert found.after["recall_1"] > 0.8 > 0.6 > found.before["recall_1"]
+    ranker = load_dense_ranker(Path(found.model))
+    for each in scored[:5]:
+        with torch.inference_mode():
+            cosines = read(each.references) @ asked([each.question])[0]
+        foretold = ranker.compute_similarities(each.question, each.references)
+        assert foretold == pytest.approx(cosines.tolist(), abs=1e-5)
+
+
+def kept(out: Path) -> tuple[list[bytes], list[dict[str, Any]]]:
     told = lines(out / "metrics.jsonl")
     for line in told:
         del line["references_a_second"]
-    return (out / "model" / "model.safetensors").read_bytes(), told
+    return [each.read_bytes() for each in sorted(out.glob("model/**/*.safetensors"))], told
 
 
-def test_going_on_equals_never_having_stopped(bert: Path, triples: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("encoders", ["one", "two"])
+def test_going_on_equals_never_having_stopped(
+    bert: Path, triples: Path, tmp_path: Path, encoders: Literal["one", "two"]
+) -> None:
     """The cord is pulled between two checkpoints; the average of the weights goes on as well."""
-    wanted = settings(
-        bert, triples, epochs=1, every=3, optimising=OptimizerSettings(rate=5e-3, average=0.5)
-    )
+    average = OptimizerSettings(rate=5e-3, average=0.5)
+    wanted = settings(bert, triples, encoders=encoders, epochs=1, every=3, optimising=average)
     whole = train_retriever(wanted, tmp_path / "whole")
 
     def pull(step: int, steps: int, measured: dict[str, float]) -> None:
@@ -201,6 +239,7 @@ def test_going_on_equals_never_having_stopped(bert: Path, triples: Path, tmp_pat
     again = train_retriever(wanted, tmp_path / "cut")
     assert kept(tmp_path / "cut") == kept(tmp_path / "whole")
     assert again == msgspec.structs.replace(whole, model=again.model)
+    assert len(kept(tmp_path / "cut")[0]) == {"one": 1, "two": 2}[encoders]
     assert train_retriever(wanted, tmp_path / "cut") == again  # there is nothing left to do
 
 
