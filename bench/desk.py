@@ -96,7 +96,7 @@ def measure_judgements(place: str, log: Path) -> float:
         server = subprocess.Popen(command, stdout=out, stderr=out)
     address = f"http://127.0.0.1:{port}"
     try:
-        with httpx2.Client(base_url=address, follow_redirects=True) as client:
+        with httpx2.Client(base_url=address, follow_redirects=True, timeout=60) as client:
             while not _is_ready(client):
                 assert server.poll() is None, log.read_text()
                 time.sleep(0.1)

@@ -237,7 +237,7 @@ def wait_for_workers(parent: int) -> list[int]:
         children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
         found = [int(pid) for pid in children if b"spawn_main" in read_process(pid, "cmdline")]
         asleep = [read_process(pid, "stat").rpartition(b")")[2].split()[0] == b"S" for pid in found]
-        quiet = quiet + 1 if len(found) == WORKERS and all(asleep) else 0
+        quiet = quiet + 1 if len(found) == WORKERS and all(asleep) else max(quiet - 1, 0)
         if quiet == QUIET_CHECKS:
             return found
         time.sleep(0.1)

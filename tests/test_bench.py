@@ -37,7 +37,14 @@ def small_round(*names: str) -> tuple[int, str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", BENCHES)
+@pytest.mark.parametrize(
+    "name",
+    # One Ray cluster at a time.
+    [
+        pytest.param(name, marks=pytest.mark.xdist_group("ray")) if name == "shards" else name
+        for name in BENCHES
+    ],
+)
 def test_a_small_round_of_the_bench(name: str) -> None:
     before = published()
     code, said = small_round(name)

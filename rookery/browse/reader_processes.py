@@ -393,7 +393,7 @@ class _ReaderProcess:
         if self._process is None or self._process.poll() is not None:
             return False
         try:
-            return not self._begun or (self._line.poll(1) and not self._line.recv_bytes())
+            return not self._begun or (self._line.poll(10) and not self._line.recv_bytes())
         except (EOFError, OSError):
             return False
 

@@ -177,7 +177,7 @@ def test_two_processes_write_the_same_new_archive(place: Place) -> None:
     writers = [
         subprocess.Popen([sys.executable, "-c", _WRITER, str(place), name]) for name in ("x", "y")
     ]
-    assert [writer.wait(60) for writer in writers] == [0, 0]
+    assert [writer.wait(300) for writer in writers] == [0, 0]
     with PageArchive(place) as archive:
         texts = [f"{name} {number}" for name in ("x", "y") for number in range(60)]
         assert all(archive.find_page(digest_of(text)) for text in texts)

@@ -25,7 +25,7 @@ if sys.version_info >= (3, 14):
 else:
     from backports import zstd
 
-QUICK = FetchLimits(bytes=2_000_000, seconds=3.0)
+QUICK = FetchLimits(bytes=2_000_000, seconds=60.0)
 
 
 @pytest.fixture
@@ -425,16 +425,19 @@ def test_robots_files_that_are_missing_broken_moved_or_endless(fetcher: Fetcher)
 
 def test_a_crawl_delay_is_kept_up_to_its_limit() -> None:
     robots = reply(b"User-agent: *\nCrawl-delay: 3600", kind="text/plain")
-    limits = FetchLimits(seconds=3, delay=0.15)
+    limits = FetchLimits(seconds=60, delay=0.15)
     with (
         serving({"/robots.txt": robots, "*": PAGE}) as server,
         Fetcher(limits, allow_private=True) as fetcher,
     ):
+        begun = []
         for path in ("/1", "/2", "/3"):
+            begun.append(time.monotonic())
             fetcher.fetch_page(server.url(path))
-        starts = [visit.at for visit in server.visits[1:]]
-        assert starts[1] - starts[0] > 0.12
-        assert starts[2] - starts[1] > 0.12
+        asked = [visit.at for visit in server.visits[1:]]
+        assert asked[1] - begun[0] >= 0.15
+        assert asked[2] - begun[1] >= 0.15
+        assert asked[2] - begun[0] < 60, "an hour was asked for"
 
 
 def test_a_request_without_a_delay_leaves_the_wait_that_is_due() -> None:
@@ -442,11 +445,15 @@ def test_a_request_without_a_delay_leaves_the_wait_that_is_due() -> None:
     begun = time.monotonic()
     starts = []
     for delay in (0.3, 0.0, 0.3, 0.0, 0.3):
-        with limiter.hold_slot("a.org", delay, begun + 5):
+        with limiter.hold_slot("a.org", delay, begun + 60):
             starts.append(time.monotonic() - begun)
-    assert starts[1] < 0.2, "robots.txt itself does not wait"
     assert starts[2] >= 0.3
     assert starts[4] >= 0.6
+    hour = time.monotonic() + 3600
+    with limiter.hold_slot("b.org", 1800, hour):
+        pass
+    with limiter.hold_slot("b.org", 0.0, hour):
+        assert time.monotonic() < hour - 1800, "robots.txt itself does not wait"
 
 
 def test_robots_of_another_port_does_not_shorten_a_hosts_crawl_delay() -> None:
@@ -454,12 +461,12 @@ def test_robots_of_another_port_does_not_shorten_a_hosts_crawl_delay() -> None:
     with (
         serving({"/robots.txt": robots, "*": PAGE}) as server,
         serving({"/robots.txt": robots, "*": PAGE}) as other,
-        Fetcher(FetchLimits(seconds=5, delay=0.4), allow_private=True) as fetcher,
+        Fetcher(FetchLimits(seconds=60, delay=0.4), allow_private=True) as fetcher,
     ):
+        begun = time.monotonic()
         fetcher.fetch_page(server.url("/1"))
         fetcher.fetch_page(other.url("/1"))  # its robots.txt is fetched between the two pages
-        pages = [visit.at for visit in (server.visits[-1], other.visits[-1])]
-        assert pages[1] - pages[0] > 0.35
+        assert other.visits[-1].at - begun >= 0.4
 
 
 def test_a_declared_video_is_not_even_downloaded(fetcher: Fetcher) -> None:
@@ -491,12 +498,13 @@ def test_the_deadline_returns_what_has_come() -> None:
     def never(visit: Visit) -> None:
         visit.server.closing.wait(10)
 
-    with serving({"/a": PAGE}) as good, serving({"*": never}) as bad:
+    with serving({"*": PAGE}) as good, serving({"*": never}) as bad:
         with Fetcher(allow_private=True, obey_robots=False) as fetcher:
             urls = [bad.url(f"/{number}") for number in range(10)] + [
                 good.url("/a", host="localhost")
             ]
-            got = fetch_pages(fetcher.fetch_page, urls, 3)
+            fetcher.fetch_page(good.url("/warm", host="localhost"))  # starts the reader
+            got = fetch_pages(fetcher.fetch_page, urls, 5)
         assert isinstance(got[-1], Page)  # ten that hang on one host do not hold up another
         assert [each.outcome for each in got if isinstance(each, Failure)] == ["timed_out"] * 10
         assert len(bad.visits) == 2

@@ -287,8 +287,8 @@ def test_the_calls_tell_when_each_was_made_and_how_long_it_took(
     assert missing.arguments == opened.arguments == ("fetch", URL, 0)
     assert (missing.answer.failure, opened.answer.failure) == (Failure(URL, "http_404"), None)
     assert before <= found.started <= missing.started <= opened.started <= after
-    assert 0 <= found.seconds < 5
-    assert all(0.05 <= call.seconds < 5 for call in (missing, opened))
+    assert 0 <= found.seconds < 60
+    assert all(0.05 <= call.seconds < 60 for call in (missing, opened))
 
 
 def test_a_session_that_begins_again_takes_the_place_of_the_former(

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -51,7 +52,7 @@ def canary() -> Iterator[Server]:
 
 def render(site: Stage, path: str, **limits: int | float) -> FetchResponse:
     """Renders a page of the site, whose own origin alone may be private."""
-    limited = RenderLimits(**{"seconds": 60.0, "settle": 0.5, **limits})  # type: ignore[arg-type]
+    limited = RenderLimits(**{"seconds": 60.0, "settle": 20.0, **limits})  # type: ignore[arg-type]
     with Fetcher(allow_private=True) as fetcher, Fetcher() as others:
         page = fetcher.fetch_response(site.base + path)
         return ChromiumRenderer(others, "rookery/test", limited).render_page(fetcher, page)
@@ -82,7 +83,9 @@ def test_a_page_rendered_once_replays_without_chromium(
         Fetcher() as others,
         Fetcher(
             allow_private=True,
-            render=ChromiumRenderer(others, "rookery/test", RenderLimits(seconds=60)).render_page,
+            render=ChromiumRenderer(
+                others, "rookery/test", RenderLimits(seconds=60, settle=20)
+            ).render_page,
         ) as fetcher,
         PageArchive(tmp_path / "archive.sqlite") as archive,
     ):
@@ -218,7 +221,7 @@ def test_windows_questions_downloads_and_endless_requests_keep_no_page_from_bein
         </script>""")
     site.routes["/again"] = Said("more", "text/plain")
     site.routes["/file.zip"] = Said(b"PK\3\4" + bytes(99), "application/zip")
-    got = render(site, "/", requests=40)
+    got = render(site, "/", requests=40, settle=0.5)
     assert b"Crows bury nuts." in got.data
     assert got.url == f"{site.base}/"
     assert not any(path.startswith("/window") for path in site.paths())
@@ -243,8 +246,9 @@ def test_a_page_that_leads_on_has_the_address_that_it_came_from(site: Stage) -> 
 @pytest.mark.browser
 def test_a_browser_that_dies_is_a_failure(site: Stage, list_new_processes: ListProcesses) -> None:
     def kill_browser(_: object) -> Said:
-        for number in list_new_processes():
-            os.kill(number, signal.SIGKILL)
+        for number in sorted(list_new_processes()):
+            with suppress(ProcessLookupError):  # it ended with one before it
+                os.kill(number, signal.SIGKILL)
         return Said("")
 
     site.routes["/"] = Said("<script src=/kill.js></script>")

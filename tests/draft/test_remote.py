@@ -50,7 +50,7 @@ from rookery.draft.rollout import RolloutTurn, run_rollouts
 from rookery.records import Completion, Failed, Failure, Question
 
 KEY = "sk-very-secret-0123456789"
-HURRY = RemoteLimits(seconds=5, deadline=10, tries=3, wait=0.01, longest_wait=1)
+HURRY = RemoteLimits(seconds=60, deadline=120, tries=3, wait=0.01, longest_wait=1)
 
 
 @contextmanager
@@ -438,7 +438,7 @@ def test_an_answer_without_end_is_cut() -> None:
 
 
 def test_a_refusal_without_end_is_cut() -> None:
-    limits = msgspec.structs.replace(HURRY, seconds=3, tries=1)
+    limits = msgspec.structs.replace(HURRY, tries=1)
     with asking(endless(b"HTTP/1.1 500 Oh\r\n\r\n"), limits=limits) as (model, _):
         assert failure(model).outcome == "model_failed"
 
@@ -469,7 +469,7 @@ def test_pieces_are_given_as_they_come() -> None:
 
     def answer(asking: Asking) -> bytes:
         asking.send(SSE + chunk(event("Be")))
-        assert go_on.wait(5)
+        assert go_on.wait(60)
         return chunk(event("cause", "stop")) + chunk(DONE) + b"0\r\n\r\n"
 
     with asking(answer) as (model, _):
@@ -566,7 +566,7 @@ def test_a_model_that_nobody_holds_leaves_no_thread_behind() -> None:
         gc.collect()
         left = [each for each in threading.enumerate() if each.name == "model: dropped"]
         for thread in left:
-            thread.join(5)
+            thread.join(60)
         assert not any(thread.is_alive() for thread in left)
 
 
@@ -696,15 +696,15 @@ def test_money_is_counted_by_the_endpoint_s_prices() -> None:
 def test_a_cap_holds_for_models_and_threads_that_share_it() -> None:
     """Every request takes 100 tokens and may take 360: no more than 27 fit into 3000."""
     spending = SpendingBudget(SpendingCap(tokens=3000))
-    outcomes: Counter[str] = Counter()
+    outcomes: list[str] = []
 
     def ask(model: RemoteModel) -> None:
         for _ in range(10):
             try:
                 model.complete("Why?")
-                outcomes["good"] += 1
+                outcomes.append("good")
             except Failed as failed:
-                outcomes[failed.failure.outcome] += 1
+                outcomes.append(failed.failure.outcome)
 
     answer = said(chat("x"), usage=usage(60, 40))
     both = partial(asking, answer, spending=spending, max_tokens=100)
@@ -715,8 +715,8 @@ def test_a_cap_holds_for_models_and_threads_that_share_it() -> None:
         for thread in threads:
             thread.join()
         asked = len(first.asked) + len(second.asked)
-    assert asked == outcomes["good"] == 27
-    assert outcomes["spending_cap"] == 60 - 27
+    assert asked == 27
+    assert Counter(outcomes) == {"good": 27, "spending_cap": 60 - 27}
     assert spending.spent == SpendingTotal(27, 27 * 60, 27 * 40)
 
 

@@ -254,14 +254,14 @@ def test_seeds_differ_by_run_session_and_step_and_fit_a_signed_integer() -> None
 def test_all_requests_of_a_batch_are_under_way_at_once() -> None:
     meeting = threading.Barrier(8)
     scripts = [("Search crows", "End: Answer")] * 8
-    library = Asking(lambda _: meeting.wait(5))
+    library = Asking(lambda _: meeting.wait(50))
     assert together(actors(scripts), library, 8) == one_by_one(LIBRARY, scripts)
 
 
 def test_a_thread_that_is_free_again_takes_one_request_and_no_more() -> None:
     meeting = threading.Barrier(8)
     scripts = [("Search crows", "Search gifts"), *[(*("Top",) * 8, "Search gifts")] * 7]
-    library = Asking(lambda what: what == "gifts" and meeting.wait(5))
+    library = Asking(lambda what: what == "gifts" and meeting.wait(50))
     assert together(actors(scripts), library, 8) == one_by_one(LIBRARY, scripts)
 
 
@@ -277,7 +277,7 @@ def test_a_batch_is_all_that_waits_and_waits_for_no_straggler() -> None:
         return [Completion(said[turn.number]) for turn in turns]
 
     def library(number: int) -> Library:
-        return Asking(lambda _: number == 0 and others_went_on.wait(5))
+        return Asking(lambda _: number == 0 and others_went_on.wait(50))
 
     assert [episode.stop for episode in together(act, library, 3)] == ["no_quotes"] * 3
     assert batches[0] == {(0, 0), (1, 0), (2, 0)}
@@ -304,7 +304,7 @@ def test_episodes_come_in_order_as_soon_as_those_before_are_done() -> None:
     go = threading.Event()
 
     def library(number: int) -> Library:
-        return Asking(lambda _: number == 2 and go.wait(5))
+        return Asking(lambda _: number == 2 and go.wait(50))
 
     found = run_rollouts(tasks(5), library, actors([("Search crows",)] * 5), "tester")
     assert [next(found).question.id, next(found).question.id] == ["0", "1"]
@@ -350,7 +350,7 @@ def test_finished_episodes_that_wait_for_a_slow_one_are_bounded() -> None:
         begun.append(number)
         if number == 40:  # only to be reached after the first has been given
             assert go.is_set()
-        return Asking(lambda _: number == 0 and go.wait(5))
+        return Asking(lambda _: number == 0 and go.wait(50))
 
     limits = RolloutLimits(at_once=4)
     found = run_rollouts(tasks(50), library, actors([("Search crows",)] * 50), "tester", 0, limits)
@@ -452,9 +452,9 @@ def test_threads_that_hang_for_ever_are_bounded() -> None:
 
 
 def test_threads_that_end_late_are_not_counted_for_ever() -> None:
-    slow = Asking(lambda _: time.sleep(0.02))
+    slow = Asking(lambda _: time.sleep(0.2))
     act = make_sequential_policy(Steady("Search crows"))
-    found = together(act, slow, 30, RolloutLimits(25, seconds=0.005))
+    found = together(act, slow, 30, RolloutLimits(25, seconds=0.05))
     failures = [failure for episode in found for failure in episode.failures]
     assert len(failures) > 256
     assert not any("have come to no end" in failure.detail for failure in failures)
@@ -575,13 +575,13 @@ def test_what_came_too_late_is_too_late_in_the_recording_as_well(
             time.sleep(0.05)
         return [Completion(script[turn.number]) for turn in turns]
 
-    found = together(act, slow, 1, RolloutLimits(1, seconds=0.3), recording)[0]
+    found = together(act, slow, 1, RolloutLimits(1, seconds=2), recording)[0]
     assert [failure.outcome for failure in found.failures] == ["timed_out"]
     assert found.stop == "end"
     assert replay_episode(strip_prompts(found), recording).to_json() == found.to_json()
 
     released.clear()
-    found = together(actors([script[:2]]), slow, 1, RolloutLimits(1, seconds=0.3), recording)[0]
+    found = together(actors([script[:2]]), slow, 1, RolloutLimits(1, seconds=2), recording)[0]
     assert replay_episode(strip_prompts(found), recording).to_json() == found.to_json()
     released.set()
 

@@ -231,7 +231,7 @@ def test_of_two_who_wait_for_each_other_one_is_told(fresh: Any) -> None:
         try:
             with store.begin_write() as connection:
                 take_advisory_lock(connection, names[0])
-                both.wait(5)
+                both.wait(120)
                 take_advisory_lock(connection, names[1])
         except Failed as failed:
             return failed.failure.outcome

@@ -205,10 +205,14 @@ def test_nothing_is_preferred_where_a_lead_took_it_back_or_excluded_who_judged(
     with HumanFeedback(store, tmp_path / "jays", QUICK) as desk:
         one, other = asked("a", "b"), asked("a", "b", "c", "d", number=1)
         found = iter(desk.compare_answers([one, other]))
-        quick = threading.Timer(
-            0.1, lambda: labelling_queue.retire_items(store, "it insults", batch="jays")
-        )
-        quick.start()
+
+        def retire() -> None:
+            """Retire both items, as soon as they wait."""
+            while sum(labelling_queue.count_waiting_items(store, "ada").values()) < 2:
+                time.sleep(0.01)
+            labelling_queue.retire_items(store, "it insults", batch="jays")
+
+        threading.Thread(target=retire).start()
         assert next(found) == Comparison(one.question, one.answers, (0.5, 0.5), NO_RATER)
         assert next(found) == Comparison(other.question, other.answers, (0.25,) * 4, NO_RATER)
         heard: list[Comparison] = []

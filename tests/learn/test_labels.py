@@ -168,7 +168,7 @@ def test_some_requests_are_outstanding_while_the_policy_learns(
     assert ours[4:] != theirs[4:]  # three of it, and the others of a policy that has learnt less
     killed = tmp_path / "killed"
     process = elsewhere(killing_ahead, folder, killed, 5)
-    process.join(60)
+    process.join(300)
     assert process.exitcode == -9
     train_with_online_labels(plan, world_of(folder), Person(killed.with_suffix(".asked")), killed)
     assert_same(killed, out)
@@ -293,7 +293,7 @@ def test_a_run_killed_between_labels_asks_for_none_twice(
     out = tmp_path / "run"
     for number in (1, 8):
         process = elsewhere(killing, folder, out, number)
-        process.join(60)
+        process.join(300)
         assert process.exitcode == -9
         assert len(lines(out / "labels/labels.jsonl")) == number + 1
     run(folder, out)
@@ -338,7 +338,7 @@ def test_two_processes_ask_and_learn_what_one_does(
     port = find_free_port()
     both = [elsewhere(one_of_two, rank, port, folder, out) for rank in range(2)]
     for process in both:
-        process.join(120)
+        process.join(300)
     assert [process.exitcode for process in both] == [0, 0]
     ours, theirs = weights(out), weights(whole)
     assert max(float((ours[name] - theirs[name]).abs().max()) for name in ours) < 1e-4
@@ -440,9 +440,11 @@ class Nothing:
     def load(self, folder: Path) -> None: ...
 
 
-def steps_begun(folder: Path, model: nn.Module) -> Iterator[int]:
-    """The times at which a loop begins steps of its optimiser, until it is stopped."""
+def steps_begun(folder: Path, model: nn.Module, labeller: Connection, number: int) -> Iterator[int]:
+    """The times at which a loop begins steps of its optimiser, until it is stopped; the labeller
+    is told of it as it begins."""
     with ResumableRun(folder, OptimizerSettings()) as run:
+        labeller.send(number)
         learner = ModelOptimizer(model, OptimizerSettings(), 10**6, pulled=run.find_stop_reason)
         for number in run.iterate_steps(10**6, Nothing(), 10**6):
             for _ in range(4):
@@ -459,14 +461,13 @@ def test_no_step_of_the_optimiser_begins_after_the_cord_was_pulled(tmp_path: Pat
     for number in range(100):
         begun: list[int] = []
         (tmp_path / str(number)).mkdir()
-        ours.send(number)
         with pytest.raises(Failed, match="stop"):
-            begun.extend(steps_begun(tmp_path / str(number), nn.Linear(2, 1)))
+            begun.extend(steps_begun(tmp_path / str(number), nn.Linear(2, 1), ours, number))
         pulled = ours.recv()
         late += sum(at > pulled for at in begun)
         made += len(begun)
     ours.send(None)
-    labeller.join(10)
+    labeller.join(300)
     assert late == 0
     assert made > 200
 

@@ -241,7 +241,9 @@ def test_the_example_says_what_to_type_and_each_file_is_right(run: Run, tmp_path
 
 @pytest.mark.slow
 def test_a_terminal_shows_a_bar_and_what_the_model_says(shelf: Path, tmp_path: Path) -> None:
-    file = lesson(shelf, "imitate", [("rows = 4", "rows = 2")], tmp_path)
+    file = lesson(
+        shelf, "imitate", [("rows = 4", "rows = 2"), ("epochs = 1", "epochs = 50")], tmp_path
+    )
     arguments = ("learn", "imitate", "--config", file, "--out", tmp_path / "run")
     with terminal(tmp_path, *arguments) as window:
         seen = window.sees("learning", "loss", "step 4: ", " -> ")
@@ -297,7 +299,7 @@ def test_a_lesson_killed_at_any_moment_goes_on_to_the_last_bit(
         process.start()
         while process.is_alive() and (not config.exists() or config.stat().st_ino == before):
             time.sleep(0.005)
-        process.join(chance.random() * lasted / 2)
+        process.join(chance.random() * lasted / 4)
         process.kill()
         process.join()
         ends.append(process.exitcode)

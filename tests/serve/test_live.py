@@ -51,7 +51,7 @@ def test_an_answer_is_seen_while_it_is_written_and_then_in_its_place(tmp_path: P
         assert asking.fields["stream"]
         for text in ("They bring gifts ", WORDS):
             asking.send((SSE if "bring" in text else b"") + chunk(event(text)))
-        assert go_on.wait(20)
+        assert go_on.wait(120)
         asking.send(chunk(event(" [1].", "stop")) + chunk(DONE) + b"0\r\n\r\n")
 
     with serving(slowly) as server:

@@ -26,8 +26,8 @@ class Terminal:
         names = {**surroundings(home), "PYTHONPATH": ROOT, "COLUMNS": "", "TERM": "screen", **more}
         env = " ".join(f"{name}={shlex.quote(value)}" for name, value in names.items())
         rookery = shlex.join([sys.executable, "-m", "rookery", *map(str, arguments)])
-        script = f"stty -a > {home}/before; env -u COLUMNS {env} {rookery}; echo EXIT $?;"
-        script += f" stty -a > {home}/after; exec cat"
+        script = f"stty -a > {home}/before; env -u COLUMNS {env} {rookery}; code=$?;"
+        script += f" stty -a > {home}/after; echo EXIT $code; exec cat"
         size = ("-x", str(columns), "-y", str(rows))
         self._tmux("-f", "/dev/null", "new-session", "-d", *size, "sh", "-c", script)
 

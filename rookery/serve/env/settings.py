@@ -191,6 +191,7 @@ def _make_config(make_app: Callable[[], Starlette], workers: int) -> uvicorn.Con
         server_header=False,
         proxy_headers=False,
         timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+        timeout_worker_healthcheck=60,  # one that still loads modules does not answer
         ws="websockets-sansio",
         ws_max_size=MAX_SOCKET_BYTES,
         ws_per_message_deflate=False,  # compressing a prompt takes longer than making it

@@ -380,6 +380,7 @@ def _make_config(made: Any, how: ServerOptions) -> uvicorn.Config:
         ws="none",  # rookery serve env alone has WebSockets
         proxy_headers=False,  # these are read by ObservabilityMiddleware, or by nobody
         timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+        timeout_worker_healthcheck=60,  # one that still loads modules does not answer
         **logs,
     )
 

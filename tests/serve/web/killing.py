@@ -49,7 +49,7 @@ SCRIPT: tuple[Mapping[str, str], ...] = (
     {"command": "End: Answer"},
     {"hand_in": "yes", "answer": "A gift needs a giver [1]. Jays bury acorns [2]."},
 )
-LONGEST_START = 20.0
+LONGEST_START = 120.0
 MOST = 0.5
 """seconds until the next kill; a demonstration takes about as long"""
 
@@ -152,7 +152,7 @@ class Person:
             cookies={"rookery": desk.sessions["Ada"]},
             headers={"sec-fetch-site": "same-origin"},
             follow_redirects=True,
-            timeout=20,
+            timeout=120,
         )
         self.seen = 0
         self.shown = ""
@@ -184,7 +184,7 @@ class Person:
             cookies=self.browser.cookies,
             headers={"sec-fetch-site": "same-origin"},
             follow_redirects=True,
-            timeout=20,
+            timeout=120,
         )
         kept = self.logged()
         self.lost += kept[: len(self.acknowledged)] != self.acknowledged

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -49,10 +49,13 @@ class Service:
     def workers(self) -> list[int]:
         """The processes that serve, where there are several."""
         tasks = Path(f"/proc/{self.process.pid}/task").glob("*/children")
-        children = [int(pid) for task in tasks for pid in task.read_text().split()]
-        return [
-            pid for pid in children if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()
-        ]
+        found = []
+        for task in tasks:
+            with suppress(OSError):  # a thread or process that ends meanwhile
+                for pid in task.read_text().split():
+                    if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                        found.append(int(pid))
+        return found
 
     def end(self) -> tuple[int, list[dict[str, Any]]]:
         """Tells it to end; its exit code, and what it logged."""

@@ -1,5 +1,6 @@
 """Readers, and an archive of the test's own, for the tests of pages, exports and documents."""
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -33,6 +34,9 @@ def own_home(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("XDG_DATA_HOME", str(folder / "data"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
     yield folder
+    for thread in threading.enumerate():
+        if thread.name.startswith("documents"):
+            thread.join()
 
 
 def keep(*pages: Page) -> None:

@@ -173,7 +173,7 @@ def spent(here: Served, key: str) -> float:
 
 OWN = {"question": "Do crows use tools?", "method": "webgpt"}
 BY_MODEL = {"model": "rookery-webgpt/small"}
-ACCEPTS = {"Accept": "application/json, text/event-stream"}
+ACCEPTS = {"Accept": "application/json"}
 WAYS: list[tuple[str, dict[str, Any]]] = [
     (path, {**body, "stream": stream})
     for path, body in (

@@ -201,6 +201,7 @@ def schemathesis() -> str | None:
 def test_schemathesis_finds_nothing(here: Served, tmp_path: Path) -> None:
     command = [str(schemathesis()), "run", f"{here.address}/openapi.json", "--no-color"]
     few = "--max-time 10 --max-examples 5 --phases coverage,fuzzing --seed 1".split()
+    few += ["--request-timeout", "120"]
     few += ["--generation-database", "none"]
     done = subprocess.run([*command, *few], capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stdout[-6000:]

@@ -24,6 +24,7 @@ from rookery.serve.web.demonstration_sessions import DemonstrationKey, Demonstra
 def here(empty_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
     for name, value in surroundings(tmp_path).items():
         monkeypatch.setenv(name, value)
+    monkeypatch.setattr("rookery.serve.web.demonstration_pages.COMMAND_WAIT", 100.0)
     with desk(empty_store, tmp_path) as there:
         yield there
 
@@ -373,7 +374,7 @@ def test_a_slow_page_keeps_nobody_else_waiting(
         assert "Nothing is open yet" in left.words
         left.presses("Search", search="b")
         allowed.set()
-        monkeypatch.setattr("rookery.serve.web.demonstration_pages.COMMAND_WAIT", 10.0)
+        monkeypatch.setattr("rookery.serve.web.demonstration_pages.COMMAND_WAIT", 100.0)
         seen = Seen(browser, f"/demonstrate/{item}")
         assert "Search results for: b" in seen.words
         assert deeds(here, here.place(item)) == ["Search a", "Undone", "Search b", "Replied"]

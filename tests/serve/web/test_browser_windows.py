@@ -11,7 +11,7 @@ from demonstrating import Desk, desk, did, fetched, made, served
 from little import Little, html
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Dialog
 from playwright.sync_api import Page as Tab
-from windows import flaws
+from windows import PATIENCE, flaws
 
 from rookery.browse.page_text import neutralize_text
 from rookery.judge import labelling_queue
@@ -126,7 +126,7 @@ def context(here: tuple[Desk, str], browser: Browser) -> Iterator[BrowserContext
     there, address = here
     context = browser.new_context(base_url=address, reduced_motion="reduce")
     context.add_cookies([{"name": "rookery", "value": there.sessions["Ada"], "url": address}])
-    context.set_default_timeout(8000)
+    context.set_default_timeout(PATIENCE)
     yield context
     context.close()
 
@@ -231,6 +231,7 @@ def test_a_selection_made_with_the_mouse_is_quoted_by_the_button_that_follows_it
     before = tab.evaluate("scrollY")
     tab.locator("#quote-form button").click()
     tab.locator(".collected blockquote").wait_for()
+    tab.wait_for_load_state()
     assert tab.evaluate("scrollY") == before
     with DemonstrationStore(there.store).open_session(place) as work:
         (quote,) = work.browser_session.observation.quotes
@@ -252,14 +253,17 @@ def test_a_whole_demonstration_needs_no_mouse(here: tuple[Desk, str], tab: Tab) 
     tab.keyboard.type("crows gifts")
     tab.keyboard.press("Enter")
     tab.locator("button.result").first.wait_for()
+    tab.wait_for_load_state()
     with DemonstrationStore(there.store).open_session(place) as work:
         assert work.browser_session.last_command == "Search crows gifts"
     tab.locator("button.result").first.press("Enter")
     tab.locator("[data-window]").wait_for()
+    tab.wait_for_load_state()
     tab.keyboard.press("f")
     tab.keyboard.type("a giver")
     tab.keyboard.press("Enter")
     tab.locator("mark.found").wait_for()
+    tab.wait_for_load_state()
     tab.locator("main").press("q")
     first = "Crows bring gifts to people who feed them."
     assert tab.evaluate("getSelection().toString()") == first
@@ -269,6 +273,7 @@ def test_a_whole_demonstration_needs_no_mouse(here: tuple[Desk, str], tab: Tab) 
     assert chosen.startswith("A gift needs a giver")
     tab.keyboard.press("Enter")
     tab.locator(".collected blockquote").wait_for()
+    tab.wait_for_load_state()
     for key, said in (("j", "Scrolled down 1"), ("k", "Scrolled up 1"), ("u", ""), ("t", "Top")):
         with tab.expect_navigation():
             tab.keyboard.press(key)

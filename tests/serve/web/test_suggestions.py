@@ -51,6 +51,7 @@ def fail_to_judge(question: str, passages: object) -> Sequence[EvidenceJudgement
 def here(empty_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
     for name, value in surroundings(tmp_path).items():
         monkeypatch.setenv(name, value)
+    monkeypatch.setattr("rookery.serve.web.demonstration_pages.COMMAND_WAIT", 100.0)
     with desk(empty_store, tmp_path) as there:
         yield there
 

@@ -193,7 +193,7 @@
         here.elements.seen.value = said.seen;
         kept = words;
         tell(said.lints);
-        say(said.note || _("Kept"));
+        if (!timer) say(said.note || _("Kept")); // else more was written, and is sent next
       })
       .catch(() => say(_("Not kept: the desk cannot be reached. It is tried again when you write on.")))
       .finally(() => { sending = null; });
