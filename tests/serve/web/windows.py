@@ -106,7 +106,7 @@ def words_of(text: str) -> str:
 
 
 def quote_is_marked(page: Page, number: int) -> None:
-    """Waits until the quote is marked beside the answer; it is in view."""
+    """Waits until the quote is marked beside the answer, and is in view."""
     quote = words_of(page.locator(f"#c{number} blockquote").inner_text())
     shown = ".beside-page:not([aria-busy]) mark"
     page.wait_for_function(
@@ -114,7 +114,7 @@ def quote_is_marked(page: Page, number: int) -> None:
         ".replace(/\\s/g, '') === quote",
         arg=[shown, quote],
     )
-    assert page.evaluate(IN_VIEW)
+    page.wait_for_function(IN_VIEW)  # a sheet that opens, or a new width, scrolls to it afterwards
 
 
 def _dismissed(dialog: Dialog, said: list[str]) -> None:
