@@ -1,11 +1,11 @@
 """The distilled retriever on material that MiniLM has not learnt from: claims about the climate.
 
 Reads ../shared/data/climate_fever; needs the `learn` extra and the weights of all-MiniLM-L6-v2.
-Prints tables and writes bench/results/claims.json. Each claim has five sentences that a search
-found in Wikipedia, of which people said whether they support it, refute it, or do neither. MiniLM
-learns from the claims of one half, once as one encoder of claims and sentences and once as two
-(WebGLM, section 3.1.2), and is asked about the other half: does the sentence that it ranks first
-bear on the claim? Claims whose five sentences are all of one kind are left out. Settings were
+Prints tables and writes bench/results/claims.json. Each claim has up to five sentences that a
+search found in Wikipedia, of which people said whether they support it, refute it, or do neither.
+MiniLM learns from the claims of one half, once as one encoder of claims and sentences and once as
+two (WebGLM, section 3.1.2), and is asked about the other half: does the sentence that it ranks
+first bear on the claim? Claims whose sentences are all of one kind are left out. Settings were
 chosen on validation claims of the half that is learnt from.
 
     python -m bench.claims
@@ -56,7 +56,7 @@ EVIDENCE = "evidence model"
 SCRIPTS = ("BM25", "TF-IDF")
 MOST_CLAIMS = choose_size(10_000, 24)
 REFERENCES = 5
-"""sentences of a claim"""
+"""most sentences of a claim"""
 
 Score = Callable[[str, Sequence[str]], Sequence[float]]
 """Function from a claim and sentences to a number for each, higher where it bears on the claim."""

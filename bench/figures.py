@@ -877,10 +877,10 @@ def render_retrieve(found: Found) -> Iterator[str]:
 def render_claims(found: Found) -> Iterator[str]:
     """Yield the section on the retriever distilled on climate claims."""
     yield (
-        f"{found['asked']} claims about the climate (Climate-FEVER), each with five sentences that "
-        "a search found: the share of which the sentence ranked first supports or refutes the "
-        f"claim, as people judged. MiniLM has not learnt from such claims, and learns from "
-        f"{found['taught']} others, as one encoder of claims and sentences or as one of each "
+        f"{found['asked']} claims about the climate (Climate-FEVER), each with up to five "
+        "sentences that a search found: the share of which the sentence ranked first supports or "
+        "refutes the claim, as people judged. MiniLM has not learnt from such claims, and learns "
+        f"from {found['taught']} others, as one encoder of claims and sentences or as one of each "
         f"(WebGLM, section 3.1.2), with {found['seeds']} seeds; 95 % intervals over claims and "
         "seeds. `order told`: the best possible.\n"
     )

@@ -25,12 +25,12 @@ if sys.version_info >= (3, 14):
 else:
     from backports import zstd
 
-QUICK = FetchLimits(bytes=2_000_000, seconds=60.0)
+LIMITS = FetchLimits(bytes=2_000_000, seconds=60.0)
 
 
 @pytest.fixture
 def fetcher() -> Iterator[Fetcher]:
-    with Fetcher(QUICK, allow_private=True) as fetcher:
+    with Fetcher(LIMITS, allow_private=True) as fetcher:
         yield fetcher
 
 
@@ -136,7 +136,7 @@ def test_headers_reach_their_own_host_and_no_other(fetcher: Fetcher) -> None:
 
 
 def test_loopback_is_refused_unless_allowed_and_no_byte_is_sent() -> None:
-    with serving({"/": PAGE}) as server, Fetcher(QUICK) as fetcher:
+    with serving({"/": PAGE}) as server, Fetcher(LIMITS) as fetcher:
         assert outcome(fetcher, server.url()) == "blocked_address"
         assert outcome(fetcher, server.url(host="localhost")) == "blocked_address"
         assert outcome(fetcher, server.url(host="[::ffff:127.0.0.1]")) == "blocked_address"
@@ -158,7 +158,7 @@ def test_a_redirect_is_checked_like_any_address() -> None:
         named = ("front.example",)
         with (
             serving(routes) as outer,
-            Fetcher(QUICK, allow_private=named, resolve=lambda *_: ["127.0.0.1"]) as fetcher,
+            Fetcher(LIMITS, allow_private=named, resolve=lambda *_: ["127.0.0.1"]) as fetcher,
         ):
 
             def found(path: str) -> str:
@@ -177,7 +177,7 @@ def test_a_name_that_changes_its_address_gains_nothing() -> None:
     answers = [["127.0.0.1"], ["169.254.169.254"]]
     with (
         serving({"/": reply(b"first", Connection="close")}) as server,
-        Fetcher(QUICK, allow_private=True, resolve=lambda *_: answers.pop(0)) as fetcher,
+        Fetcher(LIMITS, allow_private=True, resolve=lambda *_: answers.pop(0)) as fetcher,
     ):
         url = server.url(host="rebind.example")
         assert fetcher.fetch_response(url).data == b"first"
@@ -189,7 +189,7 @@ def test_other_schemes_logins_and_unknown_hosts() -> None:
     def unknown(host: str, port: int) -> list[str]:
         raise OSError("no such name")
 
-    with Fetcher(QUICK, resolve=unknown) as fetcher:
+    with Fetcher(LIMITS, resolve=unknown) as fetcher:
         assert outcome(fetcher, "file:///etc/passwd") == "unsupported_scheme"
         assert outcome(fetcher, "http://me:secret@example.org/") == "invalid_url"
         assert outcome(fetcher, "http://nowhere.example/") == "unresolved"
@@ -218,7 +218,7 @@ def test_redirects_end(fetcher: Fetcher) -> None:
         assert outcome(fetcher, server.url("/a")) == "too_many_redirects"
         assert server.paths() == ["/a", "/b"]
         assert outcome(fetcher, server.url("/endless")) == "too_many_redirects"
-        assert len(server.visits) == 2 + 1 + QUICK.redirects
+        assert len(server.visits) == 2 + 1 + LIMITS.redirects
         assert outcome(fetcher, server.url("/none")) == "http_302"
 
 
@@ -252,7 +252,7 @@ def test_bombs(fetcher: Fetcher, name: str, encode: Callable[[bytes], bytes]) ->
         assert outcome(fetcher, server.url()) == "too_large"
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-    assert peak < 3 * QUICK.bytes
+    assert peak < 3 * LIMITS.bytes
 
 
 def test_bodies_beyond_the_limit(fetcher: Fetcher) -> None:
@@ -262,11 +262,11 @@ def test_bodies_beyond_the_limit(fetcher: Fetcher) -> None:
             visit.send(b"8000\r\n" + bytes(0x8000) + b"\r\n")
 
     announced = b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n"
-    exact = reply(bytes(QUICK.bytes))
+    exact = reply(bytes(LIMITS.bytes))
     with serving({"/endless": endless, "/announced": announced, "/exact": exact}) as server:
         assert outcome(fetcher, server.url("/endless")) == "too_large"
         assert outcome(fetcher, server.url("/announced")) == "too_large"
-        assert len(fetcher.fetch_response(server.url("/exact")).data) == QUICK.bytes
+        assert len(fetcher.fetch_response(server.url("/exact")).data) == LIMITS.bytes
 
 
 def test_lies_about_length(fetcher: Fetcher) -> None:
@@ -399,7 +399,7 @@ def test_a_page_is_read_where_robots_permit_it(fetcher: Fetcher) -> None:
         assert failure(fetcher.fetch_page, server.url("/to")).outcome == "robots"
         assert server.paths() == ["/robots.txt", "/yes", "/to"]
         assert fetcher.fetch_response(server.url("/no/1")).status == 200
-        with Fetcher(QUICK, allow_private=True, obey_robots=False) as rude:
+        with Fetcher(LIMITS, allow_private=True, obey_robots=False) as rude:
             assert rude.fetch_page(server.url("/no/1")).title == "Crows"
 
 
@@ -593,7 +593,7 @@ def test_tls_sees_the_name_and_not_the_address(pair: tuple[Path, Path]) -> None:
     trusting = ssl.create_default_context(cafile=pair[0])
     with (
         serving({"/": PAGE}, tls_server(pair, asked)) as server,
-        Fetcher(QUICK, allow_private=True, tls=trusting, resolve=here) as fetcher,
+        Fetcher(LIMITS, allow_private=True, tls=trusting, resolve=here) as fetcher,
     ):
         assert fetcher.fetch_response(server.url(host="crow.example")).status == 200
         assert asked == ["crow.example"]
@@ -605,7 +605,7 @@ def test_tls_sees_the_name_and_not_the_address(pair: tuple[Path, Path]) -> None:
 def test_an_untrusted_certificate_is_refused(pair: tuple[Path, Path]) -> None:
     with (
         serving({"/": PAGE}, tls_server(pair, [])) as server,
-        Fetcher(QUICK, allow_private=True, resolve=here) as fetcher,
+        Fetcher(LIMITS, allow_private=True, resolve=here) as fetcher,
     ):
         found = failure(fetcher.fetch_response, server.url(host="crow.example"))
         assert found.outcome == "tls_failed"
@@ -629,12 +629,12 @@ def proxied(monkeypatch: pytest.MonkeyPatch, proxy: Server) -> None:
 def test_proxies_are_used_only_where_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     with serving({"*": PAGE}) as proxy, serving({"*": PAGE}) as server:
         proxied(monkeypatch, proxy)
-        with Fetcher(QUICK, allow_private=("direct.example",), resolve=here) as fetcher:
+        with Fetcher(LIMITS, allow_private=("direct.example",), resolve=here) as fetcher:
             fetcher.fetch_response(server.url(host="direct.example"))
             assert outcome(fetcher, "http://proxied.example/") == "blocked_address"
         assert proxy.visits == []
         private = ("direct.example",)
-        with Fetcher(QUICK, private, use_proxy=True, resolve=here) as fetcher:
+        with Fetcher(LIMITS, private, use_proxy=True, resolve=here) as fetcher:
             assert fetcher.fetch_response("http://proxied.example/a").status == 200
             fetcher.fetch_response(server.url(host="direct.example"))
             assert outcome(fetcher, "http://127.0.0.1/") == "blocked_address"
@@ -663,7 +663,7 @@ def test_a_tunnel_through_a_proxy_still_ends_at_the_named_server(
         with serving({f"crow.example:{server.port}": tunnel, "*": refusing}) as proxy:
             monkeypatch.setenv("https_proxy", proxy.url())
             trusting = ssl.create_default_context(cafile=pair[0])
-            with Fetcher(QUICK, use_proxy=True, tls=trusting) as fetcher:
+            with Fetcher(LIMITS, use_proxy=True, tls=trusting) as fetcher:
                 assert fetcher.fetch_response(server.url(host="crow.example")).status == 200
                 assert outcome(fetcher, "https://rook.example/") == "refused"
             assert asked == ["crow.example"]
