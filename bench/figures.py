@@ -302,7 +302,7 @@ def render_desk(found: Found) -> Iterator[str]:
             ),
             *(
                 make_maximum_row(
-                    f"processor time of the server for a judgement over HTTP, {database}",
+                    f"processor time of the server for a judgement over HTTP, median, {database}",
                     found["target_cpu_ms"],
                     spent,
                     "ms",
