@@ -24,10 +24,10 @@ from typing import Any
 
 import httpx2
 
-from bench.environment import measure_cpu
 from bench.report import (
     ROOT,
     choose_size,
+    measure_cpu,
     print_table,
     skip_bench,
     stopwatch,
@@ -108,11 +108,11 @@ def measure_judgements(place: str, log: Path) -> float:
             visit = Visit(visitor, "lena").begin("supported")
             for _ in range(10):
                 visit.send(FILLED)
-            before = measure_cpu([server.pid])
+            before = measure_cpu(server.pid)
             for _ in range(JUDGEMENTS):
                 visit.send(FILLED)
                 assert "said=done" in visit.at, visit.html
-            return (measure_cpu([server.pid]) - before) / JUDGEMENTS * 1000
+            return (measure_cpu(server.pid) - before) / JUDGEMENTS * 1000
     finally:
         server.terminate()
         server.wait()

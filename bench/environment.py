@@ -25,7 +25,15 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bench.report import ROOT, SCRATCH, choose_size, print_table, require_data, write_results
+from bench.report import (
+    ROOT,
+    SCRATCH,
+    choose_size,
+    measure_cpu,
+    print_table,
+    require_data,
+    write_results,
+)
 from bench.squad import DATA, Squad
 from rookery.browse.browser_commands import BrowserTask
 from rookery.draft.episode_source import EpisodeSource, reward_accepted_answer
@@ -41,7 +49,6 @@ ROUNDS = choose_size(4, 1)
 WORKERS = 2
 STEPS_PER_SECOND = 5000
 ENGINES = ROOT / ".venv" / "engines" / "bin" / "python"
-TICKS = os.sysconf("SC_CLK_TCK")
 LONGEST_START = 120.0
 QUIET_CHECKS = 30
 """Tenths of a second for which all workers must wait."""
@@ -249,15 +256,6 @@ def read_process(pid: int | str, name: str) -> bytes:
     return Path(f"/proc/{pid}/{name}").read_bytes()
 
 
-def measure_cpu(pids: Sequence[int]) -> float:
-    """Return the CPU seconds of processes so far."""
-    spent = 0
-    for pid in pids:
-        fields = read_process(pid, "stat").rpartition(b")")[2].split()
-        spent += int(fields[11]) + int(fields[12])
-    return spent / TICKS
-
-
 def main() -> None:
     """Run the benchmark."""
     require_data(DATA)
@@ -295,9 +293,9 @@ def main() -> None:
         if played := play_openenv(port, episodes):
             compared["openenv's client"] = compare_episodes("openenv", played, own)
         asyncio.run(play_sockets(port, frames, 1, keep=False))  # pages are read in each process
-        spent, clock = measure_cpu(pids), time.perf_counter()
+        spent, clock = sum(map(measure_cpu, pids)), time.perf_counter()
         asyncio.run(play_sockets(port, frames, ROUNDS, keep=False))
-        spent, clock = measure_cpu(pids) - spent, time.perf_counter() - clock
+        spent, clock = sum(map(measure_cpu, pids)) - spent, time.perf_counter() - clock
     served = spent / (steps * ROUNDS)
     speeds = {
         "steps": steps,

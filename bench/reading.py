@@ -189,10 +189,11 @@ def read_mutants(kind: str, seeds: Sequence[PageJob], numbers: range) -> dict[st
     with MemoryWatch() as memory, ReaderPool(processes=1) as pool:
         pool.start()
         for number in numbers:
-            before = {process: read_cpu_time(process) for process in list_children()}
+            before = {process: report.measure_cpu(process) for process in list_children()}
             result = try_page(pool, make_mutant(kind, number, seeds), 10 * SECONDS)
             spent = max(
-                (read_cpu_time(process) - time for process, time in before.items()), default=0.0
+                (report.measure_cpu(process) - time for process, time in before.items()),
+                default=0.0,
             )
             outcomes[result.outcome] += 1
             slowest = max(slowest, spent)
@@ -276,19 +277,13 @@ def read_here(job: PageJob) -> None:
 def time_call(call: Callable[[PageJob], object], job: PageJob) -> tuple[float, float]:
     """Return the seconds that a call takes by the clock, and of all processes' CPU time."""
     processes = list_children()
-    begun, before = time.perf_counter(), time.process_time() + sum(map(read_cpu_time, processes))
+    begun, before = (
+        time.perf_counter(),
+        time.process_time() + sum(map(report.measure_cpu, processes)),
+    )
     call(job)
     taken = time.perf_counter() - begun
-    return taken, time.process_time() + sum(map(read_cpu_time, processes)) - before
-
-
-def read_cpu_time(process: int) -> float:
-    """Return the CPU seconds of a process so far; 0 where the system does not tell."""
-    try:
-        spent = Path(f"/proc/{process}/schedstat").read_text(encoding="ascii")
-    except OSError:
-        return 0.0
-    return int(spent.split()[0]) / 1e9
+    return taken, time.process_time() + sum(map(report.measure_cpu, processes)) - before
 
 
 def iter_readable(sources: Mapping[str, bytes]) -> Iterator[PageJob]:

@@ -27,6 +27,7 @@ SCRATCH = Path(SMALL) / "scratch" if SMALL else ROOT / "bench" / "scratch"
 """Kept between full rounds; may be deleted at any time."""
 RESULTS = Path(SMALL) / "results" if SMALL else ROOT / "bench" / "results"
 DOCS = Path(SMALL) if SMALL else ROOT / "docs"
+PROCESS_CLOCK = 2  # CPUCLOCK_SCHED: of all threads, in nanoseconds
 SKIPPED = 77
 """Exit status of a benchmark that lacks data, a package or a program."""
 
@@ -107,6 +108,18 @@ def print_table(columns: Sequence[str], rows: Mapping[str, Mapping[str, float]])
     print(" " * width, *(f"{column:>10}" for column in columns))
     for name, row in rows.items():
         print(f"{name:{width}}", *(f"{row[c]:10.4g}" if c in row else " " * 10 for c in columns))
+
+
+def measure_cpu(process: int) -> float:
+    """Return the CPU seconds of a process so far; 0 if it has ended or the system does not tell.
+
+    Linux makes the number of a process's clock of its id, as clock_getcpuclockid does. /proc has
+    its time too, in steps of 10 ms, in which a server may have answered a whole small round.
+    """
+    try:
+        return time.clock_gettime((~process << 3) | PROCESS_CLOCK)
+    except OSError:
+        return 0.0
 
 
 @contextmanager
