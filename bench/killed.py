@@ -17,6 +17,7 @@ from pathlib import Path
 from bench.report import ROOT, choose_size, print_table, write_results
 from rookery.judge.store import initialize_store
 
+sys.path.insert(0, str(ROOT / "tests"))
 sys.path.insert(0, str(ROOT / "tests" / "browse"))
 sys.path.insert(0, str(ROOT / "tests" / "serve"))
 sys.path.insert(0, str(ROOT / "tests" / "serve" / "web"))

@@ -25,7 +25,6 @@ import select
 import shlex
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -43,6 +42,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ports import find_free_port
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -110,12 +110,6 @@ def matches(expected: str, printed: str) -> bool:
     """Compare a text with what a page shows: `...` is anything, runs of white space are one."""
     parts = [re.escape(" ".join(part.split())) for part in expected.split("...")]
     return re.fullmatch(r"\s*.*?\s*".join(parts), " ".join(printed.split()), re.S) is not None
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class Model(BaseHTTPRequestHandler):
@@ -267,7 +261,7 @@ class Reader:
 
     def _port(self, written: str) -> int:
         """A free port that stands for the one on the page, which may be taken here."""
-        return self._ports.setdefault(written, free_port())
+        return self._ports.setdefault(written, find_free_port())
 
     def _adapt(self, text: str) -> str:
         for written, ours in self._words.items():

@@ -3,7 +3,6 @@
 import asyncio
 import gc
 import json
-import socket
 import subprocess
 import sys
 import threading
@@ -35,6 +34,7 @@ from models import (
     streamed,
     usage,
 )
+from ports import find_free_port
 
 from rookery.browse.browser_commands import BrowserTask, Observation
 from rookery.browse.search_index import InMemoryLibrary
@@ -350,8 +350,7 @@ def test_a_redirect_is_not_followed() -> None:
 
 
 def test_nobody_there_is_said_after_some_tries() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = find_free_port()
     spending = SpendingBudget()
     with RemoteModel(
         ModelEndpoint("m", f"http://127.0.0.1:{port}"), limits=HURRY, spending=spending

@@ -2,7 +2,6 @@
 
 import os
 import runpy
-import socket
 import subprocess
 import sys
 import tempfile
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import torch
 from forked import PROCESSES
+from ports import find_free_port
 
 ROOT = str(Path(__file__).parents[2])
 LONGEST = 300.0
@@ -73,9 +73,3 @@ def run_by_torchrun(script: Path, *said: str) -> None:
         timeout=LONGEST,
     )
     assert ran.returncode == 0, ran.stderr[-3000:]
-
-
-def find_free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])

@@ -8,7 +8,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import threading
@@ -25,6 +24,7 @@ import llguidance
 import numpy as np
 from enumerable import write_listed
 from llguidance.numpy import allocate_token_bitmask, fill_next_token_bitmask
+from ports import find_free_port
 from small import logprobs
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -63,8 +63,7 @@ def vllm() -> Path | None:
 @contextmanager
 def speaking(python: Path, model: str, log: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
     """vLLM while the block runs: its address, and the process."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = find_free_port()
     address = f"http://127.0.0.1:{port}"
     command = f"-m vllm.entrypoints.launchers.api_server.entry --model {model} --port {port}"
     options = (

@@ -28,8 +28,8 @@ from labelling import (
     vowels,
     world_of,
 )
+from ports import find_free_port
 from safetensors.torch import load_file
-from several import find_free_port
 from torch import nn
 
 from rookery.judge.json_lines import read_json_lines

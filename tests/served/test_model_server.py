@@ -7,7 +7,6 @@ import json
 import os
 import re
 import signal
-import socket
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,9 +14,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
 
 import pytest
+from ports import find_free_port
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "draft"))
 sys.path.insert(0, str(Path(__file__).parent.parent / "serve"))
@@ -284,12 +283,12 @@ def test_a_model_that_the_server_cannot_load_is_a_sentence(served: Served) -> No
 def test_a_server_is_waited_for_while_it_starts_and_told_when_it_is_killed(
     served: Served, home: Path, tmp_path: Path
 ) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        base_url = f"http://127.0.0.1:{free.getsockname()[1]}/v1"
+    port = find_free_port()
+    base_url = f"http://127.0.0.1:{port}/v1"
     patient = RemoteLimits(tries=10_000, wait=0.1, longest_wait=0.2, deadline=PATIENCE)
     traces = [tmp_path / "said.jsonl", tmp_path / "said again.jsonl"]
     with (
-        running(served.folder, "noise", port=urlsplit(base_url).port or 0) as server,
+        running(served.folder, "noise", port=port) as server,
         RemoteModel(ModelEndpoint("noise", base_url, max_tokens=6000)) as noise,
         RemoteModel(ModelEndpoint("taught", base_url), limits=patient) as taught,
     ):

@@ -6,7 +6,6 @@ store, and in what the next server shows.
 
 import os
 import random
-import secrets
 import signal
 import socket
 import subprocess
@@ -22,6 +21,7 @@ import httpx2 as httpx
 import msgspec
 import uvicorn
 from demonstrating import Desk, made
+from ports import find_free_port
 from selectolax.lexbor import LexborHTMLParser
 
 from rookery.judge import labelling_queue
@@ -75,21 +75,11 @@ def run(place: str, port: int, pages: str) -> None:
         uvicorn.run(app, host="127.0.0.1", port=port, log_level="critical", access_log=False)
 
 
-def free_port() -> int:
-    """One that no connection gets by itself: who calls a server that is not there could else be
-    put through to themselves, and keep its port from it. Libraries that seed `random` would have
-    two workers choose the same at the same moment."""
-    while True:
-        port = 20_000 + secrets.randbelow(10_000)
-        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
-            return port
-
-
 class Server:
     """A server that comes back where it was: each is forked from a process that has all loaded."""
 
     def __init__(self, desk: Desk, folder: Path) -> None:
-        self.port = free_port()
+        self.port = find_free_port()
         self.address = f"http://127.0.0.1:{self.port}"
         pages = str(made(folder / "pages"))
         self._parent = subprocess.Popen(

@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx2
 from commands import started
-from killing import free_port
+from ports import find_free_port
 
 LONGEST_START = 600.0
 
@@ -68,7 +68,7 @@ class Service:
 @contextmanager
 def service(home: Path, place: str, *more: str) -> Iterator[Service]:
     """A server that is ready, over a store."""
-    port, out = free_port(), home / "printed"
+    port, out = find_free_port(), home / "printed"
     command = ("serve", "--store", place, "--port", str(port), *more)
     with out.open("wb") as printed, started(home, *command, out=printed.fileno()) as process:
         try:
