@@ -237,6 +237,8 @@ class AnswerService:
         self.store = store
         self.capabilities: ServerCapabilities = list_capabilities(settings)
         self.worker_settings = pace
+        self.notice_changes: Callable[[], None] = lambda: None
+        """called before each question: adds and removes places that other processes changed"""
         self._settings = settings
         self._sessions = SharedSessionPool()
         self._archive: PageArchive | None = None
@@ -315,7 +317,7 @@ class AnswerService:
         `token` names the API key whose budget was charged, as `enqueue_answer` takes it. Raises
         Failed: bad_question, unknown_..., bad_..., busy, and as the store does.
         """
-        resolve_settings(self._settings, self.capabilities, wanted)
+        self._resolve_settings(wanted)
         question = parse_requested_question(wanted, "")
         if self._waiting.qsize() >= self.worker_settings.waiting:
             raise Failed(Failure("the question", "busy", TOO_BUSY))
@@ -336,7 +338,7 @@ class AnswerService:
         AnswerCancelledError once `gone()` is true, and Failed as `enqueue_question` and the answer
         session do.
         """
-        resolve_settings(self._settings, self.capabilities, wanted)
+        self._resolve_settings(wanted)
         parse_requested_question(wanted, "")
 
         def report_event(kind: EventKind, data: dict[str, Any]) -> None:
@@ -366,9 +368,7 @@ class AnswerService:
 
         Raises Failed (unknown_place), and as opening the library does.
         """
-        with self._sessions.use_session(
-            resolve_settings(self._settings, self.capabilities, wanted)
-        ) as reading:
+        with self._sessions.use_session(self._resolve_settings(wanted)) as reading:
             shelf = reading.sources.open_library_for_question()
             yield DomainFilteredLibrary(shelf, wanted.domains) if wanted.domains else shelf
 
@@ -538,13 +538,21 @@ class AnswerService:
             live.stop()
 
     def _answer_question(self, wanted: QuestionRequest, hear: EventListener) -> AnswerOutcome:
-        settings = resolve_settings(self._settings, self.capabilities, wanted)
+        settings = self._resolve_settings(wanted)
         question = parse_requested_question(wanted, "")
         named = msgspec.structs.replace(question, id=digest_of(question.text))
         # Without a model the CPU is the limit: more threads would slow each other and the pages.
         turn = nullcontext() if settings.models else self._core_slots
         with self._sessions.use_session(settings) as reading, turn:
             return reading.answer_question(named, hear, wanted.domains, wanted.earlier)
+
+    def _resolve_settings(self, wanted: QuestionRequest) -> Settings:
+        """Return the settings of a question over the places as they are now.
+
+        Raises Failed (unknown_..., bad_...).
+        """
+        self.notice_changes()
+        return resolve_settings(self._settings, self.capabilities, wanted)
 
     def _run_keeper(self) -> None:
         """Write new events, renew leases and look for abandoned answers until closed."""

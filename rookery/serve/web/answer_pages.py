@@ -370,7 +370,6 @@ def render_ask_page(
 
 def parse_question_form(request: Request) -> QuestionRequest:
     """Parse the question form; values that are not offered are refused later."""
-    request.app.state.documents.notice_changes()  # what was added just now is searched, too
     said = get_form_fields(request)
     try:
         decline = (

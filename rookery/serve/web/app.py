@@ -79,11 +79,12 @@ def build_web_app(
     limits: VisitorLimits = VisitorLimits(),
     reading: bool = True,
     suggest: bool = False,
+    at_once: int = WorkerSettings().workers,
 ) -> Starlette:
     """Return the application of the desk and, with `reading`, of asking, the API and MCP.
 
-    With `suggest`, people who demonstrate may have passages suggested by the evidence model.
-    The caller closes the store.
+    With `suggest`, people who demonstrate may have passages suggested by the evidence model; of
+    questions, `at_once` are answered at the same time. The caller closes the store.
     """
     routes, links = _reading_pages() if reading else ([], [])
     routes += [
@@ -118,11 +119,10 @@ def build_web_app(
     app.state.desk = AppContext(store, settings, PageAssets(tuple(links)), suggest)
     app.state.closing = []
     if reading:
-        from rookery.serve.api.answer_workers import AnswerService
         from rookery.serve.web.document_uploads import DocumentReader
 
-        app.state.answering = AnswerService(store, settings)
-        app.state.documents = DocumentReader(settings, lambda: app.state.answering)
+        app.state.answering = AnswerService(store, settings, WorkerSettings(workers=at_once))
+        app.state.documents = DocumentReader(settings, app.state.answering)
     return app
 
 
@@ -394,10 +394,10 @@ def build_worker_app(
     Failed as the store does.
     """
     store = Store(place)
-    app = build_web_app(store, settings, reading=how.reading, suggest=how.suggest)
+    app = build_web_app(
+        store, settings, reading=how.reading, suggest=how.suggest, at_once=how.at_once
+    )
     app.state.closing.append(store.close)
-    if how.reading:
-        app.state.answering = AnswerService(store, settings, WorkerSettings(workers=how.at_once))
     return ObservabilityMiddleware(app, how.behind_proxy, folder)
 
 

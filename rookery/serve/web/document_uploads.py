@@ -13,7 +13,7 @@ import shutil
 import threading
 import time
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -147,16 +147,17 @@ class DocumentReader:
     def __init__(
         self,
         settings: Settings,
-        find_answering: Callable[[], AnswerService],
+        answering: AnswerService,
         limits: UploadLimits = UploadLimits(),
     ) -> None:
         self.limits = limits
         self._settings = settings
-        self._find_answering = find_answering
+        self._answering = answering
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._closing = threading.Event()
         self._stamp = stamp_documents()
+        answering.notice_changes = self.notice_changes
 
     def accept_files(self, files: Sequence[UploadedFile], person: Person) -> list[DocumentUpload]:
         """Store uploaded files and begin to read them. Raises Failed if the disk is full.
@@ -227,7 +228,7 @@ class DocumentReader:
             with PageArchive(locate_archive(self._settings.archive)) as archive:
                 open_documents_library(archive).close()
         self._stamp = stamp_documents()
-        register_documents(self._find_answering())
+        register_documents(self._answering)
 
     def notice_changes(self) -> None:
         """Have questions search the documents as they are now, where another process changed them.
@@ -238,7 +239,7 @@ class DocumentReader:
         stamp = stamp_documents()
         if stamp != self._stamp:
             self._stamp = stamp
-            register_documents(self._find_answering())
+            register_documents(self._answering)
 
     def _count_room(self, person: Person) -> int:
         """Forget what a person's earlier uploads came to; return how many more may wait."""

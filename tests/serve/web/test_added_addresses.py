@@ -213,7 +213,7 @@ def test_what_is_too_large_is_not_kept(opened: Opened, guides: str) -> None:
     visit = at_desk(opened, Settings(private=True))
     state = visit.client.app.state  # type: ignore[attr-defined]
     limits = UploadLimits(file=len(ROOKS) - 1)
-    state.documents = DocumentReader(Settings(private=True), lambda: state.answering, limits)
+    state.documents = DocumentReader(Settings(private=True), state.answering, limits)
     say("/guide", ROOKS)
     assert "it is larger than what is fetched" in add(visit, f"{guides}/guide").text
     assert names() == []

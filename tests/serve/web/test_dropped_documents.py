@@ -22,6 +22,7 @@ from rookery.browse.folder_library import FolderLibrary
 from rookery.browse.libraries import BUNDLED_PLACE, get_bundled_folder
 from rookery.browse.page_archive import PageArchive
 from rookery.records import Failure, Page
+from rookery.serve.api import endpoints
 from rookery.serve.api.answer_workers import AnswerService
 from rookery.serve.file_reading import read_document_files
 from rookery.serve.settings import ARCHIVE, Settings, get_cache_folder, get_data_folder
@@ -417,7 +418,7 @@ def test_documents_take_no_more_room_than_there_is(reader: Visit) -> None:
 
 def set_limits(visit: Visit, limits: UploadLimits) -> None:
     state = visit.client.app.state  # type: ignore[attr-defined]
-    state.documents = DocumentReader(Settings(), lambda: state.answering, limits)
+    state.documents = DocumentReader(Settings(), state.answering, limits)
 
 
 # Where a form ends in the middle, the parser leaves its temporary file to the collector.
@@ -546,6 +547,21 @@ def test_another_process_searches_what_was_dropped_in_here(opened: Opened, reade
     drop(reader, ("notes.md", NOTE))
     other.get("/")
     assert "documents" in _places(other)
+
+
+def test_a_program_asks_another_process_about_what_was_dropped_in_here(
+    opened: Opened, reader: Visit
+) -> None:
+    program = opened.client()
+    key = endpoints.create_api_key(opened.store, "a program")
+    drop(reader, ("notes.md", NOTE))
+    said = program.post(
+        "/v1/answers",
+        json={"question": "In colonies of how many pairs do rooks nest?", "places": ["documents"]},
+        headers={"Authorization": f"Bearer {key}"},
+    )
+    assert said.status_code == 200, said.text
+    assert "a hundred pairs" in said.text
 
 
 @pytest.mark.parametrize("moved", [0, 1])

@@ -11,7 +11,6 @@ from visits import open_store
 from windows import Site, quote_is_marked, serving, words_of
 
 from rookery.browse.page_reader import read_page
-from rookery.serve.api.answer_workers import AnswerService, WorkerSettings
 from rookery.serve.docx_writer import DocxWriter
 from rookery.serve.web.app import build_web_app
 
@@ -71,8 +70,7 @@ def room(
 ) -> Iterator[Site]:
     """A server that was started on the corvids, and answers."""
     opened = open_store(empty_store, tmp_path_factory.mktemp("room"))
-    app = build_web_app(opened.store, CROWS, opened.limits)
-    app.state.answering = AnswerService(opened.store, CROWS, WorkerSettings(workers=1))
+    app = build_web_app(opened.store, CROWS, opened.limits, at_once=1)
     with serving(opened, app) as address:
         yield Site(opened, address, browser)
     opened.store.close()

@@ -12,7 +12,7 @@ from visits import open_store
 from windows import Seen, Site, flaws, quote_is_marked, serving
 
 from rookery.judge import adjudication
-from rookery.serve.api.answer_workers import AnswerService, WorkerSettings
+from rookery.serve.api.answer_workers import AnswerService
 from rookery.serve.web.app import build_web_app
 
 __all__ = ["home"]
@@ -33,8 +33,7 @@ def asking(
 ) -> Iterator[tuple[Site, AnswerService]]:
     """A server at an address, and what answers in it."""
     opened = open_store(empty_store, tmp_path_factory.mktemp("asking"))
-    app = build_web_app(opened.store, CROWS, opened.limits)
-    app.state.answering = AnswerService(opened.store, CROWS, WorkerSettings(workers=2))
+    app = build_web_app(opened.store, CROWS, opened.limits, at_once=2)
     with serving(opened, app) as address:
         yield Site(opened, address, browser), app.state.answering
     opened.store.close()
