@@ -337,15 +337,16 @@ class Reader:
             start_new_session=True,
         )
         os.close(terminal)
-        shown = ""
+        said, shown, told = b"", "", 0
         while "? help" not in shown:
             ready, _, _ = select.select([keyboard], [], [], PATIENCE)
             assert ready, f"waited too long for a first screen: {shown[-2000:]}"
-            more = os.read(keyboard, 65536)  # raises where the program has ended
+            said += os.read(keyboard, 65536)  # raises where the program has ended
             # A terminal answers when it is asked where the cursor stands.
-            if b"\x1b[6n" in more:
+            while told < said.count(b"\x1b[6n"):
                 os.write(keyboard, b"\x1b[1;1R")
-            shown += re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", more.decode(errors="replace"))
+                told += 1
+            shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", said.decode(errors="replace"))
         os.write(keyboard, b"\x03")
         try:
             while os.read(keyboard, 65536):

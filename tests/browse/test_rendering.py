@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -119,6 +120,7 @@ def test_no_request_of_a_script_reaches_the_private_network(site: Stage, canary:
       catch (error) {{ tried.push(name + ' refused'); }}
     }}
     async function attack() {{
+      fetch('/held');  // so that the network rests only when all was tried
       for (const host of [private, 'localhost:{canary.port}', '[::ffff:127.0.0.1]:{canary.port}',
                           '169.254.169.254'])
         await attempt(host, async () => (await fetch('http://' + host + '/secret')).status);
@@ -151,6 +153,7 @@ def test_no_request_of_a_script_reaches_the_private_network(site: Stage, canary:
       try {{ await navigator.serviceWorker.register('/worker.js'); }} catch (error) {{}}
       window.open('http://' + private + '/window');
       document.body.insertAdjacentHTML('beforeend', '<p>' + tried.join(', ') + '</p>');
+      await fetch('/tried');
       location = 'http://' + private + '/gone';
     }}
     attack();
@@ -159,7 +162,18 @@ def test_no_request_of_a_script_reaches_the_private_network(site: Stage, canary:
     away = f"http://127.0.0.1:{canary.port}/redirected"
     site.routes["/redirect"] = Said("", status=302, headers=(("Location", away),))
     site.routes["/worker.js"] = Said("fetch('/from-service-worker')", "text/javascript")
-    got = render(site, "/", settle=3.0)
+    all_tried = threading.Event()
+
+    def tried(visit: object) -> Said:
+        all_tried.set()
+        return Said("")
+
+    def held(visit: object) -> Said:
+        all_tried.wait(60)
+        return Said("")
+
+    site.routes["/tried"], site.routes["/held"] = tried, held
+    got = render(site, "/")
     page = got.data.decode()
     assert page.count(" refused") == 8, page
     assert "reached" not in page

@@ -192,7 +192,7 @@ def test_a_slow_site_gives_what_has_come(web: Web) -> None:
 
     web.page("/slow/", "The way in is quick.", "late")
     web.server.routes["/slow/late"] = slow
-    site = web.open("/slow/", SiteLimits(seconds=3))
+    site = web.open("/slow/", SiteLimits(seconds=10))
     assert not late.is_set()
     late.set()
     assert len(site.search("quick", 5)) == 1
