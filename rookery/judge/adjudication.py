@@ -7,7 +7,7 @@ answers are shown.
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import combinations
 from types import MappingProxyType
@@ -169,6 +169,29 @@ def _make_placed_item(row: Row[Any]) -> PlacedItem:
     )
     laid = (row.prelude, row.wanted, row.priority, row.policy, retired)
     return PlacedItem(row.id, row.batch, item, *laid)
+
+
+def trace_versions(made: Iterable[Judgement]) -> dict[str, tuple[Judgement, ...]]:
+    """Return each judgement after the earlier versions that it corrects, oldest first, by its id.
+
+    `made` has corrections after what they correct, as in order of submission.
+    """
+    versions: dict[str, tuple[Judgement, ...]] = {}
+    for each in made:
+        versions[each.id] = (*versions.get(each.supersedes, ()), each)
+    return versions
+
+
+def measure_judging_seconds(made: Iterable[Judgement]) -> dict[str, float]:
+    """Return the seconds that each judgement took, by its id; those of a correction are added to
+    those of what it corrects.
+
+    `made` are as `trace_versions` takes them.
+    """
+    return {
+        key: sum(each.ended - each.began for each in versions)
+        for key, versions in trace_versions(made).items()
+    }
 
 
 def load_decisions(connection: Connection) -> list[Decision]:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from rookery.judge.adjudication import LeftOutJudgement
+from rookery.judge.adjudication import LeftOutJudgement, measure_judging_seconds
 from rookery.judge.form_versions import FormVersion, index_forms
 from rookery.judge.forms import LabellingForm, find_form
 from rookery.judge.json_lines import read_json_lines
@@ -66,7 +66,7 @@ class LabelRow(msgspec.Struct, frozen=True):
     """Number of the rater; "decision" for the third person who decided."""
     value: str
     seconds: float | None
-    """From handing out to submission; None for a decision."""
+    """From handing out to submission, and the same of corrections; None for a decision."""
 
 
 def write_dataset(source: Path, out: Path) -> WrittenDataset:
@@ -133,14 +133,15 @@ def _make_label_rows(source: Path, snapshot: Snapshot) -> Iterator[LabelRow]:
     known = index_forms(read_json_lines(source / FORMS_FILE, FormVersion) if written else ())
     judged = list(read_json_lines(source / "judgements.jsonl", Judgement))
     excluded = read_json_lines(source / "excluded.jsonl", LeftOutJudgement)
+    seconds = measure_judging_seconds(judged)
     lost = {each.judgement for each in excluded if each.why != "decided"}
     numbers = {name: str(at) for at, name in enumerate(sorted({each.by for each in judged}), 1)}
     for each in judged:
         if each.id not in lost:
-            seconds = round(each.ended - each.began, 1)
+            took = round(seconds[each.id], 1)
             placed = items[each.item]
             form = find_form(known, placed.item.form, each.form_version)
-            yield from _list_labels(placed, form, each.filled, numbers[each.by], seconds)
+            yield from _list_labels(placed, form, each.filled, numbers[each.by], took)
     if DECISIONS_FILE in snapshot.files:
         for decision in read_json_lines(source / DECISIONS_FILE, Decision):
             placed = items[decision.item]

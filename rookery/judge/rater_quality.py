@@ -26,6 +26,7 @@ from rookery.judge.adjudication import (
     covers_judgement,
     load_exclusions,
     load_labelling_data,
+    measure_judging_seconds,
     select_active_exclusions,
     write_exclusion,
 )
@@ -101,9 +102,9 @@ class RaterReport(Record, frozen=True):
     excluded: int
     """Of `done`: excluded."""
     seconds: float | None
-    """Median seconds per item; None: nothing was done."""
+    """Median seconds per item, corrections included; None: nothing was done."""
     fast: int
-    """Judgements made in less than a tenth of the form's usual time."""
+    """Of `done`: made, with all corrections, in less than a tenth of the form's usual time."""
     hasty: bool
     """True if more than a fifth of `done` were fast."""
     gold: int
@@ -171,7 +172,8 @@ def _summarize_rater(
     done = [
         each for each in made if each.kind in ("done", "extra") and not _was_corrected(work, each)
     ]
-    fast = sum(_is_fast(work, each) for each in done)
+    seconds = measure_judging_seconds(made)
+    fast = sum(_is_fast(work, each, seconds[each.id]) for each in done)
     gold = [
         _is_right(work, each)
         for each in done
@@ -186,7 +188,7 @@ def _summarize_rater(
         skipped=kinds["skipped"],
         flagged=kinds["flagged"],
         excluded=sum(each.id in work.left_out for each in done),
-        seconds=median(each.ended - each.began for each in done) if done else None,
+        seconds=median(seconds[each.id] for each in done) if done else None,
         fast=fast,
         hasty=fast > HASTY_JUDGEMENT_SHARE * len(done),
         gold=len(gold),
@@ -205,11 +207,9 @@ def _was_corrected(work: LabellingData, judgement: Judgement) -> bool:
     return left is not None and left.why == "corrected"
 
 
-def _is_fast(work: LabellingData, judgement: Judgement) -> bool:
+def _is_fast(work: LabellingData, judgement: Judgement, seconds: float) -> bool:
     form = work.find_form(judgement)
-    return (
-        form is not None and judgement.ended - judgement.began < FAST_TIME_SHARE * 60 * form.minutes
-    )
+    return form is not None and seconds < FAST_TIME_SHARE * 60 * form.minutes
 
 
 def _measure_side_bias(work: LabellingData, done: Sequence[Judgement]) -> SideBias | None:

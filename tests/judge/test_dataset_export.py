@@ -75,6 +75,22 @@ def test_labels_have_a_line_for_each_choice_and_no_names(export: Path, tmp_path:
     assert not {"Ada", "Ben", "Rex"} & set(whole.replace('"', " ").replace(",", " ").split())
 
 
+def test_the_seconds_of_a_label_are_those_of_all_its_versions(
+    store: Store, clock: Clock, tmp_path: Path
+) -> None:
+    desk = Desk(store, clock)
+    desk.hire("Ada")
+    [item] = desk.lay(some("thumbs", 1))
+    first = desk.judge("Ada", item, 90, thumbs=["up"])
+    clock.pass_by(3600)
+    desk.judge("Ada", item, 5, supersedes=first, thumbs=["down"])
+    freeze_snapshot(store, "march", SnapshotSelection(), "Ada")
+    export_snapshot(store, "march", tmp_path / "export")
+    write_dataset(tmp_path / "export", tmp_path / "out")
+    [row] = csv.DictReader((tmp_path / "out" / LABELS_CSV).read_text().splitlines())
+    assert row["seconds"] == "95.0"
+
+
 def test_what_is_no_export_or_holds_nothing_is_a_sentence(
     store: Store, clock: Clock, tmp_path: Path
 ) -> None:

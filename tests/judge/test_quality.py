@@ -153,10 +153,20 @@ def test_what_people_did_is_counted_and_timed(desk: Desk) -> None:
     desk.skip("Ada", items[3])
     ada = of(build_quality_report(desk.store), "Ada")
     assert (ada.done, ada.skipped, ada.flagged, ada.late, ada.excluded) == (3, 1, 0, 0, 0)
-    assert (ada.seconds, ada.fast, ada.hasty) == (200, 1, True)
+    assert (ada.seconds, ada.fast, ada.hasty) == (300, 1, True)  # 100 + 200, 29 and 500
     assert ada.trusted is None
     assert [each.name for each in build_quality_report(desk.store).people] == ["Ada"]
     assert build_quality_report(desk.store).left_out == {"corrected later": 1, "skipped": 1}
+
+
+def test_quick_corrections_are_no_quick_work(desk: Desk) -> None:
+    items = desk.lay(some("compare_short", 5))  # of five minutes
+    made = [desk.judge("Ada", item, seconds=240, overall=1) for item in items]
+    for item, judgement in zip(items[:2], made, strict=False):
+        again = desk.judge("Ada", item, seconds=15, supersedes=judgement, overall=-1)
+    desk.judge("Ada", items[1], seconds=5, supersedes=again, overall=0)
+    ada = of(build_quality_report(desk.store), "Ada")
+    assert (ada.done, ada.seconds, ada.fast, ada.hasty) == (5, 240, 0, False)
 
 
 def test_hidden_gold_counts_right_answers(desk: Desk) -> None:
