@@ -255,6 +255,15 @@ def renew_lease(store: Store, lease_token: str, lease: float = LEASE_SECONDS) ->
         return now + lease if connection.execute(beaten).rowcount else None
 
 
+def record_correction_sign(store: Store, item: str, person: str, began: float) -> None:
+    """Keep the time of an action on a correction that began then, as `renew_lease` does of work
+    with a lease."""
+    now = store.clock()
+    if now - began >= WORK_SIGN_SECONDS:
+        with store.begin_write() as connection:
+            _record_work_sign(connection, item, person, now)
+
+
 def _record_work_sign(connection: Connection, item: str, person: str, now: float) -> None:
     take_advisory_lock(connection, f"person {person}")
     theirs = (work_signs.c.item == item) & (work_signs.c.person == person)

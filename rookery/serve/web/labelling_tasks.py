@@ -366,10 +366,16 @@ def show_check_result(request: Request) -> Response:
 
 
 def _store_draft(request: Request, item_id: str, begun: TaskDraft) -> bool:
-    """Store a draft and renew its lease; return whether the lease was lost."""
+    """Store a draft and renew its lease; return whether the lease was lost.
+
+    A correction has no lease, and only the time of the action is kept.
+    """
     store, name = get_app_context(request).store, get_signed_in_person(request).name
     labelling_queue.save_draft(store, item_id, name, msgspec.to_builtins(begun))
-    return labelling_queue.renew_lease(store, begun.token) is None and not begun.supersedes
+    if begun.supersedes:
+        labelling_queue.record_correction_sign(store, item_id, name, begun.began)
+        return False
+    return labelling_queue.renew_lease(store, begun.token) is None
 
 
 def _submit_form(request: Request, item_id: str, begun: TaskDraft, sheet: TaskForm) -> Response:

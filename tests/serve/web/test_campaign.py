@@ -82,7 +82,8 @@ def test_payment_is_shown_by_rater_and_downloaded(opened: Opened, lead: Visit) -
 
 
 def test_saving_a_draft_counts_as_an_action(opened: Opened) -> None:
-    """Through the pages: twelve minutes with a draft in the middle are all paid."""
+    """Through the pages: twelve minutes with a draft in the middle are all paid, and those of a
+    correction."""
     [key] = opened.lay(item("supported"))
     labeller = opened.visit()
     labeller.begin("supported")
@@ -95,6 +96,15 @@ def test_saving_a_draft_counts_as_an_action(opened: Opened) -> None:
     assert done.ended - done.began == 720
     lead = opened.visit("lea", "researcher")
     assert rows(lead.get("/board/pay"))["lena"][-1] == "0.20"
+    opened.clock.now += 3600
+    labeller.post(f"/judgements/{done.id}/correct")
+    for _ in range(2):
+        opened.clock.now += 540
+        labeller.send({"plausible.1": "yes"}, do="save")
+    opened.clock.now += 360
+    labeller.send({"plausible.1": "yes"})
+    assert labelling_queue.list_judgements(opened.store, "lena", 1)[0].supersedes == done.id
+    assert rows(lead.get("/board/pay"))["lena"][-1] == "0.60"
 
 
 def test_who_is_not_admitted_gets_the_trial_and_then_waits(opened: Opened, lead: Visit) -> None:
