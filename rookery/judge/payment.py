@@ -10,7 +10,7 @@ was never handed in counts nothing.
 import csv
 import io
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from decimal import ROUND_HALF_UP, Decimal
 from itertools import pairwise
 from typing import NamedTuple
@@ -109,7 +109,14 @@ def build_payment_report(
             and (until is None or each.ended < until)
         ):
             chosen[each.by].append(each)
-    raters = (_pay_rater(name, chosen[name], work, seconds, settings) for name in sorted(chosen))
+    # Of all judgements: what is excluded may be a correction from outside the period.
+    excluded: dict[str, set[str]] = defaultdict(set)
+    for each in work.judgements:
+        if _is_excluded(each, work):
+            excluded[each.by].add(each.item)
+    raters = (
+        _pay_rater(name, chosen[name], excluded[name], seconds, settings) for name in sorted(chosen)
+    )
     return PaymentReport(project, settings, since, until, tuple(raters))
 
 
@@ -171,11 +178,10 @@ def _load_work_signs(connection: Connection) -> dict[tuple[str, str], list[float
 def _pay_rater(
     name: str,
     made: Sequence[Judgement],
-    work: LabellingData,
+    excluded: Collection[str],
     seconds: Mapping[str, float],
     settings: ProjectSettings,
 ) -> RaterPayment:
-    excluded = {each.item for each in made if _is_excluded(each, work)}
     first = [each for each in made if not each.supersedes]
     kinds = Counter(each.kind for each in first)
     done = [each for each in first if each.kind in ("done", "extra")]

@@ -154,6 +154,25 @@ def test_excluded_work_is_counted_apart_and_paid_unless_it_is_said_otherwise(
     assert [each.amount for each in build_payment_report(store, "corvids").raters] == [2.0, 1.0]
 
 
+def test_excluded_work_is_unpaid_in_each_period_of_its_corrections(
+    store: Store, clock: Clock, desk: Desk
+) -> None:
+    settings = ProjectSettings(rate=1.0, per="item", pay_excluded=False)
+    save_project(store, "corvids", settings, "Ada")
+    place_batch(store, "first", "corvids", "Ada")
+    found = desk.lay(some("compare_short", 3))
+    made = [desk.judge("Ada", item, 60, overall=1) for item in found]
+    month = clock() + 1
+    clock.pass_by(30 * 86_400)
+    desk.judge("Ada", found[0], 60, supersedes=made[0], overall=0)
+    exclude_judgements(store, "person", "Ada", "guesses", "Ben")
+    [before] = build_payment_report(store, "corvids", until=month).raters
+    assert (before.items, before.excluded, before.amount) == (3, 3, 0.0)
+    assert before.excluded_seconds == before.seconds == 180
+    [after] = build_payment_report(store, "corvids", since=month).raters
+    assert (after.items, after.amount, after.excluded_seconds) == (0, 0.0, 60)
+
+
 def test_a_report_is_of_one_project_and_of_one_period(
     store: Store, clock: Clock, desk: Desk
 ) -> None:
