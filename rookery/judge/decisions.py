@@ -29,13 +29,13 @@ from rookery.records import Failed, Failure, digest_of
 
 
 class Disagreement(NamedTuple):
-    """An item on which raters disagree."""
+    """An item on which raters disagree, or on which they did when it was decided."""
 
     placed: PlacedItem
     judgements: tuple[Judgement, ...]
     """Judgements of the item that count, in order of submission."""
     fields: tuple[str, ...]
-    """Names of the fields in which they differ."""
+    """Names of the fields in which they differ; empty: they agree by now."""
     decision: Decision | None
     """Decision of a third person; None: there is none yet."""
 
@@ -45,7 +45,8 @@ def find_disagreements(work: LabellingData) -> list[Disagreement]:
 
     They disagree if they prefer different answers or, on a form that asks for no preference, differ
     in any field except texts and claims. Better and much better count alike. Items with known
-    answers, and forms that judge no answers, are left out.
+    answers, and forms that judge no answers, are left out. Decided items stay, also where raters
+    came to agree since: the decision holds until another is made.
     """
     by_item: dict[str, list[Judgement]] = defaultdict(list)
     for placed, judgement in work.iterate_counted():
@@ -55,8 +56,10 @@ def find_disagreements(work: LabellingData) -> list[Disagreement]:
     found = []
     for key in work.items:
         made = tuple(by_item.get(key, ()))
-        if len(made) > 1 and (fields := _find_differing_fields(work, made)):
-            found.append(Disagreement(work.items[key], made, fields, work.decisions.get(key)))
+        fields = _find_differing_fields(work, made) if len(made) > 1 else ()
+        decision = work.decisions.get(key)
+        if fields or decision is not None:
+            found.append(Disagreement(work.items[key], made, fields, decision))
     return sorted(found, key=lambda each: each.decision is not None)
 
 
@@ -67,7 +70,7 @@ def load_disagreements(store: Store) -> list[Disagreement]:
 
 
 def load_disagreement(store: Store, item: str) -> Disagreement:
-    """Load one item on which raters disagree. Raises Failed (no_item)."""
+    """Load one item of `find_disagreements`. Raises Failed (no_item)."""
     with store.begin_read() as connection:
         return _find_disagreement(connection, item)
 
@@ -78,8 +81,8 @@ def decide_item(
     """Store a third person's decision on an item on which raters disagree, and return it.
 
     `filled` are the form's values; the newest decision on an item holds, and all are kept. Raises
-    Failed: no_reason, no_item (the raters do not disagree on it), not_allowed (the person judged
-    the item).
+    Failed: no_reason, no_item (it is none of `find_disagreements`), not_allowed (the person
+    judged the item).
     """
     if not reason.strip():
         raise Failed(Failure(item, "no_reason", "say why: the raters will ask"))

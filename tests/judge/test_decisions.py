@@ -95,6 +95,21 @@ def test_a_third_person_decides_and_everything_is_kept(desk: Desk) -> None:
     assert report.rates[0].credit.value == 0.0
 
 
+def test_a_decided_item_stays_and_is_decided_anew_whatever_raters_say_since(desk: Desk) -> None:
+    [item] = desk.lay(some("compare_short", 1))
+    first = desk.judge("Ada", item, overall=1)
+    other = desk.judge("Ben", item, overall=-1)
+    decide_item(desk.store, item, "Rex", {"overall": 1}, "it has a source")
+    mended = desk.judge("Ada", item, supersedes=first, overall=-1)
+    assert disputed(desk) == [(item, ())]
+    decided = decide_item(desk.store, item, "Rex", {"overall": -1}, "they are right")
+    assert set(decided.between) == {other, mended}
+    assert load_disagreement(desk.store, item).decision == decided
+    for name in ("Ada", "Ben"):
+        exclude_judgements(desk.store, "person", name, "guesses", "Rex")
+    assert load_disagreement(desk.store, item).decision == decided
+
+
 def test_an_export_has_both_judgements_and_learns_the_decision(desk: Desk, tmp_path: Path) -> None:
     item, agreed = desk.lay(some("compare_short", 2))
     for name, way in (("Ada", 1), ("Ben", -1)):

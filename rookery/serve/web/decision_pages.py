@@ -65,7 +65,7 @@ def list_decision_links() -> list[NavigationLink]:
 
 @require_role("reviewer")
 def show_disagreements_page(request: Request) -> Response:
-    """Show the items on which raters disagree, undecided ones first."""
+    """Show the items on which raters disagree or did so, undecided ones first."""
     found = decisions.load_disagreements(get_app_context(request).store)
     return render_page(
         request,
@@ -82,8 +82,11 @@ def show_disagreement_page(request: Request) -> Response:
     """Show one item: the answers, the raters' judgements, and the form of the decision."""
     dispute = decisions.load_disagreement(get_app_context(request).store, _get_item(request))
     before = dispute.decision
-    agreed = _find_agreed_values(request, dispute)
-    raw = agreed if before is None else _encode_values(request, dispute, before.filled)
+    raw = (
+        _find_agreed_values(request, dispute)
+        if before is None
+        else _encode_values(request, dispute, before.filled)
+    )
     return _render_disagreement(request, dispute, _make_sheet(request, dispute, raw))
 
 
@@ -165,7 +168,7 @@ def _compare_fields(request: Request, dispute: Disagreement) -> list[ComparedFie
         for each in dispute.judgements
     ]
     found: dict[str, ComparedField] = {}
-    for step in sheets[0].form.steps:
+    for step in sheets[0].form.steps if sheets else ():
         # A question that depends on another page is missing where its condition does not hold.
         listed = [{each.name: each for each in sheet.list_controls(step)} for sheet in sheets]
         for name in dict.fromkeys(name for each in listed for name in each):

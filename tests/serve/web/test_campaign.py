@@ -13,6 +13,7 @@ from rookery.judge import (
     decisions,
     labelling_queue,
     projects,
+    rater_quality,
 )
 from rookery.judge.accounts import list_audit_entries
 
@@ -180,6 +181,11 @@ def test_a_third_person_decides_where_two_disagree(opened: Opened, lead: Visit) 
     judge(opened, "lea", found[0], 60, **both, preferred=1)
     assert "You judged this item yourself" in lead.get(address).text
     assert decide(lead, preferred=choice, reason="mine") == 422
+    for name in ("ada", "bob", "lea"):
+        rater_quality.exclude_judgements(opened.store, "person", name, "guesses", "lea")
+    assert "decided by rex" in reviewer.get("/disagreements").text
+    assert "the evidence is about age" in reviewer.get(address).text
+    assert decide(reviewer, preferred=choice, reason="it still is") == 200
 
 
 def arrive(opened: Opened, lead: Visit, participant: str = "5f0c1e2d3b4a") -> Visit:
