@@ -38,6 +38,9 @@ class Disagreement(NamedTuple):
     """Names of the fields in which they differ; empty: they agree by now."""
     decision: Decision | None
     """Decision of a third person; None: there is none yet."""
+    raters: tuple[str, ...]
+    """Everybody who judged the item, also those whose judgement does not count: none of them
+    decides."""
 
 
 def find_disagreements(work: LabellingData) -> list[Disagreement]:
@@ -53,13 +56,18 @@ def find_disagreements(work: LabellingData) -> list[Disagreement]:
         form = work.find_form(judgement)
         if form is not None and form.answers and placed.item.gold is None and not placed.prelude:
             by_item[placed.id].append(judgement)
+    raters: dict[str, list[str]] = defaultdict(list)
+    for judgement in work.judgements:
+        if judgement.kind in ("done", "extra") and judgement.by not in raters[judgement.item]:
+            raters[judgement.item].append(judgement.by)
     found = []
     for key in work.items:
         made = tuple(by_item.get(key, ()))
         fields = _find_differing_fields(work, made) if len(made) > 1 else ()
         decision = work.decisions.get(key)
         if fields or decision is not None:
-            found.append(Disagreement(work.items[key], made, fields, decision))
+            placed, names = work.items[key], tuple(raters[key])
+            found.append(Disagreement(placed, made, fields, decision, names))
     return sorted(found, key=lambda each: each.decision is not None)
 
 
@@ -82,7 +90,7 @@ def decide_item(
 
     `filled` are the form's values; the newest decision on an item holds, and all are kept. Raises
     Failed: no_reason, no_item (it is none of `find_disagreements`), not_allowed (the person
-    judged the item).
+    judged the item, also where that does not count).
     """
     if not reason.strip():
         raise Failed(Failure(item, "no_reason", "say why: the raters will ask"))
@@ -91,7 +99,7 @@ def decide_item(
     with store.begin_write() as connection:
         take_advisory_lock(connection, "decisions")
         dispute = _find_disagreement(connection, item)
-        if any(each.by == by for each in dispute.judgements):
+        if by in dispute.raters:
             detail = "you judged this item yourself: a third person decides"
             raise Failed(Failure(item, "not_allowed", detail))
         decision = Decision(

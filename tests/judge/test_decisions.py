@@ -110,6 +110,20 @@ def test_a_decided_item_stays_and_is_decided_anew_whatever_raters_say_since(desk
     assert load_disagreement(desk.store, item).decision == decided
 
 
+def test_who_judged_an_item_does_not_decide_even_if_that_was_excluded(desk: Desk) -> None:
+    [item] = desk.lay(some("compare_short", 1))
+    for name, way in (("Ada", 1), ("Ben", -1), ("Rex", 1)):
+        judgement = desk.judge(name, item, overall=way)
+    exclude_judgements(desk.store, "judgement", judgement, "a slip", "Ada")
+    assert load_disagreement(desk.store, item).raters == ("Ada", "Ben", "Rex")
+    assert outcome(decide_item, desk.store, item, "Rex", {"overall": 1}, "so") == "not_allowed"
+    [unseen] = desk.lay(some("compare_short", 1, about="jays"))
+    desk.skip("Rex", unseen)
+    for name, way in (("Ada", 1), ("Ben", -1)):
+        desk.judge(name, unseen, overall=way)
+    assert decide_item(desk.store, unseen, "Rex", {"overall": 1}, "so").by == "Rex"
+
+
 def test_an_export_has_both_judgements_and_learns_the_decision(desk: Desk, tmp_path: Path) -> None:
     item, agreed = desk.lay(some("compare_short", 2))
     for name, way in (("Ada", 1), ("Ben", -1)):

@@ -113,7 +113,6 @@ def post_decision(request: Request) -> Response:
 def _render_disagreement(
     request: Request, dispute: Disagreement, sheet: TaskForm, wrong: str = ""
 ) -> Response:
-    me = get_signed_in_person(request).name
     return render_page(
         request,
         "disagreement.html",
@@ -121,7 +120,7 @@ def _render_disagreement(
         dispute=dispute,
         sheet=sheet,
         compared=_compare_fields(request, dispute),
-        mine=any(each.by == me for each in dispute.judgements),
+        mine=get_signed_in_person(request).name in dispute.raters,
         reason=get_last_value(get_form_fields(request), "reason"),
         wrong=wrong,
         wide=True,

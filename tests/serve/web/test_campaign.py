@@ -185,6 +185,7 @@ def test_a_third_person_decides_where_two_disagree(opened: Opened, lead: Visit) 
         rater_quality.exclude_judgements(opened.store, "person", name, "guesses", "lea")
     assert "decided by rex" in reviewer.get("/disagreements").text
     assert "the evidence is about age" in reviewer.get(address).text
+    assert "You judged this item yourself" in lead.get(address).text
     assert decide(reviewer, preferred=choice, reason="it still is") == 200
 
 
