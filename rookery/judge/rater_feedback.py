@@ -47,10 +47,11 @@ class FlagOutcome(NamedTuple):
 def measure_rater_agreement(store: Store, person: str) -> AgreementEstimate | None:
     """Measure a rater's agreement with the others who judged the same items, for the rater to see.
 
-    Only judgements older than `feedback_days` of their project count, so that nobody learns at once
-    what others say; items with known answers are left out. On two answers a tie against a choice is
-    half (WebGPT, appendix C), on more the same choice is 1; without a preference it is the share of
-    equal labels. None: fewer than MIN_FEEDBACK_ITEMS such items.
+    Only judgements older than `feedback_days` of their project count, the rater's and the others',
+    so that nobody learns at once what others say; items with known answers are left out. On two
+    answers a tie against a choice is half (WebGPT, appendix C), on more the same choice is 1;
+    without a preference it is the share of equal labels. None: fewer than MIN_FEEDBACK_ITEMS such
+    items.
     """
     now = store.clock()
     with store.begin_read() as connection:
@@ -66,12 +67,10 @@ def measure_rater_agreement(store: Store, person: str) -> AgreementEstimate | No
             by_item[placed.id].append(judgement)
     credits = []
     for made in by_item.values():
-        mine = [each for each in made if each.by == person]
         delay = delays.get(work.items[made[0].item].batch, ProjectSettings().feedback_days)
-        if mine and now - mine[0].ended >= delay * DAY_SECONDS:
-            others = [
-                _compare_judgements(work, mine[0], each) for each in made if each.by != person
-            ]
+        old = [each for each in made if now - each.ended >= delay * DAY_SECONDS]
+        if mine := [each for each in old if each.by == person]:
+            others = [_compare_judgements(work, mine[0], each) for each in old if each.by != person]
             credits += [mean(known)] if (known := [c for c in others if c is not None]) else []
     if len(credits) < MIN_FEEDBACK_ITEMS:
         return None

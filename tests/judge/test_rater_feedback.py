@@ -81,6 +81,28 @@ def test_agreement_is_told_after_a_delay_and_from_five_items_on(
     assert measure_rater_agreement(store, "Cyd") is None
 
 
+def test_agreement_with_work_of_today_is_not_told_today(
+    store: Store, clock: Clock, desk: Desk
+) -> None:
+    desk.hire("Cyd")
+    found = desk.lay(some("compare_short", 6))
+    for item in found:
+        desk.judge("Ada", item, 60, overall=1)
+    for item in found[:5]:
+        desk.judge("Cyd", item, 60, overall=1)
+    clock.pass_by(8 * DAY)
+    for item in found:
+        desk.judge("Ben", item, 60, overall=-1)
+    early = measure_rater_agreement(store, "Ada")
+    assert early is not None
+    assert (early.value, early.items) == (1.0, 5)
+    clock.pass_by(7 * DAY)
+    later = measure_rater_agreement(store, "Ada")
+    assert later is not None
+    assert later.value == pytest.approx(2.5 / 6)
+    assert later.items == 6
+
+
 def test_without_a_preference_equal_labels_agree(store: Store, clock: Clock, desk: Desk) -> None:
     for item in desk.lay(some("truthful", 5)):
         desk.judge("Ada", item, 60, truthful=["yes"], informative=["yes"])
