@@ -74,6 +74,7 @@ class AttentionCheckScore(Record, frozen=True):
     judged: int
     """Items judged, skipped or flagged; the latter two count as wrong."""
     of: int
+    """Items of the check, without those that were retired before the person did them."""
     passed: bool | None
     """None: unfinished, and either outcome is still possible."""
 
@@ -140,7 +141,11 @@ def score_attention_checks(
         if work.items[judgement.item].prelude:
             # Only the first version counts: a correction was made after the right answer was shown.
             first.setdefault(judgement.item, judgement)
-    size = Counter(placed.batch for placed in work.items.values() if placed.prelude)
+    size = Counter(
+        placed.batch
+        for placed in work.items.values()
+        if placed.prelude and (placed.retired is None or placed.id in first)
+    )
     batches = sorted({work.items[item].batch for item in first})
     return tuple(
         _score_attention_check(work, batch, size[batch], list(first.values())) for batch in batches

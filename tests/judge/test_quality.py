@@ -265,6 +265,30 @@ def test_three_of_four_pass(desk: Desk, points: Sequence[int], passed: bool | No
     assert [each.person for each in found.proposals] == ["Ada"] * (passed is False)
 
 
+@pytest.mark.parametrize(
+    ("points", "retired", "right", "of", "passed"),
+    [
+        ((1, -1), (2, 3), 1, 2, False),
+        ((1, 1), (2, 3), 2, 2, True),
+        ((1, 1), (3,), 2, 3, None),
+        ((1, 1, 1, -1), (2, 3), 3, 4, True),
+    ],
+    ids=str,
+)
+def test_retired_checks_are_not_waited_for(
+    desk: Desk,
+    points: Sequence[int],
+    retired: Sequence[int],
+    right: int,
+    of: int,
+    passed: bool | None,
+) -> None:
+    checks = attend(desk, "Ada", points)
+    labelling_queue.retire_items(desk.store, "faulty", [checks[number] for number in retired])
+    [person] = build_quality_report(desk.store).people
+    assert person.preludes == (AttentionCheckScore("first", right, len(points), of, passed),)
+
+
 def test_a_correction_with_the_answer_in_sight_does_not_pass(desk: Desk) -> None:
     checks = attend(desk, "Ada", (1, 1, -1, -1))
     for check in checks[2:]:
