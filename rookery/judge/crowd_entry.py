@@ -35,6 +35,8 @@ PLATFORM_PARAMETERS = {
     "SESSION_ID": "{{%SESSION_ID%}}",
 }
 """Parameters of Prolific, and what it replaces in a link."""
+MAX_LINK_DAYS = 365
+"""Most days for which a link works."""
 COMPLETION_ADDRESS = "https://app.prolific.com/submissions/complete?cc="
 """Address at which Prolific takes a completion code."""
 _PLATFORM_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -86,8 +88,12 @@ class SessionProgress(NamedTuple):
 def make_crowd_link(store: Store, project: str, days: float, study: str, by: str) -> str:
     """Return the path and query of a link that lets people of a platform in for some days.
 
-    With `study`, only those of this study. Raises Failed: no_project, bad_study.
+    With `study`, only those of this study. Raises Failed: no_project, bad_study, bad_days (none, or
+    more than MAX_LINK_DAYS).
     """
+    if not 0 < days <= MAX_LINK_DAYS:
+        detail = f"give a number of days from 1 to {MAX_LINK_DAYS}"
+        raise Failed(Failure(f"{days:g}", "bad_days", detail))
     if study and not _PLATFORM_ID.fullmatch(study):
         detail = "a study's id has letters, digits, - and _ only: copy it from the platform"
         raise Failed(Failure(study, "bad_study", detail))

@@ -96,6 +96,8 @@ def test_a_link_is_for_its_project_its_study_and_its_time(
     assert outcome(check_crowd_link, store, "corvids", good) == "no_invite"
     assert outcome(make_crowd_link, store, "none", 1, "", "Rita") == "no_project"
     assert outcome(make_crowd_link, store, "corvids", 1, "a b", "Rita") == "bad_study"
+    for days in (0, -1, 366, float("inf"), float("nan")):
+        assert outcome(make_crowd_link, store, "corvids", days, "", "Rita") == "bad_days"
 
 
 def test_who_came_works_for_the_project_alone_and_as_much_as_asked(

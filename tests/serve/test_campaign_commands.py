@@ -98,8 +98,10 @@ def test_hours_and_pay_as_table_csv_and_json(run: Run, place: Path, campaign: Pa
         (["project", "corvids", "--config", "wrong.toml"], "the settings are rate, per,"),
         (["project", "corvids", "--config", "broken.toml"], "this is no TOML"),
         (["import", "t.jsonl", "--form", "compare_short", "--batch", "b", "--trial"], "is part of"),
+        (["link", "corvids", "--days", "inf"], "give a number of days from 1 to 365"),
+        (["link", "corvids", "--days", "nan"], "it should be greater than or equal to 0"),
     ],
-    ids=range(10),
+    ids=range(12),
 )
 def test_mistakes_of_a_campaign_are_sentences(
     run: Run, place: Path, campaign: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,

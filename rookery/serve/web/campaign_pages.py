@@ -32,8 +32,6 @@ from rookery.serve.web.languages import mark_text
 
 DAY_SECONDS = 86_400.0
 """Seconds in a day."""
-MAX_LINK_DAYS = 365
-"""Most days for which a crowd platform's link works."""
 SETTING_LABELS = {
     "rate": (mark_text("Rate"), mark_text("Pay for one hour or one item. 0: nothing is paid.")),
     "per": (mark_text("Paid by"), ""),
@@ -237,13 +235,10 @@ def post_crowd_link(request: Request) -> Response:
     store, posted = get_app_context(request).store, get_form_fields(request)
     name, days = get_last_value(posted, "project"), get_last_value(posted, "days")
     try:
-        if not (days.isdecimal() and 0 < int(days[:4]) <= MAX_LINK_DAYS):
-            sentence = f"give a number of days from 1 to {MAX_LINK_DAYS}"
-            raise Failed(Failure(days, "bad_days", sentence))
         path = crowd_entry.make_crowd_link(
             store,
             name,
-            int(days),
+            int(days) if days.isdecimal() and len(days) < 5 else 0,
             get_last_value(posted, "study").strip(),
             get_signed_in_person(request).name,
         )

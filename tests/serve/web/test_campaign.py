@@ -238,7 +238,9 @@ def test_somebody_comes_from_prolific_and_leaves_with_a_code(opened: Opened, lea
     lead.get("/board/projects/corvids")
     assert code in lead.text
     assert rows(lead.get("/board/pay?project=corvids"))[visit.name][0] == "2"
-    assert lead.post("/board/projects/link", project="corvids", days="0").status == 422
+    for days in ("0", "366", "03650", "-1", "inf", "1.5", ""):
+        assert lead.post("/board/projects/link", project="corvids", days=days).status == 422
+    assert "give a number of days from 1 to 365" in lead.text
 
 
 def test_a_changed_crowd_link_says_what_to_do(opened: Opened, lead: Visit) -> None:
