@@ -210,8 +210,8 @@ def build_account_routes() -> list[Route]:
             "/enter/{token}", show_invite_page, name="invited"
         ),  # the dashboard makes links by this name
         Route("/enter/{token}", post_invite_acceptance, methods=["POST"]),
-        Route("/enter/crowd/{project}", show_crowd_entry),
-        Route("/enter/crowd/{project}", post_crowd_entry, methods=["POST"]),
+        Route("/enter/crowd/{project:path}", show_crowd_entry),
+        Route("/enter/crowd/{project:path}", post_crowd_entry, methods=["POST"]),
         Route("/leave", post_sign_out, methods=["POST"]),
         Route("/keys", post_shortcut_preference, methods=["POST"]),
         Route("/language", post_language, methods=["POST"]),

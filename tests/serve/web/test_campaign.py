@@ -254,6 +254,19 @@ def test_a_changed_crowd_link_says_what_to_do(opened: Opened, lead: Visit) -> No
     assert {one.name for one in accounts.list_people(opened.store)} == {*TEAM}
 
 
+@pytest.mark.parametrize("name", ["a/b", "/a//b/", "50 % + ?#&=;", "Krähen"], ids=range(4))
+def test_a_crowd_link_works_whatever_the_project_is_called(opened: Opened, name: str) -> None:
+    projects.save_project(opened.store, name, projects.ProjectSettings(), "lea")
+    address = crowd_entry.make_crowd_link(opened.store, name, 7, "", "lea")
+    for mark in crowd_entry.PLATFORM_PARAMETERS.values():
+        address = address.replace(mark, "65aa")
+    visit = Visit(opened.client(), "prolific-65aa").get(address)
+    assert (visit.status, visit.first("h1").text()) == (200, f"Welcome to {name}")
+    assert visit.post(address).at == "/desk?said=in"
+    [session] = crowd_entry.list_crowd_sessions(opened.store, name)
+    assert session.participant == "65aa"
+
+
 def test_a_rater_sees_how_far_they_are_and_what_came_of_a_flag(opened: Opened, lead: Visit) -> None:
     found = opened.lay(*(item("thumbs", n) for n in range(3)))
     ada = opened.visit("ada")
