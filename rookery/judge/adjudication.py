@@ -244,11 +244,15 @@ def select_active_exclusions(rows: Sequence[Exclusion]) -> list[Exclusion]:
     return [row for row in rows if row.lifts is None and row.number not in lifted]
 
 
-def covers_judgement(exclusion: Exclusion, judgement: Judgement, batch: str) -> bool:
-    """Return True if the exclusion applies to this judgement of an item in `batch`."""
+def covers_judgement(exclusion: Exclusion, versions: Sequence[Judgement], batch: str) -> bool:
+    """Return True if the exclusion applies to a judgement of an item in `batch`.
+
+    `versions` are the judgement after those that it corrects, as `trace_versions` has them: an
+    excluded judgement does not count again because its rater corrects it.
+    """
     if exclusion.what == "judgement":
-        return exclusion.which == judgement.id
-    return exclusion.which == judgement.by and exclusion.batch in ("", batch)
+        return any(exclusion.which == each.id for each in versions)
+    return exclusion.which == versions[-1].by and exclusion.batch in ("", batch)
 
 
 def _find_left_out(
@@ -258,14 +262,16 @@ def _find_left_out(
     by_name: dict[str, list[Exclusion]] = {}
     for row in excluding:
         by_name.setdefault(row.which, []).append(row)
-    left = {}
+    traced, left = trace_versions(made), {}
     for each in made:
         if (newest := newer.get(each.id)) is not None:
             reason = f"corrected by {newest.id}"
             left[each.id] = LeftOutJudgement(each.id, "corrected", reason, newest.by, newest.ended)
             continue
-        for row in (*by_name.get(each.by, ()), *by_name.get(each.id, ())):
-            if covers_judgement(row, each, placed[each.item].batch):
+        versions = traced[each.id]
+        names = (each.by, *(version.id for version in versions))
+        for row in (row for name in names for row in by_name.get(name, ())):
+            if covers_judgement(row, versions, placed[each.item].batch):
                 left[each.id] = LeftOutJudgement(each.id, "excluded", row.reason, row.by, row.at)
                 break
     return left

@@ -28,6 +28,7 @@ from rookery.judge.adjudication import (
     load_labelling_data,
     measure_judging_seconds,
     select_active_exclusions,
+    trace_versions,
     write_exclusion,
 )
 from rookery.judge.agreement import (
@@ -384,7 +385,8 @@ def exclude_judgements(
     by: str,
     batch: str = "",
 ) -> Exclusion:
-    """Exclude one judgement, or a person's judgements everywhere or in one batch.
+    """Exclude one judgement with its later corrections, or a person's judgements everywhere or in
+    one batch.
 
     `which` is the judgement's id or the person's name; `batch` is for persons only. Excluded
     judgements stay in the store and count no more. Returns the stored record. Raises Failed:
@@ -473,12 +475,13 @@ def _count_exclusion_effects(
 ) -> tuple[ExclusionEffect, ...]:
     """Return the exclusions that apply to something in this report, lifted ones included."""
     held = {row.number for row in select_active_exclusions(rows)}
+    traced = trace_versions(found.judgements).values()
     counted = [
         (
             row,
             sum(
-                covers_judgement(row, each, found.items[each.item].batch)
-                for each in found.judgements
+                covers_judgement(row, versions, found.items[versions[-1].item].batch)
+                for versions in traced
             ),
         )
         for row in rows

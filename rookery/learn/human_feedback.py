@@ -13,7 +13,12 @@ import msgspec
 from sqlalchemy import select
 
 from rookery.judge import judgement_conversion, labelling_queue, stop_switch, tables
-from rookery.judge.adjudication import covers_judgement, load_exclusions, select_active_exclusions
+from rookery.judge.adjudication import (
+    covers_judgement,
+    load_exclusions,
+    select_active_exclusions,
+    trace_versions,
+)
 from rookery.judge.labelling_records import Judgement, LabellingItem
 from rookery.judge.store import Store
 from rookery.learn.online_labelling import ComparisonQuestion
@@ -192,32 +197,37 @@ class HumanFeedback:
         with self._store.begin_read() as connection:
             excluding = select_active_exclusions(load_exclusions(connection))
 
-        def is_counted(judgement: Judgement) -> bool:
-            return not any(covers_judgement(each, judgement, self.run) for each in excluding)
+        def is_counted(versions: Sequence[Judgement]) -> bool:
+            return not any(covers_judgement(each, versions, self.run) for each in excluding)
 
         made = {name: _make_tie(items[name], NO_RATER) for name in self._list_retired_items(items)}
-        for one in sorted(
+        for versions in sorted(
             self._load_settled_judgements(items), key=is_counted
         ):  # the last of an item stays
+            one = versions[-1]
             label = (
                 judgement_conversion.convert_to_comparison(items[one.item], one)
-                if is_counted(one)
+                if is_counted(versions)
                 else None
             )
             made[one.item] = label or _make_tie(items[one.item], one.by)
         return made
 
-    def _load_settled_judgements(self, names: Iterable[str]) -> list[Judgement]:
+    def _load_settled_judgements(self, names: Iterable[str]) -> list[tuple[Judgement, ...]]:
         """Return judgements of these items that are old enough and were not corrected, newest
-        first."""
+        first, each after the earlier versions that it corrects."""
         table = tables.judgements.c
         wanted = select(table.body).where(table.item.in_(names), table.kind.in_(("done", "extra")))
         with self._store.begin_read() as connection:
-            bodies = connection.scalars(wanted.order_by(table.number.desc())).all()
-        found = [Judgement.from_json(body) for body in bodies]
-        corrected = {each.supersedes for each in found}
+            bodies = connection.scalars(wanted.order_by(table.number)).all()
+        found = trace_versions(map(Judgement.from_json, bodies))
+        corrected = {versions[-1].supersedes for versions in found.values()}
         before = self._store.clock() - self._settings.rest
-        return [each for each in found if each.id not in corrected and each.ended <= before]
+        return [
+            versions
+            for key, versions in reversed(found.items())
+            if key not in corrected and versions[-1].ended <= before
+        ]
 
     def _list_retired_items(self, names: Iterable[str]) -> Sequence[str]:
         table = tables.items.c

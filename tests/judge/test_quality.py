@@ -361,6 +361,20 @@ def test_a_judgement_a_person_in_a_batch_or_a_person_everywhere_is_excluded(desk
     assert list_exclusions(desk.store)[1] == in_batch
 
 
+def test_an_excluded_judgement_does_not_count_again_when_it_is_corrected(desk: Desk) -> None:
+    [item] = desk.lay(some("compare_short", 1))
+    first = desk.judge("Ada", item, overall=1)
+    row = exclude_judgements(desk.store, "judgement", first, "a slip", "Rita")
+    second = desk.judge("Ada", item, supersedes=first, overall=0)
+    desk.judge("Ada", item, supersedes=second, overall=-1)
+    found = build_quality_report(desk.store)
+    assert (found.judgements, of(found, "Ada").excluded) == (0, 1)
+    assert found.left_out == {"a slip": 1, "corrected later": 2}
+    lift_exclusion(desk.store, row.number, "it is better now", "Rita")
+    found = build_quality_report(desk.store)
+    assert (found.judgements, of(found, "Ada").excluded) == (1, 0)
+
+
 def test_exclusions_that_make_no_sense_are_refused(desk: Desk) -> None:
     [item] = desk.lay(some("compare_short", 1))
     made = desk.judge("Ada", item, overall=1)

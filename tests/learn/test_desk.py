@@ -235,6 +235,11 @@ def test_nothing_is_preferred_where_a_lead_took_it_back_or_excluded_who_judged(
         assert only(desk, asked("q", "a", number=3)) == Comparison(
             QUESTIONS[0], (Answer("q"), Answer("a")), (0.0, 1.0), "ada"
         )
+        [hers] = labelling_queue.list_judgements(store, "ada", 1)
+        rater_quality.exclude_judgements(store, "judgement", hers.id, "a slip", "rex")
+        mended = msgspec.structs.replace(hers, supersedes=hers.id, filled={"overall": -1})
+        labelling_queue.correct_judgement(store, mended)
+        assert only(desk, asked("q", "a", number=3)).weights == (0.5, 0.5)
 
 
 # Those who stop it
