@@ -249,3 +249,43 @@ def test_a_question_appears_when_its_condition_holds_and_keys_pass_it_by(laid: S
     filled = only_judgement(laid.opened).filled
     assert filled["sure"] == "sure"
     assert filled["better"] in (-1, 1)
+
+
+QUALITY = """\
+name = "quality"
+title = "Quality"
+minutes = 3
+answers = 1
+[[steps]]
+name = "one"
+title = "Judge it"
+questions = ["quality", "why"]
+[questions.quality]
+label = "How good is it?"
+kind = "choice"
+choices = [{ value = "very good", label = "Very good" }, { value = "'bad' <b>", label = "Bad" }]
+[questions.why]
+label = "What is bad about it?"
+kind = "text"
+required = "always"
+shown_when = { question = "quality", is = ["'bad' <b>"] }
+"""
+
+
+@pytest.mark.slow
+def test_a_condition_may_name_a_value_of_several_words(site: Site) -> None:
+    lay(site.opened, QUALITY)
+    with site.window("omar") as seen:
+        page = seen.page
+        page.goto("/desk")
+        form = page.locator("form", has=page.locator('input[name="form"][value="quality"]'))
+        form.get_by_role("button", name="Begin").click()
+        page.get_by_label("Very good").check()
+        why = page.get_by_label("What is bad about it?")
+        expect(why).to_be_hidden()
+        page.get_by_label("Bad", exact=True).check()
+        why.fill("It is too short.")
+        page.get_by_role("button", name="Hand it in").click()
+        page.wait_for_url("**/desk?said=done")
+        assert seen.said == []
+    assert only_judgement(site.opened, "omar").filled["why"] == "It is too short."

@@ -69,7 +69,7 @@
       for (const each of those) {
         const inputs = all(`[name="${CSS.escape(each.dataset.when)}"]`, each.closest("form"));
         const said = inputs.filter((input) => (input.type === "radio" ? input.checked : input.value.trim()));
-        const allowed = each.dataset.is.split(" ").filter(Boolean);
+        const allowed = JSON.parse(each.dataset.is);
         const met = said.length > 0 && !inputs[0].closest("[data-when][hidden]")
           && (!allowed.length || said.every((input) => allowed.includes(input.value)));
         moved ||= each.hidden === met;
