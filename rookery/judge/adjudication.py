@@ -41,6 +41,7 @@ from rookery.judge.judgement_conversion import (
     TIE,
     extract_field_values,
     find_preferred_answer,
+    get_comparison_key,
     get_measurement_level,
     order_labels,
 )
@@ -538,14 +539,9 @@ def _add_variant(
 ) -> _FieldKey:
     """Return the key of a field, a new one if its choices are not those of an earlier version."""
     key = (form.name, field.name, 1)
-    while _list_comparable(fields.setdefault(key, field)) != _list_comparable(field):
+    while get_comparison_key(fields.setdefault(key, field)) != get_comparison_key(field):
         key = (*key[:2], key[2] + 1)
     return key
-
-
-def _list_comparable(field: FormField) -> list[object]:
-    """Return what must be equal for values of two versions of a field to be comparable."""
-    return [field.kind, *((choice.value, choice.score) for choice in field.choices)]
 
 
 def _iterate_preferences(work: LabellingData) -> Iterator[tuple[int, dict[str, int]]]:

@@ -5,7 +5,7 @@ decided is the decision.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, insert, select
@@ -20,12 +20,20 @@ from rookery.judge.adjudication import (
 )
 from rookery.judge.agreement import LabelValue
 from rookery.judge.form_versions import load_form
-from rookery.judge.judgement_conversion import extract_field_values, find_preferred_answer
+from rookery.judge.forms import LabellingForm
+from rookery.judge.judgement_conversion import (
+    extract_field_values,
+    find_preferred_answer,
+    get_comparison_key,
+)
 from rookery.judge.labelling_queue import load_item
 from rookery.judge.labelling_records import Decision, Judgement
 from rookery.judge.store import Store, take_advisory_lock
 from rookery.judge.tables import decisions, items
 from rookery.records import Failed, Failure, digest_of
+
+_Labels = dict[tuple[str, tuple[int, ...]], LabelValue]
+"""Labels of one judgement by the field's name and what it is about."""
 
 
 class Disagreement(NamedTuple):
@@ -47,9 +55,10 @@ def find_disagreements(work: LabellingData) -> list[Disagreement]:
     """Return the items on which raters disagree, undecided ones first, in order of arrival.
 
     They disagree if they prefer different answers or, on a form that asks for no preference, differ
-    in any field except texts and claims. Better and much better count alike. Items with known
-    answers, and forms that judge no answers, are left out. Decided items stay, also where raters
-    came to agree since: the decision holds until another is made.
+    in any field except texts and claims. Better and much better count alike. Fields whose choices
+    changed between versions of a form are not compared. Items with known answers, and forms that
+    judge no answers, are left out. Decided items stay, also where raters came to agree since: the
+    decision holds until another is made.
     """
     by_item: dict[str, list[Judgement]] = defaultdict(list)
     for placed, judgement in work.iterate_counted():
@@ -165,12 +174,29 @@ def _find_differing_fields(work: LabellingData, made: tuple[Judgement, ...]) -> 
     given = [_extract_labels(work, each) for each in made]
     places = dict.fromkeys(place for labels in given for place in labels)
     differ = (name for name, at in places if len({each.get((name, at)) for each in given}) > 1)
-    return tuple(dict.fromkeys(differ))
+    forms = [work.find_form(each) for each in made]
+    # A preference is the same in every version, whatever its points were called.
+    return tuple(
+        name
+        for name in dict.fromkeys(differ)
+        if (form is not None and name == form.decides) or _differ_in_one_variant(name, forms, given)
+    )
 
 
-def _extract_labels(
-    work: LabellingData, judgement: Judgement
-) -> dict[tuple[str, tuple[int, ...]], LabelValue]:
+def _differ_in_one_variant(
+    name: str, forms: Sequence[LabellingForm | None], given: Sequence[_Labels]
+) -> bool:
+    """Return True if judgements differ in a field whose choices they saw alike."""
+    found: dict[object, list[_Labels]] = defaultdict(list)
+    for form, labels in zip(forms, given, strict=True):
+        for field in form.fields if form else ():
+            if field.name == name:
+                its = {place: value for place, value in labels.items() if place[0] == name}
+                found[get_comparison_key(field)].append(its)
+    return any(each != alike[0] for alike in found.values() for each in alike)
+
+
+def _extract_labels(work: LabellingData, judgement: Judgement) -> _Labels:
     form = work.find_form(judgement)
     return {
         (field.name, place): merge_degrees(field, value)

@@ -222,6 +222,16 @@ def extract_field_values(form: LabellingForm, filled: Mapping[str, Any]) -> Iter
                     yield FieldValue(field, place, _make_comparable(field, value))
 
 
+def get_comparison_key(field: FormField) -> tuple[object, ...]:
+    """Return what must be equal in two versions of a field for their values to be comparable."""
+    choices = (*field.choices, *field.support, *field.relevance)
+    return (
+        field.kind,
+        field.per,
+        *((choice.value, choice.label, choice.score) for choice in choices),
+    )
+
+
 def get_measurement_level(field: FormField) -> MeasurementLevel:
     """Return "ordinal" if the values of a field have an order, otherwise "nominal"."""
     ordered = field.kind == "versus" or (

@@ -17,7 +17,12 @@ from rookery.judge.agreement import (
     estimate_statistic,
     jackknife_interval,
 )
-from rookery.judge.judgement_conversion import TIE, extract_field_values, find_preferred_answer
+from rookery.judge.judgement_conversion import (
+    TIE,
+    extract_field_values,
+    find_preferred_answer,
+    get_comparison_key,
+)
 from rookery.judge.labelling_records import Judgement
 from rookery.judge.projects import ProjectSettings
 from rookery.judge.store import Store
@@ -143,7 +148,7 @@ def _compare_judgements(work: LabellingData, mine: Judgement, other: Judgement) 
         return float(one == two)
     said, theirs = (
         {
-            (field.name, place): merge_degrees(field, value)
+            (field.name, get_comparison_key(field), place): merge_degrees(field, value)
             for field, place, value in extract_field_values(form, each.filled)
         }
         if (form := work.find_form(each))

@@ -382,9 +382,9 @@ def test_agreement_on_own_scales_compares_only_judgements_on_the_same_choices(
     for number, item in enumerate(items[:5]):
         hand_in(store, "ada", item, {"friendly": [str(number % 3), "2"], "better": number % 2})
         hand_in(store, "bob", item, {"friendly": [str(number % 3), "1"], "better": number % 2})
-    # The same scale turned round cannot be compared with the first; a new label can.
-    turned = TONE.replace('["Not at all", "Somewhat", "Very"]', '["Not", "A bit", "Much", "Very"]')
-    add_form(store, turned, "lea")
+    # A scale of other levels cannot be compared with the first.
+    longer = TONE.replace('["Not at all", "Somewhat", "Very"]', '["Not", "A bit", "Much", "Very"]')
+    add_form(store, longer, "lea")
     hand_in(store, "ada", items[5], {"friendly": ["3", "3"], "better": 1})
     hand_in(store, "bob", items[5], {"friendly": ["3", "0"], "better": -1})
     report = build_quality_report(store)
@@ -408,6 +408,46 @@ def test_agreement_on_own_scales_compares_only_judgements_on_the_same_choices(
         data = adjudication.load_labelling_data(connection)
         labels = list(adjudication.derive_majority_labels(data))
     assert {each.field for each in labels} == {"friendly", "better"}
+
+
+def test_labels_in_another_order_or_other_words_are_not_compared(desk: Desk) -> None:
+    store, text = desk.store, changed('decides = "better"', "")
+    desk.hire("cem", "dan")
+    add_form(store, text, "lea")
+    items = lay(store, 6)
+    for item in items:
+        hand_in(store, "ada", item, {"friendly": ["2", "0"], "better": 1})
+    # The same opinion after the scale was turned round.
+    turned = text.replace(
+        '["Not at all", "Somewhat", "Very"]', '["Very", "Somewhat", "Not at all"]'
+    )
+    add_form(store, turned, "lea")
+    for item in items:
+        hand_in(store, "bob", item, {"friendly": ["0", "2"], "better": 1})
+    add_form(store, text.replace('"Very"]', '"Mostly"]'), "lea")
+    hand_in(store, "cem", items[0], {"friendly": ["1", "0"], "better": 1})
+    assert decisions.load_disagreements(store) == []
+    alphas = build_quality_report(store).alphas
+    assert {(each.field, each.variant): each.judgements for each in alphas} == {
+        ("friendly", 1): 12,
+        ("friendly", 2): 12,
+        ("friendly", 3): 2,
+        ("better", 1): 13,
+    }
+    hand_in(store, "dan", items[0], {"friendly": ["1", "1"], "better": 1})
+    [dispute] = decisions.load_disagreements(store)
+    assert (dispute.placed.id, dispute.fields) == (items[0], ("friendly",))
+
+
+def test_preferences_are_compared_whatever_the_points_were_called(desk: Desk) -> None:
+    add_form(desk.store, TONE, "lea")
+    [item] = lay(desk.store, 1)
+    hand_in(desk.store, "ada", item, {"better": 1})
+    levels = 'kind = "versus"\nlevels = ["A, by far", "A", "Neither", "B", "B, by far"]'
+    add_form(desk.store, changed('kind = "versus"', levels), "lea")
+    hand_in(desk.store, "bob", item, {"better": -1})
+    [dispute] = decisions.load_disagreements(desk.store)
+    assert dispute.fields == ("better",)
 
 
 def test_an_export_holds_the_forms_and_reads_each_judgement_with_its_version(
@@ -499,7 +539,7 @@ def test_disagreements_feedback_and_datasets_know_own_forms_and_their_versions(
         data = adjudication.load_labelling_data(connection)
     disputes = decisions.find_disagreements(data)
     assert [each.placed.id for each in disputes] == items[1:]  # much better and better are alike
-    assert disputes[0].fields == ("friendly", "better")
+    assert disputes[0].fields == ("better",)  # another scale of friendliness is not compared
     filled = {"friendly": ["0", "0"], "better": 1}
     decided = decisions.decide_item(store, items[1], "rita", filled, "It is curt.")
     assert decided.form_version == load_form(store, "tone").digest
