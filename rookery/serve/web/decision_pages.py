@@ -4,6 +4,7 @@ The list of such items, and each item with the raters' judgements side by side a
 which the decision is made. What the raters agree on is filled in beforehand.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from starlette.requests import Request
@@ -14,7 +15,9 @@ from rookery.judge import decisions, labelling_queue
 from rookery.judge.decisions import Disagreement
 from rookery.judge.form_parsing import encode_form
 from rookery.judge.form_versions import list_forms, load_form
-from rookery.judge.forms import PostedValues
+from rookery.judge.forms import LabellingForm, PostedValues
+from rookery.judge.judgement_conversion import get_comparison_key
+from rookery.judge.labelling_records import Decision, Judgement
 from rookery.records import Failed
 from rookery.serve.web.dashboard import SERVER_FAULTS
 from rookery.serve.web.endpoints import (
@@ -81,12 +84,7 @@ def show_disagreements_page(request: Request) -> Response:
 def show_disagreement_page(request: Request) -> Response:
     """Show one item: the answers, the raters' judgements, and the form of the decision."""
     dispute = decisions.load_disagreement(get_app_context(request).store, _get_item(request))
-    before = dispute.decision
-    raw = (
-        _find_agreed_values(request, dispute)
-        if before is None
-        else _encode_values(request, dispute, before.filled)
-    )
+    raw = _find_agreed_values(request, dispute)
     return _render_disagreement(request, dispute, _make_sheet(request, dispute, raw))
 
 
@@ -133,53 +131,75 @@ def _get_item(request: Request) -> str:
 
 
 def _make_sheet(
-    request: Request, dispute: Disagreement, raw: PostedValues, check: bool = False
+    request: Request,
+    dispute: Disagreement,
+    raw: PostedValues,
+    check: bool = False,
+    form: LabellingForm | None = None,
 ) -> TaskForm:
-    """Return the form with the answers in the order in which this person sees them."""
+    """Return the form with the answers in the order in which this person sees them.
+
+    Without `form` it is the newest version, with which decisions are made.
+    """
     item = dispute.placed.item
     order = labelling_queue.shuffle_answers(
         dispute.placed.id, get_signed_in_person(request).name, len(item.answers)
     )
-    form = load_form(get_app_context(request).store, item.form)
+    form = form or load_form(get_app_context(request).store, item.form)
     return TaskForm(form, item, order, False, raw, check)
 
 
-def _encode_values(
-    request: Request, dispute: Disagreement, filled: dict[str, object]
-) -> PostedValues:
-    sheet = _make_sheet(request, dispute, {})
-    return encode_form(sheet.form, sheet.item, sheet.order, filled)
+def _read_sheets(
+    request: Request, dispute: Disagreement, made: Sequence[Judgement | Decision]
+) -> list[TaskForm]:
+    """Return what was said on each occasion, on the version of the form on which it was said."""
+    store, item = get_app_context(request).store, dispute.placed.item
+    found = []
+    for each in made:
+        form = load_form(store, item.form, each.form_version)
+        order = _make_sheet(request, dispute, {}, form=form).order
+        raw = encode_form(form, item, order, each.filled)
+        found.append(_make_sheet(request, dispute, raw, form=form))
+    return found
 
 
 def _find_agreed_values(request: Request, dispute: Disagreement) -> PostedValues:
-    """Return the values of choices in which all raters agree."""
-    given = [_encode_values(request, dispute, each.filled) for each in dispute.judgements]
+    """Return the values to begin with: of the decision, else those in which all raters agree.
+
+    Left out are questions whose choices are others now than in the version that was judged.
+    """
+    made = dispute.judgements if dispute.decision is None else (dispute.decision,)
+    sheets = _read_sheets(request, dispute, made)
+    asked = [
+        {field.name: get_comparison_key(field) for field in sheet.form.fields}
+        for sheet in (_make_sheet(request, dispute, {}), *sheets)
+    ]
     return {
         name: values
-        for name, values in given[0].items()
-        if all(list(each.get(name, ())) == list(values) for each in given)
+        for name, values in sheets[0].raw.items()
+        if all(list(each.raw.get(name, ())) == list(values) for each in sheets)
+        and len({each.get(name.partition(".")[0]) for each in asked}) == 1
     }
 
 
 def _compare_fields(request: Request, dispute: Disagreement) -> list[ComparedField]:
-    sheets = [
-        _make_sheet(request, dispute, _encode_values(request, dispute, each.filled))
-        for each in dispute.judgements
+    sheets = _read_sheets(request, dispute, dispute.judgements)
+    # A question that depends on another page is missing where its condition does not hold.
+    listed = [
+        {each.name: each for step in sheet.form.steps for each in sheet.list_controls(step)}
+        for sheet in sheets
     ]
-    found: dict[str, ComparedField] = {}
-    for step in sheets[0].form.steps if sheets else ():
-        # A question that depends on another page is missing where its condition does not hold.
-        listed = [{each.name: each for each in sheet.list_controls(step)} for sheet in sheets]
-        for name in dict.fromkeys(name for each in listed for name in each):
-            controls = [each.get(name) for each in listed]
-            first = next(each for each in controls if each is not None)
-            if first.field.kind in ("claims", "spans"):
-                continue
-            letter = sheets[0].answers[first.answer].letter if first.answer is not None else ""
-            said = tuple("" if each is None else _describe_values(each) for each in controls)
-            if any(said):
-                found[first.name] = ComparedField(first.field.label, letter, first.quote, said)
-    return list(found.values())
+    found = []
+    for name in dict.fromkeys(name for each in listed for name in each):
+        controls = [each.get(name) for each in listed]
+        first = next(each for each in controls if each is not None)
+        if first.field.kind in ("claims", "spans"):
+            continue
+        letter = sheets[0].answers[first.answer].letter if first.answer is not None else ""
+        said = tuple("" if each is None else _describe_values(each) for each in controls)
+        if any(said):
+            found.append(ComparedField(first.field.label, letter, first.quote, said))
+    return found
 
 
 def _describe_values(control: FormControl) -> str:

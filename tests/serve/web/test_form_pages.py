@@ -182,6 +182,33 @@ def test_a_task_that_was_begun_stays_on_its_version_of_the_form(opened: Opened) 
     assert "Is it friendly?" in visit.text
 
 
+def test_a_disagreement_is_read_with_the_version_that_was_judged(opened: Opened) -> None:
+    lay(opened)
+    for name, best in (("lena", 0), ("omar", 1)):
+        visit = opened.visit(name).begin("tone")
+        key, order = visit.task, labelling_queue.shuffle_answers(visit.task, name, 2)
+        better = "-1" if order[0] == best else "1"
+        visit.send({**GOOD, "friendly.0": "2", "better": better})
+    longer = TONE.replace('levels = ["', 'levels = ["Never", "').replace('"Very"', '"Very", "Ever"')
+    form_versions.add_form(opened.store, longer, "lea")
+    address = f"/disagreements/{key}"
+    reviewer = opened.visit("rex", "reviewer").get(address)
+    friendly = [row for row in reviewer.page.css("tbody tr") if "friendly" in row.text()]
+    assert [[said.text() for said in row.css("td")] for row in friendly] == [["Very", "Very"]] * 2
+    form = reviewer.first("form[aria-labelledby=decide]")
+    # What they agree on is filled in where the same is asked now.
+    asked = {name: said for name, said in filled_in(form).items() if said != [""]}
+    assert asked == {"sure": [GOOD["sure"]], "comment": [GOOD["comment"]]}
+    reviewer.post(address, **asked, **{"friendly.0": "3", "friendly.1": "3", "better": "1"})
+    assert reviewer.status == 422
+    decided = {"friendly.0": "3", "friendly.1": "4", "better": "1", "reason": "It is kind."}
+    assert reviewer.post(address, **asked, **decided).status == 200
+    form_versions.add_form(opened.store, TONE, "lea")
+    again = filled_in(reviewer.get(address).first("form[aria-labelledby=decide]"))
+    assert again["better"] == ["1"]
+    assert not {"friendly.0", "friendly.1"} & set(again)
+
+
 # In a real browser
 
 
