@@ -176,7 +176,8 @@ def _find_missing_claims(
     for place in places:
         what = "the claims" if field.kind == "claims" else field.label
         letter = "AB"[place] if answers <= 2 else str(place + 1)
-        yield FormProblem(field.name, f"Not filled in yet: {what} of answer {letter}.")
+        name = FormInput(field.name, field, place).problem_name
+        yield FormProblem(name, f"Not filled in yet: {what} of answer {letter}.")
 
 
 def _quote_claim_words(item: LabellingItem, claim: Mapping[str, Any]) -> str:
@@ -205,6 +206,12 @@ class FormInput(NamedTuple):
     """Position of the answer on screen; None: the input is about no single answer."""
     quote: int | None = None
     """Number of the quote in that answer."""
+
+    @property
+    def problem_name(self) -> str:
+        """Name that a problem with the whole input has; for claims, one for each answer."""
+        marked = self.field.kind in ("claims", "spans")
+        return f"{self.name}.answer.{self.answer}" if marked else self.name
 
 
 def list_form_inputs(

@@ -164,7 +164,7 @@ class FormProblem(Record, frozen=True):
     """A reason why a form cannot be submitted yet."""
 
     field: str
-    """HTML name of the input to look at."""
+    """HTML name of the input to look at; of an answer without claims NAME.answer.A."""
     sentence: str
 
 

@@ -123,8 +123,8 @@ def test_most_comparisons_need_three_ratings_and_one_in_ten_needs_all() -> None:
     # Of the references of the first answer, it cites one; the second has none.
     assert missing(COMPARE, {}, whole=True) == [
         "trust.0.0",
-        "claims",
-        "claims",
+        "claims.answer.0",
+        "claims.answer.1",
         "unsupported",
         "irrelevant",
         "useful_strong",
@@ -138,14 +138,17 @@ def test_most_comparisons_need_three_ratings_and_one_in_ten_needs_all() -> None:
 def test_in_a_whole_comparison_a_claim_needs_both_its_parts() -> None:
     claim = {"claims.0.answer": "1", "claims.0.start": "0", "claims.0.end": "6"}
     said = missing(COMPARE, {**claim, "claims.0.support": "none"}, whole=True)
-    assert [name for name in said if name.startswith("claims")] == ["claims.0.relevance", "claims"]
+    assert [name for name in said if name.startswith("claims")] == [
+        "claims.0.relevance",
+        "claims.answer.0",
+    ]
 
 
 def test_a_whole_comparison_names_the_answer_whose_claims_are_missing() -> None:
     claim = {"answer": "0", "start": "0", "end": "6", "support": "weak", "relevance": "core"}
     raw = {f"claims.0.{part}": [value] for part, value in claim.items()}
     found = parse_form(COMPARE, item("compare"), (1, 0), raw, whole=True)
-    assert [each.sentence for each in found.problems if each.field == "claims"] == [
+    assert [each.sentence for each in found.problems if each.field == "claims.answer.1"] == [
         "Not filled in yet: the claims of answer B."
     ]
 

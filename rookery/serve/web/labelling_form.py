@@ -8,6 +8,7 @@ here.
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import chain
 from typing import NamedTuple
 
 from rookery.browse.passages import find_sentences
@@ -234,13 +235,16 @@ class TaskForm:
         return list_form_inputs(step, self.item, self.order)
 
     def find_page(self, name: str) -> int:
-        """Return the number (from 0) of the page that has the input of this name, else 0."""
-        for number, steps in enumerate(self.pages):
-            for step in steps:
-                for each in self._list_inputs(step):
-                    if each.name == name or self._is_claim(name, each):
-                        return number
-        return 0
+        """Return the number (from 0) of the page that a problem of this name is about, else 0."""
+        inputs = [
+            (number, each)
+            for number, steps in enumerate(self.pages)
+            for step in steps
+            for each in self._list_inputs(step)
+        ]
+        named = (number for number, each in inputs if each.problem_name == name)
+        claims = (number for number, each in inputs if self._is_claim(name, each))
+        return next(chain(named, claims), 0)
 
     def _is_claim(self, name: str, each: FormInput) -> bool:
         parts = name.split(".")
@@ -267,7 +271,7 @@ class TaskForm:
             _list_options(field, self.answers),
             tuple(self.raw.get(each.name, ())),
             is_input_required(self.form, self.item, self.order, self.raw, self.whole, each),
-            self.problems.get(each.name, ""),
+            self.problems.get(each.problem_name, ""),
             each.answer,
             each.quote,
             when,

@@ -209,6 +209,43 @@ def test_a_disagreement_is_read_with_the_version_that_was_judged(opened: Opened)
     assert not {"friendly.0", "friendly.1"} & set(again)
 
 
+MARKS = """\
+name = "marked"
+title = "Marks"
+minutes = 3
+answers = 2
+[[steps]]
+name = "one"
+title = "Mark the first"
+questions = ["marks"]
+answer = 1
+[[steps]]
+name = "two"
+title = "Mark the second"
+questions = ["marks"]
+answer = 2
+[questions.marks]
+label = "Marks"
+kind = "spans"
+required = "always"
+choices = [{ value = "a", label = "Rare" }]
+"""
+
+
+def test_what_is_to_be_marked_is_said_at_each_answer(opened: Opened) -> None:
+    lay(opened, MARKS)
+    visit = opened.visit().begin("marked").send({})
+    assert "2 things are still to be filled in" in visit.text
+    assert [each.text() for each in visit.page.css("main .claims .problem-text")] == [
+        "Not filled in yet: Marks of answer A.",
+        "Not filled in yet: Marks of answer B.",
+    ]
+    lay(opened, MARKS.replace("minutes = 3", "minutes = 6").replace("marked", "pages"))
+    visit.begin("pages").send({"marks.0.label": "a"}, do="1").send({})
+    assert visit.at == f"/tasks/{visit.task}?page=1&check=1"
+    assert "Marks of answer B." in visit.text
+
+
 # In a real browser
 
 
