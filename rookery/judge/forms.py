@@ -12,7 +12,7 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from importlib.resources import files
-from itertools import chain
+from itertools import chain, combinations
 from types import UnionType
 from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
 
@@ -188,6 +188,8 @@ MAX_FORM_ANSWERS = 9
 """Maximum number of answers that a form judges together: keys choose among them."""
 MAX_MIN_WORDS = 200
 """Largest minimum of words that a form may ask for."""
+ONE_PAGE_MINUTES = 5
+"""Forms that take fewer minutes are on one page; longer ones have one page for each step."""
 MAX_NAME_CHARACTERS = 30
 """Maximum characters of the name of a form, a step or a question; digests are longer."""
 _RESERVED_NAMES = frozenset("do page token heeded reason episode edit preview".split())
@@ -310,7 +312,7 @@ class _FormReader:
         form = LabellingForm(
             table.name,
             table.title,
-            table.minutes,
+            ONE_PAGE_MINUTES if "minutes" in faulty else table.minutes,
             tuple(step for step in steps if step is not None),
             table.answers,
             table.shows,
@@ -579,6 +581,12 @@ def _list_field_problems(form: LabellingForm, field: FormField) -> Iterator[str]
         yield "a value that is a number means an answer: choose words for the other choices"
     if kind in ("claims", "spans") and not form.answers:
         yield "there is no answer to mark parts of: the form has 0 answers"
+    if kind in ("claims", "spans") and form.minutes < ONE_PAGE_MINUTES:
+        for one, other in _list_repetitions(form, field):
+            yield (
+                f'the steps "{one.name}" and "{other.name}" are on one page and both ask it about '
+                "the same answer: ask it in one of them, or make minutes 5 or more"
+            )
     if field.per and kind not in ("choice", "text"):
         yield f"{kind} is asked once for all answers: leave out per"
     if field.per and not form.answers:
@@ -595,6 +603,14 @@ def _list_field_problems(form: LabellingForm, field: FormField) -> Iterator[str]
         yield "min_words is about texts: leave it out"
     if not 0 <= field.min_words <= MAX_MIN_WORDS:
         yield f"min_words is {field.min_words}: give 0 to {MAX_MIN_WORDS}"
+
+
+def _list_repetitions(form: LabellingForm, field: FormField) -> Iterator[tuple[FormStep, FormStep]]:
+    """Yield every two steps that ask a question about the same answer."""
+    asking = [step for step in form.steps for each in step.fields if each.name == field.name]
+    for one, other in combinations(asking, 2):
+        if one.answer is None or other.answer is None or one.answer == other.answer:
+            yield one, other
 
 
 def _list_condition_problems(

@@ -100,6 +100,12 @@ def test_a_copy_of_every_paper_s_form_is_a_form_under_another_name() -> None:
         ('name = "both"', 'name = "each"', 'Step "each": two steps have this name'),
         ('name = "both"', 'name = "both"\nanswer = 3', '"answer" is 3, and there are 2: give 1'),
         ('title = "Compare them"', 'title = ""', 'Step "both": its title is empty'),
+        (
+            'questions = ["better"',
+            'questions = ["marks", "better"',
+            'Question "marks": the steps "each" and "both" are on one page and both ask it about '
+            "the same answer: ask it in one of them, or make minutes 5 or more.",
+        ),
         ('kind = "versus"', 'kind = "verses"', '"verses" is none of "choice", "versus", "text"'),
         ('kind = "versus"', 'kind = "pick"\nper = "answer"', "pick is asked once for all answers"),
         (
@@ -195,6 +201,14 @@ def test_every_wrong_type_is_told_with_its_place_and_what_is_allowed() -> None:
         'Step "each": "answer": a whole number is expected, and this is text in quotes.',
         'Question "why": min_words is 999: give 0 to 200.',
     )
+
+
+def test_marks_may_be_asked_again_on_another_page_or_of_another_answer() -> None:
+    again = changed('questions = ["better"', 'questions = ["marks", "better"')
+    assert check_form_text(again.replace("minutes = 3", "minutes = 5")).problems == ()
+    one, other = ('title = "Judge each answer"', 'title = "Compare them"')
+    apart = again.replace(one, f"{one}\nanswer = 1").replace(other, f"{other}\nanswer = 2")
+    assert check_form_text(apart).problems == ()
 
 
 def test_what_rests_on_something_unreadable_is_not_called_wrong() -> None:

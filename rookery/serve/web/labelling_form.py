@@ -23,6 +23,7 @@ from rookery.judge.form_parsing import (
     parse_form,
 )
 from rookery.judge.forms import (
+    ONE_PAGE_MINUTES,
     FieldChoice,
     FormCondition,
     FormField,
@@ -124,8 +125,6 @@ def find_answer_sentences(text: str) -> list[tuple[int, int]]:
 
 CLAIM_INPUTS = ("support", "relevance", "quotes", "label")
 """Inputs about a claim, or another marked span."""
-ONE_PAGE_MINUTES = 5
-"""Forms that take fewer minutes are on one page; longer ones have one page for each step."""
 MAX_INLINE_CHARACTERS = 18
 """Maximum characters of an option's label for the options to stand in one row."""
 CLAIM_NUMBERS = 100_000
