@@ -17,7 +17,7 @@ from rookery.judge.adjudication import LeftOutJudgement, measure_judging_seconds
 from rookery.judge.form_versions import FormVersion, index_forms
 from rookery.judge.forms import LabellingForm, find_form
 from rookery.judge.json_lines import read_json_lines
-from rookery.judge.judgement_conversion import GOOD_SCALE, extract_field_values
+from rookery.judge.judgement_conversion import GOOD_SCALE, iterate_stored_values
 from rookery.judge.labelling_records import Decision, Judgement
 from rookery.judge.snapshots import (
     DECISIONS_FILE,
@@ -65,6 +65,7 @@ class LabelRow(msgspec.Struct, frozen=True):
     rater: str
     """Number of the rater; "decision" for the third person who decided."""
     value: str
+    """As it is stored: of a choice its value, of levels their number from 0."""
     seconds: float | None
     """From handing out to submission, and the same of corrections; None for a decision."""
 
@@ -157,7 +158,7 @@ def _list_labels(
     seconds: float | None,
 ) -> Iterator[LabelRow]:
     about = (placed.id, placed.batch, placed.item.form, placed.item.question.text)
-    for field, place, value in extract_field_values(form, filled) if form else ():
+    for field, place, value in iterate_stored_values(form, filled) if form else ():
         answer, quote = (*(number + 1 for number in place), None, None)[:2]
         yield LabelRow(*about, field.name, answer, quote, rater, str(value), seconds)
 

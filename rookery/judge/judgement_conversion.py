@@ -213,13 +213,23 @@ class FieldValue(NamedTuple):
 def extract_field_values(form: LabellingForm, filled: Mapping[str, Any]) -> Iterator[FieldValue]:
     """Yield each value that was given in a choice, versus or pick field as a comparable label.
 
-    A label is a number where the values are levels or points of a comparison, else a text.
+    A label is a number where the values are levels or points of a comparison, else a text. Choices
+    of equal score are different labels.
     """
+    for field, place, value in iterate_stored_values(form, filled):
+        yield FieldValue(field, place, _make_comparable(field, value))
+
+
+def iterate_stored_values(
+    form: LabellingForm, filled: Mapping[str, Any]
+) -> Iterator[tuple[FormField, tuple[int, ...], str | int]]:
+    """Yield each value that was given in a choice, versus or pick field as it is stored, with its
+    field and what it is about, as `FieldValue.place`."""
     for field in form.fields:
         if field.kind in ("choice", "versus", "pick"):
             for place, value in _flatten_value(filled.get(field.name)):
                 if value is not None:
-                    yield FieldValue(field, place, _make_comparable(field, value))
+                    yield field, place, value
 
 
 def get_comparison_key(field: FormField) -> tuple[object, ...]:
@@ -281,9 +291,13 @@ def _make_comparable(field: FormField, value: Any) -> LabelValue:
 
 
 def _number_choices(field: FormField) -> dict[str, float] | None:
-    """Return the choices as numbers if all have a score or are numerals; otherwise None."""
-    if all(choice.score is not None for choice in field.choices):
-        return {choice.value: choice.score or 0.0 for choice in field.choices}
-    if all(choice.value.isdecimal() for choice in field.choices):
-        return {choice.value: float(choice.value) for choice in field.choices}
+    """Return the choices as numbers, each another one, if all have a score or are numerals;
+    otherwise None."""
+    scores = {choice.value: choice.score for choice in field.choices if choice.score is not None}
+    numerals = {
+        choice.value: float(choice.value) for choice in field.choices if choice.value.isdecimal()
+    }
+    for numbers in (scores, numerals):
+        if len(set(numbers.values())) == len(field.choices):
+            return numbers
     return None

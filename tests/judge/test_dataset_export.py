@@ -64,12 +64,12 @@ def test_labels_have_a_line_for_each_choice_and_no_names(export: Path, tmp_path:
     text = (tmp_path / "out" / LABELS_CSV).read_text(encoding="utf-8")
     rows = list(csv.DictReader(text.splitlines(keepends=True)))
     assert [(row["field"], row["value"], row["rater"]) for row in rows[:2]] == [
-        ("coherence", "1.0", "1"),
-        ("overall", "2.0", "1"),
+        ("coherence", "1", "1"),
+        ("overall", "2", "1"),
     ]
-    assert [row["value"] for row in rows if row["rater"] == "decision"] == ["1.0"]
+    assert [row["value"] for row in rows if row["rater"] == "decision"] == ["1"]
     assert [(row["question"], row["value"]) for row in rows if row["form"] == "thumbs"] == [
-        ('Why a, "quoted"\nlines 0?', "1.0")
+        ('Why a, "quoted"\nlines 0?', "up")
     ]
     whole = "".join(path.read_text() for path in (tmp_path / "out").rglob("*") if path.is_file())
     assert not {"Ada", "Ben", "Rex"} & set(whole.replace('"', " ").replace(",", " ").split())

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -453,6 +454,43 @@ def test_labels_in_another_order_or_other_words_are_not_compared(desk: Desk) -> 
     assert (dispute.placed.id, dispute.fields) == (items[0], ("friendly",))
 
 
+def test_choices_of_one_score_are_different_labels(desk: Desk, tmp_path: Path) -> None:
+    scored = """choices = [
+  { value = "yes", label = "Yes", score = 1 },
+  { value = "very", label = "Very", score = 1 },
+  { value = "no", label = "No", score = 0 },
+]"""
+    text = changed('levels = ["Not at all", "Somewhat", "Very"]', scored)
+    text = text.replace('is = ["0"]', 'is = ["no"]').replace('decides = "better"', "")
+    add_form(desk.store, text, "lea")
+    items = lay(desk.store, 2)
+    hand_in(desk.store, "ada", items[0], {"friendly": ["yes", "no"]})
+    hand_in(desk.store, "bob", items[0], {"friendly": ["very", "no"]})
+    for person in ("ada", "bob"):
+        hand_in(desk.store, person, items[1], {"friendly": ["yes", "yes"]})
+    [dispute] = decisions.load_disagreements(desk.store)
+    assert (dispute.placed.id, dispute.fields) == (items[0], ("friendly",))
+    [alpha] = build_quality_report(desk.store, rounds=1).alphas
+    assert alpha.level == "nominal"
+    with desk.store.begin_read() as connection:
+        data = adjudication.load_labelling_data(connection)
+        labels = list(adjudication.derive_majority_labels(data))
+    assert [(each.votes, each.tied) for each in labels] == [
+        ((("yes", 1), ("very", 1)), True),
+        ((("no", 2),), False),
+        ((("yes", 2),), False),
+        ((("yes", 2),), False),
+    ]
+    snapshots.freeze_snapshot(desk.store, "s", SnapshotSelection(), "lea")
+    snapshots.export_snapshot(desk.store, "s", tmp_path / "out")
+    ratings = (tmp_path / "out" / "ratings.jsonl").read_text(encoding="utf-8").splitlines()
+    assert [json.loads(line)["value"] for line in ratings] == [1, 0, 1, 0, 1, 1, 1, 1]
+    write_dataset(tmp_path / "out", tmp_path / "data")
+    written = (tmp_path / "data" / LABELS_CSV).read_text(encoding="utf-8")
+    values = [row["value"] for row in csv.DictReader(io.StringIO(written))]
+    assert values == ["yes", "no", "very", "no", "yes", "yes", "yes", "yes"]
+
+
 def test_preferences_are_compared_whatever_the_points_were_called(desk: Desk) -> None:
     add_form(desk.store, TONE, "lea")
     [item] = lay(desk.store, 1)
@@ -563,4 +601,5 @@ def test_disagreements_feedback_and_datasets_know_own_forms_and_their_versions(
     text = (tmp_path / "data" / LABELS_CSV).read_text(encoding="utf-8")
     rows = list(csv.DictReader(io.StringIO(text)))
     assert {row["field"] for row in rows} == {"friendly", "better"}
-    assert sum(row["rater"] == "decision" for row in rows) == 3
+    decided_rows = [row for row in rows if row["rater"] == "decision"]
+    assert [row["value"] for row in decided_rows] == ["0", "0", "1"]
