@@ -2,7 +2,8 @@
 
 `datasets.load_dataset(FOLDER, NAME)` reads each configuration. Preferences are TRL's {prompt,
 chosen, rejected}, demonstrations {prompt, completion}, and ratings its unpaired preferences
-{prompt, completion, label}. Labels are also a CSV. Raters are numbered, not named.
+{prompt, completion, label}. Labels are also a CSV, in which cells that a spreadsheet would take for
+a formula begin with an apostrophe. Raters are numbered, not named.
 """
 
 import csv
@@ -18,6 +19,7 @@ from rookery.judge.form_versions import FormVersion, index_forms
 from rookery.judge.forms import LabellingForm, find_form
 from rookery.judge.json_lines import read_json_lines
 from rookery.judge.judgement_conversion import GOOD_SCALE, iterate_stored_values
+from rookery.judge.judgement_table import protect_cell
 from rookery.judge.labelling_records import Decision, Judgement
 from rookery.judge.snapshots import (
     DECISIONS_FILE,
@@ -171,7 +173,7 @@ def _write_csv(rows: Iterable[LabelRow]) -> str:
     out = io.StringIO()
     lines = csv.writer(out, lineterminator="\n")
     lines.writerow(LabelRow.__struct_fields__)
-    lines.writerows(msgspec.structs.astuple(row) for row in rows)
+    lines.writerows(map(protect_cell, msgspec.structs.astuple(row)) for row in rows)
     return out.getvalue()
 
 

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -34,8 +35,16 @@ def render_judgement_table(work: LabellingData) -> Iterator[str]:
         if judgement.kind in ("done", "extra"):
             for cells in _list_rows(work, work.items[judgement.item], judgement):
                 line = io.StringIO()
-                csv.writer(line, lineterminator="").writerow(map(_protect_cell, cells))
+                csv.writer(line, lineterminator="").writerow(map(protect_cell, cells))
                 yield line.getvalue()
+
+
+def protect_cell(value: Any) -> Any:
+    """Return a cell with an apostrophe before it if a spreadsheet would run it as a formula."""
+    # A number alone, such as -2 of a comparison, is no formula.
+    if not isinstance(value, str) or re.fullmatch("-?[0-9]+", value):
+        return value
+    return f"'{value}" if value.startswith(_FORMULA_STARTS) else value
 
 
 def _list_rows(
@@ -93,9 +102,3 @@ def _find_label(field: FormField, value: Any, answers: int) -> str:
 
 def _count_from_one(number: int | None) -> int | str:
     return "" if number is None else number + 1
-
-
-def _protect_cell(value: Any) -> Any:
-    if isinstance(value, str) and value.startswith(_FORMULA_STARTS):
-        return f"'{value}"
-    return value

@@ -3,6 +3,7 @@
 import csv
 from pathlib import Path
 
+import msgspec
 import pytest
 from handed import outcome
 from stores import Clock
@@ -13,6 +14,7 @@ from rookery.judge.decisions import decide_item
 from rookery.judge.rater_quality import exclude_judgements
 from rookery.judge.snapshots import SnapshotSelection, export_snapshot, freeze_snapshot
 from rookery.judge.store import Store
+from rookery.records import Question
 
 
 @pytest.fixture
@@ -89,6 +91,24 @@ def test_the_seconds_of_a_label_are_those_of_all_its_versions(
     write_dataset(tmp_path / "export", tmp_path / "out")
     [row] = csv.DictReader((tmp_path / "out" / LABELS_CSV).read_text().splitlines())
     assert row["seconds"] == "95.0"
+
+
+def test_a_spreadsheet_runs_no_question_as_a_formula(
+    store: Store, clock: Clock, tmp_path: Path
+) -> None:
+    desk = Desk(store, clock)
+    desk.hire("Ada")
+    [plain] = some("compare_short", 1)
+    formula = Question("q", '=HYPERLINK("https://x.example")')
+    [item] = desk.lay([msgspec.structs.replace(plain, question=formula)])
+    desk.judge("Ada", item, overall=-2)
+    freeze_snapshot(store, "s", SnapshotSelection(), "Ada")
+    export_snapshot(store, "s", tmp_path / "export")
+    write_dataset(tmp_path / "export", tmp_path / "out")
+    text = (tmp_path / "out" / LABELS_CSV).read_text(encoding="utf-8")
+    [row] = csv.DictReader(text.splitlines())
+    assert row["question"].startswith("'=HYPERLINK")
+    assert row["value"] == "-2"
 
 
 def test_what_is_no_export_or_holds_nothing_is_a_sentence(
