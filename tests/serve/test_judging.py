@@ -379,6 +379,7 @@ def test_a_batch_is_made_from_a_form_s_file_or_not_at_all(
     form.write_text(TONE, encoding="utf-8")
     three = written(tmp_path / "three.jsonl", {"question": "Why?", "answers": ["a", "b", "c"]})
     assert "takes 2 answers" in told(run, "judge", "import", three, *command[3:])
+    assert "no such project" in told(run, *command, "--project", "nope")
     assert "tone" not in run("judge", "form", "list", "--store", place).out
     assert run(*command).out == "batch first: 2 new items, each for 1; 0 known\n"
     again = ("judge", "import", items, "--form", "tone", "--batch", "first", "--store", place)

@@ -191,6 +191,10 @@ def run_judge_import(
             own = parse_form_text(text)
             known[own.name], form = own, own.name
         read = item_import.read_items(files, form, prelude, known)
+        if project:  # before the form is stored
+            from rookery.judge.projects import load_project
+
+            load_project(desk, project)
         if text:
             form_versions.add_form(desk, text, get_user_name("rookery judge"))
         if project or trial or named:  # before there are items that others could be given
