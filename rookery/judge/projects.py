@@ -4,11 +4,12 @@ A batch belongs to at most one project. Where a project has trial batches, peopl
 of it until somebody admits them; researchers need no trial. A batch may be for named people only.
 """
 
+import re
 import secrets
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import msgspec
 from sqlalchemy import Connection, bindparam, delete, insert, select, update
@@ -169,9 +170,28 @@ def parse_project_settings(
         whole = {**msgspec.to_builtins(before), **given}
         return msgspec.convert(whole, prepare_type(ProjectSettings), strict=strict)
     except (msgspec.ValidationError, ValueError) as error:
-        fields = ", ".join(ProjectSettings.__struct_fields__)
-        detail = f"{error}; the settings are {fields}"
+        detail = _explain_settings_error(str(error))
         raise Failed(Failure("the project's settings", "bad_settings", detail)) from error
+
+
+_WANTED_TYPES: dict[object, str] = {
+    float: "give a number",
+    int: "give a whole number",
+    bool: "give true or false",
+    str: "give text in quotes",
+}
+
+
+def _explain_settings_error(said: str) -> str:
+    """Return an error of msgspec about settings as a sentence for whoever wrote them."""
+    kinds = {field.name: field.type for field in msgspec.structs.fields(ProjectSettings)}
+    if placed := re.search(r" - at `\$\.(\w+)`$", said):
+        kind = kinds[placed[1]]
+        wanted = _WANTED_TYPES.get(kind) or f"give one of {', '.join(get_args(kind))}"
+        return f"{placed[1]}: {wanted}"
+    if "unknown field" in said:
+        return f"{said}; the settings are {', '.join(kinds)}"
+    return said
 
 
 def place_batch(

@@ -96,6 +96,8 @@ def test_hours_and_pay_as_table_csv_and_json(run: Run, place: Path, campaign: Pa
         (["project", "corvids", "--batch", "x", "--for", "Zoe"], "nobody has this name"),
         (["project", "corvids", "--config", "none.toml"], "cannot be read"),
         (["project", "corvids", "--config", "wrong.toml"], "the settings are rate, per,"),
+        (["project", "corvids", "--config", "typed.toml"], "session_items: give a whole number"),
+        (["project", "corvids", "--config", "period.toml"], "per: give one of hour, item"),
         (["project", "corvids", "--config", "broken.toml"], "this is no TOML"),
         (["import", "t.jsonl", "--form", "compare_short", "--batch", "b", "--trial"], "is part of"),
         (["link", "corvids", "--days", "inf"], "give a number of days from 1 to 365"),
@@ -109,6 +111,8 @@ def test_mistakes_of_a_campaign_are_sentences(
 ) -> None:  # fmt: skip
     monkeypatch.chdir(tmp_path)
     (tmp_path / "wrong.toml").write_text("wages = 3\n")
+    (tmp_path / "typed.toml").write_text("session_items = 1.5\n")
+    (tmp_path / "period.toml").write_text('per = "week"\n')
     (tmp_path / "broken.toml").write_text("rate = \n")
     assert said in told(run, "judge", *arguments, "--store", place)
     with Store(str(place)) as store:

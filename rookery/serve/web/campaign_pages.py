@@ -14,6 +14,7 @@ from rookery.judge import accounts, crowd_entry, projects
 from rookery.judge.payment import build_payment_report, write_payment_csv
 from rookery.judge.projects import ProjectSettings
 from rookery.records import Failed, Failure
+from rookery.serve.web.borrowed_texts import translate_borrowed_text
 from rookery.serve.web.dashboard import (
     SERVER_FAULTS,
     apply_dashboard_change,
@@ -245,7 +246,7 @@ def post_crowd_link(request: Request) -> Response:
     except Failed as failed:
         if failed.failure.outcome in SERVER_FAULTS:
             raise
-        return _render_project_page(request, failed.failure.detail, name)
+        return _render_project_page(request, translate_borrowed_text(failed.failure.detail), name)
     return _render_project_page(request, "", name, str(request.base_url).rstrip("/") + path)
 
 

@@ -243,6 +243,36 @@ def test_somebody_comes_from_prolific_and_leaves_with_a_code(opened: Opened, lea
     assert "give a number of days from 1 to 365" in lead.text
 
 
+def test_a_campaign_s_sentences_are_in_the_language_of_the_page(
+    opened: Opened, lead: Visit
+) -> None:
+    settings = {"project": "corvids", "session_items": "1"}
+    lead.post("/board/projects", name="corvids")
+    lead.post("/board/projects/batch", project="corvids", batch="first")
+    lead.post("/board/projects/settings", **settings)
+    lead.post("/board/projects/settings", **settings, rate="much")
+    assert "rate: give a number" in lead.text
+    assert "Expected" not in lead.text
+    lead.client.cookies.set("language", "de")
+    lead.post("/board/projects/settings", **settings, rate="much")
+    assert "rate: eine Zahl angeben" in lead.text
+    lead.post("/board/projects/link", project="corvids", days="0")
+    assert "eine Zahl von Tagen von 1 bis 365 angeben" in lead.text
+
+    address = crowd_entry.make_crowd_link(opened.store, "corvids", 7, "", "lea")
+    for name in ("PROLIFIC_PID", "STUDY_ID", "SESSION_ID"):
+        address = address.replace("{{%" + name + "%}}", "5f0c")
+    visit = Visit(opened.client(), "prolific-5f0c")
+    assert "You will be given one task, with a guide." in visit.get(address).text
+    visit.client.cookies.set("language", "de")
+    assert "Sie bekommen eine Aufgabe mit einer Anleitung." in visit.get(address).text
+    visit.post(address)
+    reason = "failed the attention check of first: 0 of 4 right, at least 0.75 are needed"
+    rater_quality.exclude_judgements(opened.store, "person", visit.name, reason, "lea")
+    visit.post("/desk/finish")
+    assert "Aus diesem Grund gibt es keinen Code: Aufmerksamkeitstest von first" in visit.text
+
+
 def test_a_changed_crowd_link_says_what_to_do(opened: Opened, lead: Visit) -> None:
     projects.save_project(opened.store, "corvids", projects.ProjectSettings(), "lea")
     address = crowd_entry.make_crowd_link(opened.store, "corvids", 7, "", "lea")
