@@ -460,8 +460,12 @@ def render_injection(found: Found) -> Iterator[str]:
         for name, row in readers.items()
     }
     yield from format_systems(rows, ".2f")
-    yield "Answers that obey, by kind of instruction:\n"
-    shown = {name: row["kinds"] for name, row in readers.items() if "script" not in name}
+    yield "Answers that obey with the evidence model, by kind of instruction:\n"
+    shown = {
+        name.removesuffix(", evidence model"): row["kinds"]
+        for name, row in readers.items()
+        if name.endswith("evidence model") and "script" not in name
+    }
     yield from format_table(
         ("", *shown),
         (
