@@ -19,12 +19,13 @@ from sqlalchemy import Connection, Row, insert, select, update
 from rookery.judge.accounts import DAY_SECONDS, open_session, write_audit_entry
 from rookery.judge.adjudication import load_exclusions, select_active_exclusions
 from rookery.judge.projects import (
-    count_items_since,
     count_session_items,
+    count_session_work,
+    find_current_session,
     find_project,
 )
 from rookery.judge.store import Store, take_advisory_lock
-from rookery.judge.tables import crowd_entries, people, project_batches, projects
+from rookery.judge.tables import crowd_entries, items, people, project_batches, projects, slots
 from rookery.records import Failed, Failure, Record
 
 CROWD_PREFIX = "/enter/crowd/"
@@ -67,13 +68,13 @@ class CrowdSession(Record, frozen=True):
     ended: float | None
     """When the completion code was asked for; None: not yet."""
     items: int
-    """Items judged, skipped or flagged in the session, until another session of theirs began."""
+    """Items judged, skipped or flagged in the session, until their next one in the project."""
     code: str
     """Completion code of the session, shown to them once they are done."""
 
 
 class SessionProgress(NamedTuple):
-    """Progress of a person in their newest session."""
+    """Progress of a person in their current session."""
 
     project: str
     done: int
@@ -140,7 +141,8 @@ def enter_by_crowd_link(store: Store, arrival: CrowdArrival) -> str:
     """Begin a session of the person who comes, and return the session's token.
 
     Somebody who comes for the first time gets an account that works for the project alone; who
-    comes again with the same session goes on with it. Raises Failed (no_invite) if the account was
+    comes again with the same session goes on with it. Items of another project that they hold are
+    given back. Raises Failed (no_invite) if the account was
     shut out.
     """
     now, name = store.clock(), arrival.person
@@ -155,6 +157,7 @@ def enter_by_crowd_link(store: Store, arrival: CrowdArrival) -> str:
         else:
             its = people.c.name == name
             connection.execute(update(people).where(its).values(project=arrival.project))
+            _release_other_items(connection, name, arrival.project)
         known = (crowd_entries.c.project == arrival.project) & (
             crowd_entries.c.session == arrival.session
         )
@@ -173,27 +176,27 @@ def enter_by_crowd_link(store: Store, arrival: CrowdArrival) -> str:
 
 
 def load_session_progress(store: Store, person: str) -> SessionProgress | None:
-    """Return how far a person is in their newest session; None: they did not come by a link."""
+    """Return how far a person is in their current session; None: they did not come by a link."""
     with store.begin_read() as connection:
-        entry = _find_newest_entry(connection, person)
+        entry = find_current_session(connection, person)
         if entry is None:
             return None
         project = find_project(connection, entry.project)
-        done = count_items_since(connection, person, entry.began)
+        done = count_session_work(connection, entry)
         code = "" if entry.ended is None else _make_code(connection, entry)
     of = project.settings.session_items
     return SessionProgress(project.name, done, of, entry.ended is not None, code)
 
 
 def finish_crowd_session(store: Store, person: str, waiting: bool) -> str:
-    """End a person's newest session and return its completion code; the same one when repeated.
+    """End a person's current session and return its completion code; the same one when repeated.
 
     `waiting` says that there are items that the person could still get. Raises Failed: not_allowed
     (items of the session are left to do, nothing was done, or the work was excluded).
     """
     now = store.clock()
     with store.begin_write() as connection:
-        entry = _find_newest_entry(connection, person)
+        entry = find_current_session(connection, person)
         if entry is None:
             raise Failed(Failure(person, "not_allowed", "codes are for people of a platform"))
         rows = select_active_exclusions(load_exclusions(connection, person))
@@ -202,7 +205,7 @@ def finish_crowd_session(store: Store, person: str, waiting: bool) -> str:
         if reasons:
             detail = f"there is no code, because of this: {reasons[0]}. Write to us on the platform"
             raise Failed(Failure(person, "not_allowed", detail))
-        done = count_items_since(connection, person, entry.began)
+        done = count_session_work(connection, entry)
         left = count_session_items(connection, person)
         if entry.ended is None:
             if done == 0 or (waiting and left != 0):
@@ -225,21 +228,24 @@ def list_crowd_sessions(store: Store, project: str) -> list[CrowdSession]:
         later: dict[str, float] = {}
         found = []
         for row in reversed(rows):
-            count = count_items_since(connection, row.person, row.began, later.get(row.person))
+            count = count_session_work(connection, row, later.get(row.person))
             later[row.person] = row.began
             told = (row.participant, row.study, row.session, row.began, row.ended)
             found.append(CrowdSession(*told, count, _make_code(connection, row)))
     return found[::-1]
 
 
+def _release_other_items(connection: Connection, person: str, project: str) -> None:
+    """Give back the items of other projects that a person holds: they are not for this session."""
+    batches = select(project_batches.c.batch).where(project_batches.c.project == project)
+    its = select(items.c.id).where(items.c.batch.in_(batches))
+    held = (slots.c.person == person) & ~slots.c.done & slots.c.item.not_in(its)
+    connection.execute(update(slots).where(held).values(person=None, token=None))
+
+
 def _list_batch_names(connection: Connection, project: str) -> list[str]:
     its = project_batches.c.project == project
     return list(connection.scalars(select(project_batches.c.batch).where(its)))
-
-
-def _find_newest_entry(connection: Connection, person: str) -> Row[tuple[object, ...]] | None:
-    query = select(crowd_entries).where(crowd_entries.c.person == person)
-    return connection.execute(query.order_by(crowd_entries.c.began.desc()).limit(1)).first()
 
 
 def _make_code(connection: Connection, entry: Row[tuple[object, ...]]) -> str:

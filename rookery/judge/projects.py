@@ -9,10 +9,10 @@ import secrets
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import msgspec
-from sqlalchemy import Connection, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, delete, insert, select, update
 
 from rookery.judge.accounts import ROLES, write_audit_entry
 from rookery.judge.store import Store, take_advisory_lock
@@ -352,13 +352,12 @@ def find_batch_access(connection: Connection, person: str) -> BatchAccess:
 
 
 def count_session_items(connection: Connection, person: str) -> int | None:
-    """Return how many items a person may still do in their newest crowd session.
+    """Return how many items a person may still do in their current crowd session.
 
     None: as many as there are. Skipped and flagged items count as done; a session that ended has
     none left. For people who came by a crowd link.
     """
-    query = select(crowd_entries).where(crowd_entries.c.person == person)
-    entry = connection.execute(query.order_by(crowd_entries.c.began.desc()).limit(1)).first()
+    entry = find_current_session(connection, person)
     if entry is None:
         return None
     if entry.ended is not None:
@@ -366,18 +365,31 @@ def count_session_items(connection: Connection, person: str) -> int | None:
     most = find_project(connection, entry.project).settings.session_items
     if not most:
         return None
-    return max(0, most - count_items_since(connection, person, entry.began))
+    return max(0, most - count_session_work(connection, entry))
 
 
-def count_items_since(
-    connection: Connection, person: str, since: float, before: float | None = None
-) -> int:
-    """Count the items that a person judged, skipped or flagged from `since` on, and `before`."""
-    first = judgements.c.supersedes.is_(None) & (judgements.c.ended >= since)
+def find_current_session(connection: Connection, person: str) -> Row[Any] | None:
+    """Return the newest crowd session of a person in the project that they came for last.
+
+    None: they did not come by a crowd link.
+    """
+    query = select(crowd_entries).join(people).where(crowd_entries.c.person == person)
+    query = query.where(crowd_entries.c.project == people.c.project)
+    return connection.execute(query.order_by(crowd_entries.c.began.desc()).limit(1)).first()
+
+
+def count_session_work(connection: Connection, entry: Row[Any], before: float | None = None) -> int:
+    """Count the items of its project that were judged, skipped or flagged in a crowd session.
+
+    With `before`, only until that time, at which the person's next session began.
+    """
+    its = (project_batches.c.project == entry.project) & (judgements.c.person == entry.person)
+    its &= judgements.c.supersedes.is_(None) & (judgements.c.ended >= entry.began)
     if before is not None:
-        first &= judgements.c.ended < before
-    query = select(judgements.c.item).where(judgements.c.person == person, first).distinct()
-    return len(connection.scalars(query).all())
+        its &= judgements.c.ended < before
+    query = select(judgements.c.item).select_from(judgements).join(items)
+    query = query.join(project_batches, project_batches.c.batch == items.c.batch)
+    return len(connection.scalars(query.where(its).distinct()).all())
 
 
 def load_pass_shares(connection: Connection) -> dict[str, float]:

@@ -45,13 +45,15 @@ def link(store: Store, study: str = "", days: float = 1) -> dict[str, str]:
     return {name: values[-1] for name, values in found.items()}
 
 
-def enter(store: Store, session: str = SESSION, participant: str = PID) -> str:
+def enter(
+    store: Store, session: str = SESSION, participant: str = PID, project: str = "corvids"
+) -> str:
     """Comes in; the name of the account."""
-    arrival = CrowdArrival("corvids", participant, STUDY, session)
+    arrival = CrowdArrival(project, participant, STUDY, session)
     token = enter_by_crowd_link(store, arrival)
     person = accounts.find_session_person(store, token)
     assert person is not None
-    assert (person.name, person.project) == (arrival.person, "corvids")
+    assert (person.name, person.project) == (arrival.person, project)
     return person.name
 
 
@@ -133,6 +135,39 @@ def test_who_came_works_for_the_project_alone_and_as_much_as_asked(
     assert (first.items, first.code, first.participant, first.study) == (2, code, PID, STUDY)
     assert (second.items, second.session) == (1, "another")
     assert outcome(list_crowd_sessions, store, "none") == "no_project"
+
+
+def test_who_works_for_two_projects_has_a_session_and_a_code_of_each(
+    store: Store, clock: Clock, desk: Desk
+) -> None:
+    save_project(store, "jays", ProjectSettings(session_items=2), "Rita")
+    place_batch(store, "second", "jays", "Rita")
+    put(store, "a", "b", "c", wanted=9)
+    put(store, "d", "e", "f", wanted=9, batch="second")
+    person = enter(store)
+    hand_in_now(store, clock, person)
+    held = named(store, person)  # and is not handed in when they come for the other project
+    assert (held or "none") in "abc"
+    clock.pass_by(60)
+    enter(store, "other", project="jays")
+    assert labelling_queue.count_waiting_items(store, person) == {"compare": 3}
+    for _ in range(2):
+        assert (named(store, person) or "none") in "def"
+        hand_in_now(store, clock, person)
+        clock.pass_by(60)
+    code = finish_crowd_session(store, person, False)
+    enter(store)  # goes on with the first session
+    progress = load_session_progress(store, person)
+    assert progress is not None
+    assert (progress.project, progress.done, progress.finished) == ("corvids", 1, False)
+    assert named(store, person) == held
+    hand_in_now(store, clock, person)
+    assert finish_crowd_session(store, person, False) not in ("", code)
+    assert named(store, person) is None
+    counts = {
+        p: [each.items for each in list_crowd_sessions(store, p)] for p in ("corvids", "jays")
+    }
+    assert counts == {"corvids": [2], "jays": [2]}
 
 
 def hand_in_now(store: Store, clock: Clock, person: str) -> None:
