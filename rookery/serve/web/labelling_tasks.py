@@ -271,6 +271,8 @@ def post_task_return(request: Request) -> Response:
     flagged = get_last_value(posted, "do") == "flag"
     give_back = labelling_queue.flag_item if flagged else labelling_queue.skip_item
     give_back(store, get_last_value(posted, "token"), name, reason[:2000] or _("no reason given"))
+    if batch := labelling_queue.find_prelude_batch(store, item_id):
+        rater_quality.exclude_failed_raters(store, ATTENTION_CHECK, batch)
     labelling_queue.save_draft(store, item_id, name, {})
     form = labelling_queue.load_item(store, item_id).form
     return _redirect_to_next_task(request, form, "flagged" if flagged else "skipped")

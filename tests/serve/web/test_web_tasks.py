@@ -319,6 +319,18 @@ def test_who_fails_an_attention_check_gets_no_more_of_its_batch_until_a_lead_say
     assert len(labelling_queue.list_judgements(opened.store, "omar", 9)) == 5
 
 
+@pytest.mark.parametrize("do", ["skip", "flag"])
+def test_who_leaves_out_an_attention_check_fails_it(opened: Opened, do: str) -> None:
+    opened.lay(item("thumbs", 1, GoldLabels({"thumbs": ["up"]}, JUSTIFICATION)), prelude=True)
+    opened.lay(item("thumbs", 9))
+    visit = opened.visit().begin("thumbs")
+    token = visit.first("input[name=token]").attributes["value"]
+    visit.post(f"/tasks/{visit.task}/leave", do=do, reason="too_long", token=str(token))
+    assert visit.at.startswith("/desk")
+    assert "0 of 1 right" in visit.get("/desk").text
+    assert visit.post("/next").at == "/desk?said=nothing"
+
+
 def test_gold_answers_of_what_is_no_check_are_never_told(opened: Opened) -> None:
     opened.lay(item("thumbs", 1, GoldLabels({"thumbs": ["up"]}, JUSTIFICATION)))
     visit = opened.visit().begin("thumbs").send({"thumbs.0": "down"})
