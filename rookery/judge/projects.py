@@ -225,6 +225,24 @@ def place_batch(
         write_audit_entry(connection, by, "batch", what, store.clock())
 
 
+def place_imported_batch(
+    store: Store, batch: str, project: str, by: str, trial: bool = False, named: Sequence[str] = ()
+) -> None:
+    """Place a batch as `place_batch` does, but keep what is not said of one that has its place.
+
+    Without a `project` it stays in its own, in which a trial stays one; without `named` people it
+    stays for those that it is for. Raises Failed as `place_batch` does.
+    """
+    with store.begin_read() as connection:
+        its = select(project_batches).where(project_batches.c.batch == batch)
+        before = connection.execute(its).first()
+        theirs = select(batch_people.c.person).where(batch_people.c.batch == batch)
+        people_before = connection.scalars(theirs.order_by(batch_people.c.person)).all()
+    if before is not None and project in ("", before.project):
+        project, trial = before.project, trial or before.trial
+    place_batch(store, batch, project, by, trial, named or people_before)
+
+
 def list_project_batches(store: Store, project: str) -> list[ProjectBatch]:
     """Return the batches of a project by name, trials first; with "", those of no project.
 

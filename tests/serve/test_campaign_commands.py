@@ -58,6 +58,26 @@ def test_a_project_is_shown_with_settings_batches_and_trial(
     assert run("judge", "project", "--store", place).out == "corvids\n"
 
 
+def test_more_items_leave_a_batch_where_it_is(
+    run: Run, place: Path, campaign: Path, tmp_path: Path
+) -> None:
+    def bring(name: str, batch: str, *more: str) -> None:
+        file = pairs(tmp_path / f"{name}.jsonl", 1)
+        options = ("--form", "compare_short", "--batch", batch, *more, "--store", place)
+        assert run("judge", "import", file, *options).code == 0
+
+    bring("a", "later", "--project", "corvids", "--for", "Ada")
+    bring("b", "later", "--project", "corvids")
+    bring("c", "later", "--for", "Ben")
+    bring("d", "trial", "--project", "corvids")
+    bring("e", "trial")
+    with Store(str(place)) as store:
+        assert projects.list_project_batches(store, "corvids") == [
+            projects.ProjectBatch("trial", True, ()),
+            projects.ProjectBatch("later", False, ("Ben",)),
+        ]
+
+
 def test_settings_that_are_left_out_stay(run: Run, place: Path, campaign: Path) -> None:
     campaign.write_text("pass_share = 0.5\n", encoding="utf-8")
     run("judge", "project", "corvids", "--config", campaign, "--store", place)

@@ -198,10 +198,10 @@ def run_judge_import(
         if text:
             form_versions.add_form(desk, text, get_user_name("rookery judge"))
         if project or trial or named:  # before there are items that others could be given
-            from rookery.judge.projects import place_batch
+            from rookery.judge.projects import place_imported_batch
 
             by = get_user_name("rookery judge")
-            place_batch(desk, batch, project, by, trial, named or ())
+            place_imported_batch(desk, batch, project, by, trial, named or ())
         _keep_pages(desk, read.items)
         added = labelling_queue.add_items(desk, read.items, batch, wanted, priority, prelude)
     _write_out(
