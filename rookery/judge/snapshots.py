@@ -234,9 +234,15 @@ def _read_frozen_forms(connection: Connection, frozen: SnapshotContents) -> list
 
 
 def _restore_labelling_data(connection: Connection, frozen: SnapshotContents) -> LabellingData:
-    """Rebuild the items and judgements as they were when frozen, in that order."""
+    """Rebuild the items and judgements as they were when frozen, in that order.
+
+    Raises Failed (changed) if a reader deleted one of the answers for good, with its ratings.
+    """
     now = load_labelling_data(connection, frozen.wanted.batches, frozen.wanted.forms)
     made = {each.id: each for each in now.judgements}
+    if gone := [key for key in frozen.items if key not in now.items]:
+        detail = "its reader deleted this answer for good: freeze a new snapshot, without it"
+        raise Failed(Failure(gone[0], "changed", detail))
     return LabellingData(
         {key: now.items[key]._replace(retired=frozen.retired.get(key)) for key in frozen.items},
         [made[key] for key in frozen.judgements],
@@ -357,7 +363,7 @@ def export_snapshot(
     what, and what is left out and why; decisions.jsonl is there if something was decided. With
     `table` there is also a CSV file of every value that was given, which is no part of the
     snapshot. Raises Failed: no_snapshot; unwritable; changed, if this version of Rookery derives
-    other files from the judgements than the one that froze them.
+    other files from the judgements than the one that froze them, or a reader deleted an answer.
     """
     with store.begin_read() as connection:
         row = _find_snapshot_row(connection, name)

@@ -48,6 +48,7 @@ from rookery.records import (
     Rating,
     Step,
 )
+from rookery.serve.api import answer_queue
 
 ALL = SnapshotSelection()
 PAGE = Page("https://birds.example/crows", "Crows", "Crows bring gifts to people.")
@@ -306,6 +307,19 @@ def test_a_row_that_was_changed_shows(desk: Desk, out: Path) -> None:
         connection.execute(update(tables.judgements).where(its).values(body=changed))
     assert failure(export_snapshot, desk.store, "one", out) == "changed"
     assert not out.exists()
+
+
+def test_an_answer_that_its_reader_deleted_is_told(desk: Desk, out: Path) -> None:
+    kept, gone = desk.lay(some("thumbs", 2), "asked")
+    for item in (kept, gone):
+        desk.judge("Ada", item, thumbs=["up"])
+    freeze_snapshot(desk.store, "one", ALL, "Rita")
+    answer_queue.delete_answer(desk.store, "an answer", gone)
+    with pytest.raises(Failed, match=f"{gone}: changed: its reader deleted this answer for good"):
+        export_snapshot(desk.store, "one", out)
+    assert not out.exists()
+    freeze_snapshot(desk.store, "two", ALL, "Rita")
+    export_snapshot(desk.store, "two", out)
 
 
 @pytest.fixture(scope="module")
