@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
+from functools import lru_cache
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple, Self
@@ -45,7 +46,7 @@ from rookery.serve.settings import (
 )
 
 if TYPE_CHECKING:
-    from rookery.cite.evidence_model import EvidenceJudge
+    from rookery.cite.evidence_model import EvidenceJudge, EvidenceModel
     from rookery.cite.passage_ranking import RankingObserver, Similarity
     from rookery.draft.best_of_n import BestOfNSettings
     from rookery.draft.calibration import Calibration, ScoreSource
@@ -80,6 +81,17 @@ class AnswerCallbacks(NamedTuple):
 
 
 NO_CALLBACKS = AnswerCallbacks()
+
+
+@lru_cache(maxsize=1)
+def _load_shared_model(folder: Path, changed: int) -> "EvidenceModel":
+    """Return the evidence model of a folder, one for all sources of this process.
+
+    `changed` is the time at which its file was changed, in nanoseconds. Raises Failed: bad_model.
+    """
+    from rookery.cite.evidence_model import load_evidence_model
+
+    return load_evidence_model(folder)
 
 
 class EvidenceSources:
@@ -220,16 +232,13 @@ class EvidenceSources:
         if self.settings.ranker == WORDS:
             return None
         self._check_ranker_folder()
-        from rookery.cite.evidence_model import (
-            BUNDLED_MODEL,
-            is_evidence_model,
-            load_evidence_model,
-        )
+        from rookery.cite.evidence_model import BUNDLED_MODEL, MODEL_FILE, is_evidence_model
 
         with self._lock:
             folder = Path(self.settings.ranker or BUNDLED_MODEL)
             if self._judge is None and is_evidence_model(folder):
-                self._judge = load_evidence_model(folder).judge_passages
+                changed = (folder / MODEL_FILE).stat().st_mtime_ns
+                self._judge = _load_shared_model(folder, changed).judge_passages
             return self._judge
 
     def read_library_calibration(self) -> "LibraryCalibration | None":

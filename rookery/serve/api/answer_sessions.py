@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -30,6 +31,8 @@ from rookery.serve.settings import ModelSettings, Settings
 EXTRACT_METHOD = "extract"
 WEB_PLACE = "web"
 """Name of the place that stands for web search."""
+DOCUMENTS_PLACE = "documents"
+"""Name of the place of uploaded documents, and of their folder."""
 MAX_SAMPLES = 64
 """Maximum number of answers that a model may sample for one question."""
 EventKind = Literal[
@@ -61,8 +64,8 @@ class QuestionRequest(Record, frozen=True):
     model: str = ""
     """Name of a model that the server offers; empty: the first one."""
     places: tuple[str, ...] | None = None
-    """Names of places that the server offers, or of single files of one, as PLACE/FILE; None: its
-    default places."""
+    """Names of places that the server offers, or of single files of one, as PLACE/FILE; without
+    any, its default places."""
     decline: float | None = None
     """Probability below which to decline, as --decline; rounded to two digits."""
     offline: bool = False
@@ -112,7 +115,7 @@ def list_capabilities(settings: Settings) -> ServerCapabilities:
     if by:
         models[_name_model(by)] = by
     methods = tuple(m.name for m in METHODS.values() if models or m.model != "required")
-    names = {_name_place(place): place for place in settings.places} or {WEB_PLACE: ""}
+    names = _name_places(settings.places) or {WEB_PLACE: ""}
     return ServerCapabilities(methods, models, names, tuple(names))
 
 
@@ -162,7 +165,7 @@ def _resolve_model(offered: ServerCapabilities, wanted: QuestionRequest) -> Mode
 
 
 def _resolve_places(offered: ServerCapabilities, wanted: QuestionRequest) -> tuple[str, ...]:
-    names = tuple(dict.fromkeys(offered.default_places if wanted.places is None else wanted.places))
+    names = tuple(dict.fromkeys(wanted.places or offered.default_places))
     files = {name: _find_file(offered, name) for name in names if name not in offered.places}
     for name, file in files.items():
         if not file:
@@ -170,7 +173,10 @@ def _resolve_places(offered: ServerCapabilities, wanted: QuestionRequest) -> tup
     if WEB_PLACE in names and len(names) > 1 and not offered.places[WEB_PLACE]:
         detail = "the web is searched by itself: name either the web or other places"
         raise Failed(Failure("the places", "unknown_place", detail))
-    return tuple(filter(None, ({**offered.places, **files}[name] for name in names)))
+    found = tuple(filter(None, ({**offered.places, **files}[name] for name in names)))
+    if not found and WEB_PLACE not in names:  # settings without places are the web
+        raise Failed(Failure("the places", "unknown_place", "this server has no place to search"))
+    return found
 
 
 def _find_file(offered: ServerCapabilities, name: str) -> str:
@@ -195,9 +201,31 @@ def _name_model(models: ModelSettings) -> str:
     return Path(name.rpartition(":")[2]).stem if name.startswith(("path:", "script:")) else name
 
 
-def _name_place(place: str) -> str:
-    """Return a place's display name; of a local folder, its last path component."""
-    return place if "://" in place or place.startswith("rookery:") else Path(place).resolve().name
+def _name_places(places: Sequence[str]) -> dict[str, str]:
+    """Return the places by their display names: of a local folder the last path component.
+
+    More components are shown where another place, or that of uploaded documents, has that name.
+    """
+    paths = {place: str(Path(place).resolve()) for place in places if not _has_own_name(place)}
+    found = {}
+    for place in places:
+        name = place
+        if path := paths.get(place, ""):
+            ends = (_list_path_ends(other) for other in {*paths.values()} - {path})
+            others = {DOCUMENTS_PLACE, *chain.from_iterable(ends)}
+            name = next(name for name in _list_path_ends(path) if name not in others)
+        found[name] = place
+    return found
+
+
+def _has_own_name(place: str) -> bool:
+    return "://" in place or place.startswith("rookery:")
+
+
+def _list_path_ends(path: str) -> list[str]:
+    """Return the last component of a path, the last two, and so on up to the whole."""
+    parts = Path(path).parts
+    return ["/".join(parts[-count:]) for count in range(1, len(parts))] + [path]
 
 
 SEARCH_FACTOR = 5
@@ -369,62 +397,71 @@ def _uses_place(settings: Settings, place: str) -> bool:
     return any(one == place or one.startswith(f"{place}/") for one in settings.places)
 
 
+MAX_IDLE_SESSIONS = 8
+"""Sessions that are kept open for the next question. Each may hold open files and an index."""
+
+
 class SharedSessionPool:
-    """Open answer sessions, one for each distinct group of settings. Thread-safe."""
+    """Open answer sessions, one for each distinct group of settings. Thread-safe.
+
+    At most MAX_IDLE_SESSIONS without users stay open: those that were used last.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._sources: dict[Settings, EvidenceSources] = {}
         self._sessions: dict[Settings, SharedAnswerSession] = {}
+        """The sessions that are handed out, the one used last at the end."""
+        self._replaced: list[SharedAnswerSession] = []
+        """Sessions that are handed out no more, and are closed once nobody uses them."""
         self._slots = SlotTable()
 
     @contextmanager
     def use_session(self, settings: Settings) -> Iterator[SharedAnswerSession]:
         """Yield the session for these settings and keep it open while the block runs."""
         with self._lock:
-            reading = self._get_session(settings)
+            reading = self._sessions.pop(settings, None) or self._open_session(settings)
+            self._sessions[settings] = reading
             reading.users += 1
         try:
             yield reading
         finally:
             with self._lock:
                 reading.users -= 1
-                self._release_session(reading)
+                self._close_unused()
 
     def reopen_place(self, place: str) -> None:
         """Drop sessions that use a place, so that the next question opens it anew."""
         with self._lock:
-            for settings in [each for each in self._sources if _uses_place(each, place)]:
-                del self._sources[settings]
             for settings in [each for each in self._sessions if _uses_place(each, place)]:
-                self._release_session(self._sessions.pop(settings))
+                self._replaced.append(self._sessions.pop(settings))
+            self._close_unused()
 
     def close(self) -> None:
         """Close all sessions; those in use are closed when they are released."""
         with self._lock:
-            self._sources.clear()
-            left, self._sessions = list(self._sessions.values()), {}
-            for reading in left:
-                self._release_session(reading)
+            self._replaced += self._sessions.values()
+            self._sessions.clear()
+            self._close_unused()
 
-    def _get_session(self, settings: Settings) -> SharedAnswerSession:
-        if settings not in self._sessions:
-            plain = msgspec.structs.replace(
-                settings, decline=None, method="extract", models=ModelSettings()
-            )
-            if plain not in self._sources:
-                self._sources[plain] = EvidenceSources(plain)
-            self._sessions[settings] = SharedAnswerSession(
-                settings, self._sources[plain], self._slots
-            )
-        return self._sessions[settings]
+    def _open_session(self, settings: Settings) -> SharedAnswerSession:
+        """Return a new session, with the sources of another one that searches the same."""
+        plain = msgspec.structs.replace(
+            settings, decline=None, method="extract", models=ModelSettings()
+        )
+        known = (each.sources for each in self._sessions.values())
+        sources = next((each for each in known if each.settings == plain), None)
+        return SharedAnswerSession(settings, sources or EvidenceSources(plain), self._slots)
 
-    def _release_session(self, reading: SharedAnswerSession) -> None:
-        """Close a session without users, and its library with the last such session."""
-        if reading.users or reading in self._sessions.values():
-            return
-        reading.session.close()
-        sources = reading.sources
-        shared = any(each.sources is sources for each in self._sessions.values())
-        if not shared and sources not in self._sources.values():
-            sources.close()
+    def _close_unused(self) -> None:
+        """Close the sessions that are not needed, and their sources with the last such session."""
+        idle = [settings for settings, each in self._sessions.items() if not each.users]
+        for settings in idle[: max(0, len(idle) - MAX_IDLE_SESSIONS)]:
+            self._replaced.append(self._sessions.pop(settings))
+        unused = [each for each in self._replaced if not each.users]
+        self._replaced = [each for each in self._replaced if each.users]
+        needed = {id(each.sources) for each in (*self._sessions.values(), *self._replaced)}
+        for each in unused:
+            each.session.close()
+        for sources in {id(each.sources): each.sources for each in unused}.values():
+            if id(sources) not in needed:
+                sources.close()

@@ -40,6 +40,7 @@ from rookery.serve.answer_export import render_export as made
 from rookery.serve.api import answer_queue
 from rookery.serve.api.answer_queue import StoredAnswer
 from rookery.serve.api.answer_sessions import (
+    DOCUMENTS_PLACE,
     EXTRACT_METHOD,
     FINAL_EVENTS,
     AnswerEvent,
@@ -52,7 +53,7 @@ from rookery.serve.terminal_output import NO_ANSWER_MESSAGES, format_failure_cou
 from rookery.serve.web.borrowed_texts import translate_borrowed_text
 from rookery.serve.web.demonstration_pages import STOP_DESCRIPTIONS
 from rookery.serve.web.document_uploads import make_safe_file_name
-from rookery.serve.web.document_versions import DOCUMENTS_PLACE, load_document_records
+from rookery.serve.web.document_versions import load_document_records
 from rookery.serve.web.endpoints import (
     get_app_context,
     get_form_fields,

@@ -26,6 +26,7 @@ from rookery.browse.search_index import hold_lock
 from rookery.judge.accounts import Person, has_role
 from rookery.judge.snapshots import write_whole_file
 from rookery.records import Failed, Failure, Page, prepare_type
+from rookery.serve.api.answer_sessions import DOCUMENTS_PLACE
 from rookery.serve.api.answer_workers import AnswerService
 from rookery.serve.file_reading import read_document_files
 from rookery.serve.settings import Settings, get_cache_folder, get_data_folder, locate_archive
@@ -37,7 +38,6 @@ from rookery.serve.web.document_addresses import (
     write_encoding,
 )
 from rookery.serve.web.document_versions import (
-    DOCUMENTS_PLACE,
     DocumentText,
     add_document_version,
     get_documents_folder,

@@ -19,11 +19,10 @@ from rookery.browse.search_index import hold_lock
 from rookery.judge.accounts import Person, has_role
 from rookery.judge.snapshots import write_whole_file
 from rookery.records import Failed, Failure, prepare_type
+from rookery.serve.api.answer_sessions import DOCUMENTS_PLACE
 from rookery.serve.settings import get_data_folder
 from rookery.serve.web.languages import mark_text
 
-DOCUMENTS_PLACE = "documents"
-"""Name of the folder, and of the place to search that people choose in the form."""
 _VERSIONS_FOLDER = "documents.versions"
 """Folder of the data directory with the versions that are not current."""
 _RECORDS_FILE = "documents.versions.json"

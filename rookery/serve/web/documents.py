@@ -26,6 +26,7 @@ from rookery.browse.page_archive import PageArchive
 from rookery.judge import accounts
 from rookery.judge.accounts import Person, has_role
 from rookery.records import Failed
+from rookery.serve.api.answer_sessions import DOCUMENTS_PLACE
 from rookery.serve.api.answer_workers import get_answer_service
 from rookery.serve.settings import Settings, locate_archive
 from rookery.serve.web.document_uploads import (
@@ -40,7 +41,6 @@ from rookery.serve.web.document_uploads import (
     summarize_page,
 )
 from rookery.serve.web.document_versions import (
-    DOCUMENTS_PLACE,
     DocumentRecord,
     DocumentText,
     DocumentVersion,

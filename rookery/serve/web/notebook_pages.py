@@ -22,7 +22,11 @@ from rookery.serve.answer_export import (
 )
 from rookery.serve.api import answer_queue
 from rookery.serve.api.answer_queue import StoredAnswer
-from rookery.serve.api.answer_sessions import QuestionRequest, parse_requested_question
+from rookery.serve.api.answer_sessions import (
+    DOCUMENTS_PLACE,
+    QuestionRequest,
+    parse_requested_question,
+)
 from rookery.serve.api.answer_workers import get_answer_service
 from rookery.serve.web.answer_pages import (
     FORM_OUTCOMES,
@@ -38,7 +42,6 @@ from rookery.serve.web.answer_pages import (
     prepare_export,
     render_ask_page,
 )
-from rookery.serve.web.document_versions import DOCUMENTS_PLACE
 from rookery.serve.web.endpoints import (
     get_form_fields,
     get_last_value,

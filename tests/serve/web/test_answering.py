@@ -1,6 +1,7 @@
 """Questions answered beside the pages: heard, cancelled, taken over from workers that died."""
 
 import asyncio
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -15,16 +16,20 @@ import pytest
 from askers import CROWS, LONG, SECONDS, Held, home
 from visits import Clock, Opened
 
+from rookery.browse.libraries import BUNDLED_PLACE
 from rookery.judge import accounts
 from rookery.judge.store import Store
-from rookery.records import Failed
+from rookery.records import Failed, Question
+from rookery.serve.answer_session import EvidenceSources
 from rookery.serve.api import answer_queue
 from rookery.serve.api.answer_sessions import (
     FINAL_EVENTS,
+    MAX_IDLE_SESSIONS,
     AnswerCancelledError,
     AnswerEvent,
     EventKind,
     QuestionRequest,
+    SharedSessionPool,
     list_capabilities,
     resolve_settings,
 )
@@ -201,6 +206,76 @@ def test_offers_name_folders_and_models_without_their_paths(tmp_path: Path) -> N
     assert (one.places, one.decline) == ((str(tmp_path / "birds"),), 0.33)
     assert (one.models, one.method) == (models, "webglm")
     assert not resolve_settings(settings, offered, QuestionRequest(LONG)).models
+
+
+def test_places_of_one_name_are_all_offered_and_none_is_called_as_the_uploads(
+    tmp_path: Path,
+) -> None:
+    folders = [str(tmp_path / name) for name in ("a/docs", "b/docs", "c", "documents")]
+    settings = Settings((*folders, BUNDLED_PLACE, f"{folders[0]}/."))
+    offered = list_capabilities(settings)
+    here = tmp_path.name
+    assert dict(sorted(offered.places.items())) == {
+        "a/docs": f"{folders[0]}/.",
+        "b/docs": folders[1],
+        "c": folders[2],
+        f"{here}/documents": folders[3],
+        BUNDLED_PLACE: BUNDLED_PLACE,
+    }
+    assert set(offered.default_places) == set(offered.places)
+
+
+def test_no_place_is_the_default_and_never_the_web_of_a_server_with_documents(
+    tmp_path: Path,
+) -> None:
+    settings = Settings((str(tmp_path),))
+    offered = list_capabilities(settings)
+    for places in (None, ()):
+        found = resolve_settings(settings, offered, QuestionRequest(LONG, places=places))
+        assert found.places == (str(tmp_path),)
+    empty = msgspec.structs.replace(offered, places={}, default_places=())
+    with pytest.raises(Failed) as failed:
+        resolve_settings(settings, empty, QuestionRequest(LONG))
+    assert outcome(failed) == "unknown_place"
+    web = list_capabilities(Settings())
+    assert resolve_settings(Settings(), web, QuestionRequest(LONG)).places == ()
+
+
+def test_a_place_that_is_reopened_leaves_the_questions_under_way_alone() -> None:
+    pool, asked = SharedSessionPool(), Question("", LONG)
+    others = [msgspec.structs.replace(CROWS, decline=0.3), CROWS]
+    for settings in others:
+        with pool.use_session(settings):
+            pass
+    with pool.use_session(CROWS) as reading:
+        pool.reopen_place(BUNDLED_PLACE)
+        assert reading.answer_question(asked, lambda kind, data: None).episode.stop == "end"
+        with pool.use_session(CROWS) as anew:
+            assert anew.sources is not reading.sources
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        reading.answer_question(asked, lambda kind, data: None)
+    with pool.use_session(others[0]) as another:
+        assert another.sources is anew.sources
+    pool.close()
+
+
+def test_a_session_for_each_choice_of_places_is_closed_again(tmp_path: Path) -> None:
+    pool, sources = SharedSessionPool(), []
+    for number in range(MAX_IDLE_SESSIONS + 3):
+        with pool.use_session(Settings((str(tmp_path / str(number)),))) as reading:
+            sources.append(reading.sources)
+    open_ones = [is_open(each) for each in sources]
+    assert open_ones == [False] * 3 + [True] * MAX_IDLE_SESSIONS
+    pool.close()
+    assert not any(map(is_open, sources))
+
+
+def is_open(sources: EvidenceSources) -> bool:
+    try:
+        sources.archive.find_page("0" * 32)
+    except sqlite3.ProgrammingError:
+        return False
+    return True
 
 
 @pytest.mark.slow
