@@ -33,6 +33,7 @@ WEB_PLACE = "web"
 """Name of the place that stands for web search."""
 DOCUMENTS_PLACE = "documents"
 """Name of the place of uploaded documents, and of their folder."""
+DOCUMENT_GONE = "a document that was chosen is not there any more: choose others, and ask again"
 MAX_SAMPLES = 64
 """Maximum number of answers that a model may sample for one question."""
 EventKind = Literal[
@@ -168,6 +169,8 @@ def _resolve_places(offered: ServerCapabilities, wanted: QuestionRequest) -> tup
     names = tuple(dict.fromkeys(wanted.places or offered.default_places))
     files = {name: _find_file(offered, name) for name in names if name not in offered.places}
     for name, file in files.items():
+        if not file and offered.file_place and name.startswith(f"{offered.file_place}/"):
+            raise Failed(Failure(name[:80], "unknown_place", DOCUMENT_GONE))
         if not file:
             raise _build_unknown_failure("place", name, offered.places)
     if WEB_PLACE in names and len(names) > 1 and not offered.places[WEB_PLACE]:
@@ -182,8 +185,10 @@ def _resolve_places(offered: ServerCapabilities, wanted: QuestionRequest) -> tup
 def _find_file(offered: ServerCapabilities, name: str) -> str:
     """Return the path of a single file, PLACE/FILE; empty if it is not among those of the place."""
     place, _, file = name.partition("/")
-    folder = Path(offered.places.get(place, ""))
-    if place != offered.file_place or file.startswith(".") or not folder.is_dir():
+    if place != offered.file_place or place not in offered.places or file.startswith("."):
+        return ""
+    folder = Path(offered.places[place])
+    if not folder.is_dir():
         return ""
     # Looked up among what is there, so that no path comes from outside.
     found = (each for each in folder.iterdir() if each.name == file and each.is_file())

@@ -25,6 +25,7 @@ from rookery.records import Failed, Failure, Library, Page, Quote, digest_of
 from rookery.serve.api import answer_queue
 from rookery.serve.api.answer_queue import AnswerLease
 from rookery.serve.api.answer_sessions import (
+    DOCUMENT_GONE,
     AnswerCancelledError,
     AnswerEvent,
     AnswerOutcome,
@@ -525,11 +526,12 @@ class AnswerService:
             pass
         except Failed as failed:
             _LOG.warning("%s: %s", answer, failed)
-            mistaken = (
-                failed.failure.outcome in USER_ERROR_OUTCOMES
-            )  # the operator's, not the reader's
-            detail = NOT_CONFIGURED if mistaken else failed.failure.detail
-            live.finish_without_answer(failed.failure.outcome, detail)
+            outcome, detail = failed.failure.outcome, failed.failure.detail
+            if outcome in ("not_found", "empty_library") and self._names_single_files(taken.wanted):
+                outcome, detail = "unknown_place", DOCUMENT_GONE  # removed before it was opened
+            elif outcome in USER_ERROR_OUTCOMES:  # the operator's mistake, not the reader's
+                detail = NOT_CONFIGURED
+            live.finish_without_answer(outcome, detail)
         except Exception:  # one failing question must not stop the worker
             _LOG.exception("%s", answer)
             live.finish_without_answer("broken", INTERNAL_ERROR)
@@ -553,6 +555,12 @@ class AnswerService:
         """
         self.notice_changes()
         return resolve_settings(self._settings, self.capabilities, wanted)
+
+    def _names_single_files(self, wanted: QuestionRequest) -> bool:
+        file_place = self.capabilities.file_place
+        return bool(file_place) and any(
+            name.startswith(f"{file_place}/") for name in wanted.places or ()
+        )
 
     def _run_keeper(self) -> None:
         """Write new events, renew leases and look for abandoned answers until closed."""

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 from starlette.responses import Response
 
-from rookery.records import Failed
+from rookery.records import Failed, Failure
 from rookery.serve.api.answer_queue import StoredAnswer, follow_answer
 from rookery.serve.api.answer_sessions import (
     EXTRACT_METHOD,
@@ -24,6 +24,7 @@ from rookery.serve.api.answer_sessions import (
 from rookery.serve.api.answer_workers import AnswerService, get_answer_service
 from rookery.serve.api.endpoints import (
     INTERNAL_ERROR_MESSAGE,
+    OUTCOME_ERRORS,
     ApiError,
     ApiOperation,
     ApiRequest,
@@ -38,6 +39,7 @@ from rookery.serve.api.endpoints import (
     spend_budget,
 )
 from rookery.serve.api.questions import (
+    BAD_REQUEST_OUTCOMES,
     EXAMPLE_METADATA,
     EXAMPLE_QUESTION,
     EXAMPLE_SOURCE,
@@ -236,7 +238,7 @@ async def create_answer(call: ApiRequest) -> Response:
     await run_until_disconnect(call.request, _wait_until_done(call, answer))
     found = await call.run_in_thread(lambda: _find_own_answer(call, answer))
     if found.answered is None:
-        raise ApiError(500, INTERNAL_ERROR_MESSAGE, "no_answer")
+        raise await call.run_in_thread(lambda: _build_missing_error(call, answer))
     try:
         raise_on_model_failure(found.answered.episode)
     except Failed as trouble:
@@ -267,7 +269,23 @@ async def stream_stored_events(call: ApiRequest) -> Response:
 
 
 async def _load_record(call: ApiRequest, answer: str) -> AnswerRecord:
-    return _build_record(call, await call.run_in_thread(lambda: _find_own_answer(call, answer)))
+    def load_record() -> AnswerRecord:
+        found = _find_own_answer(call, answer)
+        record = _build_record(call, found)
+        if found.over and found.answered is None:
+            record.text = _build_missing_error(call, answer).detail.message
+        return record
+
+    return await call.run_in_thread(load_record)
+
+
+def _build_missing_error(call: ApiRequest, answer: str) -> ApiError:
+    """Return the API error of a question that ended without an answer, by its last event."""
+    last = get_answer_service(call.request).read_events(answer)[-1].data
+    failure = Failure("the question", last["outcome"], last["detail"])
+    if failure.outcome in (*BAD_REQUEST_OUTCOMES, *OUTCOME_ERRORS):
+        return convert_question_failure(Failed(failure))
+    return ApiError(500, INTERNAL_ERROR_MESSAGE, "no_answer")
 
 
 def _find_own_answer(call: ApiRequest, answer: str, param: str = "answer_id") -> StoredAnswer:

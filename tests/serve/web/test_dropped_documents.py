@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from askers import SECONDS
+from askers import SECONDS, held
 from hypothesis import given
 from hypothesis import strategies as st
 from playwright.sync_api import expect
@@ -21,8 +21,10 @@ from rookery.browse.file_selection import READER_OF_ENDING
 from rookery.browse.folder_library import FolderLibrary
 from rookery.browse.libraries import BUNDLED_PLACE, get_bundled_folder
 from rookery.browse.page_archive import PageArchive
+from rookery.draft.batch import count_cores
 from rookery.records import Failure, Page
 from rookery.serve.api import endpoints
+from rookery.serve.api.answer_sessions import FINAL_EVENTS
 from rookery.serve.api.answer_workers import AnswerService
 from rookery.serve.file_reading import read_document_files
 from rookery.serve.settings import ARCHIVE, Settings, get_cache_folder, get_data_folder
@@ -547,6 +549,28 @@ def test_another_process_searches_what_was_dropped_in_here(opened: Opened, reade
     drop(reader, ("notes.md", NOTE))
     other.get("/")
     assert "documents" in _places(other)
+
+
+def test_a_document_that_was_removed_meanwhile_is_told(
+    opened: Opened, reader: Visit, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    key = {"Authorization": f"Bearer {endpoints.create_api_key(opened.store, 'a program')}"}
+    answering: AnswerService = reader.client.app.state.answering  # type: ignore[attr-defined]
+    drop(reader, ("notes.md", NOTE))
+    body = {"question": "Where do rooks nest?", "places": ["documents/notes.md"], "wait": False}
+    with held(answering, count_cores()):
+        asked = reader.client.post("/v1/answers", json=body, headers=key).json()["id"]
+        reader.post("/documents/remove", name="notes.md")
+    (tmp_path / "notes.md").write_bytes(NOTE)
+    monkeypatch.chdir(tmp_path)  # a file of this name where the server runs is nobody's document
+    *_, last = answering.wait_for_events(asked, -1, SECONDS)
+    while last.kind not in FINAL_EVENTS:
+        *_, last = answering.wait_for_events(asked, last.number, SECONDS)
+    record = reader.client.get(f"/v1/answers/{asked}", headers=key).json()
+    assert record["state"] == "failed"
+    assert "a document that was chosen is not there any more" in record["text"]
+    now = reader.client.post("/v1/answers", json={**body, "wait": True}, headers=key)
+    assert (now.status_code, now.json()["error"]["code"]) == (404, "unknown_place")
 
 
 def test_a_program_asks_another_process_about_what_was_dropped_in_here(
