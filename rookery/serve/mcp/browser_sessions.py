@@ -72,10 +72,14 @@ class PageWindow(NamedTuple):
 class McpLibrary:
     """Library and archive of one MCP server, opened at the first use. Thread-safe."""
 
-    def __init__(self, settings: Settings, any_address: bool = False) -> None:
+    def __init__(
+        self, settings: Settings, any_address: bool = False, library: Library | None = None
+    ) -> None:
         self.settings = settings
         self.any_address = any_address
         """True if addresses may be opened that no search result and no page has shown."""
+        self._library = library
+        """Browsed in place of one that is opened by the settings; None: that one."""
         self._lock = threading.Lock()
         self._sources: EvidenceSources | None = None
 
@@ -92,6 +96,8 @@ class McpLibrary:
         permissions: URLs shown to other sessions stay closed to it. Raises Failed if the library
         cannot be opened.
         """
+        if self._library is not None:
+            return self._library, lambda url: None
         sources = self._open_library()
         library = sources.open_library_for_question()
         if not self.any_address:
@@ -356,7 +362,8 @@ class McpBrowserPool:
             if browser is None or whose != owner:
                 hours = f"{self.limits.idle / 3600:g} h"
                 detail = (
-                    f"no such session is open (idle ones are closed after {hours}): "
+                    f"no such session is open here (idle ones are closed after {hours}, and one "
+                    f"of several workers has no sessions of another): "
                     f"{NEW_SESSION_HINT}"
                 )
                 raise Failed(Failure(_shorten_text(id), "no_session", detail))

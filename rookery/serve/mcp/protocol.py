@@ -49,6 +49,7 @@ INSTRUCTIONS = (
 NEXT_STEPS = {
     "url_not_shown": "Search first, then open what a search or a page shows.",
     "not_in_archive": "This server is offline: open another result.",
+    "no_budget": "",
 }
 """Suggested next step for a failed tool call, by the outcome of the failure."""
 DEFAULT_NEXT_STEP = "Open another result, or search in other words."

@@ -6,7 +6,7 @@ import re
 import secrets
 import threading
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 from urllib.parse import unquote
@@ -21,9 +21,9 @@ from starlette.types import Receive, Scope, Send
 
 from rookery.browse.libraries import is_url
 from rookery.judge.store import Store
-from rookery.records import Failed, Failure
+from rookery.records import Failed, Failure, Hit, Library, Page
 from rookery.serve.api.answer_sessions import EXTRACT_METHOD, AnswerOutcome, QuestionRequest
-from rookery.serve.api.answer_workers import get_answer_service
+from rookery.serve.api.answer_workers import AnswerService, get_answer_service
 from rookery.serve.api.endpoints import (
     EVENT_STREAM_TYPE,
     JSON_TYPE,
@@ -55,6 +55,7 @@ from rookery.serve.mcp.protocol import (
     read_request_id,
 )
 from rookery.serve.mcp.tools import McpTools, ToolCaller
+from rookery.serve.settings import Settings
 
 VERSION_HEADER = "mcp-protocol-version"
 DEFAULT_VERSION = "2025-03-26"
@@ -295,10 +296,29 @@ class McpEndpoint:
 
     def _open_protocol(self, request: Request) -> McpProtocol:
         if self._protocol is None:
-            source = McpLibrary(request.app.state.desk.settings)
+            settings: Settings = request.app.state.desk.settings
+            places = ServedPlaces(get_answer_service(request)) if settings.places else None
+            source = McpLibrary(settings, library=places)
             request.app.state.closing.append(source.close)
             self._protocol = McpProtocol(McpTools(source, EXTRACT_METHOD))
         return self._protocol
+
+
+class ServedPlaces(Library):
+    """The places that questions without a place are answered from, as they are at each use."""
+
+    def __init__(self, answering: AnswerService) -> None:
+        self._answering = answering
+
+    def search(self, query: str, k: int) -> Sequence[Hit]:
+        """Search the places as they are now. Raises Failed as their library does."""
+        with self._answering.open_library(QuestionRequest(query)) as library:
+            return library.search(query, k)
+
+    def fetch(self, url: str) -> Page:
+        """Return a page of the places as they are now. Raises Failed as their library does."""
+        with self._answering.open_library(QuestionRequest(url)) as library:
+            return library.fetch(url)
 
 
 _KEPT_HEADERS = ("retry-after", "www-authenticate")

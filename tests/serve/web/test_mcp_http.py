@@ -19,6 +19,8 @@ from rookery.records import Failed, Failure
 from rookery.serve.api.answer_sessions import AnswerOutcome, QuestionRequest
 from rookery.serve.api.answer_workers import AnswerService
 from rookery.serve.api.endpoints import create_api_key, revoke_api_key
+from rookery.serve.web import document_versions
+from rookery.serve.web.document_versions import DocumentText
 
 BOTH = {"Accept": "application/json, text/event-stream"}
 NEW = {"mcp-protocol-version": "2026-07-28"}
@@ -164,6 +166,23 @@ def test_two_browsers_side_by_side_do_not_mix(client: httpx.Client) -> None:
 
 
 @pytest.mark.slow
+def test_uploaded_documents_are_found_and_opened(client: httpx.Client, tmp_path: Path) -> None:
+    session = call(client, "search", query="kakapo")["session"]  # before there is any
+    file = tmp_path / "parrots.md"
+    file.write_text("# Parrots\n\nThe kakapo booms at night.\n", encoding="utf-8")
+    text = DocumentText("", "Parrots", 40)
+    with document_versions.lock_documents():
+        document_versions.add_document_version(file.name, file, "ada", 1.0, text)
+    for known in ({}, {"session": session}):
+        found = call(client, "search", query="kakapo at night", **known)
+        assert found["results"][0]["title"] == "Parrots"
+        opened = call(client, "open", link=0, session=found["session"])
+        assert "booms at night" in opened["text"]
+    with document_versions.lock_documents():
+        document_versions.switch_document_version(file.name, 0)
+    assert "Parrots" not in str(call(client, "search", query="kakapo at night"))
+
+
 def test_nothing_tells_where_files_are_on_this_machine(client: httpx.Client) -> None:
     found = post(client, called("search", query="why do crows bring gifts"))
     session = found.json()["result"]["structuredContent"]["session"]
