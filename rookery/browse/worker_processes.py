@@ -50,6 +50,20 @@ def prepare_worker() -> None:
     Thread(target=_exit_with_parent, daemon=True).start()
 
 
+def end_with_parent() -> None:
+    """End this worker as SIGTERM does when its parent has ended: one that was killed cannot.
+
+    For servers that several processes run, which would go on and keep their port.
+    """
+    Thread(target=_terminate_with_parent, daemon=True).start()
+
+
+def _terminate_with_parent() -> None:
+    if (parent := parent_process()) is not None:
+        parent.join()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
 def _exit_with_parent() -> None:
     if (parent := parent_process()) is not None:
         parent.join()

@@ -19,6 +19,7 @@ from rookery.browse.call_recording import CallRecording
 from rookery.browse.frozen_web import FrozenWeb
 from rookery.browse.libraries import BUNDLED_PLACE, get_contents_digest
 from rookery.browse.web_library import WebLibrary
+from rookery.browse.worker_processes import end_with_parent
 from rookery.draft.episode_source import EpisodeSource, reward_accepted_answer
 from rookery.draft.evidence_reward import make_evidence_reward
 from rookery.judge.store import Store
@@ -170,6 +171,7 @@ def run_env_server(
 
 
 def _build_worker_app(place: str, how: EnvSettings) -> Starlette:
+    end_with_parent()
     return _build_app(open_environment(how), Store(place), how.limits)
 
 

@@ -30,6 +30,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.supervisors import Multiprocess
 
+from rookery.browse.worker_processes import end_with_parent
 from rookery.judge import accounts, crowd_entry
 from rookery.judge.projects import load_project
 from rookery.judge.store import Store
@@ -404,6 +405,7 @@ def build_worker_app(
 def _build_supervised_app(
     place: str, settings: Settings, how: ServerOptions, folder: Path
 ) -> "ASGIApp":
+    end_with_parent()
     if how.log:
         configure_json_logging()
     try:

@@ -378,6 +378,17 @@ def test_workers_share_one_store_and_one_that_is_killed_is_replaced(
     assert code == 0
 
 
+@pytest.mark.slow
+def test_workers_of_a_server_that_was_killed_leave_its_port(place: str, tmp_path: Path) -> None:
+    with service(tmp_path, place, *CORVIDS, "--workers", "2") as served:
+        assert len(served.workers()) == 2
+        served.process.kill()
+        deadline = time.monotonic() + LONGEST
+        while accepts(served):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
 def answers_told(folder: Path) -> int:
     """Questions asked, by what workers have told each other."""
     files = folder.glob("rookery-*/*.json")
