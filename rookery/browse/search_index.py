@@ -389,10 +389,13 @@ def translate_index_errors(place: Path) -> Iterator[None]:
         full = any(sign in str(error) for sign in _DISK_FULL_SIGNS)
         outcome = "disk_full" if full else "index_failed"
         advice = "make room" if full else f"delete {place}"
+        if any(sign in str(error) for sign in _READ_ONLY_SIGNS):
+            advice = f"allow this user to write into {place}, where searching locks a file,"
         detail = f"the search index cannot be used: {advice} and run again ({error})"
         raise Failed(Failure(str(place), outcome, detail)) from error
 
 
+_READ_ONLY_SIGNS = ("PermissionDenied", "Permission denied", "ReadOnlyFilesystem", "Read-only file")
 _DISK_FULL_SIGNS = ("No space left", "os error 28", "File too large", "os error 27")
 
 INDEX_NOTE_FILE = "place.json"

@@ -118,7 +118,8 @@ class ShardedLibrary:
         self._absent: dict[int, Failure] = {}
         held = {language for shard in note.shards for language in shard.languages}
         self._languages = [language for language in LANGUAGES if language in held]
-        self._unread = tuple(each for shard in note.shards for each in shard.failures)
+        # A folder that cannot be listed is a failure of every shard.
+        self._unread = (*dict.fromkeys(each for shard in note.shards for each in shard.failures),)
 
     def _open_shards(self) -> list[ShardClient]:
         numbers = range(self._note.count)

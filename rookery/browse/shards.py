@@ -24,7 +24,7 @@ from rookery.browse.page_archive import PageArchive
 from rookery.browse.search_index import SearchIndex, translate_index_errors
 from rookery.records import Failed, Failure, Hit, Page, digest_of
 
-SHARD_ARCHIVE = "archive.sqlite"
+SHARD_ARCHIVE, SHARD_MANIFEST = "archive.sqlite", "manifest.sqlite"
 NOTE_FILE = "shards.json"
 """in the folder of the shards"""
 NOTE_FORMAT = 1
@@ -83,6 +83,9 @@ def build_shard(task: ShardTask, progress: ShardProgress = lambda *_: None) -> S
     """
     folder = get_shard_folder(Path(task.directory), task.number)
     note = task.note
+    if not (folder / SHARD_ARCHIVE).is_file():  # lost, if it was made: all files are read again
+        for file in folder.glob(f"{SHARD_MANIFEST}*"):
+            file.unlink()
     with (
         PageArchive(folder / SHARD_ARCHIVE) as archive,
         FolderLibrary(
@@ -114,12 +117,13 @@ class Shard:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        if not (folder / "index" / "meta.json").is_file():
-            detail = "it has no index: run rookery index build again, which goes on"
-            raise Failed(Failure(str(folder), "index_failed", detail))
+        for file in ("index/meta.json", SHARD_MANIFEST, SHARD_ARCHIVE):
+            if not (folder / file).is_file():
+                detail = f"it has no {file}: run rookery index build again, which goes on"
+                raise Failed(Failure(str(folder), "index_failed", detail))
         with translate_index_errors(folder):
             self._index = SearchIndex(folder / "index")
-        self._manifest = FolderManifest(folder / "manifest.sqlite")
+        self._manifest = FolderManifest(folder / SHARD_MANIFEST)
         self._archive = PageArchive(folder / SHARD_ARCHIVE)
 
     def count_terms(self, terms: QueryTerms) -> TermCounts:

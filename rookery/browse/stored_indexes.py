@@ -134,7 +134,7 @@ def _describe_shards(directory: Path, note: ShardsNote, used: float) -> StoredSh
         missing=tuple(
             _decode_path(os.fsencode(place)) for place in note.places if not os.path.lexists(place)
         ),
-        failed=sum(len(shard.failures) for shard in note.shards),
+        failed=len({failure for shard in note.shards for failure in shard.failures}),
         skipped=tuple(each for shard in note.shards for each in shard.skipped),
         ray=note.ray,
     )

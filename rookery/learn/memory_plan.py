@@ -256,7 +256,7 @@ def shape_imitation(
         model,
         settings.trained,
         settings.optimising,
-        max(settings.piece // longest, 1),
+        max(min(settings.piece // longest, settings.rows), 1),
         longest,
         targets=min(targets or longest, longest - 1),
         sampled_rows=rows if settings.validation else 0,

@@ -174,6 +174,30 @@ def test_a_missing_shard_is_named_and_the_others_are_searched(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("file", ["archive.sqlite", "manifest.sqlite"])
+def test_what_a_shard_has_lost_is_named_and_built_again(
+    file: str, tmp_path: Path, archive: PageArchive
+) -> None:
+    documents = write_documents(tmp_path / "documents")
+    build_sharded_index([documents], 2, tmp_path / "shards", 1)
+    whole = ShardedLibrary(tmp_path / "shards", archive, seconds=300)
+    hits = whole.search("raven", 200)
+    whole.close()
+    (get_shard_folder(tmp_path / "shards", 1) / file).unlink()
+    library = ShardedLibrary(tmp_path / "shards", archive, seconds=300)
+    assert 0 < len(library.search("raven", 200)) < len(hits)
+    [failure] = library.failures
+    assert "shard 2 of 2 is missing" in failure.detail
+    assert f"it has no {file}: run rookery index build again" in failure.detail
+    library.close()
+    build_sharded_index([documents], 2, tmp_path / "shards", 1)
+    mended = ShardedLibrary(tmp_path / "shards", archive, seconds=300)
+    assert mended.search("raven", 200) == hits
+    assert all(mended.fetch(hit.url).text for hit in hits)
+    mended.close()
+
+
+@pytest.mark.slow
 def test_a_slow_shard_is_waited_for_so_long_and_named(
     tmp_path: Path, archive: PageArchive, monkeypatch: pytest.MonkeyPatch
 ) -> None:

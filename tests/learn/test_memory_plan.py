@@ -164,6 +164,15 @@ def test_imitation(how: str, model: Path, episodes: list[Episode], tmp_path: Pat
     compare(measure_training_memory(shape).process, live)
 
 
+def test_a_step_of_few_rows_has_no_more_at_once(model: Path) -> None:
+    settings = ImitationSettings(
+        TrainedModelSettings(str(model)), ("episodes",), rows=4, piece=4096
+    )
+    config = read_model_config(str(model))
+    shapes = [shape_imitation(settings, config, tokens, 8) for tokens in (64, 2048)]
+    assert [shape.rows for shape in shapes] == [4, 2]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["LoRA"])
 def test_reward_model(how: str, model: Path, tmp_path: Path) -> None:

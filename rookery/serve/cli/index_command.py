@@ -281,7 +281,7 @@ def build_shards(
         note.count,
         sum(shard.pages for shard in note.shards),
         sum(shard.passages for shard in note.shards),
-        sum(len(shard.failures) for shard in note.shards),
+        len({failure for shard in note.shards for failure in shard.failures}),
         sum(len(shard.skipped) for shard in note.shards),
         calibrated,
     )

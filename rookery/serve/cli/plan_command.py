@@ -90,7 +90,8 @@ def plan_training(
     if chosen not in SHAPES:
         names = ", ".join(SHAPES)
         said = f"{kind} is no kind" if kind else "the file does not tell its kind"
-        raise Failed(Failure(str(config), "bad_kind", f"{said} of training: --kind {names}"))
+        detail = f"{said} of training: --kind {names}; no other kind is planned here"
+        raise Failed(Failure(str(config), "bad_kind", detail))
     shape = SHAPES[chosen](table, config, tokens, targets)
     return _make_plan(chosen, measure_training_memory(shape), gpus, memory)
 
