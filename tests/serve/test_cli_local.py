@@ -1,6 +1,7 @@
 """`rookery ask --model path:DIR`: a model on this machine, held to quotes or as it is."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -86,7 +87,9 @@ def test_a_folder_that_is_no_model_is_a_sentence(run: Run, tiny: Path, tmp_path:
 
 
 @pytest.mark.slow
-def test_a_model_is_added_listed_tested_asked_by_name_and_removed(run: Run, tiny: Path) -> None:
+def test_a_model_is_added_listed_tested_asked_by_name_and_removed(
+    run: Run, tiny: Path, tmp_path: Path
+) -> None:
     assert run("models", "list").out == "no models: rookery models add smollm2\n"
     added = run("models", "add", tiny, "--as", "small")
     assert (added.code, "try it: rookery models test small" in added.out) == (0, True)
@@ -95,6 +98,10 @@ def test_a_model_is_added_listed_tested_asked_by_name_and_removed(run: Run, tiny
     shown = run("models", "list").out
     assert all(listed[field] in shown for field in ("name", "origin", "licence", "digest"))
     assert run("models", "add", tiny, "--as", "small").code == 2
+    broken = shutil.copytree(tiny, tmp_path / "broken")
+    (broken / "model.safetensors").write_bytes(b"no weights")
+    refused = run("models", "add", broken)
+    assert (refused.code, refused.err.startswith(f"rookery: {broken}: it cannot be")) == (2, True)
     by_name = ("--write", "--model", "small")
     live = run("ask", GIFTS, *CORVIDS, "--json", *by_name)
     found = json.loads(live.out)

@@ -127,6 +127,11 @@ def add_model(
     except StopSignal as stopped:
         sentence = "stopped; nothing was added, and the same command begins anew"
         raise CommandError(sentence, 128 + stopped.number) from stopped
+    except Failed as failed:
+        if not failed.failure.what.endswith(".adding"):
+            raise
+        # The copy that could not be loaded is gone again.
+        raise Failed(Failure(source, failed.failure.outcome, failed.failure.detail)) from failed
     lines = [f"added {added.name}", *_format_model(added)[1:]]
     lines.append(f"try it: rookery models test {added.name}")
     print_result(added, lines, as_json)
