@@ -180,8 +180,9 @@ SENTENCES = (
     mark_text("not cited yet: %(numbers)s"),
     mark_text("Searching for"),
     mark_text("Opening"),
-    # rookery/serve/api/answer_workers.py
+    # rookery/serve/api: answer workers and sessions
     mark_text("many are asking just now: try again in a moment"),
+    mark_text("a document that was chosen is not there any more: choose others, and ask again"),
     # rookery/serve/methods.py
     mark_text("Quotes"),
     mark_text("The sentences that answer best, word for word. Quick, without a model."),
