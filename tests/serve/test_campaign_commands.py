@@ -123,7 +123,7 @@ def test_hours_and_pay_as_table_csv_and_json(run: Run, place: Path, campaign: Pa
         (["link", "corvids", "--days", "inf"], "give a number of days from 1 to 365"),
         (["link", "corvids", "--days", "nan"], "it should be greater than or equal to 0"),
     ],
-    ids=range(12),
+    ids=range(14),
 )
 def test_mistakes_of_a_campaign_are_sentences(
     run: Run, place: Path, campaign: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,

@@ -269,7 +269,7 @@ def test_a_notebook_searches_the_documents_that_were_chosen(reader: Visit) -> No
         reader.post("/documents/remove", name="jays.md")
         gone = reader.post("/notebook", questions=NESTS, place=["documents/jays.md"])
         assert gone.status == 400
-        assert "There is no place of this name here" in gone.text
+        assert "A document that was chosen is not there any more" in gone.text
 
 
 @pytest.mark.parametrize(
