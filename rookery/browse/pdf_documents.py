@@ -184,7 +184,7 @@ def _iter_page_lines(document: Any, url: str, limits: ReadLimits) -> Iterator[li
                 url, "too_large", f"the PDF takes more than {limits.seconds:g} seconds"
             )
         try:
-            page = document[number]
+            page = _open_page(document, number)
             lines = list(_LineReader(page).iter_lines())
             page.close()
         except pypdfium2.PdfiumError:
@@ -194,6 +194,33 @@ def _iter_page_lines(document: Any, url: str, limits: ReadLimits) -> Iterator[li
         if rest < 0:
             raise build_read_error(url, "too_large", f"more than {limits.characters:,} characters")
         yield lines
+
+
+def _open_page(document: Any, number: int) -> Any:
+    """Open a page so that it lies in the document as it is shown.
+
+    PDFium finds fewer lines and tables on a page that the document shows turned.
+    """
+    import pypdfium2.raw
+
+    page = document[number]
+    left, bottom, right, top = page.get_bbox()
+    width, height = right - left, top - bottom
+    # From places on the page as it lies to those as it is shown.
+    turned = {
+        90: ((0, -1, 1, 0, -bottom, right), (height, width)),
+        180: ((-1, 0, 0, -1, right, top), (width, height)),
+        270: ((0, 1, -1, 0, top, -left), (height, width)),
+    }.get(page.get_rotation())
+    if turned is None:
+        return page
+    matrix, sides = turned
+    pypdfium2.raw.FPDFPage_TransFormWithClip(page, pypdfium2.raw.FS_MATRIX(*matrix), None)
+    page.set_mediabox(0, 0, *sides)
+    page.set_cropbox(0, 0, *sides)
+    page.set_rotation(0)
+    page.close()
+    return document[number]
 
 
 class _LineReader:
@@ -211,7 +238,6 @@ class _LineReader:
         self.shown = page.get_textpage()
         self.handle = self.shown.raw
         self.edges = page.get_bbox()
-        self.turned = page.get_rotation()
         count = self.shown.count_chars()
         buffer = (ctypes.c_ushort * (count + 1))()
         taken = self.raw.FPDFText_GetText(self.handle, 0, count, buffer) if count else 0
@@ -317,24 +343,12 @@ class _LineReader:
         """Return the left edge, the baseline and the right edge of a letter on the shown page."""
         left, right = self.get_edges(unit)
         self.raw.FPDFText_GetCharOrigin(self.handle, self.get_index(unit), self.x, self.y)
-        low, bottom, high, top = self.edges
-        y = self.y.value - bottom
-        if self.turned:
-            across = {90: self.x.value - low, 180: top - self.y.value, 270: high - self.x.value}
-            y = across[self.turned]
-        return left, y, right
+        return left, self.y.value - self.edges[1], right
 
     def get_edges(self, unit: int) -> tuple[float, float]:
         """Return the left and the right edge of a letter on the shown page."""
         self.raw.FPDFText_GetLooseCharBox(self.handle, self.get_index(unit), self.box)
-        box, (low, bottom, high, top) = self.box, self.edges
-        if self.turned == 90:
-            return top - box.top, top - box.bottom
-        if self.turned == 180:
-            return high - box.right, high - box.left
-        if self.turned == 270:
-            return box.bottom - bottom, box.top - bottom
-        return box.left - low, box.right - low
+        return self.box.left - self.edges[0], self.box.right - self.edges[0]
 
     def is_inside(self) -> bool:
         """Tell whether the letter just asked for stands on the part of the page that is shown."""
@@ -349,8 +363,6 @@ class _LineReader:
         size = self.raw.FPDFText_GetFontSize(self.handle, index)
         size *= hypot(self.matrix.c, self.matrix.d) or 1.0
         across, along = self.matrix.b, self.matrix.a
-        for _ in range(self.turned // 90):
-            across, along = -along, across
         self.raw.FPDFText_GetFontInfo(self.handle, index, self.name, 128, self.flags)
         name = self.name.value
         if name not in self.fonts:

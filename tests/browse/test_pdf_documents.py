@@ -1,8 +1,11 @@
 """PDFs by real programs: paragraphs, headings, tables and notes, and no running heads in them."""
 
+import io
 import itertools
 from pathlib import Path
 
+import pypdfium2 as pdfium
+import pypdfium2.raw as pdfium_c
 import pytest
 
 from rookery.browse.page_reader import join_visible_text, read_page
@@ -37,6 +40,40 @@ def block_with(page: Page, words: str) -> str:
     assert page.text.count(words) == 1
     (found,) = [b for b in page.blocks if b.start <= at and at + len(words) <= b.end]
     return page.text[found.start : found.end]
+
+
+TURNS = {90: (0, 1, -1, 0), 180: (-1, 0, 0, -1), 270: (0, -1, 1, 0)}
+"""How the content of a page is turned that /Rotate sets upright again."""
+
+
+def turn_pages(source: bytes, turn: int) -> bytes:
+    """The same document to look at, whose pages lie turned in the file."""
+    made = io.BytesIO()
+    with pdfium.PdfDocument(source) as document:
+        for page in document:
+            width, height = page.get_size()
+            a, b, c, d = TURNS[turn]
+            e = {90: height, 180: width, 270: 0}[turn]
+            f = {90: 0, 180: height, 270: width}[turn]
+            matrix = pdfium_c.FS_MATRIX(a, b, c, d, e, f)
+            sides = (width, height) if turn == 180 else (height, width)
+            page.set_mediabox(0, 0, *sides)
+            page.set_cropbox(0, 0, *sides)
+            assert pdfium_c.FPDFPage_TransFormWithClip(page, matrix, None)
+            page.set_rotation(turn)
+            page.close()
+        document.save(made)
+    return made.getvalue()
+
+
+@pytest.mark.parametrize("turn", [0, 90, 180, 270])
+@pytest.mark.parametrize("name", ["ferry.pdf", "survey.pdf"])
+def test_a_page_that_lies_turned_in_the_file_reads_as_it_is_shown(name: str, turn: int) -> None:
+    page = read(name)
+    source = (FILES / name).read_bytes()
+    turned = read_page(turn_pages(source, turn) if turn else source, page.url)
+    assert turned.text == page.text
+    assert [block.kind for block in turned.blocks] == [block.kind for block in page.blocks]
 
 
 def test_running_heads_and_page_numbers_are_furniture(ferry: Page, survey: Page) -> None:
