@@ -196,8 +196,12 @@ def measure_judging_seconds(made: Iterable[Judgement]) -> dict[str, float]:
 
 
 def load_decisions(connection: Connection) -> list[Decision]:
-    """Return every decision of a third person, in order; of an item the newest holds."""
-    query = select(tables.decisions.c.body).order_by(tables.decisions.c.number)
+    """Return every decision of a third person, oldest first; of an item the newest holds.
+
+    They are in order of their times: an older export may be imported after a newer one.
+    """
+    order = (tables.decisions.c.at, tables.decisions.c.number)
+    query = select(tables.decisions.c.body).order_by(*order)
     return [Decision.from_json(body) for body in connection.scalars(query)]
 
 

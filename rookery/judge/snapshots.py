@@ -240,6 +240,7 @@ def _restore_labelling_data(connection: Connection, frozen: SnapshotContents) ->
     """
     now = load_labelling_data(connection, frozen.wanted.batches, frozen.wanted.forms)
     made = {each.id: each for each in now.judgements}
+    decided = {each.id: each for each in load_decisions(connection)}
     if gone := [key for key in frozen.items if key not in now.items]:
         detail = "its reader deleted this answer for good: freeze a new snapshot, without it"
         raise Failed(Failure(gone[0], "changed", detail))
@@ -249,9 +250,7 @@ def _restore_labelling_data(connection: Connection, frozen: SnapshotContents) ->
         {left.judgement: left for left in frozen.left},
         {person.name: person.role for person in frozen.people},
         index_forms(_read_frozen_forms(connection, frozen)),
-        decisions={
-            each.item: each for each in load_decisions(connection) if each.id in frozen.decisions
-        },
+        decisions={decided[key].item: decided[key] for key in frozen.decisions},
     )
 
 

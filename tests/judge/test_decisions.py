@@ -156,3 +156,30 @@ def test_an_export_has_both_judgements_and_learns_the_decision(desk: Desk, tmp_p
         [found] = load_disagreements(other)
         assert found.decision is not None
         assert found.decision.reason == "quoted wrongly"
+
+
+def test_the_newest_decision_holds_in_whatever_order_exports_are_imported(
+    desk: Desk, tmp_path: Path
+) -> None:
+    items = desk.lay(some("compare_short", 3))
+    for item in items:
+        for name, way in (("Ada", 1), ("Ben", -1)):
+            desk.judge(name, item, overall=way)
+    for item in reversed(items):
+        decide_item(desk.store, item, "Rex", {"overall": 2}, "the first cites")
+    freeze_snapshot(desk.store, "one", SnapshotSelection(), "Rex")
+    one = export_snapshot(desk.store, "one", tmp_path / "one")
+    desk.clock.pass_by(60)
+    decide_item(desk.store, items[1], "Rex", {"overall": -2}, "it was wrong")
+    freeze_snapshot(desk.store, "two", SnapshotSelection(), "Rex")
+    two = export_snapshot(desk.store, "two", tmp_path / "two")
+    there = str(tmp_path / "there.sqlite")
+    initialize_store(there)
+    with Store(there, desk.clock) as other:
+        for name in ("two", "one"):
+            import_snapshot(other, tmp_path / name)
+        decision = load_disagreement(other, items[1]).decision
+        assert decision is not None
+        assert decision.reason == "it was wrong"
+        assert export_snapshot(other, "one", tmp_path / "one again") == one
+        assert export_snapshot(other, "two", tmp_path / "two again") == two
