@@ -259,7 +259,8 @@ def train_by_imitation(
         detail = 'best = "reward" and an environment to earn it in, [world] of a file, go together'
         raise Failed(Failure("validation", "no_environment", detail))
     accelerator = make_accelerator(settings.trained.dtype)
-    with ResumableRun(out, settings, accelerator) as run:
+    files = (*settings.episodes, settings.recording, settings.ratings)
+    with ResumableRun(out, settings, accelerator, data=files) as run:
         loaded = load_model(Path(settings.trained.model), "cpu")
         data = _load_data(settings, loaded, constrain)
         learner = ModelOptimizer(

@@ -342,7 +342,9 @@ def train_retriever(
     run_in_use, other_run, stopped, not_a_number.
     """
     accelerator = make_accelerator()
-    with ResumableRun(out, settings, accelerator) as run:
+    sources = settings.sources
+    files = (*sources.episodes, *sources.triples, *sources.squad)
+    with ResumableRun(out, settings, accelerator, data=files) as run:
         model = _load_model(settings)
         data = _RetrievalData(*load_scored_references(settings.sources, settings.seed), settings)
         learner = ModelOptimizer(

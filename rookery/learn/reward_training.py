@@ -420,7 +420,8 @@ def train_reward_model(
     checkpoint is as it was.
     """
     accelerator = make_accelerator(settings.trained.dtype)
-    with ResumableRun(out, settings, accelerator, cord=cord) as run:
+    files = (settings.comparisons, settings.ratings, settings.samples)
+    with ResumableRun(out, settings, accelerator, cord=cord, data=files) as run:
         showing, model = _load_model(settings)
         data = _load_comparison_data(settings, showing)
         steps = make_epoch_batches(

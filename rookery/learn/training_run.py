@@ -11,7 +11,7 @@ import math
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, Self
 
@@ -55,11 +55,12 @@ StopCheck = Callable[[], str]
 class ResumableRun:
     """One run at a time in one folder.
 
-    `config.json` holds what the run was begun with, `metrics.jsonl` a line for each step,
-    `samples.jsonl` what was said, `checkpoints/` the last states. Writing a reason into `cord`
-    stops the run before its next step, and so does a reason that the function `cord` gives. `kept`
-    is what there is to go on from. Raises Failed: run_in_use, other_run where the folder holds a
-    run that was begun otherwise, and OSError where it cannot be written.
+    `config.json` holds what the run was begun with, `data.json` the digests of its files of `data`,
+    `metrics.jsonl` a line for each step, `samples.jsonl` what was said, `checkpoints/` the last
+    states. Writing a reason into `cord` stops the run before its next step, and so does a reason
+    that the function `cord` gives. `kept` is what there is to go on from. Raises Failed:
+    run_in_use, other_run where the folder holds a run that was begun otherwise or from other data,
+    and OSError where it cannot be written.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class ResumableRun:
         accelerator: Accelerator | None = None,
         kept: str = "checkpoints",
         cord: StopCheck = str,
+        data: Iterable[str] = (),
     ) -> None:
         self.folder = folder
         self.config = config
@@ -82,6 +84,7 @@ class ResumableRun:
             try:
                 self._acquire_lock()
                 self._write_config(msgspec.json.encode(config), kept)
+                self._write_data_digests(data, kept)
             except BaseException:
                 self._lock.close()
                 raise
@@ -101,6 +104,24 @@ class ResumableRun:
             detail = "it holds a run with another configuration: name another folder for this one"
             raise Failed(Failure(str(self.folder), "other_run", detail))
         _write_atomically(place, config)
+
+    def _write_data_digests(self, data: Iterable[str], kept: str) -> None:
+        """Write the digests of the files that are learnt from.
+
+        With other data, what was held out before would be learnt, and measured as if it was not.
+        """
+        place = self.folder / "data.json"
+        files = [Path(file) for file in data if file]
+        now = {str(file): _digest_file(file) for file in files if file.is_file()}
+        if (self.folder / kept).exists() and place.exists():
+            before = json.loads(place.read_bytes())
+            if changed := [file for file in now if before.get(file, now[file]) != now[file]]:
+                detail = (
+                    f"{changed[0]} has changed since this run was begun: name another folder for a "
+                    "run with the new data, or put the old file back"
+                )
+                raise Failed(Failure(str(self.folder), "other_run", detail))
+        _write_atomically(place, json.dumps(now).encode())
 
     def __enter__(self) -> Self:
         return self

@@ -334,6 +334,22 @@ def test_a_folder_keeps_to_the_configuration_it_was_begun_with(tmp_path: Path) -
     assert same(train(tmp_path), train(tmp_path / "whole"))  # the folder is free again
 
 
+def test_a_folder_keeps_to_the_data_it_was_begun_with(tmp_path: Path) -> None:
+    data, folder = tmp_path / "pairs.jsonl", tmp_path / "run"
+    data.write_text("one\n")
+    with ResumableRun(folder, Settings(), data=[str(data), ""]):
+        pass
+    data.write_text("one\ntwo\n")
+    with ResumableRun(folder, Settings(), data=[str(data)]):
+        (folder / "checkpoints").mkdir()  # until there is one, nothing was learnt
+    data.write_text("one\n")
+    with pytest.raises(Failed, match=r"other_run: .*pairs.jsonl has changed since this run"):
+        ResumableRun(folder, Settings(), data=[str(data)])
+    data.write_text("one\ntwo\n")
+    with ResumableRun(folder, Settings(), data=[str(data)]):
+        pass
+
+
 def test_before_the_first_checkpoint_a_configuration_may_be_corrected(tmp_path: Path) -> None:
     train(tmp_path, 1, Settings(seed=1))
     train(tmp_path)
