@@ -4,6 +4,7 @@ Scores of `extract` that were not calibrated on the documents asked are called h
 and the shares of right first quotes are told that answers with such scores had elsewhere.
 """
 
+from rookery.browse.search_terms import ENGLISH, find_language
 from rookery.records import Answer, Episode
 
 HIGH_SCORE = 0.8
@@ -24,18 +25,17 @@ def word_score(episode: Episode) -> str:
     """Return the score of an episode's answer in words; empty where it has none.
 
     It is "about 80 % likely" where it was calibrated, "score high" and so on for other answers by
-    `extract`, and the number for methods whose scores are no probabilities.
+    `extract` to questions in English, on which its model was measured, and the number for methods
+    whose scores are no probabilities.
     """
     answer = episode.answer
     if answer is None or answer.score is None:
         return ""
     if answer.calibrated:
         return f"about {_round_percent(answer.score)} % likely"
-    return (
-        f"score {grade_score(answer.score)}"
-        if episode.by == "extract"
-        else (f"score {answer.score:.2f}")
-    )
+    if episode.by != "extract":
+        return f"score {answer.score:.2f}"
+    return f"score {grade_score(answer.score)}" if _is_english(episode) else "score not measured"
 
 
 def explain_score(episode: Episode) -> str:
@@ -48,9 +48,22 @@ def explain_score(episode: Episode) -> str:
             "The probability that the first quote answers, calibrated on questions made from these "
             "documents."
         )
+    if not _is_english(episode):
+        return (
+            "Scores were measured on English only: whether this one holds in this language is not "
+            "known."
+        )
     return f"A {grade_score(answer.score)} score, not calibrated on these documents." + (
         _describe_share(answer)
     )
+
+
+def _is_english(episode: Episode) -> bool:
+    """Return whether a question is in English, or too short to tell."""
+    text = episode.question.text
+    letters = [letter for letter in text if letter.isalpha()]
+    latin = sum(letter < "\u0250" for letter in letters)
+    return 2 * latin >= len(letters) and find_language(text) == ENGLISH
 
 
 def _describe_share(answer: Answer) -> str:

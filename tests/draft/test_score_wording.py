@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from rookery.draft import score_wording
@@ -23,6 +24,21 @@ def test_an_uncalibrated_score_is_no_number(score: float, words: str) -> None:
     assert word_score(make_episode(score)) == words
     assert "likely" not in explain_score(make_episode(score))
     assert "not calibrated" in explain_score(make_episode(score))
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "Wann wird die Brücke gebaut und von wem?",
+        "東京タワーの高さは何メートルですか",
+        "Где живут грачи?",
+    ],
+)
+def test_in_other_languages_than_english_no_grade_is_told(question: str) -> None:
+    episode = msgspec.structs.replace(make_episode(0.9), question=Question("1", question))
+    assert word_score(episode) == "score not measured"
+    assert "holds in this language is not known" in explain_score(episode)
+    assert word_score(msgspec.structs.replace(episode, by="webglm")) == "score 0.90"
 
 
 @pytest.mark.parametrize(("score", "shown"), [(0.81, 80), (0.999, 95), (0.001, 5), (0.63, 65)])

@@ -196,12 +196,17 @@ SENTENCES = (
     mark_text("A model writes a text, each sentence resting on numbered quotes."),
     # rookery/draft/score_wording.py
     mark_text("about %(percent)s %% likely"),
+    mark_text("score not measured"),
     mark_text("score %(what)s"),
     mark_text(
         "The probability that the first quote answers, calibrated on questions made from these "
         "documents."
     ),
     mark_text("A %(what)s score, not calibrated on these documents."),
+    mark_text(
+        "Scores were measured on English only: whether this one holds in this language is not "
+        "known."
+    ),
     mark_text(
         "A %(what)s score, not calibrated on these documents. On other documentation, %(right)s of "
         "%(count)s first quotes with such a score by the evidence model were right."
