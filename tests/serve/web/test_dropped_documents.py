@@ -570,6 +570,7 @@ def test_a_document_that_was_removed_meanwhile_is_told(
     assert record["state"] == "failed"
     assert "a document that was chosen is not there any more" in record["text"]
     now = reader.client.post("/v1/answers", json={**body, "wait": True}, headers=key)
+    answering.close()
     assert (now.status_code, now.json()["error"]["code"]) == (404, "unknown_place")
 
 
@@ -584,6 +585,7 @@ def test_a_program_asks_another_process_about_what_was_dropped_in_here(
         json={"question": "In colonies of how many pairs do rooks nest?", "places": ["documents"]},
         headers={"Authorization": f"Bearer {key}"},
     )
+    program.app.state.answering.close()  # type: ignore[attr-defined]
     assert said.status_code == 200, said.text
     assert "a hundred pairs" in said.text
 
