@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from math import hypot
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -24,6 +24,7 @@ from rookery.records import Block, Failed, Mark, Page
 # PDFium keeps state of its own for the whole process: two threads in it are a segmentation fault.
 PDFIUM_LOCK = threading.Lock()
 _PASSWORD = 4
+_SAMPLED_LETTERS = 60
 _TITLE_LENGTH = 200
 # PDFium writes one of these two in the place of a hyphen that divides a word at the end of a line.
 _DIVIDED = "\x02\ufffe"
@@ -184,9 +185,9 @@ def _iter_page_lines(document: Any, url: str, limits: ReadLimits) -> Iterator[li
                 url, "too_large", f"the PDF takes more than {limits.seconds:g} seconds"
             )
         try:
-            page = _open_page(document, number)
-            lines = list(_LineReader(page).iter_lines())
-            page.close()
+            upright = open_upright_page(document, number)
+            lines = list(_LineReader(upright).iter_lines())
+            upright.page.close()
         except pypdfium2.PdfiumError:
             # One damaged page costs itself, not the document; its mark stays empty.
             lines = []
@@ -196,31 +197,79 @@ def _iter_page_lines(document: Any, url: str, limits: ReadLimits) -> Iterator[li
         yield lines
 
 
-def _open_page(document: Any, number: int) -> Any:
-    """Open a page so that it lies in the document as it is shown.
+class UprightPage(NamedTuple):
+    """A page of a PDF that was turned so that most of its letters stand upright."""
 
-    PDFium finds fewer lines and tables on a page that the document shows turned.
+    page: Any
+    text: Any
+    """pypdfium2's text of the page."""
+    turns: tuple[tuple[float, ...], ...]
+    """Matrices (a, b, c, d, e, f, as in a PDF) that were applied to its content, in order."""
+
+    def locate_box(self, box: Sequence[float]) -> tuple[float, ...]:
+        """Return a box (left, bottom, right, top) on this page as one on the page as it was."""
+        corners = [(box[0], box[1]), (box[2], box[3])]
+        for a, b, c, d, e, f in reversed(self.turns):
+            corners = [(a * (x - e) + b * (y - f), c * (x - e) + d * (y - f)) for x, y in corners]
+        (x0, y0), (x1, y1) = corners
+        return min(x0, x1), min(y0, y1), max(x0, x1), max(y0, y1)
+
+
+def open_upright_page(document: Any, number: int) -> UprightPage:
+    """Open a page, from 0, and turn it in the opened document if its letters do not stand upright.
+
+    PDFium finds fewer lines and tables on a page that is shown turned, or whose text lies on its
+    side, and reads it in another order.
+    """
+    page, turns = document[number], []
+    if turn := page.get_rotation():
+        turns.append(_turn_page(page, turn))
+        page = document[number]
+    text = page.get_textpage()
+    if turn := _find_turn(text):
+        text.close()
+        turns.append(_turn_page(page, turn))
+        page = document[number]
+        text = page.get_textpage()
+    return UprightPage(page, text, tuple(turns))
+
+
+def _find_turn(text: Any) -> int:
+    """Return the turn, clockwise in degrees, that sets most letters of a page upright; 0: none."""
+    import pypdfium2.raw
+
+    turns: Counter[int] = Counter()
+    matrix, count = pypdfium2.raw.FS_MATRIX(), text.count_chars()
+    for letter in range(0, count, max(1, count // _SAMPLED_LETTERS)):
+        if chr(pypdfium2.raw.FPDFText_GetUnicode(text.raw, letter)).isalnum():
+            pypdfium2.raw.FPDFText_GetMatrix(text.raw, letter, matrix)
+            sideways = abs(matrix.b) > abs(matrix.a)
+            onward = matrix.b > 0 if sideways else matrix.a >= 0
+            turns[(90 if onward else 270) if sideways else (0 if onward else 180)] += 1
+    turn = max(turns, key=lambda each: turns[each], default=0)
+    return turn if 2 * turns[turn] > turns.total() else 0
+
+
+def _turn_page(page: Any, turn: int) -> tuple[float, ...]:
+    """Turn the content of a page clockwise by 90, 180 or 270 degrees, and close it.
+
+    Returns the matrix by which it was turned. The page has to be opened anew.
     """
     import pypdfium2.raw
 
-    page = document[number]
     left, bottom, right, top = page.get_bbox()
     width, height = right - left, top - bottom
-    # From places on the page as it lies to those as it is shown.
-    turned = {
+    matrix, sides = {
         90: ((0, -1, 1, 0, -bottom, right), (height, width)),
         180: ((-1, 0, 0, -1, right, top), (width, height)),
         270: ((0, 1, -1, 0, top, -left), (height, width)),
-    }.get(page.get_rotation())
-    if turned is None:
-        return page
-    matrix, sides = turned
+    }[turn]
     pypdfium2.raw.FPDFPage_TransFormWithClip(page, pypdfium2.raw.FS_MATRIX(*matrix), None)
     page.set_mediabox(0, 0, *sides)
     page.set_cropbox(0, 0, *sides)
     page.set_rotation(0)
     page.close()
-    return document[number]
+    return matrix
 
 
 class _LineReader:
@@ -231,13 +280,13 @@ class _LineReader:
     wider than its letters need.
     """
 
-    def __init__(self, page: Any) -> None:
+    def __init__(self, upright: UprightPage) -> None:
         import pypdfium2.raw
 
         self.raw = pypdfium2.raw
-        self.shown = page.get_textpage()
+        self.shown = upright.text
         self.handle = self.shown.raw
-        self.edges = page.get_bbox()
+        self.edges = upright.page.get_bbox()
         count = self.shown.count_chars()
         buffer = (ctypes.c_ushort * (count + 1))()
         taken = self.raw.FPDFText_GetText(self.handle, 0, count, buffer) if count else 0

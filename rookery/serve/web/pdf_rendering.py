@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from rookery.browse.pdf_documents import UprightPage, open_upright_page
 from rookery.records import Failed, Failure, Page, prepare_type
 
 MAX_PICTURE_SIDE = 1240
@@ -169,28 +170,30 @@ def draw_pdf_page(job: DrawJob) -> DrawnPage:
     size = page.get_size()
     scale = min(2.0, 2 * MAX_PICTURE_SIDE / max(size))
     width, height = (max(1, round(side * scale)) for side in size)
-    letters = _find_letter_boxes(page, job)
+    upright = open_upright_page(pypdfium2.PdfDocument(job.pdf), job.number - 1)
+    letters = _find_letter_boxes(upright, job)
     if letters is None:
         return DrawnPage(width, height)
     if job.picture:
         bitmap = page.render(scale=scale, rev_byteorder=True, may_draw_forms=False)
         return DrawnPage(bitmap.width, bitmap.height, located=True, png=_encode_png(bitmap))
-    boxes = [_to_picture_box(page, (width, height), box) for box in letters]
+    places = map(upright.locate_box, letters)
+    boxes = [_to_picture_box(page, (width, height), box) for box in places]
     return DrawnPage(width, height, tuple(_join_line_boxes(boxes)), True)
 
 
-def _find_letter_boxes(page: Any, job: DrawJob) -> list[tuple[float, ...]] | None:
-    """Return the boxes of the letters of text[span], in points; None where the page has other
-    letters."""
+def _find_letter_boxes(upright: UprightPage, job: DrawJob) -> list[tuple[float, ...]] | None:
+    """Return the boxes of the letters of text[span] on the upright page, in points; None where the
+    page has other letters."""
     import pypdfium2.raw
 
-    shown = page.get_textpage()
+    shown = upright.text
     codes = [pypdfium2.raw.FPDFText_GetUnicode(shown.raw, n) for n in range(shown.count_chars())]
     there = list(enumerate(codes))
     places = _align_letters(there, job.text)
     if places is None:
         # What lies outside the visible part of the page is not read.
-        edges = page.get_bbox()
+        edges = upright.page.get_bbox()
         there = [
             (n, code)
             for n, code in there
