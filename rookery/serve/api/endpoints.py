@@ -322,6 +322,9 @@ def _read_token(authorization: str) -> str:
     return ""
 
 
+BUDGET_SPENT = "The budget of this key is spent. Ask whoever runs this server for more."
+
+
 def spend_budget(store: Store, key: ApiKey, answers: int = 1) -> None:
     """Charge answers to a key's budget, if any. Raises ApiError (429) if too few are left."""
     if key.budget is None:
@@ -330,8 +333,16 @@ def spend_budget(store: Store, key: ApiKey, answers: int = 1) -> None:
     with store.begin_write() as connection:
         done = connection.execute(update(keys).where(its).values(spent=keys.c.spent + answers))
     if done.rowcount == 0:
-        message = "The budget of this key is spent. Ask whoever runs this server for more."
-        raise ApiError(429, message, "insufficient_quota")
+        raise ApiError(429, BUDGET_SPENT, "insufficient_quota")
+
+
+def require_budget(key: ApiKey) -> None:
+    """Raise ApiError (429) if a key had no answer left when the request came.
+
+    A stream that has begun can no longer say so by its status.
+    """
+    if key.budget is not None and key.spent + 1 > key.budget:
+        raise ApiError(429, BUDGET_SPENT, "insufficient_quota")
 
 
 def refund_budget(store: Store, key: ApiKey) -> None:

@@ -43,6 +43,7 @@ from rookery.serve.api.endpoints import (
     convert_exception,
     is_answer_charged,
     refund_budget,
+    require_budget,
     spend_budget,
 )
 from rookery.serve.methods import MODEL_METHODS
@@ -265,7 +266,8 @@ def build_question_request(
     earlier: Sequence[str] = (),
 ) -> QuestionRequest:
     """Build the question request for a model name, options, and the earlier questions of the
-    conversation. Raises ApiError (404)."""
+    conversation. Raises ApiError: 404, and 429 if the key's budget is spent."""
+    require_budget(call.key)
     offered = get_answer_service(call.request).capabilities
     if model not in list_model_names(offered):
         raise build_unknown_model_error(model)

@@ -161,6 +161,9 @@ def test_a_budget_counts_answers_and_not_what_came_to_nothing(closed: Served) ->
     answer = closed.send("/v1/chat/completions", CHAT, key=key)
     assert (answer.status, answer.error["code"]) == (429, "insufficient_quota")
     assert answer.headers["x-should-retry"] == "false"
+    for path, body in WAYS:
+        by_words = {"method": "extract"} if path == "/v1/answers" else {"model": ASK["model"]}
+        assert closed.send(path, body | by_words, key=key).status == 429, (path, body)
     with pytest.raises(openai.RateLimitError):
         closed.openai(key).responses.create(**ASK)
     assert closed.send("/search", {"query": "crows"}, key=key).status == 200
