@@ -25,8 +25,8 @@ def word_score(episode: Episode) -> str:
     """Return the score of an episode's answer in words; empty where it has none.
 
     It is "about 80 % likely" where it was calibrated, "score high" and so on for other answers by
-    `extract` to questions in English, on which its model was measured, and the number for methods
-    whose scores are no probabilities.
+    `extract` in English, on which its model was measured, and the number for methods whose scores
+    are no probabilities.
     """
     answer = episode.answer
     if answer is None or answer.score is None:
@@ -59,11 +59,17 @@ def explain_score(episode: Episode) -> str:
 
 
 def _is_english(episode: Episode) -> bool:
-    """Return whether a question is in English, or too short to tell."""
-    text = episode.question.text
-    letters = [letter for letter in text if letter.isalpha()]
+    """Return False if a question is in other letters, or it and its answer in another language.
+
+    Questions alone are too short to tell: "do" and "a" are words of several languages.
+    """
+    question, answer = episode.question.text, episode.answer
+    letters = [letter for letter in question if letter.isalpha()]
     latin = sum(letter < "\u0250" for letter in letters)
-    return 2 * latin >= len(letters) and find_language(text) == ENGLISH
+    language = find_language(question)
+    return 2 * latin >= len(letters) and (
+        language == ENGLISH or answer is None or find_language(answer.text) != language
+    )
 
 
 def _describe_share(answer: Answer) -> str:
