@@ -241,6 +241,8 @@ def test_an_answer_cancelled_before_any_text_was_sent_costs_nothing(
             with left_open(here, path, body, key):
                 assert until(lambda: bool(model.asked))
                 assert spent(here, key) == 1
+            # Whoever comes after them is answered once the server has seen that they left.
+            assert here.send("/v1/models", method="GET", key=key).status == 200
             if path == "/v1/answers":
                 assert until(lambda: spent(here, key) == 0)
             go_on.set()
