@@ -142,8 +142,7 @@ def enter_by_crowd_link(store: Store, arrival: CrowdArrival) -> str:
 
     Somebody who comes for the first time gets an account that works for the project alone; who
     comes again with the same session goes on with it. Items of another project that they hold are
-    given back. Raises Failed (no_invite) if the account was
-    shut out.
+    given back. Raises Failed (no_invite) if the account was shut out.
     """
     now, name = store.clock(), arrival.person
     with store.begin_write() as connection:

@@ -27,32 +27,31 @@ def test_an_uncalibrated_score_is_no_number(score: float, words: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("question", "answer"),
+    ("question", "answer", "words"),
     [
-        ("Wann wird die Brücke gebaut?", "Die Brücke wird im Herbst gebaut."),
-        ("Où nichent les corbeaux ?", "Les corbeaux nichent dans les grands arbres."),
-        ("東京タワーの高さは何メートルですか", "開館時間は九時から五時までです。"),
-        ("Где гнездятся грачи?", "Грачи гнездятся на высоких деревьях."),
+        ("Wann wird die Brücke gebaut?", "Die Brücke wird im Herbst gebaut.", "score not measured"),
+        (
+            "Où nichent les corbeaux ?",
+            "Les corbeaux nichent dans les arbres.",
+            "score not measured",
+        ),
+        (
+            "東京タワーの高さは何メートルですか",
+            "開館時間は九時から五時までです。",
+            "score not measured",
+        ),
+        ("Где гнездятся грачи?", "Грачи гнездятся на деревьях.", "score not measured"),
+        ("Why do crows bring gifts?", "Crows bring gifts to people who feed them.", "score high"),
+        ("Who was 徳川家康?", "He was the first shogun of the line.", "score high"),
+        ("Do a rook and a jay mate?", "42", "score high"),
     ],
 )
-def test_in_other_languages_than_english_no_grade_is_told(question: str, answer: str) -> None:
+def test_a_grade_is_told_in_english_alone(question: str, answer: str, words: str) -> None:
     episode = Episode(Question("1", question), "extract", answer=Answer(answer, score=0.9))
-    assert word_score(episode) == "score not measured"
-    assert "holds in this language is not known" in explain_score(episode)
+    assert word_score(episode) == words
+    unknown = "holds in this language is not known" in explain_score(episode)
+    assert unknown == (words == "score not measured")
     assert word_score(msgspec.structs.replace(episode, by="webglm")) == "score 0.90"
-
-
-@pytest.mark.parametrize(
-    ("question", "answer"),
-    [
-        ("Why do crows bring gifts?", "Crows bring gifts to people who feed them."),
-        ("Who was 徳川家康?", "He was the first shogun of the line."),
-        ("Do a rook and a jay mate?", "42"),
-    ],
-)
-def test_a_word_of_another_language_makes_no_question_foreign(question: str, answer: str) -> None:
-    episode = Episode(Question("1", question), "extract", answer=Answer(answer, score=0.9))
-    assert word_score(episode) == "score high"
 
 
 @pytest.mark.parametrize(("score", "shown"), [(0.81, 80), (0.999, 95), (0.001, 5), (0.63, 65)])
