@@ -40,6 +40,7 @@ from rookery.records import (
     Reward,
     Step,
 )
+from rookery.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from rookery.browse.browser import BrowseResult
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from rookery.cite.verification import Verdict
     from rookery.serve.settings import ModelSettings, Settings
 
-__version__ = "0.2.0"
+
 __all__ = [
     "Answer",
     "Block",

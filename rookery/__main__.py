@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from rookery import __version__
 from rookery.records import Failed
 from rookery.serve.cli.index_command import index_commands
 from rookery.serve.cli.judge_command import judge_group
@@ -75,6 +74,7 @@ from rookery.serve.exit_codes import (
     EXIT_USAGE,
     USER_ERROR_OUTCOMES,
 )
+from rookery.version import __version__
 
 if TYPE_CHECKING:
     from rookery.serve.settings import Settings

@@ -19,7 +19,6 @@ import httpcore
 import msgspec
 from protego import Protego
 
-from rookery import __version__
 from rookery.browse.http_response import (
     ACCEPTED_ENCODINGS,
     HTTPCORE_ERRORS,
@@ -43,6 +42,7 @@ from rookery.browse.network import (
 )
 from rookery.browse.reader_processes import PageJob, ReaderPool
 from rookery.records import Failed, Failure, Page
+from rookery.version import __version__
 
 FetchText = Callable[[str, float], str]
 """the text at a URL, had before a moment of time.monotonic(); raises FetchError"""

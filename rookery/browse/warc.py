@@ -36,7 +36,6 @@ from warcio.statusandheaders import (
 )
 from warcio.warcwriter import WARCWriter
 
-from rookery import __version__
 from rookery.browse import search_index as indexing
 from rookery.browse.documents import ReadLimits, build_read_error
 from rookery.browse.http_response import (
@@ -57,6 +56,7 @@ from rookery.browse.search_index import (
     translate_index_errors,
 )
 from rookery.records import Failed, Failure, Hit, Library, Page, digest_of, prepare_type
+from rookery.version import __version__
 
 _DAMAGE_ERRORS = (EOFError, OSError, ValueError, zlib.error, StatusAndHeadersParserException)
 _DIGEST_PATTERN = re.compile(

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 import msgspec
 from sqlalchemy import Connection, Row, insert, select
 
-from rookery import __version__
 from rookery.judge.accounts import add_person, list_people, write_audit_entry
 from rookery.judge.adjudication import (
     LabellingData,
@@ -49,6 +48,7 @@ from rookery.judge.labelling_records import Decision, Judgement, LabellingItem, 
 from rookery.judge.store import Store, store_page, take_advisory_lock
 from rookery.judge.tables import pages, snapshots
 from rookery.records import Failed, Failure, Page, Record, digest_of
+from rookery.version import __version__
 
 SNAPSHOT_FILES = frozenset(
     f"{name}.jsonl"

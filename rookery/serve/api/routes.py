@@ -19,7 +19,6 @@ from anyio import CapacityLimiter
 from starlette.responses import Response
 from starlette.routing import Route
 
-from rookery import __version__
 from rookery.serve.api import answers, chat_completions, messages, responses, search
 from rookery.serve.api.answer_sessions import ServerCapabilities
 from rookery.serve.api.answer_workers import get_answer_service
@@ -38,6 +37,7 @@ from rookery.serve.api.endpoints import (
     build_unknown_model_error,
 )
 from rookery.serve.api.questions import RookeryOptions, list_model_names
+from rookery.version import __version__
 
 ERROR_DESCRIPTIONS = {
     401: "The key is missing, wrong or revoked",

@@ -15,7 +15,6 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
-from rookery import __version__
 from rookery.ask.question_files import parse_question, read_questions
 from rookery.browse.file_selection import SkippedGroup
 from rookery.browse.libraries import BUNDLED_PLACE, get_contents_digest, is_url, resolve_place_path
@@ -70,6 +69,7 @@ from rookery.serve.terminal_output import (
     summarize_answer,
     to_terminal_json,
 )
+from rookery.version import __version__
 
 MAX_PASSAGE_CHARACTERS = 200
 """characters of a passage that are shown"""

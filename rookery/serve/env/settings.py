@@ -12,7 +12,6 @@ import uvicorn
 from starlette.applications import Starlette
 from uvicorn.supervisors import Multiprocess
 
-from rookery import __version__
 from rookery.ask.question_files import bundled_questions, read_questions
 from rookery.browse.browser_commands import BrowserRules
 from rookery.browse.call_recording import CallRecording
@@ -28,6 +27,7 @@ from rookery.serve.answer_session import EvidenceSources
 from rookery.serve.env.app import ENVIRONMENT_NAME, EnvDescription, build_env_app
 from rookery.serve.env.sessions import EnvLimits
 from rookery.serve.settings import Settings
+from rookery.version import __version__
 
 ACCEPTED_REWARD = "accepted"
 EVIDENCE_REWARD = "evidence"

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from rookery import __version__
 from rookery.records import Failed, Failure
 from rookery.serve.api.answer_sessions import AnswerCancelledError
 from rookery.serve.mcp.tools import McpTools, ToolArgumentsError, ToolCaller
+from rookery.version import __version__
 
 HANDSHAKE_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 """Revisions that begin with an `initialize` handshake, oldest first."""
