@@ -1,44 +1,27 @@
-"""Count the lines, files and names of a tree of the package: `python .ci/house.py [FOLDER]`."""
+"""Print the lines of code and the files of each package beside their limits: `python .ci/house.py`.
 
-import ast
-import collections
+The limits, and the reasons of those that rose, stand in `tests/test_house.py`.
+"""
+
 import sys
 from pathlib import Path
 
-QUESTION_WORDS = ("What", "Whether", "How", "Who", "Where", "When", "All")
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+
+from test_house import MOST_CODE_LINES, SIZE_LIMITS, measure_packages
 
 
 def main() -> None:
-    """Print the counts of FOLDER/rookery, migrations left out."""
-    folder = Path(sys.argv[1] if len(sys.argv) > 1 else ".")
-    lines = files = functions = one_word = docstrings = questions = 0
-    modules = collections.defaultdict(set)
-    for path in sorted((folder / "rookery").rglob("*.py")):
-        if "migrations" in path.parts:
-            continue
-        source = path.read_text(encoding="utf-8")
-        tree = ast.parse(source)
-        files, lines = files + 1, lines + source.count("\n")
-        for top in tree.body:
-            if isinstance(top, ast.FunctionDef | ast.ClassDef) and not top.name.startswith("_"):
-                modules[top.name].add(path)
-        for node in ast.walk(tree):
-            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-                continue
-            if text := ast.get_docstring(node):
-                docstrings += 1
-                questions += text.split()[0].strip(",.:") in QUESTION_WORDS
-            decorators = {ast.unparse(each).rpartition(".")[2] for each in node.decorator_list}
-            if not isinstance(node, ast.ClassDef) and not node.name.startswith("__"):
-                functions += 1
-                one_word += "_" not in node.name.strip("_") and not (
-                    decorators & {"property", "cached_property"}
-                )
-    shared = sum(len(places) > 1 for places in modules.values())
-    print(f"{lines:,} lines in {files} files")
-    print(f"{one_word:,} of {functions:,} functions have one word ({one_word / functions:.0%})")
-    print(f"{shared} of {len(modules):,} public names stand in several modules")
-    print(f"{questions} of {docstrings:,} docstrings ask ({questions / docstrings:.0%})")
+    """Print a row for each package, and their sums."""
+    sizes = measure_packages()
+    print(f"{'package':10} {'lines':>7} {'limit':>7} {'files':>6} {'limit':>6}")
+    for name in sorted({*sizes, *SIZE_LIMITS}):
+        (lines, files), (most_lines, most_files) = (
+            each.get(name, (0, 0)) for each in (sizes, SIZE_LIMITS)
+        )
+        print(f"{name:10} {lines:7,} {most_lines:7,} {files:6} {most_files:6}")
+    lines, files = (sum(column) for column in zip(*sizes.values(), strict=True))
+    print(f"{'all':10} {lines:7,} {MOST_CODE_LINES:7,} {files:6}")
 
 
 if __name__ == "__main__":

@@ -3,9 +3,11 @@
 import ast
 import builtins
 import collections
+import io
 import re
 import subprocess
 import sys
+import tokenize
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -18,6 +20,29 @@ GROUND = {"records", "version"}
 TORCH_ROOMS = {"learn", "measure", "serve"}
 FILES = sorted(HOUSE.rglob("*.py"))
 PLAIN = {"Any", "msgspec", *dir(builtins)}
+
+# The ratchet: lines of code (no blank lines, comments, docstrings) and files of each package. Lower
+# a number when it falls; whoever raises one writes the reason beside it.
+SIZE_LIMITS = {
+    "(top)": (1_500, 8),  # what every package reads becomes modules of its own: errors, settings
+    "ask": (799, 4),
+    "browse": (12_376, 58),
+    "cite": (3_210, 19),
+    "draft": (6_195, 33),
+    "judge": (6_526, 34),
+    "learn": (8_326, 34),
+    "measure": (2_278, 14),
+    "serve": (21_429, 83),
+}
+MOST_CODE_LINES = 62_400
+LAYOUT_TOKENS = (
+    tokenize.COMMENT,
+    tokenize.NL,
+    tokenize.NEWLINE,
+    tokenize.INDENT,
+    tokenize.DEDENT,
+    tokenize.ENDMARKER,
+)
 
 
 def room(path: Path, house: Path = HOUSE) -> str:
@@ -34,6 +59,70 @@ def imported(source: str) -> Iterable[str]:
             )
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
+
+
+def count_code_lines(source: str) -> int:
+    """Lines that hold code: neither blank, nor a comment, nor a docstring."""
+    lines = set[int]()
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type not in LAYOUT_TOKENS:
+            lines.update(range(token.start[0], token.end[0] + 1))
+    for node in ast.walk(ast.parse(source)):
+        if (
+            isinstance(node, ast.Expr)
+            and isinstance(node.value, ast.Constant)
+            and isinstance(node.value.value, str)
+        ):
+            lines.difference_update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    return len(lines)
+
+
+def measure_packages(house: Path = HOUSE) -> dict[str, tuple[int, int]]:
+    """Lines of code and files of each package, and of the modules beside the packages."""
+    sizes = collections.defaultdict[str, tuple[int, int]](lambda: (0, 0))
+    for path in sorted(house.rglob("*.py")):
+        parts = path.relative_to(house).parts
+        lines, files = sizes[name := parts[0] if len(parts) > 1 else "(top)"]
+        sizes[name] = lines + count_code_lines(path.read_text(encoding="utf-8")), files + 1
+    return dict(sizes)
+
+
+def find_excess(sizes: dict[str, tuple[int, int]]) -> list[str]:
+    """Packages with more lines or files than their limit, and the sum where it is above its own."""
+    excess = [
+        f"{name}: {lines} lines in {files} files, limit {SIZE_LIMITS.get(name, (0, 0))}"
+        for name, (lines, files) in sizes.items()
+        if lines > SIZE_LIMITS.get(name, (0, 0))[0] or files > SIZE_LIMITS.get(name, (0, 0))[1]
+    ]
+    if (total := sum(lines for lines, _ in sizes.values())) > MOST_CODE_LINES:
+        excess.append(f"all: {total} lines, limit {MOST_CODE_LINES}")
+    return excess
+
+
+def test_no_package_grows() -> None:
+    assert find_excess(measure_packages()) == []
+
+
+def test_a_line_or_a_file_too_many_is_seen() -> None:
+    limits = dict(SIZE_LIMITS)
+    lines, files = limits["measure"]
+    assert find_excess(limits | {"measure": (lines + 1, files)})[0].startswith("measure")
+    assert find_excess(limits | {"measure": (lines, files + 1)})[0].startswith("measure")
+    assert find_excess(limits | {"unheard_of": (1, 1)})[0].startswith("unheard_of")
+    assert find_excess({"serve": (MOST_CODE_LINES + 1, 1)})[-1].startswith("all")
+
+
+@pytest.mark.parametrize(
+    ("source", "lines"),
+    [
+        ("", 0),
+        ('# why\n\n"""Doc."""\n', 0),
+        ('def f() -> int:\n    """Doc\n\n    more.\n    """\n    return (\n        1\n    )\n', 4),
+        ('x = """a\n\nb"""  # a text is code, with its blank line\n', 3),
+    ],
+)
+def test_lines_of_code_are_counted(source: str, lines: int) -> None:
+    assert count_code_lines(source) == lines
 
 
 def backward_imports(files: Iterable[tuple[str, str]]) -> list[str]:
