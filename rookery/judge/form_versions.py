@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, func, insert, select
 
 from rookery.judge.accounts import write_audit_entry
-from rookery.judge.forms import FORMS, LabellingForm, check_form_text
+from rookery.judge.forms import FORMS, FormFile, LabellingForm, parse_form_file
 from rookery.judge.item_import import find_item_problems
 from rookery.judge.labelling_records import LabellingItem
 from rookery.judge.store import Store, take_advisory_lock
@@ -32,20 +32,22 @@ class FormVersion(Record, frozen=True):
     """Seconds since 1970, UTC."""
 
 
+def parse_own_form(text: str) -> FormFile:
+    """Return the form and guide of a file that somebody wrote. Raises Failed: bad_form, taken."""
+    found = parse_form_file(text)
+    if found.form.name in FORMS:
+        detail = f'"{found.form.name}" is a form of Rookery\'s: give yours another name'
+        raise Failed(Failure(found.form.name, "taken", detail))
+    return found
+
+
 def add_form(store: Store, text: str, by: str) -> FormVersion:
     """Store the form that a TOML text defines as the newest version of its name.
 
-    A text equal to the newest version adds none. Raises Failed: bad_form, with every problem; taken
-    (a form that comes with Rookery has the name); in_use (items wait for the form that would not
-    suit it any more).
+    A text equal to the newest version adds none. Raises Failed: bad_form, taken (a form that comes
+    with Rookery has the name) or in_use (items wait for the form that would not suit it any more).
     """
-    found = check_form_text(text)
-    if found.form is None:
-        raise Failed(Failure("the form", "bad_form", " ".join(found.problems)))
-    form = found.form
-    if form.name in FORMS:
-        detail = f'"{form.name}" is a form of Rookery\'s: give yours another name'
-        raise Failed(Failure(form.name, "taken", detail))
+    form = parse_own_form(text).form
     with store.begin_write() as connection:
         take_advisory_lock(connection, f"form {form.name}")
         newest = _find_newest_row(connection, form.name)

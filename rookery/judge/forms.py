@@ -10,14 +10,11 @@ may repeat), where N only tells claims apart; other spans have .label in place o
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from importlib.resources import files
-from itertools import chain, combinations
-from types import UnionType
-from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
+from itertools import combinations
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
-from msgspec import Struct
 
 from rookery.records import Failed, Failure, Record, digest_of, prepare_type
 
@@ -196,7 +193,7 @@ _RESERVED_NAMES = frozenset("do page token heeded reason episode edit preview".s
 """Names of other inputs of the pages, of other values in a judgement, and of other pages."""
 _CONDITION_VALUES = {"versus": ("equal", "better", "much_better"), "pick": ("answer",)}
 """Values that a condition may name besides the field's choices, by kind."""
-T = TypeVar("T", bound=Struct)
+T = TypeVar("T")
 
 
 class _ConditionTable(msgspec.Struct, forbid_unknown_fields=True):
@@ -239,35 +236,63 @@ class _FormTable(msgspec.Struct, forbid_unknown_fields=True):
     trusted: bool = False
     auto: bool = False
     guide: str = ""
-    steps: list[Any] = msgspec.field(default_factory=list)
+    steps: list[_StepTable] = msgspec.field(default_factory=list)
     questions: dict[str, Any] = msgspec.field(default_factory=dict)
     choices: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
-class CheckedForm(NamedTuple):
-    """A form's file as it was read, and what is wrong with it."""
+class FormFile(NamedTuple):
+    """A form, and the guide that its file holds."""
 
-    form: LabellingForm | None
-    """None: it has problems."""
+    form: LabellingForm
     guide: str
-    """Instructions in Markdown that the file holds; empty: none."""
-    problems: tuple[str, ...]
-    """Sentences that say where, what, and what to write instead."""
+    """Instructions in Markdown; empty: none."""
 
 
-def check_form_text(text: str) -> CheckedForm:
-    """Read the TOML text of a form and check it; never raises, whatever it holds."""
-    reader = _FormReader()
-    form, guide = reader.read_form(text)
-    return CheckedForm(None if reader.problems else form, guide, tuple(reader.problems))
+def parse_form_file(text: str) -> FormFile:
+    """Read the TOML text of a form and check it.
+
+    Raises Failed (bad_form) with the first thing that is wrong, its place, and what to write.
+    """
+    if len(text) > MAX_FORM_CHARACTERS:
+        counted = f"it has {len(text):,} characters, and {MAX_FORM_CHARACTERS:,} are the most"
+        raise _make_refusal("the form", f"{counted}: leave some out")
+    try:
+        plain = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise _make_refusal("the form", f"this is no TOML, {error}: look at that place") from None
+    table = _convert_table(plain, _FormTable, "the form")
+    _check_header(table)
+    shared = {
+        name: _check_choices(
+            tuple(_convert_table(choices, list[FieldChoice], f'choices "{name}"')),
+            f'choices "{name}"',
+        )
+        for name, choices in table.choices.items()
+    }
+    fields = {name: _read_field(name, each, shared) for name, each in table.questions.items()}
+    form = LabellingForm(
+        table.name,
+        table.title,
+        table.minutes,
+        tuple(_read_step(step, fields, table.answers) for step in table.steps),
+        table.answers,
+        table.shows,
+        table.decides,
+        table.trusted,
+        table.auto,
+    )
+    _check_steps(form, fields)
+    for field in form.fields:
+        for sentence in _list_field_problems(form, field):
+            raise _make_refusal(f'question "{field.name}"', sentence)
+    _check_decision(form)
+    return FormFile(form, table.guide)
 
 
 def parse_form_text(text: str) -> LabellingForm:
-    """Return the form that a TOML text defines. Raises Failed (bad_form) with every problem."""
-    found = check_form_text(text)
-    if found.form is None:
-        raise Failed(Failure("the form", "bad_form", " ".join(found.problems)))
-    return found.form
+    """Return the form that a TOML text defines. Raises Failed (bad_form) as `parse_form_file`."""
+    return parse_form_file(text).form
 
 
 def read_packaged_form_text(name: str) -> str:
@@ -279,282 +304,180 @@ def read_packaged_form_text(name: str) -> str:
     return folder.joinpath(f"{name}.toml").read_text(encoding="utf-8")
 
 
-class _FormReader:
-    """Reader of one form's file; collects problems as it goes."""
+def _make_refusal(where: str, sentence: str) -> Failed:
+    detail = f"{where[0].upper()}{where[1:]}: {sentence}."
+    return Failed(Failure("the form", "bad_form", detail))
 
-    def __init__(self) -> None:
-        self.problems: list[str] = []
-        self._shared: dict[str, tuple[FieldChoice, ...]] = {}
-        self._broken: set[str] = set()
-        """Shared choices with settings that cannot be read: what uses them is not checked."""
 
-    def read_form(self, text: str) -> tuple[LabellingForm | None, str]:
-        """Return the form, and the guide that the file holds; None if it cannot be read."""
-        if len(text) > MAX_FORM_CHARACTERS:
-            counted = f"It has {len(text):,} characters, and {MAX_FORM_CHARACTERS:,} are the most"
-            self.problems.append(f"{counted}: leave some out.")
-            return None, ""
-        try:
-            plain = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
-            self.problems.append(f"This is no TOML: {error}. Look at that place.")
-            return None, ""
-        table, faulty = self._convert_table(plain, _FormTable, "the form")
-        self._check_header(table, faulty)
-        for name, choices in table.choices.items():
-            self._shared[name] = self._convert_choices(choices, name)
-        fields = {name: self._read_field(name, one) for name, one in table.questions.items()}
-        most = MAX_FORM_ANSWERS if "answers" in faulty else table.answers
-        steps = [
-            self._read_step(number, step, fields, most)
-            for number, step in enumerate(table.steps, 1)
-        ]
-        form = LabellingForm(
-            table.name,
-            table.title,
-            ONE_PAGE_MINUTES if "minutes" in faulty else table.minutes,
-            tuple(step for step in steps if step is not None),
-            table.answers,
-            table.shows,
-            table.decides,
-            table.trusted,
-            table.auto,
+def _convert_table(plain: object, kind: type[T], where: str) -> T:
+    try:
+        return msgspec.convert(plain, prepare_type(kind))
+    except msgspec.ValidationError as error:
+        what, _, path = str(error).partition(" - at `$")
+        key = path.strip("`.")
+        place = f"{where}, {key}" if key else where
+        sentence = f"{what}: the manual says what each setting of a form may be"
+        raise _make_refusal(place, sentence) from None
+
+
+def _check_choices(choices: tuple[FieldChoice, ...], where: str) -> tuple[FieldChoice, ...]:
+    for part in ("value", "key", "label"):
+        said = [getattr(choice, part) for choice in choices if getattr(choice, part)]
+        for twice in (one for one in said if said.count(one) > 1):
+            raise _make_refusal(where, f'two choices have the {part} "{twice}": change one')
+    for choice in choices:
+        if not choice.value.strip() or not choice.label.strip():
+            raise _make_refusal(where, "a choice needs a value and a label that are not empty")
+        if len(choice.key) > 1 or not (choice.key or "a").isalnum():
+            raise _make_refusal(where, f'the key "{choice.key}" is no single letter or digit')
+        if choice.score is not None and not 0 <= choice.score <= 1:
+            raise _make_refusal(where, f"the score {choice.score:g} is not from 0 to 1")
+    return choices
+
+
+def _check_name(name: str, where: str) -> None:
+    if not re.fullmatch(f"[a-z][a-z0-9_]{{0,{MAX_NAME_CHARACTERS - 1}}}", name):
+        raise _make_refusal(
+            where,
+            f'the name "{name}" is to have small letters a to z, digits and _, begin with a '
+            f"letter, and have at most {MAX_NAME_CHARACTERS} characters",
         )
-        # What rests on something that cannot be read is not said to be wrong.
-        unread = {name for name, field in fields.items() if field is None}
-        whole = None not in steps and not faulty & {"steps", "questions"}
-        self._check_steps(form, set(table.questions) if whole else set())
-        if "answers" not in faulty:
-            for field in form.fields:
-                self._check_field(form, field, unread)
-            if whole:
-                self._check_decision(form, unread)
-        return form, table.guide
+    if name in _RESERVED_NAMES:
+        raise _make_refusal(where, f'the name "{name}" is taken by the pages: choose another')
 
-    def _add_problem(self, where: str, sentence: str) -> None:
-        self.problems.append(f"{where[0].upper()}{where[1:]}: {sentence}.")
 
-    def _convert_table(self, plain: object, kind: type[T], where: str) -> tuple[T, set[str]]:
-        """Return a table without its faulty settings, and the names of these.
+def _check_header(table: _FormTable) -> None:
+    _check_name(table.name, "the form")
+    wrong = ""
+    if not table.title.strip():
+        wrong = "its title is empty: say what people are asked"
+    elif not 1 <= table.minutes <= 600:
+        wrong = f'"minutes" is {table.minutes}: give 1 to 600'
+    elif not 0 <= table.answers <= MAX_FORM_ANSWERS:
+        wrong = f'"answers" is {table.answers}: give 0 to {MAX_FORM_ANSWERS}'
+    elif not table.steps:
+        wrong = "it has no steps: begin one with [[steps]]"
+    elif not table.questions:
+        wrong = "it asks nothing: write a table [questions.NAME]"
+    elif table.trusted and not table.answers:
+        wrong = '"trusted" shows right answers beside the one to judge'
+    if wrong:
+        raise _make_refusal("the form", wrong)
 
-        Faulty ones that are required have a value that nothing is said about.
-        """
-        faults = _list_type_faults(plain, kind, ())
-        for fault in faults:
-            self._add_problem(where, fault.sentence)
-        settings = dict(plain) if isinstance(plain, dict) else {}
-        faulty = {fault.keys[0] for fault in faults if fault.keys}
-        for field in msgspec.structs.fields(kind):
-            if field.required and (
-                field.encode_name in faulty or field.encode_name not in settings
-            ):
-                faulty.add(field.encode_name)
-                settings[field.encode_name] = _FILLERS[field.type]
-            elif field.encode_name in faulty:
-                del settings[field.encode_name]
-        known = {field.encode_name for field in msgspec.structs.fields(kind)}
-        kept = {name: value for name, value in settings.items() if name in known}
-        return msgspec.convert(kept, prepare_type(kind)), faulty & known
 
-    def _convert_choices(self, plain: object, name: str) -> tuple[FieldChoice, ...]:
-        where = f'choices "{name}"'
-        if faults := _list_type_faults(plain, list[FieldChoice], ()):
-            self._broken.add(name)
-            for fault in faults:
-                self._add_problem(where, fault.sentence)
-            return ()
-        return self._check_choices(
-            tuple(msgspec.convert(plain, prepare_type(list[FieldChoice]))), where
-        )
-
-    def _check_choices(
-        self, choices: tuple[FieldChoice, ...], where: str
-    ) -> tuple[FieldChoice, ...]:
-        for part in ("value", "key", "label"):
-            said = [getattr(choice, part) for choice in choices if getattr(choice, part)]
-            for twice in sorted({one for one in said if said.count(one) > 1}):
-                self._add_problem(where, f'two choices have the {part} "{twice}": change one')
-        for choice in choices:
-            if not choice.value.strip() or not choice.label.strip():
-                self._add_problem(where, "a choice needs a value and a label that are not empty")
-            if len(choice.key) > 1 or not (choice.key or "a").isalnum():
-                self._add_problem(where, f'the key "{choice.key}" is no single letter or digit')
-            if choice.score is not None and not 0 <= choice.score <= 1:
-                self._add_problem(where, f"the score {choice.score:g} is not from 0 to 1")
-        return choices
-
-    def _check_name(self, name: str, where: str) -> None:
-        if not re.fullmatch(f"[a-z][a-z0-9_]{{0,{MAX_NAME_CHARACTERS - 1}}}", name):
-            self._add_problem(
+def _read_step(table: _StepTable, fields: Mapping[str, FormField], answers: int) -> FormStep:
+    where = f'step "{table.name}"'
+    _check_name(table.name, where)
+    if not table.title.strip():
+        raise _make_refusal(where, "its title is empty: say what is to be done")
+    for name in table.questions:
+        if name not in fields:
+            raise _make_refusal(
                 where,
-                f'the name "{name}" is to have small letters a to z, digits and _, begin with a '
-                f"letter, and have at most {MAX_NAME_CHARACTERS} characters",
+                f'there is no question "{name}": write a table [questions.{name}], or leave it out',
             )
-        elif name in _RESERVED_NAMES:
-            self._add_problem(where, f'the name "{name}" is taken by the pages: choose another')
-
-    def _check_header(self, table: _FormTable, faulty: set[str]) -> None:
-        self._check_name(table.name, "the form")
-        if not table.title.strip():
-            self._add_problem("the form", "its title is empty: say what people are asked")
-        if not 1 <= table.minutes <= 600:
-            self._add_problem("the form", f'"minutes" is {table.minutes}: give 1 to 600')
-        if not 0 <= table.answers <= MAX_FORM_ANSWERS:
-            self._add_problem(
-                "the form", f'"answers" is {table.answers}: give 0 to {MAX_FORM_ANSWERS}'
-            )
-        if not table.steps and "steps" not in faulty:
-            self._add_problem("the form", "it has no steps: begin one with [[steps]]")
-        if table.trusted and not table.answers and "answers" not in faulty:
-            self._add_problem("the form", '"trusted" shows right answers beside the one to judge')
-
-    def _read_step(
-        self, number: int, plain: object, fields: Mapping[str, FormField | None], answers: int
-    ) -> FormStep | None:
-        named = plain.get("name") if isinstance(plain, dict) else None
-        where = f'step "{named}"' if isinstance(named, str) else f"step {number}"
-        table, faulty = self._convert_table(plain, _StepTable, where)
-        self._check_name(table.name, where)
-        if not table.title.strip():
-            self._add_problem(where, "its title is empty: say what is to be done")
-        for name in table.questions:
-            if name not in fields:
-                self._add_problem(
-                    where,
-                    f'there is no question "{name}"{_suggest_name(name, fields)}: write a table '
-                    f"[questions.{name}], or leave it out",
-                )
-        if table.answer is not None and not 1 <= table.answer <= answers:
-            several = f"give 1 to {answers}, or leave it out" if answers else "leave it out"
-            self._add_problem(
-                where, f'"answer" is {table.answer}, and there are {answers}: {several}'
-            )
-        asked = tuple(found for name in table.questions if (found := fields.get(name)) is not None)
-        place = None if table.answer is None else table.answer - 1
-        if faulty & {"name", "questions"}:
-            return None
-        return FormStep(table.name, table.title, asked, table.help, place)
-
-    def _read_field(self, name: str, plain: object) -> FormField | None:
-        where = f'question "{name}"'
-        self._check_name(name, where)
-        table, faulty = self._convert_table(plain, _QuestionTable, where)
-        if not table.label.strip():
-            self._add_problem(where, "its label is empty: write what is asked")
-        if faulty & {"kind", "choices", "levels", "support", "relevance", "per"}:
-            return None
-        choices = self._read_field_choices(table, where)
-        support = self._find_choices(table.support, where)
-        relevance = self._find_choices(table.relevance, where)
-        named = (table.choices, table.support, table.relevance)
-        if any(isinstance(each, str) and each in self._broken for each in named):
-            return None
-        return FormField(
-            name,
-            table.label,
-            table.kind,
-            table.help,
-            choices,
-            table.per,
-            table.required,
-            table.relied,
-            table.scale,
-            support,
-            relevance,
-            _make_condition(table.shown_when),
-            _make_condition(table.required_when),
-            table.min_words,
+    if table.answer is not None and not 1 <= table.answer <= answers:
+        several = f"give 1 to {answers}, or leave it out" if answers else "leave it out"
+        raise _make_refusal(
+            where, f'"answer" is {table.answer}, and there are {answers}: {several}'
         )
+    asked = tuple(fields[name] for name in table.questions)
+    place = None if table.answer is None else table.answer - 1
+    return FormStep(table.name, table.title, asked, table.help, place)
 
-    def _read_field_choices(self, table: _QuestionTable, where: str) -> tuple[FieldChoice, ...]:
-        if table.kind == "versus":
-            labels = table.levels or COMPARISON_LABELS
-            if table.choices is not None or len(labels) != len(COMPARISON_LABELS):
-                self._add_problem(
-                    where,
-                    "the points of a comparison are fixed: give no choices, and as levels five "
-                    "labels or none",
-                )
-                labels = COMPARISON_LABELS
-            return tuple(
-                FieldChoice(str(place - 2), label, str(place + 1))
-                for place, label in enumerate(labels)
-            )
-        if table.levels is None:
-            return self._find_choices(table.choices, where)
-        if table.choices is not None or table.kind != "choice" or not 2 <= len(table.levels) <= 10:
-            self._add_problem(
-                where, "levels are 2 to 10 labels of a choice from the lowest, without choices"
-            )
-        most = max(1, len(table.levels) - 1)
-        levels = tuple(
-            FieldChoice(str(level), label, str(level)[-1], level / most)
-            for level, label in enumerate(table.levels)
-        )
-        return self._check_choices(levels, where)
 
-    def _find_choices(
-        self, given: str | list[FieldChoice] | None, where: str
-    ) -> tuple[FieldChoice, ...]:
-        if not isinstance(given, str):
-            return self._check_choices(tuple(given or ()), where)
-        if given not in self._shared:
-            self._add_problem(
+def _read_field(
+    name: str, plain: object, shared: Mapping[str, tuple[FieldChoice, ...]]
+) -> FormField:
+    where = f'question "{name}"'
+    _check_name(name, where)
+    table = _convert_table(plain, _QuestionTable, where)
+    if not table.label.strip():
+        raise _make_refusal(where, "its label is empty: write what is asked")
+    return FormField(
+        name,
+        table.label,
+        table.kind,
+        table.help,
+        _read_field_choices(table, shared, where),
+        table.per,
+        table.required,
+        table.relied,
+        table.scale,
+        _find_choices(table.support, shared, where),
+        _find_choices(table.relevance, shared, where),
+        _make_condition(table.shown_when),
+        _make_condition(table.required_when),
+        table.min_words,
+    )
+
+
+def _read_field_choices(
+    table: _QuestionTable, shared: Mapping[str, tuple[FieldChoice, ...]], where: str
+) -> tuple[FieldChoice, ...]:
+    if table.kind == "versus":
+        labels = table.levels or COMPARISON_LABELS
+        if table.choices is not None or len(labels) != len(COMPARISON_LABELS):
+            raise _make_refusal(
                 where,
-                f'there are no choices "{given}"{_suggest_name(given, self._shared)}: write them '
-                "under [choices]",
+                "the points of a comparison are fixed: give no choices, and as levels five "
+                "labels or none",
             )
-        return self._shared.get(given, ())
+        return tuple(
+            FieldChoice(str(place - 2), label, str(place + 1)) for place, label in enumerate(labels)
+        )
+    if table.levels is None:
+        return _find_choices(table.choices, shared, where)
+    if table.choices is not None or table.kind != "choice" or not 2 <= len(table.levels) <= 10:
+        raise _make_refusal(
+            where, "levels are 2 to 10 labels of a choice from the lowest, without choices"
+        )
+    most = len(table.levels) - 1
+    levels = tuple(
+        FieldChoice(str(level), label, str(level)[-1], level / most)
+        for level, label in enumerate(table.levels)
+    )
+    return _check_choices(levels, where)
 
-    def _check_steps(self, form: LabellingForm, questions: set[str]) -> None:
-        names = [step.name for step in form.steps]
-        for name in sorted({name for name in names if names.count(name) > 1}):
-            self._add_problem(f'step "{name}"', "two steps have this name: change one")
-        asked = {field.name for field in form.fields}
-        for name in sorted(questions - asked):
-            if not any(f'"{name}"' in problem for problem in self.problems):
-                self._add_problem(
-                    f'question "{name}"', "no step asks it: name it in the questions of one"
-                )
-        if form.steps and not questions:
-            self._add_problem("the form", "it asks nothing: write a table [questions.NAME]")
 
-    def _check_field(self, form: LabellingForm, field: FormField, unread: set[str]) -> None:
-        where = f'question "{field.name}"'
-        for sentence in _list_field_problems(form, field):
-            self._add_problem(where, sentence)
-        for setting in ("shown_when", "required_when"):
-            condition = getattr(field, setting)
-            if condition is not None and condition.question in unread:
-                continue
-            for sentence in _list_condition_problems(form, field, condition):
-                self._add_problem(where, f"{setting} {sentence}")
+def _find_choices(
+    given: str | list[FieldChoice] | None,
+    shared: Mapping[str, tuple[FieldChoice, ...]],
+    where: str,
+) -> tuple[FieldChoice, ...]:
+    if not isinstance(given, str):
+        return _check_choices(tuple(given or ()), where)
+    if given not in shared:
+        raise _make_refusal(where, f'there are no choices "{given}": write them under [choices]')
+    return shared[given]
 
-    def _check_decision(self, form: LabellingForm, unread: set[str]) -> None:
-        kinds = {field.name: field.kind for field in form.fields}
-        if unread & {form.decides}:
-            return
-        if form.decides and kinds.get(form.decides, "pick") not in ("versus", "pick"):
-            self._add_problem(
-                "the form", f'"{form.decides}" cannot decide: only a versus or pick question can'
-            )
-        if form.decides and form.decides not in kinds:
-            self._add_problem(
-                "the form",
-                f'"decides" names no question "{form.decides}"{_suggest_name(form.decides, kinds)}',
-            )
-        if unread:
-            return
-        if form.auto and (
-            [step.answer for step in form.steps] != [None] or list(kinds.values()) != ["pick"]
-        ):
-            self._add_problem(
-                "the form", '"auto" needs one step with one pick question and nothing else'
-            )
-        if form.auto and any(field.choices or field.shown_when for field in form.fields):
-            self._add_problem(
-                "the form", '"auto" has a button for each answer: leave out choices and conditions'
-            )
+
+def _check_steps(form: LabellingForm, questions: Iterable[str]) -> None:
+    names = [step.name for step in form.steps]
+    for name in (name for name in names if names.count(name) > 1):
+        raise _make_refusal(f'step "{name}"', "two steps have this name: change one")
+    asked = {field.name for field in form.fields}
+    for name in (name for name in questions if name not in asked):
+        raise _make_refusal(
+            f'question "{name}"', "no step asks it: name it in the questions of one"
+        )
+
+
+def _check_decision(form: LabellingForm) -> None:
+    kinds = {field.name: field.kind for field in form.fields}
+    wrong = ""
+    if form.decides and form.decides not in kinds:
+        wrong = f'"decides" names no question "{form.decides}": name a versus or pick question'
+    elif form.decides and kinds[form.decides] not in ("versus", "pick"):
+        wrong = f'"{form.decides}" cannot decide: only a versus or pick question can'
+    elif form.auto and (
+        [step.answer for step in form.steps] != [None] or list(kinds.values()) != ["pick"]
+    ):
+        wrong = '"auto" needs one step with one pick question and nothing else'
+    elif form.auto and any(field.choices or field.shown_when for field in form.fields):
+        wrong = '"auto" has a button for each answer: leave out choices and conditions'
+    if wrong:
+        raise _make_refusal("the form", wrong)
 
 
 def _make_condition(table: _ConditionTable | None) -> FormCondition | None:
@@ -603,6 +526,10 @@ def _list_field_problems(form: LabellingForm, field: FormField) -> Iterator[str]
         yield "min_words is about texts: leave it out"
     if not 0 <= field.min_words <= MAX_MIN_WORDS:
         yield f"min_words is {field.min_words}: give 0 to {MAX_MIN_WORDS}"
+    for setting in ("shown_when", "required_when"):
+        if (condition := getattr(field, setting)) is not None:
+            for sentence in _list_condition_problems(form, field, condition):
+                yield f"{setting} {sentence}"
 
 
 def _list_repetitions(form: LabellingForm, field: FormField) -> Iterator[tuple[FormStep, FormStep]]:
@@ -614,17 +541,14 @@ def _list_repetitions(form: LabellingForm, field: FormField) -> Iterator[tuple[F
 
 
 def _list_condition_problems(
-    form: LabellingForm, field: FormField, condition: FormCondition | None
+    form: LabellingForm, field: FormField, condition: FormCondition
 ) -> Iterator[str]:
     """Yield what is wrong with a condition, as the rest of a sentence."""
-    if condition is None:
-        return
     names = [each.name for each in form.fields]
     before = {each.name: each for each in form.fields[: names.index(field.name)]}
     other = before.get(condition.question)
     if other is None:
-        hint = _suggest_name(condition.question, before)
-        yield f'names "{condition.question}", which is no earlier question{hint}'
+        yield f'names "{condition.question}", which is no earlier question'
         return
     if other.kind in ("claims", "spans"):
         yield f'depends on "{other.name}", whose parts are many: choose another question'
@@ -642,117 +566,6 @@ def _list_condition_problems(
         if value not in known:
             allowed = ", ".join(f'"{one}"' for one in known) or "none: leave out is"
             yield f'has "{value}", which "{other.name}" cannot be; it can be {allowed}'
-
-
-def _suggest_name(name: str, known: Iterable[str]) -> str:
-    """Return a question that suggests a known name like this one; empty if there is none."""
-    near = get_close_matches(name, list(known), 1)
-    return f' (did you mean "{near[0]}"?)' if near else ""
-
-
-class _TypeFault(NamedTuple):
-    """A setting that cannot be read, or is missing."""
-
-    keys: tuple[str, ...]
-    """Way to it from the table; entries of lists by number, from 1."""
-    sentence: str
-
-
-_FILLERS: dict[Any, Any] = {
-    str: "filler",
-    int: 1,
-    Literal["choice", "versus", "text", "claims", "spans", "pick"]: "text",
-}
-"""Values of required settings that are faulty, by type; nothing is said about them."""
-
-
-def _list_type_faults(plain: object, kind: Any, keys: tuple[str, ...]) -> list[_TypeFault]:
-    """Return every setting of a table that has a wrong type or name, or is missing.
-
-    msgspec stops at the first: each setting, and each entry of a list, is converted by itself.
-    """
-    options = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
-    for option in options:
-        if isinstance(plain, list) and get_origin(option) is list:
-            entries = enumerate(plain, 1)
-            found = (
-                _list_type_faults(one, get_args(option)[0], (*keys, f"entry {number}"))
-                for number, one in entries
-            )
-            return list(chain.from_iterable(found))
-        if isinstance(plain, dict) and isinstance(option, type) and issubclass(option, Struct):
-            return _list_setting_faults(plain, option, keys)
-    try:
-        msgspec.convert(plain, prepare_type(kind))
-    except msgspec.ValidationError as error:
-        return [_TypeFault(keys, _place_fault(keys, _explain_error(str(error), kind)))]
-    return []
-
-
-def _list_setting_faults(
-    plain: Mapping[str, object], kind: type[Struct], keys: tuple[str, ...]
-) -> list[_TypeFault]:
-    fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
-    missing = {name for name, field in fields.items() if field.required and name not in plain}
-    found: list[_TypeFault] = []
-    for name, value in plain.items():
-        if name in fields:
-            found += _list_type_faults(value, fields[name].type, (*keys, name))
-            continue
-        # A required one that is only misspelt is told once.
-        missing -= set(get_close_matches(name, fields, 1))
-        hint = _suggest_name(name, fields) or f"; there is {', '.join(fields)}"
-        found.append(
-            _TypeFault((*keys, name), _place_fault(keys, f'there is no setting "{name}"{hint}'))
-        )
-    for name in fields:
-        if name in missing:
-            wanted = _name_type(fields[name].type)
-            found.append(
-                _TypeFault((*keys, name), _place_fault(keys, f'"{name}" is missing{wanted}'))
-            )
-    return found
-
-
-def _place_fault(keys: Sequence[str], sentence: str) -> str:
-    place = ", ".join(key if key.startswith("entry ") else f'"{key}"' for key in keys)
-    return f"{place}: {sentence}" if place else sentence
-
-
-_TYPE_WORDS = {
-    "int": "a whole number",
-    "float": "a number",
-    "str": "text in quotes",
-    "bool": "true or false",
-    "array": "a list in [ ]",
-    "object": "a table",
-    "null": "nothing",
-}
-
-
-def _explain_error(said: str, kind: Any) -> str:
-    """Return an error of msgspec about one value as the rest of a sentence for its writer."""
-    said = said.partition(" - at `$")[0]
-    if wrong := re.search("Invalid enum value '?(.*?)'?$", said):
-        return f'"{wrong[1]}" is none of {_list_allowed(kind)}'
-    if typed := re.search("Expected `(.*)`, got `(.*)`", said):
-        wanted = " or ".join(
-            _TYPE_WORDS.get(one, one) for one in typed[1].split(" | ") if one != "null"
-        )
-        allowed = f", one of {_list_allowed(kind)}" if get_origin(kind) is Literal else ""
-        return f"{wanted} is expected{allowed}, and this is {_TYPE_WORDS.get(typed[2], typed[2])}"
-    return said
-
-
-def _list_allowed(kind: Any) -> str:
-    return ", ".join(f'"{one}"' for one in get_args(kind) if one)
-
-
-def _name_type(kind: Any) -> str:
-    """Return what a setting that is missing has to be, as the end of a sentence."""
-    if get_origin(kind) is Literal:
-        return f": give one of {_list_allowed(kind)}"
-    return f": give {_TYPE_WORDS[kind.__name__]}"
 
 
 PACKAGED_FORM_NAMES = (

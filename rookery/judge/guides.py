@@ -8,7 +8,7 @@ from sqlalchemy import Connection, bindparam, insert, select
 from rookery.judge import tables
 from rookery.judge.accounts import write_audit_entry
 from rookery.judge.form_versions import list_form_versions
-from rookery.judge.forms import FORMS, check_form_text
+from rookery.judge.forms import FORMS, parse_form_file
 from rookery.judge.store import Store, take_advisory_lock
 from rookery.records import Failed, Failure, Record
 
@@ -90,7 +90,7 @@ def _read_form_guide(store: Store, form: str) -> tuple[str, str]:
     versions = [] if form in FORMS else list_form_versions(store, form)
     if not versions:
         return read_packaged_guide(form), PACKAGED_AUTHOR
-    guide = check_form_text(versions[0].text).guide.strip()
+    guide = parse_form_file(versions[0].text).guide.strip()
     return f"{guide}\n" if guide else NO_GUIDE_TEXT, FORM_FILE_AUTHOR
 
 

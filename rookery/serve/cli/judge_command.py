@@ -300,19 +300,19 @@ def run_form_show(
 
 @form_group.command("check")
 def run_form_check(files: FormFiles) -> None:
-    """Check the files of forms, and say everything that is wrong with them."""
-    from rookery.judge.forms import FORMS, check_form_text
+    """Check the files of forms, and say the first thing that is wrong with each."""
+    from rookery.judge.form_versions import parse_own_form
 
     wrong = 0
     for path in files:
-        found = check_form_text(_read_form_file(path))
-        problems = list(found.problems)
-        if found.form is not None and found.form.name in FORMS:
-            problems.append(f'"{found.form.name}" is a form of Rookery\'s: choose another name.')
-        wrong += bool(problems)
-        _write_error(*(f"{path}: {problem}" for problem in problems))
-        if found.form is not None and not problems:
-            _write_out(f"{path}: {_describe_form(found.form)}: nothing is wrong")
+        text = _read_form_file(path)
+        try:
+            form = parse_own_form(text).form
+        except Failed as failed:
+            wrong += 1
+            _write_error(f"{path}: {failed.failure.detail}")
+        else:
+            _write_out(f"{path}: {_describe_form(form)}: nothing is wrong")
     if wrong:
         raise typer.Exit(EXIT_USAGE)
 

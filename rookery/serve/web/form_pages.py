@@ -5,7 +5,7 @@ A preview is the page of a task with made-up answers. It stores nothing: the fil
 what was filled in so far travel with each page.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -16,13 +16,13 @@ from starlette.routing import Route
 from rookery.judge import form_versions
 from rookery.judge.forms import (
     FORMS,
-    CheckedForm,
     LabellingForm,
-    check_form_text,
+    parse_form_file,
     read_packaged_form_text,
 )
 from rookery.judge.labelling_records import LabellingItem
-from rookery.records import Answer, Claim, Page, Question
+from rookery.records import Answer, Claim, Failed, Page, Question
+from rookery.serve.web.borrowed_texts import translate_borrowed_text
 from rookery.serve.web.dashboard import apply_dashboard_change, render_dashboard_page
 from rookery.serve.web.endpoints import (
     get_app_context,
@@ -33,8 +33,6 @@ from rookery.serve.web.endpoints import (
     require_role,
 )
 from rookery.serve.web.labelling_form import TaskForm
-from rookery.serve.web.languages import translate_plural
-from rookery.serve.web.languages import translate_text as _
 from rookery.serve.web.rendering import render_page
 
 _AGES = Page(
@@ -124,49 +122,29 @@ def show_form_editor(request: Request) -> Response:
 
 @require_role("researcher")
 def post_form(request: Request) -> Response:
-    """Check the file of a form and show its problems, or store it as a new version."""
+    """Check the file of a form and show what is wrong, or store it as a new version."""
     text = get_last_value(get_form_fields(request), "form.text")
-    found = _check_own_form(text)
-    if found.form is None or get_last_value(get_form_fields(request), "do") != "save":
-        return _render_editor(request, text, found)
+    try:
+        form = form_versions.parse_own_form(text).form
+    except Failed as failed:
+        return _render_editor(request, text, wrong=translate_borrowed_text(failed.failure.detail))
+    if get_last_value(get_form_fields(request), "do") != "save":
+        return _render_editor(request, text, form)
     store, by = get_app_context(request).store, get_signed_in_person(request).name
     return apply_dashboard_change(
         request,
-        lambda request, wrong: _render_editor(request, text, found._replace(problems=(wrong,))),
-        f"/board/forms/{found.form.name}",
+        lambda request, wrong: _render_editor(request, text, wrong=wrong),
+        f"/board/forms/{form.name}",
         lambda: form_versions.add_form(store, text, by),
         "form",
     )
 
 
-def _check_own_form(text: str) -> CheckedForm:
-    found = check_form_text(text)
-    if found.form is None or found.form.name not in FORMS:
-        return found
-    taken = _('"%(name)s" is a form of Rookery\'s: give yours another name.', name=found.form.name)
-    return found._replace(form=None, problems=(taken,))
-
-
-def _render_editor(request: Request, text: str, found: CheckedForm | None = None) -> Response:
-    return render_dashboard_page(
-        request,
-        "board_form_edit.html",
-        _count_problems(found.problems) if found else "",
-        text=text,
-        checked=found,
-    )
-
-
-def _count_problems(problems: Sequence[str]) -> str:
-    number = len(problems)
-    if not number:
-        return ""
-    return translate_plural(
-        "It is not stored: one thing is wrong.",
-        "It is not stored: %(num)s things are wrong.",
-        number,
-        num=number,
-    )
+def _render_editor(
+    request: Request, text: str, form: LabellingForm | None = None, wrong: str = ""
+) -> Response:
+    """Show the editor; with the form that the text was found to be, or with what is wrong."""
+    return render_dashboard_page(request, "board_form_edit.html", wrong, text=text, checked=form)
 
 
 @require_role("researcher")
@@ -174,10 +152,10 @@ def post_form_preview(request: Request) -> Response:
     """Show one page of a form as a rater would see it, with what was filled in so far."""
     posted = get_form_fields(request)
     text, do = get_last_value(posted, "form.text"), get_last_value(posted, "do")
-    found = check_form_text(text)
-    form = found.form
-    if form is None:
-        return _render_editor(request, text, found)
+    try:
+        form, guide = parse_form_file(text)
+    except Failed as failed:
+        return _render_editor(request, text, wrong=translate_borrowed_text(failed.failure.detail))
     whole = get_last_value(posted, "form.whole") == "yes"
     sheet = _make_preview(form, whole, _read_kept(get_last_value(posted, "form.kept")))
     number = _clamp_page(get_last_value(posted, "page"), sheet)
@@ -200,7 +178,7 @@ def post_form_preview(request: Request) -> Response:
         sheet=sheet,
         number=number,
         warnings=(),
-        guide=look.render_guide(found.guide),
+        guide=look.render_guide(guide),
         examples="",
         guide_version="preview",
         preview={
