@@ -17,8 +17,7 @@ from rookery.draft.episode_source import EpisodeSource, reward_accepted_answer
 from rookery.draft.rollout import make_scripted_policy, run_rollouts
 from rookery.judge.store import Store, initialize_store
 from rookery.records import Episode, Library, Question, Reward
-from rookery.serve.env.app import EnvDescription, build_env_app
-from rookery.serve.env.sessions import EnvLimits
+from rookery.serve.env.app import EnvDescription, EnvLimits, build_env_app
 
 GIFTS = b"<title>Gifts</title><p>Crows bring gifts to people, says <a href='/r'>a friend</a>.</p>"
 FOOD = b"<title>Ravens</title><p>Ravens cache their food.</p>"

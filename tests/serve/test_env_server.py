@@ -37,9 +37,7 @@ from rookery.draft.rollout import replay_episode
 from rookery.judge.store import Store, initialize_store
 from rookery.records import Answer, Failed, Failure, Hit
 from rookery.serve.api.endpoints import create_api_key
-from rookery.serve.env.app import EnvSessions
-from rookery.serve.env.messages import EnvError
-from rookery.serve.env.sessions import EnvLimits
+from rookery.serve.env.app import EnvError, EnvLimits, EnvSessions
 
 NESTED = '{"type": "step", "data": {"command": "Top", "metadata": ' + '{"a":' * 700
 

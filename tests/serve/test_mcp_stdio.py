@@ -12,10 +12,8 @@ from mcpline import Line, asked, called, greeting, stateless
 
 from rookery.records import Answer, Claim, Failed, Failure, Quote
 from rookery.serve.api.answer_sessions import AnswerOutcome, QuestionRequest
-from rookery.serve.mcp.browser_sessions import McpLibrary
-from rookery.serve.mcp.protocol import HANDSHAKE_VERSIONS, McpProtocol
-from rookery.serve.mcp.stdio import StdioConnection, StdioLimits
-from rookery.serve.mcp.tools import McpTools
+from rookery.serve.mcp.protocol import HANDSHAKE_VERSIONS, McpProtocol, StdioConnection, StdioLimits
+from rookery.serve.mcp.tools import McpLibrary, McpTools
 from rookery.serve.settings import Settings
 
 REVISIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")

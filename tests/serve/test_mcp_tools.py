@@ -15,8 +15,14 @@ from rookery.browse.browser import browse_library
 from rookery.browse.browser_commands import BrowserRules, BrowserTask, parse_command
 from rookery.records import Block, Failed, Library, Link, Page, Question
 from rookery.serve.api.answer_sessions import AnswerOutcome, QuestionRequest
-from rookery.serve.mcp.browser_sessions import BrowserLimits, McpBrowser, McpBrowserPool, McpLibrary
-from rookery.serve.mcp.tools import McpTools, ToolCaller
+from rookery.serve.mcp.tools import (
+    BrowserLimits,
+    McpBrowser,
+    McpBrowserPool,
+    McpLibrary,
+    McpTools,
+    ToolCaller,
+)
 from rookery.serve.settings import Settings
 
 SMALL = BrowserLimits(window=900, characters=1_500, sessions=3, idle=60.0)

@@ -187,7 +187,7 @@ def test_servers_take_the_options_of_completions(
 ) -> None:
     opened: list[ModelSettings] = []
     monkeypatch.setattr(
-        "rookery.serve.mcp.stdio.serve_stdio",
+        "rookery.serve.mcp.protocol.serve_stdio",
         lambda settings, *_: opened.append(settings.models),
     )
     monkeypatch.setattr(

@@ -1,1 +1,1 @@
-"""api."""
+"""The HTTP API: questions, answers and searches, in the protocols that clients speak already."""

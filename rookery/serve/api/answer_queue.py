@@ -23,7 +23,6 @@ from rookery.judge.tables import (
 )
 from rookery.records import Episode, Failed, Failure, Question, prepare_type
 from rookery.serve.api.answer_sessions import (
-    FINAL_EVENTS,
     AnswerEvent,
     AnswerOutcome,
     EventKind,
@@ -334,11 +333,6 @@ def read_answer_events(store: Store, answer: str, after: int = -1) -> list[Answe
     """Return an answer's events in order, from number `after` + 1 on."""
     with store.begin_read() as connection:
         return _read_events(connection, answer)[after + 1 :]
-
-
-def has_ended(found: Sequence[AnswerEvent]) -> bool:
-    """Return True if the last of these events ends the answer."""
-    return bool(found) and found[-1].kind in FINAL_EVENTS
 
 
 def _update_leased(taken: AnswerLease) -> Any:

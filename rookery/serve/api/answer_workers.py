@@ -79,7 +79,7 @@ class LiveAnswer:
         self._lease_seconds = lease
         self._events: list[AnswerEvent] = []
         self._pending: PendingEvents = []
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
         self._writing = threading.Lock()
         self._listeners: set[EventLoopListener] = set()
         self._last_progress = 0.0
@@ -102,44 +102,36 @@ class LiveAnswer:
         """Return the events numbered above `number`, those of earlier workers read from the
         store."""
         first = self.lease.last_event + 1
-        with self._changed:
+        with self._lock:
             here = self._events[max(0, number + 1 - first) :]
         if number + 1 >= first:
             return here
         before = answer_queue.read_answer_events(self._store, self.lease.id, number)
         return [event for event in before if event.number < first] + here
 
-    def wait_for_event(self, number: int, seconds: float) -> None:
-        """Block until there is an event numbered above `number`, the work is over, or `seconds`
-        have passed."""
-        with self._changed:
-            self._changed.wait_for(
-                lambda: self.stopped or self._get_newest_number() > number, seconds
-            )
-
     def add_listener(self) -> asyncio.Event:
         """Return an asyncio event of the running loop that is set at each change from now on."""
         ear = asyncio.Event()
-        with self._changed:
+        with self._lock:
             self._listeners.add((asyncio.get_running_loop(), ear))
         return ear
 
     def remove_listener(self, ear: asyncio.Event) -> None:
         """Remove a listener, so that it is set no more."""
-        with self._changed:
+        with self._lock:
             self._listeners = {each for each in self._listeners if each[1] is not ear}
 
     def stop(self) -> None:
         """Stop the work: the worker's next event raises, and everyone who waits is woken."""
-        with self._changed:
+        with self._lock:
             self.stopped = True
-            self._notify_listeners()
+            wake_listeners(self._listeners)
 
     def flush(self, beat: bool = False) -> None:
         """Store the events not yet stored and renew the lease; without such events, renew it only
         with `beat`. Stops the work if the lease is lost. Raises Failed as the store does."""
         with self._writing:
-            with self._changed:
+            with self._lock:
                 told = self._pending
                 self._pending = []
             if not (told or beat) or self.stopped:
@@ -149,7 +141,7 @@ class LiveAnswer:
                     self._store, self.lease, told, self._lease_seconds
                 )
             except BaseException:
-                with self._changed:
+                with self._lock:
                     self._pending = told + self._pending
                 raise
         if not mine:
@@ -186,25 +178,21 @@ class LiveAnswer:
                 except Failed:
                     if seconds == FINISH_RETRY_DELAYS[-1]:
                         raise
-            with self._changed:
+            with self._lock:
                 self._pending = []
         if kept:
             self._append_events(told, pending=False)
 
     def _append_events(self, told: PendingEvents, pending: bool = True) -> None:
-        with self._changed:
+        with self._lock:
             for kind, data in told:
                 self._events.append(AnswerEvent(self._get_newest_number() + 1, kind, data))
             if pending:
                 self._pending += told
-            self._notify_listeners()
+            wake_listeners(self._listeners)
 
     def _get_newest_number(self) -> int:
         return self.lease.last_event + len(self._events)
-
-    def _notify_listeners(self) -> None:
-        self._changed.notify_all()
-        wake_listeners(self._listeners)
 
 
 LONGEST_POLL_SECONDS = 2.0
@@ -386,26 +374,7 @@ class AnswerService:
             else answer_queue.read_answer_events(self.store, answer, after)
         )
 
-    def wait_for_events(self, answer: str, after: int, seconds: float) -> list[AnswerEvent]:
-        """Return the events after number `after`, waiting up to `seconds` for the first.
-
-        The list is empty if none arrives in time. Blocks the thread.
-        """
-        deadline = time.monotonic() + seconds
-        while not (found := self.read_events(answer, after)):
-            left = deadline - time.monotonic()
-            if left <= 0:
-                break
-            live = self._find_live(answer)
-            if live:
-                live.wait_for_event(after, min(left, 1.0))
-            else:
-                time.sleep(min(left, self.worker_settings.flush))
-        return found
-
-    async def wait_for_events_async(
-        self, answer: str, after: int, seconds: float
-    ) -> list[AnswerEvent]:
+    async def wait_for_events(self, answer: str, after: int, seconds: float) -> list[AnswerEvent]:
         """Return the events after number `after`, waiting up to `seconds` for the first.
 
         The list is empty if none arrives in time. No thread is blocked while waiting.

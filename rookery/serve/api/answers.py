@@ -347,9 +347,7 @@ async def _follow_events(
             if left <= 0:
                 text_sent = False  # it is the server that gives up
                 raise build_timeout_error()
-            found = await answering.wait_for_events_async(
-                answer, after, min(KEEPALIVE_SECONDS, left)
-            )
+            found = await answering.wait_for_events(answer, after, min(KEEPALIVE_SECONDS, left))
             if not found:
                 yield None
             for event in found:

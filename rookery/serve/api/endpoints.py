@@ -1,14 +1,13 @@
-"""API errors: an HTTP status and one sentence, in JSON.
+"""The parts that all endpoints of the API share: errors, keys, budgets, limits, bodies, responses.
 
-The shape is OpenAI's, `{"error": {message, type, param, code}}`, which Perplexity shares; /retrieve
-uses Search-R1's, `{"detail": ...}`, and /v1/messages Anthropic's. Errors reveal no stack, path or
-key of this machine and no words of a model's server.
+The shape of errors is OpenAI's, `{"error": {message, type, param, code}}`, which Perplexity shares;
+/retrieve uses Search-R1's, `{"detail": ...}`, and /v1/messages Anthropic's. Errors reveal no stack,
+path or key of this machine and no words of a model's server.
 """
 
 import asyncio
 import base64
 import hashlib
-import ipaddress
 import logging
 import math
 import re
@@ -36,7 +35,7 @@ from rookery.judge.store import Store
 from rookery.judge.tables import keys
 from rookery.judge.tables import people as those_here
 from rookery.records import Episode, Failed, Failure, prepare_type
-from rookery.serve.web.security import is_same_origin
+from rookery.serve.web.security import is_loopback, is_same_origin
 
 _LOG = logging.getLogger("rookery.api")
 INTERNAL_ERROR_MESSAGE = "Something went wrong here, not with you. Try again later."
@@ -646,14 +645,7 @@ def is_local_request(request: HTTPConnection) -> bool:
         return False
     ends = [request.scope.get("server"), request.scope.get("client")]
     names = [end[0] for end in ends if end] + [request.url.hostname or ""]
-    return len(names) == len(ends) + 1 and all(_is_loopback(name) for name in names)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host == "localhost"
+    return len(names) == len(ends) + 1 and all(is_loopback(name) for name in names)
 
 
 EventFrames = AsyncGenerator[tuple[str, Any], None]
@@ -677,8 +669,14 @@ def build_event_response(frames: EventFrames) -> Response:
 async def _encode_frames(frames: EventFrames) -> AsyncIterator[bytes]:
     try:
         async for name, said in frames:
-            head = f"event: {name}\n".encode() if name else b""
-            body = said.encode() if isinstance(said, str) else msgspec.json.encode(said)
-            yield b"%sdata: %s\n\n" % (head, body)
+            yield encode_event(said, name)
     finally:
         await frames.aclose()
+
+
+def encode_event(said: Any, name: str = "", number: int | None = None) -> bytes:
+    """Encode a server-sent event: a record as JSON, or a string as it is; `number` is its id."""
+    head = b"" if number is None else b"id: %d\n" % number
+    head += f"event: {name}\n".encode() if name else b""
+    body = said.encode() if isinstance(said, str) else msgspec.json.encode(said)
+    return b"%sdata: %s\n\n" % (head, body)

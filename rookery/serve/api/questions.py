@@ -1,6 +1,6 @@
-"""Citation marks: render an answer as text with a mark after each claim that has quotes.
+"""The parts that the protocols of the API share: read a question, answer it, mark its citations.
 
-Offsets count code points and ends are exclusive: text[start:end] is exactly the mark.
+Offsets count code points and ends are exclusive: text[start:end] is exactly a citation mark.
 """
 
 import asyncio

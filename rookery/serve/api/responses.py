@@ -1,4 +1,4 @@
-"""Records of OpenAI's Responses protocol, as far as this server writes them.
+"""/v1/responses: OpenAI's Responses, as records and events, with stored responses.
 
 In `output`, a web_search_call is a search, an opened page or a find on a page; a message holds the
 answer or the refusal.

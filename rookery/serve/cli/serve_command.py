@@ -3,7 +3,6 @@
 Heavy imports are made when the command runs.
 """
 
-import ipaddress
 import socket
 from errno import EACCES, EADDRINUSE
 from pathlib import Path
@@ -187,7 +186,7 @@ def serve_mcp(
 ) -> None:
     """Give a model tools to search, read, quote, answer and verify (MCP over standard input)."""
     from rookery.browse.file_selection import FileSelection
-    from rookery.serve.mcp.stdio import serve_stdio
+    from rookery.serve.mcp.protocol import serve_stdio
     from rookery.serve.methods import MODEL_METHODS, NAMED_METHODS
     from rookery.serve.settings import ModelSettings, Settings
 
@@ -319,7 +318,7 @@ def run_serve_env(
         import uvicorn  # noqa: F401
         import websockets  # noqa: F401
     from rookery.browse.browser_commands import BrowserRules
-    from rookery.serve.env.sessions import EnvLimits
+    from rookery.serve.env.app import EnvLimits
     from rookery.serve.env.settings import EnvSettings, open_environment, run_env_server
     from rookery.serve.settings import Settings
 
@@ -428,12 +427,13 @@ def _open_at(
 ) -> None:
     """Serve the pages until somebody stops it."""
     from rookery.serve.web.app import run_server
+    from rookery.serve.web.security import is_loopback
 
     place = store or _default_place()
     with _open_listener(host, port) as listener:
         with _open_or_create_store(place) as kept:
             # Where it is a service, what is printed here is kept in a journal.
-            here = _is_loopback(host) and not (how.log or how.behind_proxy)
+            here = is_loopback(host) and not (how.log or how.behind_proxy)
             _print_welcome(kept, host, listener.getsockname()[1], what, here)
         run_server(place, settings, listener, how)
 
@@ -502,10 +502,3 @@ def _print_welcome(store: "Store", host: str, port: int, what: str, here: bool) 
 
 def _format_address(host: str, port: int) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{port}"
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

@@ -5,6 +5,7 @@ with. The task operations are those that openenv's own server makes of a TaskPro
 """
 
 import asyncio
+import json
 import logging
 import math
 import time
@@ -12,18 +13,21 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
+from uuid import uuid4
 
 import msgspec
-from anyio import CapacityLimiter
+from anyio import CapacityLimiter, move_on_after
+from anyio.to_thread import run_sync
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from rookery.draft.episode_source import EpisodeSource
+from rookery.browse.browser import BrowserReply, BrowserRequest, BrowserSearch, answer_request
+from rookery.draft.episode_source import EpisodeSource, SelectedTask, SourceEpisode
 from rookery.judge.store import Store
-from rookery.records import Answer, Claim, Failure, Quote
+from rookery.records import Answer, Claim, Episode, Failed, Failure, Quote, prepare_type
 from rookery.serve.api.endpoints import (
     INTERNAL_ERROR_MESSAGE,
     ApiEndpoint,
@@ -38,28 +42,352 @@ from rookery.serve.api.endpoints import (
     build_json_response,
 )
 from rookery.serve.api.routes import build_openapi_document
-from rookery.serve.env.messages import (
-    CAPACITY_REACHED,
-    EXECUTION_ERROR,
-    HTTP_STATUSES,
-    SESSION_ERROR,
-    VALIDATION_ERROR,
-    EnvAction,
-    EnvCloseMessage,
-    EnvError,
-    EnvObservation,
-    EnvObservationReply,
-    EnvResetArguments,
-    EnvResetMessage,
-    EnvState,
-    EnvStateReply,
-    EnvStepMessage,
-    EnvStepMetadata,
-    EnvStepResult,
-    build_env_schemas,
-    parse_env_message,
-)
-from rookery.serve.env.sessions import EnvLimits, EnvSession
+
+INVALID_JSON = "INVALID_JSON"
+UNKNOWN_TYPE = "UNKNOWN_TYPE"
+VALIDATION_ERROR = "VALIDATION_ERROR"
+EXECUTION_ERROR = "EXECUTION_ERROR"
+CAPACITY_REACHED = "CAPACITY_REACHED"
+SESSION_ERROR = "SESSION_ERROR"
+HTTP_STATUSES = {
+    VALIDATION_ERROR: 422,
+    EXECUTION_ERROR: 409,
+    CAPACITY_REACHED: 503,
+    SESSION_ERROR: 404,
+}
+"""HTTP statuses of the protocol's error codes"""
+
+
+class EnvError(Exception):
+    """A request that is answered with an error: one of the protocol's codes, and a sentence."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+    def to_json(self) -> bytes:
+        """Return the error as a message of the protocol."""
+        return msgspec.json.encode(
+            {"type": "error", "data": {"message": self.message, "code": self.code}}
+        )
+
+
+class EnvResetArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The task of an episode: at an index of a split, or of an id; without either, one is drawn."""
+
+    split: str = ""
+    """name of the split; empty: the first one"""
+    index: int | None = None
+    """position of the task in the split, from 0"""
+    task: str = ""
+    """id of a question of the split"""
+    seed: int | None = None
+    """determines which task is drawn"""
+    episode_id: str | None = None
+    """a name for the episode; without it, one is made"""
+
+
+class EnvAction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One command of the text browser, or the answer where one is asked for."""
+
+    command: str | int | float | bool
+    """a text; clients that read a model's text as JSON send `1987` as a number"""
+    metadata: dict[str, Any] = {}
+    """has no effect"""
+
+    @property
+    def text(self) -> str:
+        """The command as the model wrote it."""
+        if isinstance(self.command, str):
+            return self.command
+        return msgspec.json.encode(self.command).decode()
+
+
+class EnvObservation(msgspec.Struct, frozen=True):
+    """The prompt, which is all that a model is given before a command."""
+
+    prompt: str
+    """the prompt as WebGPT writes it (figure 1(b)); empty at the end of the episode"""
+
+
+class EnvStepMetadata(msgspec.Struct, frozen=True, omit_defaults=True):
+    """About a step, for the trainer; a model is given none of it."""
+
+    episode_id: str
+    """name of the episode"""
+    split: str
+    """name of the split"""
+    index: int
+    """position of the task in the split, from 0"""
+    task: str
+    """id of the question"""
+    step: int
+    """commands so far"""
+    answering: bool = False
+    """the next text is the answer and no command"""
+    actions_left: int = 0
+    """commands that are left"""
+    note: str = ""
+    """what the last command could not do, in a sentence for people"""
+    session: str = ""
+    """name of the episode in the server's recording"""
+    stop: str = ""
+    """at the end: end, max_actions, max_quotes, no_quotes, nonsense, controversial, bad_syntax,
+    browser_failed, or timed_out in a recording"""
+    answer: Answer | None = None
+    """the answer with its quotes, at the end"""
+    quotes: tuple[Quote, ...] = ()
+    """the quotes that were collected, at the end"""
+    failures: tuple[Failure, ...] = ()
+    """at the end: what could not be searched or opened"""
+
+
+class EnvStepResult(msgspec.Struct, frozen=True):
+    """The state after a reset or a step."""
+
+    observation: EnvObservation
+    reward: float | None
+    """reward of the step: null after a reset, 0 for every step but the last"""
+    done: bool
+    """True at the end of the episode"""
+    metadata: EnvStepMetadata
+
+
+class EnvState(msgspec.Struct, frozen=True, omit_defaults=True):
+    """State of a session."""
+
+    episode_id: str | None
+    """name of the episode; null before the first"""
+    step_count: int
+    """commands so far"""
+    split: str = ""
+    """name of the split"""
+    index: int | None = None
+    """position of the task in the split, from 0"""
+    task: str = ""
+    """id of the question"""
+    done: bool = False
+    """True at the end of the episode"""
+
+
+class EnvResetMessage(msgspec.Struct, frozen=True, tag_field="type", tag="reset"):
+    data: EnvResetArguments = EnvResetArguments()
+
+
+class EnvStepMessage(msgspec.Struct, frozen=True, tag_field="type", tag="step"):
+    data: EnvAction
+
+
+class EnvStateMessage(msgspec.Struct, frozen=True, tag_field="type", tag="state"):
+    pass
+
+
+class EnvCloseMessage(msgspec.Struct, frozen=True, tag_field="type", tag="close"):
+    pass
+
+
+class EnvObservationReply(msgspec.Struct, frozen=True, tag_field="type", tag="observation"):
+    data: EnvStepResult
+
+
+class EnvStateReply(msgspec.Struct, frozen=True, tag_field="type", tag="state"):
+    data: EnvState
+
+
+EnvMessage = EnvResetMessage | EnvStepMessage | EnvStateMessage | EnvCloseMessage
+_decoder = msgspec.json.Decoder(prepare_type(EnvMessage))
+
+
+def parse_env_message(text: str) -> EnvMessage:
+    """Parse a WebSocket message. Raises EnvError: INVALID_JSON, UNKNOWN_TYPE, VALIDATION_ERROR."""
+    try:
+        return _decode_message(text)
+    except msgspec.ValidationError as error:
+        said = str(error)
+        if "$.type" in said or "`type`" in said:
+            known = "reset, step, state or close"
+            raise EnvError(
+                UNKNOWN_TYPE, f'give the message one "type" of {known}: {said}'
+            ) from error
+        raise EnvError(VALIDATION_ERROR, f"the message does not fit: {said}") from error
+    except (ValueError, RecursionError) as error:
+        raise EnvError(INVALID_JSON, f"the message is not JSON: {error}") from error
+
+
+def _decode_message(text: str) -> EnvMessage:
+    try:
+        message: EnvMessage = _decoder.decode(text)
+    except msgspec.ValidationError:
+        raise
+    except msgspec.DecodeError:  # perhaps a lone surrogate, which Python's own clients can send
+        message = msgspec.convert(json.loads(text), prepare_type(EnvMessage))
+    return message
+
+
+def build_env_schemas() -> dict[str, Any]:
+    """Return the JSON schemas of the action, the observation and the state, as /schema has them."""
+    kinds = (EnvAction, EnvObservation, EnvState)
+    _, schemas = msgspec.json.schema_components(kinds)
+    action = schemas[EnvAction.__name__]
+    action["properties"]["command"] = {
+        "type": "string",
+        "description": "one command of the text browser, or the answer where one is asked for",
+    }
+    return {
+        "action": action,
+        "observation": schemas[EnvObservation.__name__],
+        "state": schemas[EnvState.__name__],
+    }
+
+
+TIMED_OUT = "timed_out"
+MAX_ID_CHARACTERS = 255
+"""characters of an episode's id, as in openenv's own server"""
+
+
+class EnvLimits(msgspec.Struct, frozen=True):
+    """Limits on the clients of an environment server."""
+
+    sessions: int = 1024
+    """concurrent sessions of each process"""
+    idle: float = 3600.0
+    """seconds without a message after which a session is closed"""
+    message: int = 1_000_000
+    """characters of a message, bytes of a request body"""
+    seconds: float = 60.0
+    """time-out of one search or fetch; a later answer counts as a Failure (timed_out)"""
+    requests: int = 64
+    """searches and fetches that run at the same time"""
+
+
+class EnvSession:
+    """The episodes of one client, one after the other."""
+
+    def __init__(self, source: EpisodeSource, limits: EnvLimits, threads: CapacityLimiter) -> None:
+        self.lock = asyncio.Lock()
+        """held while a request of the session is answered"""
+        self.episode_id: str | None = None
+        self._source = source
+        self._limits = limits
+        self._threads = threads
+        self._episode: SourceEpisode | None = None
+
+    async def reset(self, wanted: EnvResetArguments) -> EnvStepResult:
+        """Begin an episode in place of the present one, and return its first prompt.
+
+        Raises EnvError where there is no such task, and where the library cannot be opened.
+        """
+        if wanted.episode_id is not None and not 0 < len(wanted.episode_id) <= MAX_ID_CHARACTERS:
+            sentence = f"an episode_id has 1 to {MAX_ID_CHARACTERS} characters"
+            raise EnvError(VALIDATION_ERROR, sentence)
+        try:
+            selected = self._source.select_task(
+                wanted.split, wanted.index, wanted.task, wanted.seed
+            )
+        except ValueError as error:
+            raise EnvError(VALIDATION_ERROR, str(error)) from error
+        self.episode_id, self._episode = wanted.episode_id or uuid4().hex, None
+        episode = await self._create_episode(selected)
+        self._episode = episode
+        await self._answer_requests(episode, episode.begin_browsing())
+        return await self._describe_step(episode, None)
+
+    async def step(self, text: str) -> EnvStepResult:
+        """Take a command or the answer, and return the next prompt or the end.
+
+        Raises EnvError where no episode is running, and where the store of pages fails.
+        """
+        episode = self._episode
+        if episode is None:
+            raise EnvError(EXECUTION_ERROR, "no episode is running: send a reset first")
+        if episode.browser.result is not None:
+            raise EnvError(EXECUTION_ERROR, "the episode has ended: send a reset to begin another")
+        await self._answer_requests(episode, episode.accept_text(text))
+        return await self._describe_step(episode, 0.0)
+
+    def describe_state(self) -> EnvState:
+        """Return where the session is."""
+        if self._episode is None:
+            return EnvState(self.episode_id, 0)
+        selected, browser = self._episode.selected, self._episode.browser
+        place = (selected.split, selected.index, selected.task.question.id)
+        steps, done = len(browser.steps), browser.result is not None
+        return EnvState(self.episode_id, steps, *place, done)
+
+    async def _create_episode(self, selected: SelectedTask) -> SourceEpisode:
+        if self._source.answers_at_once:
+            return self._source.create_episode(selected)
+        try:
+            return await run_sync(self._source.create_episode, selected, limiter=self._threads)
+        except Failed as failed:
+            raise _convert_store_failure(failed.failure) from failed
+
+    async def _answer_requests(
+        self, episode: SourceEpisode, request: BrowserRequest | None
+    ) -> None:
+        """Answer an episode's requests until it waits for a command or has ended."""
+        try:
+            while request is not None:
+                reply = await self._ask_library(episode, request)
+                if episode.session and isinstance(reply, Failure) and reply.outcome == TIMED_OUT:
+                    # A later answer would be recorded, and a replay would show it.
+                    episode.browser.break_off(reply)
+                    return
+                request = episode.accept_reply(reply)
+        except Failed as failed:
+            self._episode = None
+            raise _convert_store_failure(failed.failure) from failed
+
+    async def _ask_library(self, episode: SourceEpisode, request: BrowserRequest) -> BrowserReply:
+        if self._source.answers_at_once:
+            return answer_request(episode.library, request)
+        what = request.query if isinstance(request, BrowserSearch) else request.url
+        with move_on_after(self._limits.seconds):
+            return await run_sync(
+                answer_request,
+                episode.library,
+                request,
+                abandon_on_cancel=True,
+                limiter=self._threads,
+            )
+        detail = f"not here after {self._limits.seconds:g} seconds"
+        return Failure(what, TIMED_OUT, detail)
+
+    async def _describe_step(self, episode: SourceEpisode, reward: float | None) -> EnvStepResult:
+        selected, browser, session = episode.selected, episode.browser, episode.session
+        shown, ended = browser.observation, browser.result
+        if ended is not None:
+            reward = await self._compute_reward(ended)
+        place = (self.episode_id or "", selected.split, selected.index, selected.task.question.id)
+        steps = len(browser.steps)
+        if shown is not None:
+            about = EnvStepMetadata(*place, steps, shown.answering, shown.left, shown.note, session)
+        else:
+            assert ended is not None
+            about = _describe_end(EnvStepMetadata(*place, steps, session=session), episode, ended)
+        return EnvStepResult(EnvObservation(episode.prompt), reward, ended is not None, about)
+
+    async def _compute_reward(self, ended: Episode) -> float:
+        compute = self._source.compute_reward
+        if self._source.slow_reward:
+            return await run_sync(compute, ended, limiter=self._threads)
+        return compute(ended)
+
+
+def _describe_end(
+    about: EnvStepMetadata, episode: SourceEpisode, ended: Episode
+) -> EnvStepMetadata:
+    quotes = episode.browser.browsed.quotes
+    return msgspec.structs.replace(
+        about, stop=ended.stop, answer=ended.answer, quotes=quotes, failures=ended.failures
+    )
+
+
+def _convert_store_failure(failure: Failure) -> EnvError:
+    detail = failure.detail or failure.outcome
+    return EnvError(EXECUTION_ERROR, f"the server cannot go on: {failure.outcome}: {detail}")
+
 
 ENVIRONMENT_NAME = "rookery"
 """name of the environment, in the paths of the task operations"""

@@ -24,8 +24,7 @@ from rookery.draft.evidence_reward import make_evidence_reward
 from rookery.judge.store import Store
 from rookery.records import Library, Question, Reward
 from rookery.serve.answer_session import EvidenceSources
-from rookery.serve.env.app import ENVIRONMENT_NAME, EnvDescription, build_env_app
-from rookery.serve.env.sessions import EnvLimits
+from rookery.serve.env.app import ENVIRONMENT_NAME, EnvDescription, EnvLimits, build_env_app
 from rookery.serve.settings import Settings
 from rookery.version import __version__
 

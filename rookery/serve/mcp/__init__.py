@@ -1,1 +1,1 @@
-"""mcp."""
+"""The MCP server: search, a text browser, quotes, answers and their verification as tools."""

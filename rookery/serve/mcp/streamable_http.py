@@ -32,10 +32,10 @@ from rookery.serve.api.endpoints import (
     ApiKey,
     KeyRateLimiter,
     authenticate_request,
+    encode_event,
     read_limited_body,
 )
 from rookery.serve.api.questions import charge_answer, run_until_disconnect
-from rookery.serve.mcp.browser_sessions import McpLibrary
 from rookery.serve.mcp.protocol import (
     HANDSHAKE_VERSIONS,
     HEADER_MISMATCH,
@@ -54,7 +54,7 @@ from rookery.serve.mcp.protocol import (
     read_message_version,
     read_request_id,
 )
-from rookery.serve.mcp.tools import McpTools, ToolCaller
+from rookery.serve.mcp.tools import McpLibrary, McpTools, ToolCaller
 from rookery.serve.settings import Settings
 
 VERSION_HEADER = "mcp-protocol-version"
@@ -250,7 +250,7 @@ class McpEndpoint:
         reply = protocol.answer_message(message, visit.caller)
         headers = {SESSION_HEADER: secrets.token_urlsafe(24)} if read_agreed_version(reply) else {}
         if not plain and reply is not None:
-            return Response(_encode_event(reply), 200, headers, EVENT_STREAM_TYPE)
+            return Response(encode_event(reply, "message"), 200, headers, EVENT_STREAM_TYPE)
         return _build_json_response(reply, _choose_status(reply, visit), headers)
 
     async def _answer_call(
@@ -284,7 +284,8 @@ class McpEndpoint:
         """Yield comments while a call runs, then its reply."""
         while not (await asyncio.wait({work}, timeout=self._limits.ping))[0]:
             yield b": still at work\n\n"
-        yield _encode_event(work.result())
+        reply = work.result()
+        yield b": nothing\n\n" if reply is None else encode_event(reply, "message")
 
     def _cancel_call(self, session: str, identity: str | int | None) -> None:
         """Cancel the running call of a session that has this id, if there is one."""
@@ -370,9 +371,3 @@ def _build_json_response(
     if reply is None:
         return Response(status_code=status, headers=headers)
     return Response(msgspec.json.encode(reply), status, headers, JSON_TYPE)
-
-
-def _encode_event(reply: Any) -> bytes:
-    if reply is None:
-        return b": nothing\n\n"
-    return b"event: message\ndata: " + msgspec.json.encode(reply) + b"\n\n"

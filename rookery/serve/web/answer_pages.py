@@ -48,6 +48,7 @@ from rookery.serve.api.answer_sessions import (
     ServerCapabilities,
 )
 from rookery.serve.api.answer_workers import AnswerService, get_answer_service
+from rookery.serve.api.endpoints import EVENT_STREAM_TYPE, encode_event
 from rookery.serve.methods import METHODS, MODEL_METHODS
 from rookery.serve.terminal_output import NO_ANSWER_MESSAGES, format_failure_counts, sanitize_text
 from rookery.serve.web.borrowed_texts import translate_borrowed_text
@@ -304,7 +305,7 @@ async def stream_answer_page(request: Request) -> Response:
     newest = request.headers.get("last-event-id") or request.query_params.get("after", "")
     after = int(newest) if newest.isdecimal() and len(newest) < 9 else -1
     stream = _stream_events(request, answering, found.id, after)
-    return StreamingResponse(stream, media_type="text/event-stream")
+    return StreamingResponse(stream, media_type=EVENT_STREAM_TYPE)
 
 
 async def _stream_events(
@@ -313,23 +314,18 @@ async def _stream_events(
     yield b"retry: 1000\n\n"
     while not await request.is_disconnected():
         try:
-            found = await answering.wait_for_events_async(answer, after, KEEPALIVE_SECONDS)
+            found = await answering.wait_for_events(answer, after, KEEPALIVE_SECONDS)
         except Failed:  # the store is busy; the browser reconnects
             return
         if not found:
             yield b": still here\n\n"
         for event in found:
-            after = event.number
-            yield _encode_event(event)
+            after, said = event.number, describe_event(event)
+            if event.kind == "writing":
+                said = msgspec.structs.replace(said, text=get_draft_text([event]))
+            yield encode_event(said, number=after)
             if event.kind in FINAL_EVENTS:
                 return
-
-
-def _encode_event(event: AnswerEvent) -> bytes:
-    said = describe_event(event)
-    if event.kind == "writing":
-        said = msgspec.structs.replace(said, text=get_draft_text([event]))
-    return f"id: {event.number}\ndata: {said.to_json()}\n\n".encode()
 
 
 def render_ask_page(

@@ -10,7 +10,6 @@ Uploads are taken only from this very
 machine, unless the server was told otherwise (`app.state.uploads`).
 """
 
-import ipaddress
 from collections.abc import Callable
 from typing import NamedTuple
 from urllib.parse import quote
@@ -64,6 +63,7 @@ from rookery.serve.web.endpoints import (
 from rookery.serve.web.languages import mark_text
 from rookery.serve.web.languages import translate_text as _
 from rookery.serve.web.rendering import NavigationLink, render_page
+from rookery.serve.web.security import is_loopback
 
 NO_FETCHING = mark_text("Pages of the web cannot be added here: this server does not fetch them.")
 """Sentence for a request that may not add a page by its address."""
@@ -309,19 +309,12 @@ def may_upload(request: Request) -> bool:
     if said is not None:
         return said
     there = request.client.host if request.client else ""
-    return _is_loopback(there) and _is_loopback(request.url.hostname or "")
+    return is_loopback(there) and is_loopback(request.url.hostname or "")
 
 
 def _may_fetch(request: Request) -> bool:
     """Return whether this request may add pages of the web."""
     return may_upload(request) and not get_app_context(request).settings.offline
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _is_reader(request: Request) -> bool:

@@ -1,5 +1,6 @@
 """Security middleware: response headers, origin check, size and rate limits of forms."""
 
+import ipaddress
 import secrets
 import time
 from collections import OrderedDict
@@ -146,6 +147,14 @@ class _VisitorRateLimiter:
 def is_api_path(path: str) -> bool:
     """Return True if a path belongs to the API and not to a page."""
     return any(path == each or path.startswith(f"{each}/") for each in API_PATHS)
+
+
+def is_loopback(host: str) -> bool:
+    """Return True if a host, an address or a name, is this very machine."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def is_same_origin(headers: Headers) -> bool:

@@ -65,10 +65,14 @@ def heard(answering: AnswerService, answer: str) -> list[AnswerEvent]:
     """All that happens until the end, each as it comes."""
     found: list[AnswerEvent] = []
     until = time.monotonic() + SECONDS
-    while not answer_queue.has_ended(found):
+    while not has_ended(found):
         assert time.monotonic() < until, found
-        found += answering.wait_for_events(answer, len(found) - 1, 1.0)
+        found += awaited(answering.wait_for_events(answer, len(found) - 1, 1.0))
     return found
+
+
+def has_ended(found: list[AnswerEvent]) -> bool:
+    return bool(found) and found[-1].kind in FINAL_EVENTS
 
 
 def kinds(found: list[AnswerEvent]) -> list[EventKind]:
@@ -128,8 +132,8 @@ def test_listeners_hold_no_thread_and_all_hear_all(answering: AnswerService) -> 
     heard_by: list[list[AnswerEvent]] = [[] for _ in range(200)]
 
     async def listen(found: list[AnswerEvent]) -> list[AnswerEvent]:
-        while not answer_queue.has_ended(found):
-            found += await answering.wait_for_events_async(answer, len(found) - 1, SECONDS)
+        while not has_ended(found):
+            found += await answering.wait_for_events(answer, len(found) - 1, SECONDS)
         return found
 
     async def all_of_them() -> tuple[int, list[list[AnswerEvent]]]:
@@ -154,9 +158,9 @@ def test_who_waits_for_a_worker_hears_at_once_that_it_begins(store: Store) -> No
 
     async def listen() -> list[AnswerEvent]:
         async with asyncio.timeout(SECONDS):
-            asked = await answering.wait_for_events_async(answer, -1, SECONDS)
+            asked = await answering.wait_for_events(answer, -1, SECONDS)
             waiting = asyncio.create_task(
-                answering.wait_for_events_async(answer, len(asked) - 1, 10 * SECONDS)
+                answering.wait_for_events(answer, len(asked) - 1, 10 * SECONDS)
             )
             while answer not in answering._expecting:
                 await asyncio.sleep(0.01)
@@ -337,7 +341,7 @@ def test_what_was_not_begun_at_the_end_is_answered_by_the_next(store: Store) -> 
 
 
 KILLED = """
-import os, sys
+import asyncio, os, sys
 from rookery.judge.store import Store
 from rookery.serve.settings import Settings
 from rookery.serve.api.answer_workers import AnswerService, LiveAnswer, WorkerSettings
@@ -352,7 +356,7 @@ LiveAnswer.publish_event = hear_and_die
 workers = WorkerSettings(lease=0.3)
 answering = AnswerService(Store(sys.argv[1]), Settings(("rookery:corvids",)), workers)
 print(answering.enqueue_question(QuestionRequest("How long do crows live?"), "ada"), flush=True)
-answering.wait_for_events("nothing", -1, 60)
+asyncio.run(answering.wait_for_events("nothing", -1, 60))
 """
 
 
@@ -409,7 +413,7 @@ def test_another_process_hears_what_it_does_not_do_itself(
     answer = answering.enqueue_question(QuestionRequest(LONG), "ada")
     mine, theirs = heard(answering, answer), heard(other, answer)
     assert mine == theirs
-    assert awaited(other.wait_for_events_async(answer, 2, 1)) == mine[3:]
+    assert awaited(other.wait_for_events(answer, 2, 1)) == mine[3:]
 
 
 def test_history_is_found_by_words_whatever_they_hold(store: Store, opened: Opened) -> None:

@@ -1,5 +1,6 @@
 """Documents dropped in: read, searched, removed; what cannot be kept is refused with its reason."""
 
+import asyncio
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -563,9 +564,9 @@ def test_a_document_that_was_removed_meanwhile_is_told(
         reader.post("/documents/remove", name="notes.md")
     (tmp_path / "notes.md").write_bytes(NOTE)
     monkeypatch.chdir(tmp_path)  # a file of this name where the server runs is nobody's document
-    *_, last = answering.wait_for_events(asked, -1, SECONDS)
+    *_, last = asyncio.run(answering.wait_for_events(asked, -1, SECONDS))
     while last.kind not in FINAL_EVENTS:
-        *_, last = answering.wait_for_events(asked, last.number, SECONDS)
+        *_, last = asyncio.run(answering.wait_for_events(asked, last.number, SECONDS))
     record = reader.client.get(f"/v1/answers/{asked}", headers=key).json()
     assert record["state"] == "failed"
     assert "a document that was chosen is not there any more" in record["text"]
