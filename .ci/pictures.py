@@ -45,16 +45,13 @@ def make_environment(home: Path) -> dict[str, str]:
     return {**os.environ, **places, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
 
 
-def capture_terminal(home: Path, command: str, rows: int, *keys: str) -> str:
-    """Run a command in a terminal, press keys, and return its screen with colours."""
+def capture_terminal(home: Path, command: str, rows: int) -> str:
+    """Run a command in a terminal and return its screen with colours."""
     tmux = ["tmux", "-L", f"pictures{os.getpid()}", "-f", "/dev/null"]
     program = f"{command.replace('rookery ', f'{sys.executable} -m rookery ', 1)}; sleep 60"
     start = [*tmux, "new-session", "-d", "-x", str(COLUMNS), "-y", str(rows), program]
     subprocess.run(start, cwd=home, env=make_environment(home), check=True)
     wait_until_still(tmux)
-    for key in keys:
-        subprocess.run([*tmux, "send-keys", key], check=True)
-        wait_until_still(tmux)
     screen = read_screen(tmux)
     subprocess.run([*tmux, "kill-server"], check=True)
     return screen
@@ -75,7 +72,7 @@ def wait_until_still(tmux: list[str]) -> None:
             before, since = now, time.monotonic()
 
 
-def draw_terminal(page: Page, screen: str, picture: str) -> None:
+def draw_terminal(page: Page, screen: str) -> None:
     """Draw a terminal's screen as a picture."""
     lines = screen.rstrip().splitlines()
     # Whole addresses would show whose machine this is.
@@ -87,7 +84,7 @@ def draw_terminal(page: Page, screen: str, picture: str) -> None:
         "<style>pre{display:inline-block;padding:14px;font-size:13px!important;line-height:1.35}"
         f"</style>{html}"
     )
-    page.locator("pre").screenshot(path=PICTURES / f"{picture}.png")
+    page.locator("pre").screenshot(path=PICTURES / "terminal.png")
 
 
 @contextmanager
@@ -124,13 +121,10 @@ def make_clip(width: int, height: int) -> FloatRect:
     return {"x": 0, "y": 0, "width": width, "height": height}
 
 
-def photograph_terminals(page: Page, home: Path) -> None:
-    """Take the pictures of commands in a terminal."""
+def photograph_terminal(page: Page, home: Path) -> None:
+    """Take the picture of a question asked in a terminal."""
     ask = f"rookery ask {shlex.quote(QUESTION)} --in rookery:corvids"
-    draw_terminal(page, f"$ {ask}\n\n" + capture_terminal(home, ask, 30), "terminal")
-    browse = "rookery browse --in rookery:corvids --question 'Can crows recognise human faces?'"
-    keys = ("/", "crows recognise faces", "Enter", "0", "Enter")
-    draw_terminal(page, capture_terminal(home, browse, 26, *keys), "text-browser")
+    draw_terminal(page, f"$ {ask}\n\n" + capture_terminal(home, ask, 30))
 
 
 def photograph_answer(page: Page, home: Path) -> None:
@@ -189,7 +183,7 @@ def main() -> None:
         home = Path(folder)
         browser = playwright.chromium.launch(executable_path="/usr/bin/chromium")
         page = browser.new_page(viewport=VIEWPORT, reduced_motion="reduce")
-        photograph_terminals(page, home)
+        photograph_terminal(page, home)
         photograph_answer(page, home)
         photograph_desk(page, home)
         photograph_figures(page, home)

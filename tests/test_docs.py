@@ -338,7 +338,7 @@ class Reader:
         )
         os.close(terminal)
         said, shown, told = b"", "", 0
-        while "? help" not in shown:
+        while "actions left" not in shown:
             ready, _, _ = select.select([keyboard], [], [], PATIENCE)
             assert ready, f"waited too long for a first screen: {shown[-2000:]}"
             said += os.read(keyboard, 65536)  # raises where the program has ended

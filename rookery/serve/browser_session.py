@@ -392,7 +392,7 @@ COMMAND_PREFIXES = (
     "Top", "Back", "End: Answer", "End: Nonsense", "End: Controversial",
 )  # fmt: skip
 """how each command of WebGPT's table 1 begins"""
-LINK_NUMBER = re.compile(r"[0-9]{1,9}")
+_LINK_NUMBER = re.compile(r"[0-9]{1,9}")
 
 
 def parse_typed_command(line: str) -> str | None:
@@ -401,7 +401,7 @@ def parse_typed_command(line: str) -> str | None:
     A number clicks on that link; upper and lower case and a missing colon are corrected.
     """
     line = line.strip()
-    if LINK_NUMBER.fullmatch(line):
+    if _LINK_NUMBER.fullmatch(line):
         return f"Clicked on link {int(line)}"
     tries = [line]
     for verb in COMMAND_PREFIXES:
@@ -410,18 +410,6 @@ def parse_typed_command(line: str) -> str | None:
         if line[: len(word)].casefold() == word.casefold() and rest[:1] in ("", " ", ":"):
             tries.append(verb + rest.lstrip(" :"))
     return next((str(command) for command in map(parse_command, tries) if command), None)
-
-
-def remove_doubled_prefix(line: str) -> str:
-    """Remove a shortcut's prefix from a line in which the command was typed in full after it.
-
-    `s` makes `Search `, so that `search crows` comes as `Search earch crows`.
-    """
-    for verb in (SEARCH_PREFIX, FIND_PREFIX):
-        begun = verb + verb[1:].rstrip(": ")
-        if line.startswith(begun) and line[len(begun) :][:1] in (" ", ":"):
-            return verb + line[len(begun) :].lstrip(" :")
-    return line
 
 
 def parse_typed_question(text: str) -> Question:

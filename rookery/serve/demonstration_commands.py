@@ -1,4 +1,4 @@
-"""Commands that a person gives in a demonstration, in a terminal or on a web page: browser
+"""Commands that a person gives in a demonstration, at a prompt or on a web page: browser
 commands, quotes of a marked span, the answer.
 
 What is marked is a span of the page, never words: the words are cut from the page here, and the
@@ -86,12 +86,11 @@ def find_quote_command(
     window: ViewWindow,
     parts: list[WindowPart],
     span: Span,
-    anywhere: bool = False,
 ) -> str:
     """Return the command "Quote: ..." that quotes exactly this trimmed span.
 
-    It gives the window's text, or only its first and last words if it is long. With `anywhere` it
-    may quote the same words at another place. Raises UnquotableSpanError if no such command does.
+    It gives the window's text, or only its first and last words if it is long. Raises
+    UnquotableSpanError if no such command does.
     """
     start, end = span
     covered = [part for part in parts if part.start < part.end]
@@ -106,15 +105,9 @@ def find_quote_command(
         command = f"Quote: {words}"
         said = parse_command(command)
         found = find_quote(finder, said.argument, window.start, copied) if said else None
-        if found == span or (anywhere and found and _reads_same(page, found, span)):
+        if found == span:
             return str(said)
     raise UnquotableSpanError(SAME_WORDS if parse_command(f"Quote: {shown}") else UNWRITABLE)
-
-
-def _reads_same(page: Page, one: Span, other: Span) -> bool:
-    """Return whether two spans of a page have the same words, but for case and white space."""
-    first, second = (fold_text(page.text[slice(*span)]).text for span in (one, other))
-    return first.replace(" ", "") == second.replace(" ", "")
 
 
 def _get_shown_text(parts: list[WindowPart], start: int, end: int) -> str:
@@ -181,10 +174,10 @@ def run_browser_command(session: BrowserSession, command: str) -> str:
     return _explain_refusal(session, command) or session.run_command(command)
 
 
-def quote_window_span(session: BrowserSession, start: int, end: int, anywhere: bool = False) -> str:
+def quote_window_span(session: BrowserSession, start: int, end: int) -> str:
     """Quote text[start:end] of the open page; return why it cannot be, or an empty string.
 
-    The span must lie in the window. With `anywhere` the same words at another place will do.
+    The span must lie in the window.
     """
     shown, view = session.observation, session.find_shown_view()
     if view is None or session.ending or session.pending_request is not None:
@@ -194,7 +187,7 @@ def quote_window_span(session: BrowserSession, start: int, end: int, anywhere: b
     parts = list(view.iter_parts(shown.start))
     try:
         span = trim_span(view.page, window, start, end)
-        command = find_quote_command(view.page, finder, window, parts, span, anywhere)
+        command = find_quote_command(view.page, finder, window, parts, span)
     except UnquotableSpanError as error:
         return str(error)
     room = session.task.rules.quoted - sum(len(quoted.text) for quoted in shown.quotes)
@@ -303,18 +296,6 @@ def list_quotable_spans(session: BrowserSession) -> list[Span]:
         for span in {*found, *headings}
         if any(low < span[1] and span[0] < high for low, high in seen)
     )
-
-
-def list_quotable_words(session: BrowserSession) -> list[Span]:
-    """Return the spans of the words in the window."""
-    view, shown = session.find_shown_view(), session.observation
-    if view is None:
-        return []
-    return [
-        found.span()
-        for part in view.iter_parts(shown.start)
-        for found in WORD.finditer(view.page.text, part.start, part.end)
-    ]
 
 
 def list_highlights(session: BrowserSession) -> list[Highlight]:

@@ -1,4 +1,4 @@
-"""Files of demonstrations, and the unfinished sessions of the terminal browser that end in them.
+"""Files of demonstrations, and the unfinished sessions of `rookery browse` that end in them.
 
 Demonstrations are JSON lines of Episodes, each with its session in a recording beside the file. An
 unfinished session is stored event by event, so that no killed process and no closed terminal loses

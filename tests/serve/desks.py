@@ -1,18 +1,18 @@
-"""A person at the text browser without a terminal: keys and lines, one after another."""
+"""A person at the text browser without a terminal: lines, one after another."""
 
 from collections.abc import Callable
 
 from rookery.browse.browser import answer_request
 from rookery.browse.browser_commands import BrowserRules, BrowserTask
 from rookery.records import Library, Question
-from rookery.serve.browser_keys import BrowserControls
 from rookery.serve.browser_session import BrowserSession, SessionEvent
+from rookery.serve.demonstration_commands import run_typed_command, undo_last_command
 
 QUESTION = Question("1", "Why do crows bring gifts?")
 
 
 class Person:
-    """Somebody at a desk. What is wanted is had at once."""
+    """Somebody who types commands. What is wanted is had at once."""
 
     def __init__(
         self,
@@ -21,26 +21,23 @@ class Person:
         rules: BrowserRules = BrowserRules(),
         start: str = "",
         keep: Callable[[SessionEvent], None] = lambda deed: None,
-        save: Callable[[BrowserSession], None] = lambda sitting: None,
     ) -> None:
         self.holdings = library
-        self.sitting = BrowserSession(BrowserTask(question, rules, start))
-        self.desk = BrowserControls(self.sitting, keep, save)
+        self.sitting = BrowserSession(BrowserTask(question, rules, start), keep)
+        self.note = ""
+        """why the last line did nothing"""
         self.wait()
 
     def types(self, *lines: str) -> None:
-        """Types lines, each with Enter."""
+        """Types lines, each with Enter; `undo` takes a command back."""
         for line in lines:
-            self.desk.enter_line(line)
-            self.wait()
-
-    def presses(self, *keys: str) -> None:
-        """Presses keys; a line that one begins is left alone."""
-        for key in keys:
-            self.desk.press_key(key)
+            if line == "undo":
+                self.note = undo_last_command(self.sitting)
+            else:
+                self.note = run_typed_command(self.sitting, line)
             self.wait()
 
     def wait(self) -> None:
         """Until nothing is wanted."""
-        while (request := self.desk.pending_request) is not None:
-            self.desk.accept_reply(self.desk.errand, answer_request(self.holdings, request))
+        while (request := self.sitting.pending_request) is not None:
+            self.sitting.accept_reply(answer_request(self.holdings, request))

@@ -1,19 +1,25 @@
-"""What keys and typed lines do to a sitting; taking back, merging, going on, saving."""
+"""What typed lines do to a session at the prompt; taking back, merging, going on, saving."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any, NoReturn
 
 import pytest
 from desks import QUESTION, Person
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from little import Little, html
+from prompt_toolkit.application import create_app_session
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
+from prompt_toolkit.input import create_pipe_input
+from prompt_toolkit.output import DummyOutput
 
-from rookery.browse.browser import browse_library
+from rookery.browse.browser import BrowserRequest, browse_library
 from rookery.browse.browser_commands import BrowserRules, BrowserTask, Observation
 from rookery.browse.call_recording import CallRecording
 from rookery.browse.folder_library import FolderLibrary
@@ -22,19 +28,20 @@ from rookery.browse.page_archive import PageArchive
 from rookery.browse.text_folding import fold_text
 from rookery.cite.syntax import parse_numbered
 from rookery.draft.rollout import replay_episode
-from rookery.records import Episode, Question
+from rookery.records import Episode, Failed, Failure, Question
 from rookery.serve import demonstration_files
 from rookery.serve.browser_session import (
     BrowserSession,
+    SessionEvent,
     merge_scrolls,
     parse_typed_command,
     parse_typed_question,
-    remove_doubled_prefix,
 )
-from rookery.serve.cli.browse_command import COMMAND_COMPLETER
+from rookery.serve.cli.browse_command import CommandCompleter, PromptBrowser
 from rookery.serve.demonstration_files import SessionStart, UnfinishedSession, list_unfinished
 from rookery.serve.settings import Settings
 
+EPISODE = Episode(QUESTION, "me", (), None, "end")
 LINES = [f"<p>Line {number} of a page about crows, and nothing else.</p>" for number in range(400)]
 CROWS = html("https://a.org/crows", "".join(LINES) + '<a href="/jays">Jays</a>', "Crows")
 JAYS = html(
@@ -68,71 +75,80 @@ def shown(task: BrowserTask, library: Little, commands: list[str]) -> Observatio
     return observation
 
 
-# Keys and lines
+@contextmanager
+def prompting(
+    web: Little,
+    *lines: str,
+    question: Question = QUESTION,
+    rules: BrowserRules = BrowserRules(),
+    start: str = "",
+    save: Callable[[BrowserSession], Episode] = lambda session: EPISODE,
+) -> Iterator[PromptBrowser]:
+    """A prompt whose next lines are typed already; Ctrl-D is behind them."""
+    session = BrowserSession(BrowserTask(question, rules, start))
+    with create_pipe_input() as keys, create_app_session(input=keys, output=DummyOutput()):
+        keys.send_text("".join(f"{line}\r" for line in lines) + "\x04")
+        yield PromptBrowser(session, web, lambda event: None, save)
 
 
-def test_every_shortcut_is_an_ordinary_command(web: Little) -> None:
-    person = Person(web)
-    person.presses("/")
-    assert person.desk.prefill == "Search "
-    person.types("Search crows", "0")
-    person.presses("f")
-    assert person.desk.prefill == "Find in page: "
-    person.types("Find in page: line 399")
-    person.presses("n", "g", "left", "backspace", "u")
-    assert person.sitting.commands == [
-        "Search crows", "Clicked on link 0", "Find in page: line 399", "Find in page: line 399",
-        "Top", "Back",
+def browse(web: Little, *lines: str, **options: Any) -> BrowserSession:
+    """The session of somebody who types these lines at the prompt, and then leaves or has saved."""
+    with prompting(web, *lines, **options) as browser, suppress(EOFError, KeyboardInterrupt):
+        browser.run()
+    return browser.session
+
+
+# Lines
+
+
+def test_what_each_line_leads_to_is_shown(web: Little, capsys: pytest.CaptureFixture[str]) -> None:
+    session = browse(
+        web, "Search crows", "0", "find in page line 399", "down", "up", "back", "0", "help", "undo"
+    )
+    assert session.commands == [
+        "Search crows", "Clicked on link 0", "Find in page: line 399", "Scrolled up 1", "Back",
     ]  # fmt: skip
+    out = capsys.readouterr().out
+    for seen in (
+        "Nothing is open yet",
+        "Search results for: crows  0–100%",
+        "【0†Crows†a.org】",
+        "Line 0 of a page about crows",
+        "Line 399 of a page",
+        "this is the end of the page",
+        "Tab completes them",
+        "taken back: Clicked on link 0",
+    ):
+        assert seen in out
+    assert out.index("Line 0 of") < out.index("Line 399 of")
 
 
-def test_scrolling_moves_what_is_seen_before_it_moves_the_window(web: Little) -> None:
-    person = Person(web, start=CROWS.url)
-    person.desk.pane.resize_pane(80, 10)
-    rows = len(person.desk.pane.rows)
-    presses = 0
-    while not person.sitting.commands:
-        assert presses < rows
-        person.presses(" ")
-        presses += 1
-    assert presses > 3
-    assert person.sitting.commands == ["Scrolled down 1"]
-    assert person.desk.pane.top == 0
-    person.presses("b")
-    assert person.sitting.commands == ["Scrolled down 1", "Scrolled up 1"]
-    assert person.desk.pane.count_rows_below() == 0  # who reads backwards goes on at the end
-    person.presses(*["pageup"] * rows)
-    assert person.desk.note == "this is the top of the page"
-    assert len(person.sitting.commands) == 2
-
-
-def test_going_back_goes_to_where_one_was(web: Little) -> None:
-    person = Person(web, start=CROWS.url)
-    person.desk.pane.resize_pane(80, 10)
-    person.presses(*["down"] * 5, *"u")
-    person.types("Search jays", "Back")
-    assert person.desk.pane.top == 5
-    person.types("Search jays")
-    person.presses("u")
-    assert person.desk.pane.top == 5
-    person.types("Search jays", "Back", "Scrolled down 1", "Top")
-    assert person.desk.pane.top == 0
-
-
-def test_what_does_nothing_is_told_and_not_stored(web: Little) -> None:
-    person = Person(web, start=JAYS.url)
-    for line, said in {
+def test_what_does_nothing_is_told_and_not_stored(
+    web: Little, capsys: pytest.CaptureFixture[str]
+) -> None:
+    refused = {
         "99": "no link 99",
         "Back": "no page before",
         "Quote: Owls": "not on the page",
         "End: Answer": "quote something first",
         "Dance": "this is no command",
         "Scrolled down 4": "this is no command",
-    }.items():
-        assert not person.desk.enter_line(line)  # it stays in the line, to be mended
-        assert said in person.desk.note
-    person.presses("left", "n", " ", "a")
-    assert (person.sitting.commands, person.sitting.observation.left) == ([], 100)
+        "undo": "nothing to undo",
+    }
+    session = browse(web, *refused, start=JAYS.url)
+    assert (session.commands, session.observation.left) == ([], 100)
+    out = capsys.readouterr().out
+    assert all(said in out for said in refused.values())
+    assert out.count("Jays bury acorns") == 1  # a window is shown again only where it changed
+
+
+def test_quotes_are_shown_when_they_are_made_and_when_they_are_asked_for(
+    web: Little, capsys: pytest.CaptureFixture[str]
+) -> None:
+    browse(web, "Quote: Jays bury acorns", "quotes", "Quote: Jays bury acorns", start=JAYS.url)
+    out = capsys.readouterr().out
+    assert out.count("[1] Jays bury acorns\n    Jays a.org\n") == 2
+    assert "this is quoted already" in out
 
 
 @pytest.mark.parametrize(
@@ -161,17 +177,23 @@ def test_a_typed_line_is_the_command_that_it_means(line: str, command: str | Non
     assert parse_typed_command(line) == command
 
 
-def test_commands_are_completed_and_a_command_behind_its_shortcut_is_not_doubled() -> None:
-    for line, commands in {
+def completed(session: BrowserSession, line: str) -> list[str]:
+    found = CommandCompleter(session).get_completions(Document(line), CompleteEvent())
+    return [line[: len(line) + completion.start_position] + completion.text for completion in found]
+
+
+def test_commands_links_and_sentences_are_completed(web: Little) -> None:
+    session = browse(web, start=JAYS.url)
+    for line, lines in {
         "sc": ["Scrolled down ", "Scrolled up "],
         "End: N": ["End: Nonsense"],
+        "clicked": ["Clicked on link ", "Clicked on link 0"],
+        "0": ["0"],
+        "quote: j": ["Quote: Jays bury acorns in September."],
         "x": [],
     }.items():
-        found = COMMAND_COMPLETER.get_completions(Document(line), CompleteEvent())
-        assert [completion.text for completion in found] == commands
-    assert remove_doubled_prefix("Search earch crows") == "Search crows"
-    assert remove_doubled_prefix("Find in page: ind in page: crows") == "Find in page: crows"
-    assert remove_doubled_prefix("Search earching") == "Search earching"
+        assert completed(session, line) == lines
+    assert completed(browse(web), "quote") == ["Quote: "]
 
 
 def test_a_question_is_named_by_its_words() -> None:
@@ -187,7 +209,7 @@ def test_a_question_is_named_by_its_words() -> None:
 COMMANDS = st.sampled_from(
     ["Search crows", "Search jays", "Search owls", "0", "1", "Find in page: line 7", "Top", "Back",
      "Scrolled down 1", "Scrolled down 1", "Scrolled up 1", "Scrolled down 3",
-     "Quote: Jays bury acorns", "Quote: Line 3 of a page about crows", "u", "u"]
+     "Quote: Jays bury acorns", "Quote: Line 3 of a page about crows", "undo", "undo"]
 )  # fmt: skip
 
 
@@ -196,8 +218,7 @@ COMMANDS = st.sampled_from(
 def test_what_is_taken_back_was_never_said(typed: list[str]) -> None:
     """After any commands and takings back, the screen is that of the commands that are left."""
     person = Person(Little(CROWS, JAYS))
-    for line in typed:
-        person.presses("u") if line == "u" else person.types(line)
+    person.types(*typed)
     task = person.sitting.task
     assert person.sitting.observation == shown(task, Little(CROWS, JAYS), person.sitting.commands)
 
@@ -206,36 +227,28 @@ def test_taking_back_asks_nobody_and_saying_again_asks_only_for_what_failed(web:
     person = Person(web, start=JAYS.url)
     person.types("0", "Back", "0")
     assert web.asked == [JAYS.url, "https://a.org/gone", "https://a.org/gone"]
-    person.presses("u", "u", "u")
+    person.types(*["undo"] * 3)
     assert person.sitting.commands == []
     assert len(web.asked) == 3
     web.pages["https://a.org/gone"] = CROWS
     person.types("0")
     assert len(web.asked) == 4
     assert person.sitting.observation.title.startswith("Crows")
-    person.presses("u")
+    person.types("undo")
     person.types("0")
     assert len(web.asked) == 4
 
 
-def test_there_is_nothing_before_the_beginning(web: Little) -> None:
-    person = Person(web)
-    person.presses("u")
-    assert person.desk.note == "there is nothing to take back"
+def test_what_is_given_up_was_never_asked_for(
+    web: Little, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(browser: PromptBrowser, request: BrowserRequest) -> NoReturn:
+        raise KeyboardInterrupt
 
-
-def test_what_is_not_waited_for_was_never_asked_for(web: Little) -> None:
-    person = Person(web)
-    person.types("Search crows")
-    person.desk.enter_line("0")
-    errand = person.desk.errand
-    assert person.desk.pending_request is not None
-    person.desk.press_key("s")  # swallowed: nothing can be typed into a page that is not there
-    person.desk.press_key("escape")
-    assert person.desk.pending_request is None
-    person.desk.accept_reply(errand, CROWS)
-    assert person.sitting.observation.title == "Search results for: crows"
-    assert person.sitting.commands == ["Search crows"]
+    monkeypatch.setattr(PromptBrowser, "_ask_library", interrupt)
+    session = browse(web, "Search crows", "Search jays", start=JAYS.url)
+    assert capsys.readouterr().out.count("given up") == 3
+    assert (session.commands, session.task.start, web.asked) == ([], "", [])
 
 
 def test_a_first_page_that_is_not_waited_for_leaves_an_empty_desk(web: Little) -> None:
@@ -272,7 +285,7 @@ def test_five_steps_are_two_commands_and_each_can_be_taken_back(web: Little) -> 
     person.types(*["Scrolled down 1"] * 5)
     assert person.sitting.commands == ["Scrolled down 3", "Scrolled down 2"]
     assert person.sitting.observation.left == 98
-    person.presses("u")
+    person.types("undo")
     assert person.sitting.commands == ["Scrolled down 3", "Scrolled down 1"]
     person.types("Scrolled down 2", "Scrolled down 2")  # as they were typed, so they are kept
     assert person.sitting.commands[2:] == ["Scrolled down 2", "Scrolled down 2"]
@@ -287,176 +300,110 @@ def letters(text: str) -> str:
 
 
 @pytest.mark.slow
-@settings(max_examples=80, deadline=None)
-@given(
-    st.sampled_from(sorted(path.name for path in get_bundled_folder().glob("*.htm*"))),
-    st.lists(st.sampled_from(["up", "down", "left", "right"]), max_size=6),
-    st.lists(st.sampled_from(["up", "down", "left", "right"]), max_size=8),
-    st.integers(0, 3),
-)
-def test_what_is_marked_is_what_is_quoted(
-    corvids: FolderLibrary, name: str, begin: list[str], end: list[str], down: int
-) -> None:
+@pytest.mark.parametrize("name", sorted(path.name for path in get_bundled_folder().glob("*.htm*")))
+def test_what_is_completed_is_what_is_quoted(corvids: FolderLibrary, name: str) -> None:
     person = Person(corvids, start=(get_bundled_folder() / name).as_uri())
-    person.types(*["Scrolled down 1"] * down)
-    before = list(person.sitting.commands)  # a short page is refused to scroll
-    person.presses('"', *begin, "enter", *end)
-    marking = person.desk.marking
-    assert marking is not None
-    words = marking.text
-    person.presses("enter")
-    if person.sitting.observation.quotes:
+    for line in completed(person.sitting, "quote: ")[1:]:
+        person.types(line)
         [quote] = person.sitting.observation.quotes
-        assert letters(quote.text) == letters(words)
-        assert person.sitting.commands[-1].startswith("Quote: ")
-        assert len(person.sitting.commands[-1]) <= max(len(words), 200) + len("Quote: ")
-    else:
-        assert "quote them in parts" in person.desk.note
-        assert person.sitting.commands == before
-
-
-def test_marking_moves_by_sentences_and_words(web: Little) -> None:
-    person = Person(web, start=JAYS.url)
-    person.presses("q", "right")
-    marking = person.desk.marking
-    assert marking is not None
-    assert marking.text == "bury"
-    person.presses("enter", "right", "down")
-    assert marking.text == "bury acorns in September."
-    person.presses("down", "down", "left")
-    assert marking.text == "bury acorns in September. More\n\nThey find most"
-    person.presses("up", "up")
-    assert marking.text == "bury acorns in September."
-    person.presses("escape", "left")
-    assert marking.text == "Jays"
-    person.presses("escape")
-    assert (person.desk.mode, person.sitting.commands) == ("browse", [])
-
-
-def test_a_long_quote_is_abbreviated_where_that_names_the_same_words(web: Little) -> None:
-    person = Person(web, start=CROWS.url)
-    person.presses("q", "enter", *["down"] * 8, "enter")
-    [command] = person.sitting.commands
-    [quote] = person.sitting.observation.quotes
-    # "of a page about crows, and nothing else." ends every line: the first end is another one.
-    assert "━" not in command
-    assert quote.text.startswith("Line 0 of")
-    assert quote.text.endswith("Line 8 of a page about crows, and nothing else.")
-    story = "".join(
-        f"<p>The {n}th crow of the {n + 50} that came had a name.</p>" for n in range(9)
-    )
-    person = Person(Little(html("https://a.org/s", story)), start="https://a.org/s")
-    person.presses("q", "enter", *["down"] * 5, "enter")
-    start, end = (f"{n}th crow of the {n + 50} that came had a name." for n in (0, 5))
-    assert person.sitting.commands == [f"Quote: The {start}━{end}"]
-    assert person.sitting.observation.quotes[0].text.endswith("of the 55 that came had a name.")
-
-
-def test_what_does_not_fit_among_the_quotes_any_more_ends_nothing(web: Little) -> None:
-    person = Person(web, rules=BrowserRules(quoted=60), start=JAYS.url)
-    person.presses("q", "enter", "enter", "q", "enter", "down", "down", "enter")
-    assert person.sitting.commands == ["Quote: Jays bury acorns in September."]
-    assert person.desk.note.startswith("there is room for 30 more characters")
-    person.presses("q", "down", "down", "enter", "enter")
-    assert person.sitting.commands[1:] == ["Quote: They find most again."]
-    person.presses("q", "enter", "enter")
-    assert person.desk.note == "this is quoted already"
-
-
-def test_results_cannot_be_quoted(web: Little) -> None:
-    person = Person(web)
-    person.types("Search crows")
-    person.presses("q")
-    assert person.desk.mode == "browse"
-    assert "only a page that was opened" in person.desk.note
+        assert letters(quote.text) == letters(line.removeprefix("Quote: "))
+        person.types("undo")
 
 
 # Ends
 
 
-def test_an_answer_is_asked_for_and_checked_before_it_is_saved(web: Little) -> None:
-    saved: list[BrowserSession] = []
-    person = Person(web, start=JAYS.url, save=saved.append)
-    person.types("Quote: Jays bury acorns", "End: Answer")
-    assert person.desk.mode == "answer"
-    for text, said in {
-        "": "there is no answer yet",
-        "They do [2].": "cites [2], but there are 1 quotes",
-        "They do.": "no quote is cited",
-    }.items():
-        person.desk.finish_demonstration(text)
-        assert said in person.desk.note
-        assert (saved, person.desk.left) == ([], "")
-    person.desk.finish_demonstration("They do.")  # who insists is believed
-    assert (saved, person.desk.left) == ([person.sitting], "saved")
-    assert person.sitting.draft == "They do."
+QUOTED = ("Quote: Jays bury acorns", "End: Answer")
+
+
+def test_an_answer_is_asked_for_and_checked_before_it_is_saved(
+    web: Little, capsys: pytest.CaptureFixture[str]
+) -> None:
+    saved: list[str] = []
+
+    def save(session: BrowserSession) -> Episode:
+        saved.append(session.draft)
+        return EPISODE
+
+    to_the_start = "\x01\x0b"
+    lines = ("They do [2].", f"{to_the_start}They do.", "")  # who insists is believed
+    with prompting(web, *QUOTED, *lines, start=JAYS.url, save=save) as browser:
+        browser.run()
+    assert (saved, browser.saved) == (["They do."], EPISODE)
+    out = capsys.readouterr().out
+    assert "cites [2], but there are 1 quotes" in out
+    assert "no quote is cited" in out
+
+
+def test_what_cannot_be_saved_is_told_and_can_be_saved_again(
+    web: Little, capsys: pytest.CaptureFixture[str]
+) -> None:
+    faults = [Failed(Failure("d.jsonl", "unwritable", "make room and save again"))]
+
+    def save(session: BrowserSession) -> Episode:
+        if faults:
+            raise faults.pop()
+        return EPISODE
+
+    with prompting(web, *QUOTED, "They do [1].", "", start=JAYS.url, save=save) as browser:
+        browser.run()
+    assert "not saved: make room and save again" in capsys.readouterr().out
 
 
 def test_writing_can_be_left_for_more_reading_and_nothing_written_is_lost(web: Little) -> None:
-    person = Person(web, start=JAYS.url)
-    person.types("Quote: Jays bury acorns")
-    person.presses("a")
-    person.sitting.save_draft("They bury")
-    person.presses("escape")
-    assert (person.desk.mode, person.sitting.commands) == ("browse", ["Quote: Jays bury acorns"])
-    person.presses("a")
-    assert (person.desk.mode, person.sitting.draft) == ("answer", "They bury")
+    session = browse(web, *QUOTED, "They bury \x03", start=JAYS.url)
+    assert (session.ending, session.draft) == (True, "They bury")
+    session = browse(web, *QUOTED, "", start=JAYS.url)
+    assert (session.ending, session.commands) == (False, ["Quote: Jays bury acorns"])
+    session = browse(web, *QUOTED, "One.\x1b\rTwo [1].", start=JAYS.url)
+    assert session.draft == "One.\nTwo [1]."
 
 
 def test_browsing_ends_by_itself_when_the_actions_or_the_quotes_are_used_up(web: Little) -> None:
-    person = Person(web, rules=BrowserRules(actions=2), start=JAYS.url)
-    person.types("Quote: Jays bury acorns", "Find in page: they")
-    assert person.desk.mode == "answer"
-    person.presses("escape")
-    assert (person.desk.mode, person.sitting.observation.left) == ("browse", 1)
-    full = Person(web, rules=BrowserRules(quoted=30), start=JAYS.url)
-    full.types("Quote: Jays bury acorns", "Quote: They find most again.")
-    assert full.desk.mode == "answer"
-    assert len(full.sitting.observation.quotes) == 1
-    nothing = Person(web, rules=BrowserRules(actions=1), start=JAYS.url)
-    nothing.types("Find in page: they")
-    assert nothing.desk.mode == "end"
+    quote = "Quote: Jays bury acorns"
+    two = browse(web, quote, "Find in page: they", rules=BrowserRules(actions=2), start=JAYS.url)
+    assert two.observation.answering
+    full = browse(
+        web, quote, "Quote: They find most again.", rules=BrowserRules(quoted=30), start=JAYS.url
+    )
+    assert full.observation.answering
+    assert len(full.observation.quotes) == 1
+    nothing = browse(web, "Find in page: they", rules=BrowserRules(actions=1), start=JAYS.url)
+    assert nothing.browse_result is not None
 
 
 def test_an_end_without_an_answer_is_saved_only_when_it_is_meant(web: Little) -> None:
-    saved: list[BrowserSession] = []
-    person = Person(web, save=saved.append)
-    person.types("End: Nonsense")
-    assert (person.desk.mode, saved) == ("end", [])
-    person.presses("escape")
-    assert (person.desk.mode, person.sitting.commands) == ("browse", [])
-    person.types("End: Controversial")
-    person.presses("enter")
-    assert len(saved) == 1
+    with prompting(web, "End: Nonsense", "undo", "End: Controversial", "") as browser:
+        browser.run()
+    assert browser.saved
+    assert browser.session.commands == ["End: Controversial"]
 
 
-def test_just_reading_asks_for_the_question_at_the_end(web: Little) -> None:
-    person = Person(web, Question("", ""), start=JAYS.url)
-    assert person.desk.mode == "ask"
-    person.types("")
-    assert person.desk.mode == "browse"
-    assert person.sitting.observation.title.startswith("Jays")
-    person.types("Quote: Jays bury acorns", "End: Answer")
-    assert person.desk.mode == "ask"
-    person.types("")
-    assert "nothing is saved without a question" in person.desk.note
-    person.types("x" * 20_000)
-    assert "20,000 characters" in person.desk.note
-    person.types("  What do   jays bury? ")
-    assert person.desk.mode == "answer"
-    assert person.sitting.task.question.text == "What do jays bury?"
-    steps, _ = person.sitting.replay_session(lambda library: library)
+def test_just_reading_asks_for_the_question_at_the_end(
+    web: Little, capsys: pytest.CaptureFixture[str]
+) -> None:
+    session = browse(web, "", *QUOTED, "", question=Question("", ""), start=JAYS.url)
+    assert session.commands == ["Quote: Jays bury acorns"]
+    assert "nothing is saved without a question" in capsys.readouterr().out
+    session = browse(
+        web, "", *QUOTED, "x" * 20_000, "\x01\x0b  What do   jays bury? ",
+        question=Question("", ""), start=JAYS.url,
+    )  # fmt: skip
+    assert "20,000 characters" in capsys.readouterr().out
+    assert session.observation.answering
+    assert session.task.question.text == "What do jays bury?"
+    steps, _ = session.replay_session(lambda library: library)
     assert all("What do jays bury?" in step.prompt for step in steps)
 
 
-def test_a_question_that_would_hide_what_was_read_is_not_taken(web: Little) -> None:
+def test_a_question_that_would_hide_what_was_read_is_not_taken(
+    web: Little, capsys: pytest.CaptureFixture[str]
+) -> None:
     spoiler = "Line 3 of a page about crows, and nothing else. Line 4"
-    person = Person(web, Question("", ""), start=CROWS.url)
-    person.types("", "Quote: Line 3 of a page", "End: Answer")
-    before = person.sitting.observation
-    person.types(spoiler)
-    assert "use other words" in person.desk.note
-    assert (person.desk.mode, person.sitting.observation) == ("ask", before)
+    lines = ("", "Quote: Line 3 of a page", "End: Answer", spoiler)
+    session = browse(web, *lines, question=Question("", ""), start=CROWS.url)
+    assert "use other words" in capsys.readouterr().out
+    assert (session.task.question.text, session.observation.answering) == ("", True)
 
 
 def test_a_question_that_would_have_led_elsewhere_is_not_taken() -> None:
@@ -464,29 +411,11 @@ def test_a_question_that_would_have_led_elsewhere_is_not_taken() -> None:
     first = html("https://a.org/1", f"<p>So {secret}.</p><p>Nothing else.</p>", "One")
     second = html("https://a.org/2", "<p>The crows were counted, too.</p>", "Two")
     person = Person(Little(first, second), Question("", ""))
-    person.types("", "Search counted", "0", "Find in page: else", "Quote: nothing else")
+    person.types("Search counted", "0", "Find in page: else", "Quote: nothing else")
     before = person.sitting.observation
-    person.types("End: Answer", secret)  # which hides the first result: link 0 is another one
-    assert "use other words" in person.desk.note
-    person.presses("escape")
+    # It hides the first result: link 0 is another one.
+    assert not person.sitting.change_question(parse_typed_question(secret))
     assert person.sitting.observation == before
-
-
-def test_leaving_asks_only_where_something_was_done(web: Little) -> None:
-    person = Person(web)
-    person.desk.ask_to_leave()
-    assert person.desk.left == "dropped"
-    for key, left in {"k": "kept", "d": "dropped", "escape": ""}.items():
-        person = Person(web)
-        person.types("Search crows")
-        person.desk.ask_to_leave()
-        assert (person.desk.mode, person.desk.left) == ("leave", "")
-        person.presses("x", key)
-        assert person.desk.left == left
-    assert person.desk.mode == "browse"
-    person.desk.ask_to_leave()
-    person.desk.ask_to_leave()  # Ctrl-C twice
-    assert person.desk.left == "kept"
 
 
 # Files
@@ -502,8 +431,7 @@ def test_what_was_done_is_done_again_from_disk_without_the_library(typed: list[s
         journal = UnfinishedSession(Path(place) / "1.sitting")
         journal.append_event(BEGUN)
         person = Person(Little(CROWS, JAYS), keep=journal.append_event)
-        for line in typed:
-            person.presses("u") if line == "u" else person.types(line)
+        person.types(*typed)
         person.sitting.save_draft("They \ud800 bury")
         journal.close()
         [found] = list_unfinished(Path(place))
@@ -542,45 +470,41 @@ def test_a_sitting_that_somebody_is_at_is_not_offered(tmp_path: Path) -> None:
 
 
 def test_what_a_full_disk_does_not_take_is_told_and_added_later(
-    web: Little, tmp_path: Path
+    web: Little, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     journal = UnfinishedSession(tmp_path / "1.sitting")
     journal.append_event(BEGUN)
-    person = Person(web, keep=journal.append_event)
     used = journal._file.execute("pragma page_count").fetchone()[0]
-    journal._file.execute(f"pragma max_page_count = {used}")
-    person.types("Search crows", "0")
-    assert "not kept on disk: the disk is full" in person.desk.trouble
-    assert person.sitting.observation.title.startswith("Crows")
-    journal._file.execute("pragma max_page_count = 1000000")
-    person.types("Scrolled down 1")
-    assert person.desk.trouble == ""
+    limits = iter([used] * 4)  # for two commands and what they are given
+
+    def keep(event: SessionEvent) -> None:
+        journal._file.execute(f"pragma max_page_count = {next(limits, 1_000_000)}")
+        journal.append_event(event)
+
+    session = BrowserSession(BEGUN.task)
+    with create_pipe_input() as keys, create_app_session(input=keys, output=DummyOutput()):
+        keys.send_text("Search crows\r0\rScrolled down 1\r\x04")
+        with suppress(EOFError):
+            PromptBrowser(session, web, keep, lambda session: EPISODE).run()
+    assert capsys.readouterr().out.count("not kept on disk: the disk is full") == 1
     _, deeds = journal.read()
     journal.close()
     again = BrowserSession(BEGUN.task)
     for deed in deeds:
         again.replay_event(deed)
-    assert again.observation == person.sitting.observation
+    assert again.observation == session.observation
 
 
 def demonstrated(web: Little, out: Path, name: str = "me/1") -> Episode:
     """A demonstration with a failure, a taking back and merged scrolling in it, saved."""
 
-    def save(sitting: BrowserSession) -> None:
-        saved.append(
-            demonstration_files.save_demonstration(
-                sitting, "me", name, out, out.with_suffix(".recording")
-            )
-        )
-
-    saved: list[Episode] = []
-    person = Person(web, start=JAYS.url, save=save)
+    person = Person(web, start=JAYS.url)
     person.types("0", "Back", "Search crows", "0", *["Scrolled down 1"] * 4, "Search owls")
-    person.presses("u")
-    person.types("Quote: Line 3 of a page", "End: Answer")
-    person.desk.finish_demonstration("A page has lines [1].")
-    assert person.desk.note == ""
-    return saved[0]
+    person.types("undo", "Quote: Line 3 of a page", "End: Answer")
+    person.sitting.save_draft("A page has lines [1].")
+    return demonstration_files.save_demonstration(
+        person.sitting, "me", name, out, out.with_suffix(".recording")
+    )
 
 
 def test_a_demonstration_is_saved_with_the_prompts_of_its_merged_commands(
@@ -626,19 +550,14 @@ def test_demonstrations_are_added_and_what_a_kill_left_of_a_line_is_removed(
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
-def test_a_full_disk_keeps_the_answer_in_the_editor(web: Little, tmp_path: Path) -> None:
-    def save(sitting: BrowserSession) -> None:
-        demonstration_files.save_demonstration(sitting, "me", "me/1", outs.pop(), tmp_path / "r")
-
-    outs = [tmp_path / "d.jsonl", Path("/dev/full")]
-    person = Person(web, start=JAYS.url, save=save)
-    person.types("Quote: Jays bury acorns", "End: Answer")
-    person.desk.finish_demonstration("They do [1].")
-    assert "No space left on device" in person.desk.note
-    assert "save again" in person.desk.note
-    assert (person.desk.mode, person.desk.left) == ("answer", "")
-    person.desk.finish_demonstration("They do [1].")
-    assert person.desk.left == "saved"
+def test_a_full_disk_takes_nothing_and_the_next_file_all(web: Little, tmp_path: Path) -> None:
+    person = Person(web, start=JAYS.url)
+    person.types(*QUOTED)
+    person.sitting.save_draft("They do [1].")
+    save = partial(demonstration_files.save_demonstration, person.sitting, "me", "me/1")
+    with pytest.raises(Failed, match=r"No space left on device.*save again"):
+        save(Path("/dev/full"), tmp_path / "r")
+    save(tmp_path / "d.jsonl", tmp_path / "r")
     with CallRecording(tmp_path / "r") as recording:
         episode = Episode.from_json((tmp_path / "d.jsonl").read_text("utf-8"))
         assert replay_episode(episode, recording) == episode

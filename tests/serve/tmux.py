@@ -26,7 +26,7 @@ class Terminal:
         names = {**surroundings(home), "PYTHONPATH": ROOT, "COLUMNS": "", "TERM": "screen", **more}
         env = " ".join(f"{name}={shlex.quote(value)}" for name, value in names.items())
         rookery = shlex.join([sys.executable, "-m", "rookery", *map(str, arguments)])
-        script = f"stty -a > {home}/before; env -u COLUMNS {env} {rookery}; code=$?;"
+        script = f"trap : INT; stty -a > {home}/before; env -u COLUMNS {env} {rookery}; code=$?;"
         script += f" stty -a > {home}/after; echo EXIT $code; exec cat"
         size = ("-x", str(columns), "-y", str(rows))
         self._tmux("-f", "/dev/null", "new-session", "-d", *size, "sh", "-c", script)
@@ -34,6 +34,11 @@ class Terminal:
     def types(self, text: str) -> None:
         """As from a keyboard, letter by letter."""
         self._tmux("send-keys", "-l", text)
+
+    def enters(self, line: str) -> None:
+        """A line, and Enter."""
+        self.types(line)
+        self.presses("Enter")
 
     def presses(self, *keys: str) -> None:
         """Keys by tmux's names: Enter, Escape, C-c, Down, NPage."""
@@ -47,13 +52,6 @@ class Terminal:
             time.sleep(0.03)
         return screen
 
-    def misses(self, gone: str) -> None:
-        """Waits until this is not on the screen any more."""
-        until = time.monotonic() + PATIENCE
-        while gone in (screen := self.screen()):
-            assert time.monotonic() < until, f"{gone} is still on the screen:\n{screen}"
-            time.sleep(0.03)
-
     def screen(self) -> str:
         """All that is seen now."""
         return self._tmux("capture-pane", "-p")
@@ -61,9 +59,6 @@ class Terminal:
     def asks(self, variable: str) -> str:
         """What tmux knows of the window: alternate_on, cursor_flag, pane_title, ..."""
         return self._tmux("display-message", "-p", f"#{{{variable}}}").strip()
-
-    def resize(self, columns: int, rows: int) -> None:
-        self._tmux("resize-window", "-x", str(columns), "-y", str(rows))
 
     def listens(self, file: Path) -> None:
         """Writes all that goes to the terminal from now on to a file, byte by byte."""
