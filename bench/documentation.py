@@ -5,7 +5,7 @@ Reads bench/questions and the sites, which are Debian packages (see bench/questi
 the pages about crows that come with Rookery. Prints a table and writes
 bench/results/documentation.json. The questions of `build` may be used for choices; those of `test`
 are asked once a release, when all is chosen: --test asks them, and writes test/documentation.json
-and, with every answer of `extract`, test/documentation.jsonl.
+and, with the outcome of every question by `extract`, test/documentation.jsonl.
 
 A quote is right if it stands on an accepted page and matches a pattern of the question. The
 floor is the best paragraph by BM25, which never declines.
@@ -16,7 +16,8 @@ floor is the best paragraph by BM25, which never declines.
 
 import argparse
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import date
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -29,7 +30,6 @@ from bench.report import (
     SCRATCH,
     choose_size,
     print_table,
-    read_results,
     skip_bench,
     write_results,
 )
@@ -106,7 +106,7 @@ class SiteQuestion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return quote.url in pages and any(re.search(each, text, re.I) for each in self.facts)
 
 
-class AskedQuestion(msgspec.Struct, frozen=True):
+class AskedQuestion(msgspec.Struct, frozen=True, omit_defaults=True):
     """Outcome of one question."""
 
     site: str
@@ -119,7 +119,7 @@ class AskedQuestion(msgspec.Struct, frozen=True):
     three: bool
     """one of the first three is"""
     score: float
-    quotes: tuple[tuple[str, str], ...]
+    quotes: tuple[tuple[str, str], ...] = ()
     """page, relative to the site's folder, and text of the first three quotes"""
 
 
@@ -169,6 +169,24 @@ def ask_site(
         )
 
 
+def ask_sites(
+    questions: Sequence[SiteQuestion],
+    sites: Mapping[str, tuple[Path, str]],
+    methods: Mapping[str, Method],
+) -> dict[str, list[AskedQuestion]]:
+    """Ask the questions about each site by every method."""
+    asked: dict[str, list[AskedQuestion]] = {name: [] for name in methods}
+    for site, (folder, glob) in sites.items():
+        here = [each for each in questions if each.site == site][: choose_size(None, 8)]
+        archive = PageArchive(SCRATCH / "documentation.sqlite")
+        selection = FileSelection(glob=(glob,))
+        library = FolderLibrary(folder, archive, SCRATCH / "documentation", selection=selection)
+        for name, method in methods.items():
+            asked[name] += ask_site(here, folder, library, method)
+        library.close()
+    return asked
+
+
 def summarize(asked: Sequence[AskedQuestion]) -> dict[str, float]:
     """Return the figures of one method."""
     own = [each for each in asked if each.kind not in UNANSWERABLE]
@@ -215,18 +233,26 @@ def _measure_calibration(pairs: Sequence[tuple[float, bool]]) -> float:
     return sum(apart) / max(len(pairs), 1)
 
 
-def render_answers(asked: Sequence[AskedQuestion], date: str) -> str:
-    """Render questions with their answers as a Markdown page."""
+def render_answers(asked: Sequence[AskedQuestion], count: int, day: str) -> str:
+    """Render so many questions with their answers as a Markdown page, declined ones last."""
+    random = Random("twenty")
+    given = [each for each in asked if each.answered]
+    declined = [each for each in asked if not each.answered]
+    drawn = random.sample(given, min(count, len(given)))
+    drawn += random.sample(declined, min(count - len(drawn), len(declined)))
     lines = [
         "# Twenty answers\n",
-        f"Drawn by lot from the answers to the test questions ({date}), right and wrong ones, by "
-        "`python -m bench.documentation --draw 20`. `extract` was asked over five documentation "
-        "sites that nothing was chosen on. A quote is right if it stands on an accepted page and "
-        "holds the pattern of the fact; near misses and foreign questions have no answer there.\n",
+        f"`extract` was asked {len(asked)} questions about the bundled pages ({day}), of which it "
+        f"declined {len(declined)}. These are {len(drawn)} by lot, right and wrong ones, those "
+        "answered first: `python -m bench.documentation --draw 20` asks again over "
+        "`rookery:corvids`; choices were made by these questions, too, and docs/figures.md has how "
+        "often answers about sites are right that nothing was chosen on. A quote is right if it "
+        "stands on an accepted page and holds the pattern of the fact; near misses have no answer "
+        "there.\n",
     ]
-    for each in asked:
+    for each in drawn:
         lines.append(f"## {each.question}\n")
-        lines.append(f"{each.site}, {each.kind}. **{_describe_outcome(each)}**\n")
+        lines.append(f"{each.kind[0].upper()}{each.kind[1:]}. **{_describe_outcome(each)}**\n")
         for number, (page, text) in enumerate(each.quotes, 1):
             quoted = "\n".join(f"    {line}" for line in text.splitlines())
             lines.append(f"{number}. `{page}`\n\n{quoted}\n")
@@ -252,19 +278,9 @@ def main() -> None:
     )
     parser.add_argument("--test", action="store_true", help="ask the test questions, once")
     parser.add_argument(
-        "--draw", type=int, metavar="N", help="print N answers to test questions as Markdown"
+        "--draw", type=int, metavar="N", help="print N answers about the bundled pages as Markdown"
     )
     options = parser.parse_args()
-    if options.draw:
-        saved = (RESULTS / "test/documentation.jsonl").read_bytes().splitlines()
-        answers = [msgspec.json.decode(line, type=AskedQuestion) for line in saved]
-        date = (read_results("test/documentation") or {})["run"]["date"]
-        print(render_answers(Random("twenty").sample(answers, options.draw), date))
-        return
-    part, every = ("test", TEST_SITES) if options.test else ("build", BUILD_SITES)
-    sites = choose_size(every, {"corvids": BUILD_SITES["corvids"]})
-    if missing := [name for name, (folder, _) in sites.items() if not folder.is_dir()]:
-        skip_bench(f"not installed: apt install {' '.join(missing)}")
     methods: dict[str, Method] = {"BM25, best paragraphs": answer_by_bm25}
     methods["extract, by words"] = answer_by_extraction
     if is_evidence_model(options.ranker):
@@ -272,16 +288,19 @@ def main() -> None:
         methods["extract, by the evidence model"] = lambda question, library: answer_by_evidence(
             question, library, judge
         )
+    if options.draw:
+        *_, last = methods.items()
+        bundled = {"corvids": BUILD_SITES["corvids"]}
+        own = [each for each in read_site_questions("build", [*bundled]) if each.kind != "foreign"]
+        [answers] = ask_sites(own, bundled, dict([last])).values()
+        print(render_answers(answers, options.draw, date.today().isoformat()))
+        return
+    part, every = ("test", TEST_SITES) if options.test else ("build", BUILD_SITES)
+    sites = choose_size(every, {"corvids": BUILD_SITES["corvids"]})
+    if missing := [name for name, (folder, _) in sites.items() if not folder.is_dir()]:
+        skip_bench(f"not installed: apt install {' '.join(missing)}")
     questions = read_site_questions(part, [*sites])
-    asked: dict[str, list[AskedQuestion]] = {name: [] for name in methods}
-    for site, (folder, glob) in sites.items():
-        here = [each for each in questions if each.site == site][: choose_size(None, 8)]
-        archive = PageArchive(SCRATCH / "documentation.sqlite")
-        selection = FileSelection(glob=(glob,))
-        library = FolderLibrary(folder, archive, SCRATCH / "documentation", selection=selection)
-        for name, method in methods.items():
-            asked[name] += ask_site(here, folder, library, method)
-        library.close()
+    asked = ask_sites(questions, sites, methods)
     rows: dict[str, Any] = {name: summarize(outcomes) for name, outcomes in asked.items()}
     counts = {
         "questions": sum(each.kind not in UNANSWERABLE for each in questions),
@@ -292,7 +311,9 @@ def main() -> None:
     name = "test/documentation" if options.test else "documentation"
     write_results(name, {"part": part, "counts": counts, "systems": rows})
     if options.test:
-        lines = b"".join(msgspec.json.encode(each) + b"\n" for each in [*asked.values()][-1])
+        # Quotes are other people's texts.
+        plain = (msgspec.structs.replace(each, quotes=()) for each in [*asked.values()][-1])
+        lines = b"".join(msgspec.json.encode(each) + b"\n" for each in plain)
         (RESULTS / f"{name}.jsonl").write_bytes(lines)
 
 

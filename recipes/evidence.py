@@ -13,6 +13,7 @@ from recipes.evidence_base import convert_cross_encoder, find_public_cross_encod
 from recipes.evidence_calibration import calibrate_model
 from recipes.evidence_data import EvidenceDataSettings, make_examples
 from recipes.evidence_found import EvidenceMeasures, MeasureSettings, list_measures, measure_model
+from recipes.evidence_questions import read_site_folders
 from recipes.stages import RecipeOutput, load_or_make, main, print_progress
 from rookery.cite.evidence_model import CALIBRATION_FILE, MODEL_FILE, load_evidence_model
 from rookery.learn.evidence_training import (
@@ -37,8 +38,6 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Settings of the recipe."""
 
     stages: tuple[Stage, ...] = (Stage(kept=0.4),)
-    sites: dict[str, str] = {}
-    """folders of the sites that have files in recipes/questions; all must be installed"""
     measuring: MeasureSettings = MeasureSettings()
     calibration_sites: tuple[str, ...] = ()
     """sites of bench/questions whose questions for building the answers are calibrated on"""
@@ -70,7 +69,7 @@ def train_and_measure(settings: Settings, data: Path, out: Path) -> RecipeOutput
     for number, stage in enumerate(settings.stages, 1):
         folder = out / f"stage-{number}"
         folder.mkdir(exist_ok=True)
-        make = partial(make_examples, stage.data, data, settings.sites)
+        make = partial(make_examples, stage.data, data, read_site_folders())
         examples = load_or_make(folder / "examples.json", list[EvidenceExample], make)
         print_progress(f"stage {number}: {len(examples)} examples")
         trained = train_evidence_model(

@@ -55,7 +55,7 @@ class EvidenceDataSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
     questions: int = 5000
     """questions of SQuAD"""
     written: tuple[str, ...] = ()
-    """sites whose files in recipes/questions are taken"""
+    """sites whose files in recipes/questions are taken; all must be installed"""
     found: tuple[str, ...] = ()
     """those of these sites whose files in recipes/questions/found are taken too"""
     windows: Literal[1, 2] = 2
@@ -75,7 +75,7 @@ class EvidenceDataSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
 
 
 def make_examples(
-    settings: EvidenceDataSettings, data: Path, sites: Mapping[str, str]
+    settings: EvidenceDataSettings, data: Path, sites: Mapping[str, Path]
 ) -> list[EvidenceExample]:
     """Return the examples of all parts, the same for the same settings, data and packages.
 
@@ -92,8 +92,14 @@ def make_examples(
         _list_yes_no_examples(data / "boolq" / "boolq.jsonl.xz", settings.yes_no, settings.seed),
     ]
     if unknown := [name for name in settings.written if name not in sites]:
-        raise Failed(Failure(", ".join(unknown), "no_data", "[sites] has no folder of this name"))
-    folders = {name: Path(sites[name]) for name in settings.written}
+        raise Failed(
+            Failure(
+                ", ".join(unknown),
+                "no_data",
+                "recipes/questions/sites.toml has no folder of this name",
+            )
+        )
+    folders = {name: sites[name] for name in settings.written}
     if missing := [str(folder) for folder in folders.values() if not folder.is_dir()]:
         detail = "not installed: recipes/questions/README.md names the packages"
         raise Failed(Failure(", ".join(missing), "no_data", detail))

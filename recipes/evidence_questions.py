@@ -1,25 +1,31 @@
 """Examples from questions and claims that were written by hand over documentation sites.
 
 recipes/questions has a file for each site, and recipes/questions/found one of what a search found
-for its questions, as somebody who read it judged. A question comes with the quote that answers it,
-or, as a near miss, with one that seems to (SQuAD 2.0 has such questions); a claim with what it is
-judged by. What a search finds besides is a hard negative only where it was judged not to answer: a
-part of it does (Qu and others 2021, RocketQA, section 3.2, drop such passages by a model).
+for its questions, as somebody who read it judged. The sites are packages of Debian: lines name the
+quotes (page_spans.py), which are read from the installed pages. A question comes with the quote
+that answers it, or, as a near miss, with one that seems to (SQuAD 2.0 has such questions); a claim
+with what it is judged by. What a search finds besides is a hard negative only where it was judged
+not to answer: a part of it does (Qu and others 2021, RocketQA, section 3.2, drop such passages by a
+model).
 """
 
-import re
+import tomllib
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import Literal, NamedTuple
 
 import msgspec
 
+from recipes.page_spans import SpanName, find_spans
+from recipes.stages import print_progress
+from rookery.browse.page_reader import read_page
 from rookery.browse.passages import cut_passages, get_headings_above
 from rookery.browse.search_index import SearchIndex
 from rookery.draft.evidence_answers import MOST_BLOCKS, SECTION_SIZES
 from rookery.learn.evidence_training import EvidenceExample
-from rookery.records import Block, Failed, Failure, Page, prepare_type
+from rookery.records import Block, Failed, Page, prepare_type
 
 WRITTEN = Path(__file__).with_name("questions")
 _SEARCH_DEPTH = 8
@@ -54,8 +60,23 @@ class WrittenQuestion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     text: str
     page: str
     """page of the quote, relative to the site's folder"""
-    quote: str
-    """part of the page's text, but for white space"""
+    words: int
+    """number of words of the quote, which is a part of the page's text"""
+    digest: str
+    """digest of the quote's letters and digits (page_spans.py)"""
+
+
+class FoundQuote(NamedTuple):
+    """A question or claim, and where its quote stands on the installed page."""
+
+    question: WrittenQuestion
+    page: Page
+    place: tuple[int, int]
+
+    @property
+    def text(self) -> str:
+        """Text of the quote."""
+        return self.page.text[slice(*self.place)]
 
 
 class _Window(NamedTuple):
@@ -70,6 +91,57 @@ def read_written_questions(path: Path) -> list[WrittenQuestion]:
     """Read the questions and claims about a site."""
     lines = path.read_bytes().splitlines()
     return [msgspec.json.decode(line, type=prepare_type(WrittenQuestion)) for line in lines]
+
+
+def read_site_folders() -> dict[str, Path]:
+    """Return the folders of the sites, by the names of their files in recipes/questions."""
+    table = tomllib.loads((WRITTEN / "sites.toml").read_text(encoding="utf-8"))
+    return {name: Path(folder) for name, folder in table.items()}
+
+
+def find_quotes(
+    site: str, lines: Sequence[WrittenQuestion], pages: Mapping[str, Page]
+) -> list[FoundQuote]:
+    """Find the quotes of these questions and claims about a site, and print how many are not found.
+
+    `pages` are those of the site that could be read, by their paths relative to its folder.
+    """
+    found: dict[WrittenQuestion, FoundQuote] = {}
+    for path, page in pages.items():
+        asked = [each for each in lines if each.page == path]
+        places = find_spans(page.text, [SpanName(each.words, each.digest) for each in asked])
+        for each, place in zip(asked, places, strict=True):
+            if place is not None:
+                found[each] = FoundQuote(each, page, place)
+    quotes = [found[each] for each in lines if each in found]
+    if missing := len(lines) - len(quotes):
+        print_progress(
+            f"{site}: {missing} of {len(lines)} quotes are not on the installed pages and left out"
+        )
+    return quotes
+
+
+def read_installed_quotes(
+    folders: Mapping[str, Path], written: Path = WRITTEN
+) -> Iterator[tuple[str, FoundQuote]]:
+    """Yield the questions and claims about the sites that are installed, each with its site's name,
+    and print which are not."""
+    missing = [name for name, folder in folders.items() if not folder.is_dir()]
+    if missing:
+        print_progress(
+            f"not installed and left out: {', '.join(missing)}; recipes/questions/README.md names "
+            "the packages"
+        )
+    for name, folder in folders.items():
+        if name not in missing:
+            lines = read_written_questions(written / f"{name}.jsonl")
+            pages = {}
+            for path in dict.fromkeys(each.page for each in lines):
+                with suppress(Failed, OSError):
+                    place = folder / path
+                    pages[path] = read_page(place.read_bytes(), place.as_uri(), "text/html")
+            for quote in find_quotes(name, lines, pages):
+                yield name, quote
 
 
 def list_written_examples(
@@ -87,7 +159,7 @@ def list_written_examples(
     section and in a run of its blocks (in one of the two by lot if `windows` is 1), beside a run
     without it; a near miss in one of the two; and every question beside what was rejected, and one
     more passage that a search finds, or `windows` of them where nothing was rejected.
-    Raises Failed (no_quote) where a quote is not on its page.
+    A quote that is not on its page is left out, and counted on standard error.
     """
     for name, pages in sites.items():
         by_url = {page.url: page for page in pages}
@@ -95,32 +167,25 @@ def list_written_examples(
         for page in pages:
             index.add(page)
         index.commit()
-        by_text: dict[str, list[_PlacedQuestion]] = {}
         files = [f"{name}.jsonl", *([f"found/{name}.jsonl"] if name in found else [])]
-        lines = [
-            (f"{file}, line {number}", each)
-            for file in files
-            for number, each in enumerate(read_written_questions(written / file), 1)
-        ]
-        for line, each in lines:
-            shown = by_url.get((folders[name] / each.page).resolve().as_uri())
-            place = find_quote_place(shown, each.quote) if shown else None
-            if shown is None or place is None:
-                detail = f"{line}: its quote is not on the page: mend it"
-                raise Failed(Failure(each.page, "no_quote", detail))
-            section = find_section(shown, place)
-            by_text.setdefault(each.text, []).append(_PlacedQuestion(each, shown, place, section))
-        for text, placed in by_text.items():
+        lines = [each for file in files for each in read_written_questions(written / file)]
+        by_text: dict[str, list[_PlacedQuestion]] = {}
+        urls = {each.page: (folders[name] / each.page).resolve().as_uri() for each in lines}
+        shown = {path: by_url[url] for path, url in urls.items() if url in by_url}
+        for quote in find_quotes(name, lines, shown):
+            placed = _PlacedQuestion(*quote, find_section(quote.page, quote.place))
+            by_text.setdefault(quote.question.text, []).append(placed)
+        for text, of_text in by_text.items():
             random = Random(f"{seed} {name} {text}")
-            yield from _list_examples_of_text(placed, random, windows)
-            if any(each.question.kind not in CLAIM_KINDS for each in placed):
+            yield from _list_examples_of_text(of_text, random, windows)
+            if any(each.question.kind not in CLAIM_KINDS for each in of_text):
                 hits = [(by_url[hit.url], hit) for hit in index.search(text, _SEARCH_DEPTH)]
                 unknown = [
                     (page, (hit.start, hit.end))
                     for page, hit in hits
-                    if not any(each.overlaps(page, hit.start, hit.end) for each in placed)
+                    if not any(each.overlaps(page, hit.start, hit.end) for each in of_text)
                 ]
-                judged = any(each.question.kind == "rejected" for each in placed)
+                judged = any(each.question.kind == "rejected" for each in of_text)
                 drawn = 1 if judged else windows
                 for page, span in random.sample(unknown, min(drawn, len(unknown))):
                     window = cut_section(page, span)
@@ -164,12 +229,6 @@ def _list_examples_of_text(
                 yield EvidenceExample(text, window.text, window.heading, 1.0, window.span)
             if beside := cut_other_run(page, place, random):
                 yield EvidenceExample(text, beside.text, beside.heading, 0.0)
-
-
-def find_quote_place(page: Page, quote: str) -> tuple[int, int] | None:
-    """Return where a quote stands on a page, whatever its white space; None if it does not."""
-    found = re.search(r"\s+".join(map(re.escape, quote.split())), page.text)
-    return found.span() if found else None
 
 
 def find_section(page: Page, place: tuple[int, int]) -> tuple[int, int]:

@@ -8,6 +8,7 @@ beside the page, so that seeds may be run one after another, and on several mach
 
 import ast
 import csv
+import gzip
 import re
 import shutil
 import sys
@@ -77,9 +78,14 @@ def main() -> None:
 
 def _read_kept_results(name: str) -> list[Result]:
     """Return the kept results of a recipe and size (`webgpt-small`), by their seeds."""
-    places = PICTURES.glob(f"{name}-seed-*.json")
-    found = [Result.from_json(place.read_bytes()) for place in places]
-    return sorted(found, key=lambda each: each.seeds)
+    place = _get_scores_place(name)
+    lines = gzip.decompress(place.read_bytes()).splitlines() if place.exists() else []
+    return sorted(map(Result.from_json, lines), key=lambda each: each.seeds)
+
+
+def _get_scores_place(name: str) -> Path:
+    """Return the file of a recipe and size that has one result a line, one of each seed."""
+    return PICTURES / f"{name}-seeds.jsonl.gz"
 
 
 def _keep_runs(name: str, folders: Sequence[Path]) -> None:
@@ -103,13 +109,14 @@ def _keep_runs(name: str, folders: Sequence[Path]) -> None:
         if each.effects == made[first].effects and each.seeds not in seeds
     ]
     before = min((each.seeds for each in kept), default=made[first].seeds)
-    for old in PICTURES.glob(f"{name}-*"):
-        if made[first].seeds <= before or old.match(f"{name}-seed-*.json"):
-            old.unlink()
     PICTURES.mkdir(parents=True, exist_ok=True)
-    for each in (*kept, *made.values()):
-        (PICTURES / f"{name}-seed-{each.seeds[0]}.json").write_text(each.to_json() + "\n")
+    results = sorted((*kept, *made.values()), key=lambda each: each.seeds)
+    lines = "".join(each.to_json() + "\n" for each in results).encode()
+    _get_scores_place(name).write_bytes(gzip.compress(lines, mtime=0))
     if made[first].seeds <= before:
+        for old in PICTURES.glob(f"{name}-*"):
+            if old != _get_scores_place(name):
+                old.unlink()
         for place in (first / "figures").glob("*.json"):
             shutil.copyfile(place, PICTURES / f"{name}-{place.stem}.figure.json")
             shutil.copyfile(place.with_suffix(".svg"), PICTURES / f"{name}-{place.stem}.svg")
@@ -144,10 +151,11 @@ def _render_section(results: Sequence[Result]) -> Iterator[str]:
         noted = [str(each.seeds[0]) for each in results if note in each.notes]
         of = "" if len(noted) == len(results) else f"seed {', '.join(noted)}: "
         yield f"- {of}{note}"
-    scores = (
-        f"[{each.seeds[0]}]({PICTURES.name}/{name}-seed-{each.seeds[0]}.json)" for each in results
+    place = _get_scores_place(name)
+    yield (
+        f"- Scores of single questions: [{place.name}]({PICTURES.name}/{place.name}), one line of "
+        "JSON for each seed\n"
     )
-    yield f"- Scores of single questions, by seed: {', '.join(scores)}\n"
     if len(results) > 1:
         yield f"The figures below are of seed {first.seeds[0]} alone.\n"
     for place in sorted(PICTURES.glob(f"{name}-*.figure.json")):

@@ -20,7 +20,7 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from recipes.evidence_data import read_json_lines_xz, split_articles, split_sentences
-from recipes.stages import ROOT
+from recipes.evidence_questions import read_installed_quotes, read_site_folders
 from recipes.writer_statements import is_sound, shorten_sentence, state_answer
 from rookery.ask.question_files import SquadArticle, SquadData, read_squad
 from rookery.browse.page_reader import read_page
@@ -43,7 +43,6 @@ from rookery.records import (
     Question,
     Quote,
     Step,
-    prepare_type,
 )
 
 LONGEST_QUOTE = 420
@@ -79,7 +78,7 @@ class WriterDataSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     sentences: int = 900
     """other questions of SQuAD, those with "why" and "how" among them, answered by sentences"""
     written: int = 1500
-    """questions about documentation in recipes/questions, answered by sentences"""
+    """questions about installed documentation in recipes/questions, answered by sentences"""
     yes_no: int = 400
     """questions of BoolQ, answered by yes or no and the sentence that says so"""
     threads: int = 200
@@ -120,7 +119,7 @@ def make_tasks(settings: WriterDataSettings, data: Path, judge: EvidenceJudge) -
     random = Random(f"{settings.seed} tasks")
     random.shuffle(asked)
     explained = [each for each in reversed(asked) if not _NAMED.match(each.text)]
-    lines = _read_written_questions()
+    lines = _read_written_questions() if settings.written else []
     random.shuffle(lines)
     yes_no = read_json_lines_xz(data / "boolq" / "boolq.jsonl.xz")
     random.shuffle(yes_no)
@@ -449,25 +448,24 @@ def choose_sentences(
     return options[best] if judged[best].answers > least else None
 
 
-class _WrittenQuestion(msgspec.Struct):
+class _WrittenQuestion(NamedTuple):
+    """A question that was written over documentation, with its quote."""
+
     kind: str
     text: str
     page: str
     quote: str
-    site: str = ""
+    site: str
 
 
 def _read_written_questions() -> list[_WrittenQuestion]:
-    """Read what was written over documentation: questions that are answered, and near misses."""
-    lines = [
-        msgspec.structs.replace(
-            msgspec.json.decode(line, type=prepare_type(_WrittenQuestion)), site=file.stem
+    """Read the questions and claims about the documentation that is installed."""
+    return [
+        _WrittenQuestion(
+            each.question.kind, each.question.text, each.question.page, each.text, site
         )
-        for file in sorted((ROOT / "recipes" / "questions").glob("*.jsonl"))
-        for line in file.read_bytes().splitlines()
-        if b'"quote"' in line
+        for site, each in read_installed_quotes(read_site_folders())
     ]
-    return [each for each in lines if each.quote]
 
 
 _ANSWERED = ("fact", "how-to", "why", "comparison", "yes/no")

@@ -22,8 +22,13 @@ from recipes.evidence_data import (
     split_articles,
     split_sentences,
 )
+from recipes.evidence_questions import (
+    CLAIM_KINDS,
+    read_installed_quotes,
+    read_site_folders,
+)
 from recipes.findings import format_estimate
-from recipes.stages import ROOT, print_progress
+from recipes.stages import print_progress
 from recipes.writer_data import find_place
 from recipes.writer_statements import shorten_sentence, state_answer
 from rookery.ask.question_files import SquadArticle, SquadData, read_squad
@@ -163,12 +168,11 @@ def _read_climate_claims(path: Path) -> list[EvidenceExample]:
 
 
 def _read_written_claims() -> list[EvidenceExample]:
-    """Read the claims that people wrote over documentation, in other words than the pages."""
+    """Read the claims that people wrote over installed documentation, in other words."""
     return [
-        EvidenceExample(each["text"], each["quote"], support=_LABELS[each["kind"]])
-        for file in sorted((ROOT / "recipes" / "questions").glob("*.jsonl"))
-        for each in map(msgspec.json.decode, file.read_bytes().splitlines())
-        if each["kind"] in ("supports", "refutes", "neither") and each.get("quote")
+        EvidenceExample(each.question.text, each.text, support=_LABELS[each.question.kind])
+        for _, each in read_installed_quotes(read_site_folders())
+        if each.question.kind in CLAIM_KINDS
     ]
 
 

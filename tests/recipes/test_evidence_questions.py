@@ -4,6 +4,7 @@ import json
 import re
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -12,12 +13,13 @@ from recipes.evidence_questions import (
     WRITTEN,
     cut_block_run,
     cut_section,
-    find_quote_place,
     list_written_examples,
+    read_installed_quotes,
+    read_site_folders,
     read_written_questions,
 )
+from recipes.page_spans import find_spans, name_span
 from rookery.browse.page_reader import read_page
-from rookery.records import Failed
 
 OWLS = """<title>Owls</title><h1>Owls</h1><h2>Food</h2>
 <p>Owls of the hill eat mice and
@@ -28,7 +30,7 @@ day.</p>"""
 QUOTE = "Owls of the hill eat mice and beetles at night."
 
 
-def write_site(folder: Path, *lines: dict[str, str]) -> tuple[dict[str, Path], Path]:
+def write_site(folder: Path, *lines: dict[str, Any]) -> tuple[dict[str, Path], Path]:
     """Write two pages, and lines about them; returns the folder by name, and that of the lines."""
     (folder / "site").mkdir()
     (folder / "site" / "owls.html").write_text(OWLS)
@@ -37,12 +39,12 @@ def write_site(folder: Path, *lines: dict[str, str]) -> tuple[dict[str, Path], P
     return {"birds": folder / "site"}, folder
 
 
-def write_lines(path: Path, *lines: dict[str, str]) -> None:
+def write_lines(path: Path, *lines: dict[str, Any]) -> None:
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
-def make_line(kind: str, text: str, quote: str = QUOTE) -> dict[str, str]:
-    return {"kind": kind, "text": text, "page": "owls.html", "quote": quote}
+def make_line(kind: str, text: str, quote: str = QUOTE, page: str = "owls.html") -> dict[str, Any]:
+    return {"kind": kind, "text": text, "page": page, **name_span(quote)._asdict()}
 
 
 def test_a_question_is_answered_by_its_quote_and_not_by_another_page(tmp_path: Path) -> None:
@@ -86,8 +88,8 @@ def test_what_was_judged_not_to_answer_is_a_negative_and_what_is_doubtful_is_non
     (tmp_path / "found").mkdir()
     write_lines(
         tmp_path / "found" / "birds.jsonl",
-        make_line("rejected", "what do owls eat by day") | {"page": "wrens.html", "quote": "Wrens"},
-        make_line("doubtful", "when do owls hunt mice") | {"page": "wrens.html", "quote": "Wrens"},
+        make_line("rejected", "what do owls eat by day", "Wrens", "wrens.html"),
+        make_line("doubtful", "when do owls hunt mice", "Wrens", "wrens.html"),
     )
     sites = {"birds": read_site(folders["birds"].resolve())}
     made = list(list_written_examples(sites, folders, 0, ["birds"], written))
@@ -98,20 +100,31 @@ def test_what_was_judged_not_to_answer_is_a_negative_and_what_is_doubtful_is_non
     ]
 
 
-def test_a_quote_that_is_not_on_its_page_is_refused_with_its_line(tmp_path: Path) -> None:
+def test_a_quote_that_is_not_on_its_page_is_left_out_and_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folders, written = write_site(
-        tmp_path, make_line("fact", "a"), make_line("fact", "b", "Owls eat crows.")
+        tmp_path,
+        make_line("fact", "a"),
+        make_line("fact", "b", "Owls eat crows."),
+        make_line("fact", "c", page="gone.html"),
     )
     sites = {"birds": read_site(folders["birds"].resolve())}
-    with pytest.raises(Failed, match="line 2"):
-        list(list_written_examples(sites, folders, 0, written=written))
+    made = list(list_written_examples(sites, folders, 0, written=written))
+    assert {each.query for each in made} == {"a"}
+    assert "birds: 2 of 3 quotes are not on the installed pages" in capsys.readouterr().err
+    found = list(read_installed_quotes(folders | {"gone": tmp_path / "gone"}, written))
+    assert [(site, each.question.text) for site, each in found] == [("birds", "a")]
+    assert " ".join(found[0][1].text.split()) == QUOTE
+    said = capsys.readouterr().err
+    assert "birds: 2 of 3 quotes" in said
+    assert "not installed and left out: gone;" in said
 
 
 def test_windows_hold_the_quote_whatever_the_neighbours() -> None:
     page = read_page(OWLS.encode(), "https://birds.example/owls", "text/html")
-    place = find_quote_place(page, QUOTE)
+    [place] = find_spans(page.text, [name_span(QUOTE)])
     assert place is not None
-    assert find_quote_place(page, "Owls eat crows") is None
     section = cut_section(page, place)
     assert section.text[slice(*section.span)] == page.text[slice(*place)]
     texts = set()
@@ -124,8 +137,11 @@ def test_windows_hold_the_quote_whatever_the_neighbours() -> None:
 
 def test_every_written_line_can_be_read_and_every_site_is_listed() -> None:
     files = sorted(WRITTEN.glob("*.jsonl"))
-    listed = re.findall(r"^\| (\S+) \| \S+ \| /", (WRITTEN / "README.md").read_text(), re.M)
-    assert listed == [path.stem for path in files]
+    listed = re.findall(r"^\| (\S+) \| \S+ \| (/\S+)", (WRITTEN / "README.md").read_text(), re.M)
+    assert [name for name, _ in listed] == [path.stem for path in files]
+    assert {name: Path(folder) for name, folder in listed} == read_site_folders()
     for path in (*files, *WRITTEN.glob("found/*.jsonl")):
         lines = read_written_questions(path)
-        assert len({(line.text, line.page, line.quote) for line in lines}) == len(lines)
+        assert len({(line.text, line.page, line.words, line.digest) for line in lines}) == len(
+            lines
+        )
