@@ -14,10 +14,7 @@ from transformers import AutoConfig
 
 from recipes import gophercite, webglm_stages, webgpt, webgpt_data, ziegler_stages
 from recipes.gophercite_stages import Settings as GopherCiteSizes
-from recipes.stages import ROOT
-from rookery.draft.config import merge_tables, parse_settings, read_toml_table
-from rookery.learn.imitation_learning import ImitationSettings
-from rookery.learn.memory_plan import (
+from recipes.memory_plan import (
     TrainingMemory,
     TrainingShape,
     measure_training_memory,
@@ -25,6 +22,9 @@ from rookery.learn.memory_plan import (
     shape_preference,
     shape_reinforcement,
 )
+from recipes.stages import ROOT
+from rookery.draft.config import merge_tables, parse_settings, read_toml_table
+from rookery.learn.imitation_learning import ImitationSettings
 from rookery.learn.pretrained_models import TrainedModelSettings
 from rookery.learn.reinforcement_settings import ReinforcementSettings
 from rookery.learn.reward_training import RewardTrainingSettings

@@ -481,52 +481,6 @@ def run_example(
         typer.echo(shlex.join(["rookery", "learn", config.stem, "--config", str(config)]))
 
 
-@learn.command("plan")
-def run_learn_plan(
-    config: ConfigOption,
-    kind: Annotated[
-        str,
-        typer.Option(
-            metavar="KIND", help="imitate, prefer or reinforce, where the file does not tell."
-        ),
-    ] = "",
-    gpus: Annotated[
-        int,
-        typer.Option(min=1, metavar="NUMBER", help="GPUs that share the training, a process each."),
-    ] = 1,
-    memory: Annotated[
-        float | None,
-        typer.Option(
-            min=0, metavar="NUMBER", help="Memory of each GPU, in GB of 1,000,000,000 bytes."
-        ),
-    ] = None,
-    tokens: Annotated[
-        int | None,
-        typer.Option(
-            min=2,
-            metavar="NUMBER",
-            help="Tokens of the longest row: a prompt with what follows it. Without it, as many as "
-            "the model reads.",
-        ),
-    ] = None,
-    targets: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            metavar="NUMBER",
-            help="Tokens of the longest target that is imitated. Without it, all of a row.",
-        ),
-    ] = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Compute how much memory a training takes, without its weights, and whether it fits."""
-    with translate_failures():
-        from rookery.serve.cli.plan_command import plan_training, run_plan
-
-        plan = plan_training(config, kind, gpus, memory, tokens or 0, targets or 0)
-    raise typer.Exit(run_plan(plan, as_json))
-
-
 @app.command("doctor")
 @add_completion_options()
 def run_doctor(

@@ -63,7 +63,6 @@ TIERS = {
     "tutorial/measuring.md": pytest.mark.slow,  # matplotlib, twice
     "howto/api.md": pytest.mark.slow,  # a server
     "howto/environments.md": pytest.mark.slow,  # a server
-    "howto/memory.md": pytest.mark.slow,  # torch
     "tutorial/models.md": pytest.mark.slow,  # torch
     "tutorial/training.md": pytest.mark.slow,  # torch
 }

@@ -6,8 +6,8 @@ import pytest
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from recipes.memory import RECIPES, SIZES, format_table, list_stages, load_architectures
+from recipes.memory_plan import TrainingMemory, build_fake_model, measure_training_memory
 from rookery.learn.action_batches import LOGITS_AT_ONCE
-from rookery.learn.memory_plan import TrainingMemory, build_fake_model, measure_training_memory
 
 
 def measure(recipe: str, number: int) -> TrainingMemory:

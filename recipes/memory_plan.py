@@ -23,7 +23,6 @@ from torch.utils._pytree import tree_iter
 from transformers import (
     AttentionInterface,
     AttentionMaskInterface,
-    AutoConfig,
     DynamicCache,
     PreTrainedModel,
 )
@@ -47,7 +46,6 @@ from rookery.learn.pretrained_models import (
     TrainedModelSettings,
     convert_load_errors,
     count_state_width,
-    find_model_or_folder,
     get_layers,
     prepare_trainable_model,
     silence_transformers,
@@ -83,12 +81,6 @@ class TrainingShape(NamedTuple):
     """of each of them, at most, behind its prompt"""
     reinforce: ReinforcementSettings | None = None
     """of reinforcement learning; None: there is neither a reference nor a value network"""
-    critic: Any = None
-    """configuration of a separate value network, where it does not begin as the policy"""
-    reference: Any = None
-    """configuration of the reference, where it is not the policy as it begins"""
-    reward: Any = None
-    """configuration of the reward model, in the process that learns; None: there is none"""
 
 
 class ProcessMemory(msgspec.Struct, frozen=True):
@@ -100,15 +92,11 @@ class ProcessMemory(msgspec.Struct, frozen=True):
     """of the policy or model, in the type that is computed in, where weights are split: it is
     gathered while it samples or is validated"""
     gradients: int
-    buckets: int
-    """in which several processes add up their gradients, where weights are whole"""
     optimizer: int
     """its state"""
     average: int
     """of the weights that learn"""
     reference: int
-    reward: int
-    """the weights of the reward model"""
     states: int
     """the output of frozen layers, kept for a batch of episodes with one row each"""
     gathered: int
@@ -124,26 +112,15 @@ class ProcessMemory(msgspec.Struct, frozen=True):
     sampling: int
     """passing values while they are"""
 
-    def list_parts(self, phase: "Phase") -> dict[str, int]:
-        """Return the parts that are held at once, by name, the largest first."""
-        absent = ABSENT_PARTS[phase]
-        parts = {name: size for name, size in msgspec.structs.asdict(self).items() if size}
-        present = [name for name in parts if name not in absent]
-        return {name: parts[name] for name in sorted(present, key=lambda name: -parts[name])}
-
     def sum_parts(self, phase: "Phase") -> int:
         """Return the bytes that are held at once in a step of the optimizer, or in sampling."""
-        return sum(self.list_parts(phase).values())
-
-    @property
-    def peak_phase(self) -> "Phase":
-        """The phase in which most is held."""
-        return max(PHASES, key=self.sum_parts)
+        parts = msgspec.structs.asdict(self).items()
+        return sum(size for name, size in parts if name not in ABSENT_PARTS[phase])
 
     @property
     def peak(self) -> int:
-        """Bytes that are held in that phase."""
-        return self.sum_parts(self.peak_phase)
+        """Bytes that are held in the phase in which most is held."""
+        return max(map(self.sum_parts, PHASES))
 
 
 Phase = Literal["step", "sampling"]
@@ -177,18 +154,6 @@ class TrainingMemory(NamedTuple):
     outputs: tuple[tuple[str, tuple[int, ...]], ...]
     """names and shapes of what the forward pass of a micro-batch gives"""
 
-    def replicate_weights(self, processes: int) -> ProcessMemory:
-        """Return the memory of each of several processes that have all weights and share the rows.
-
-        Each then has a second buffer for the gradients (DistributedDataParallel's buckets).
-        """
-        alone = self.process
-        if processes == 1:
-            return alone
-        return msgspec.structs.replace(
-            alone, buckets=alone.gradients, states=math.ceil(alone.states / processes)
-        )
-
     def shard_weights(self, processes: int) -> ProcessMemory:
         """Return the memory of each of several processes under FSDP.
 
@@ -214,28 +179,12 @@ class TrainingMemory(NamedTuple):
         )
 
 
-def read_model_config(model: str) -> Any:
-    """Return transformers' configuration of a model: a folder, or the name of an added model.
-
-    The folder needs no weights. Raises Failed: no_model, bad_model.
-    """
-    folder = find_model_or_folder(Path(model))
-    if not folder.is_dir():
-        detail = "there is no such folder, and no model of this name: see rookery models list"
-        raise Failed(Failure(model, "no_model", detail))
-    if not (folder / "config.json").is_file():
-        detail = "the folder has no config.json: name one that save_pretrained has written"
-        raise Failed(Failure(model, "no_model", detail))
-    with convert_load_errors(folder), silence_transformers():
-        return AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-
-
 def count_context_tokens(config: Any) -> int:
     """Return how many tokens a model reads at most. Raises Failed (bad_model) if it does not
     say."""
     most = getattr(config.get_text_config(), "max_position_embeddings", None)
     if not isinstance(most, int):
-        detail = "its config.json does not say how many tokens it reads: name them, --tokens N"
+        detail = "its config.json does not say how many tokens it reads: pass tokens"
         raise Failed(Failure(config.model_type, "bad_model", detail))
     return most
 
@@ -331,11 +280,9 @@ def measure_training_memory(shape: TrainingShape) -> TrainingMemory:
             weights=kept,
             whole_copy=0,
             gradients=learnt,
-            buckets=0,
             optimizer=FLOAT_BYTES * count_optimizer_values(learning, shape.optimising),
             average=learnt if shape.optimising.average else 0,
             reference=reference,
-            reward=_measure_reward_weights(shape.reward),
             states=states,
             gathered=0,
             copies=step["copies"],
@@ -409,65 +356,6 @@ def count_whole_optimizer_values(weights: Sequence[Tensor], settings: OptimizerS
     return sum(each.shape[-1] for each in weights if each.dim() == 2)
 
 
-def suggest_smaller_setting(shape: TrainingShape, found: ProcessMemory) -> str:
-    """Return a sentence that names the largest part of what a process holds at its peak, and the
-    setting that makes it smaller."""
-    name, size = next(iter(found.list_parts(found.peak_phase).items()))
-    change = _choose_suggestion(name, shape)
-    return f"the largest part is {PART_NAMES[name]} ({size / 1e9:,.3f} GB): {change}"
-
-
-PART_NAMES: Mapping[str, str] = {
-    "weights": "the weights that are trained",
-    "whole_copy": "the whole copy of the weights",
-    "gradients": "the gradients",
-    "buckets": "the buckets of gradients",
-    "optimizer": "the optimizer's state",
-    "average": "the average of the weights",
-    "reference": "the reference",
-    "reward": "the reward model",
-    "states": "the states of frozen layers",
-    "gathered": "layers that are gathered",
-    "copies": "copies in bfloat16",
-    "activations": "the activations of a micro-batch",
-    "logits": "logits and log-probabilities",
-    "cache": "keys and values of sampling",
-    "sampling": "passing values of sampling",
-}
-
-
-def _choose_suggestion(part: str, shape: TrainingShape) -> str:
-    """Name a setting that makes a part smaller, of those that are not used yet."""
-    how, trained = shape.reinforce, shape.trained
-    separate = how is not None and how.advantage == "gae" and how.value == "separate"
-    fewer_rows = "let piece be smaller, which changes nothing else"
-    fewer_tokens = f"keep rows shorter than {shape.tokens:,} tokens"
-    smaller = "train a smaller model"
-    recompute = "set recompute = true beside model" if not trained.recompute else fewer_tokens
-    table = "settings.policy" if how else "trained"
-    lora = f"train low-rank changes alone, with a table [{table}.lora]"
-    asked = "let asked, or sampling.rows where episodes are played, be fewer"
-    value = 'set value = "shared", which has no value network of its own'
-    less = smaller if trained.lora else lora
-    return {
-        "weights": value if separate else smaller,
-        "whole_copy": "name a server that samples" if how else smaller,
-        "gradients": value if separate else less,
-        "buckets": "set optimising.sharded = true, which has none",
-        "optimizer": value if separate else less,
-        "average": "let optimising.average be 0",
-        "reference": smaller if trained.lora else f"{lora}: the reference is then the same weights",
-        "reward": "take a smaller reward model",
-        "states": "let episodes be fewer",
-        "gathered": smaller,
-        "copies": smaller,
-        "activations": fewer_rows if shape.rows > shape.fewest_rows else recompute,
-        "logits": fewer_rows if shape.rows > shape.fewest_rows else fewer_tokens,
-        "cache": "let sampling.rows be fewer, or name a server that samples" if how else asked,
-        "sampling": "let sampling.rows be fewer" if how else asked,
-    }[part]
-
-
 def _build_networks(shape: TrainingShape) -> tuple[PolicyNetworks, list[Any]]:
     """Build the networks of a training of fake tensors, or its model in their place, and list those
     that can share the policy's frozen layers."""
@@ -481,15 +369,15 @@ def _build_networks(shape: TrainingShape) -> tuple[PolicyNetworks, list[Any]]:
     reference: Any = None
     sharing = []
     if how.advantage == "gae" and how.value == "separate":
-        critic = build_fake_model(shape.critic or shape.model, trained, "token")
-        sharing += [critic] if shape.critic is None else []
+        critic = build_fake_model(shape.model, trained, "token")
+        sharing.append(critic)
     elif how.advantage == "gae":
         critic = build_value_head(count_state_width(model), how.value_width)
-    if shape.reference is not None or not trained.lora:
+    if not trained.lora:
         plain = TrainedModelSettings("", dtype=trained.dtype)
-        reference = build_fake_model(shape.reference or shape.model, plain, "language")
+        reference = build_fake_model(shape.model, plain, "language")
         reference.requires_grad_(False)
-        sharing += [reference] if shape.reference is None else []
+        sharing.append(reference)
     shared = how.value == "shared" and how.advantage == "gae"
     actor = ActorCritic(model, critic, shared, reference)
     actor.train(trained.recompute)
@@ -733,15 +621,6 @@ def _read_tokens(model: Any, rows: int, tokens: int, seen: int, cache: DynamicCa
         use_cache=True,
         logits_to_keep=1,
     )
-
-
-def _measure_reward_weights(config: Any) -> int:
-    """Return the bytes of a reward model's weights, in the type in which they are stored."""
-    if config is None:
-        return 0
-    model = build_fake_model(config, TrainedModelSettings(""), "row")
-    stored = config.dtype if isinstance(config.dtype, torch.dtype) else torch.float32
-    return _count_values(model.parameters()) * stored.itemsize
 
 
 def _measure_gathered_layers(model: nn.Module, dtype: str) -> int:
