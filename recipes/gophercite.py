@@ -28,10 +28,10 @@ from recipes.gophercite_stages import (
     train_reinforcement,
     train_reward,
 )
+from recipes.policy_samples import QuotedSample
 from recipes.stages import RecipeOutput, load_or_make, main, print_progress
 from rookery.ask.question_files import read_squad
 from rookery.learn.reinforcement_settings import A2C_DEFAULTS, convert_to_toml_keys
-from rookery.learn.single_step_environments import QuotedSample
 
 DEFAULTS = {"reinforce": convert_to_toml_keys(A2C_DEFAULTS)}
 """Settings used where the file of a size is silent."""

@@ -6,18 +6,18 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
-from rookery.ask.question_files import SquadData
-from rookery.browse.passages import find_sentences
-from rookery.browse.search_index import InMemoryLibrary
-from rookery.draft.gold_answers import contains_gold_answer, is_correct_answer
-from rookery.judge.fact_comparisons import (
+from recipes.fact_comparisons import (
     FactComparison,
     FactSettings,
     make_fact_comparisons,
     read_climate_claims,
 )
+from recipes.policy_samples import QuotedSample, build_quote_prompt
+from rookery.ask.question_files import SquadData
+from rookery.browse.passages import find_sentences
+from rookery.browse.search_index import InMemoryLibrary
+from rookery.draft.gold_answers import contains_gold_answer, is_correct_answer
 from rookery.judge.judgement_conversion import PLAUSIBLE_SCALE, SUPPORTED_SCALE
-from rookery.learn.single_step_environments import QuotedSample, build_quote_prompt
 from rookery.records import (
     Answer,
     Block,

@@ -17,9 +17,10 @@ from recipes.gophercite_floors import (
     FloorScores,
     QuoteScores,
 )
+from recipes.policy_samples import QuotedSample
+from recipes.rewards import score_with_both_outputs
 from rookery.draft.gold_answers import is_correct_answer
 from rookery.judge.judgement_conversion import GOOD_SCALE
-from rookery.learn.single_step_environments import QuotedSample, score_with_both_outputs
 from rookery.measure import reward_frontiers
 from rookery.measure.coverage import ScoredAnswers, make_coverage_figure
 from rookery.measure.figures import Figure

@@ -13,6 +13,13 @@ from recipes.gophercite_data import (
     make_targets,
     sample_fact_comparisons,
 )
+from recipes.policy_samples import (
+    QuotedSample,
+    build_quote_prompt,
+    make_search_prompts,
+    sample_quoted_answers,
+)
+from recipes.rewards import cache_scores, write_pretrained_encoder
 from recipes.stages import load_or_make, print_progress
 from rookery.cite.grammar import VerbatimGrammar
 from rookery.cite.syntax import AnswerShape
@@ -23,22 +30,14 @@ from rookery.learn.prompt_encoding import load_policy_tokenizer
 from rookery.learn.random_models import write_tiny_model
 from rookery.learn.reinforcement_learning import ReinforcementResult, train_by_reinforcement
 from rookery.learn.reinforcement_settings import ReinforcementSettings
-from rookery.learn.retrieval_training import MINILM_MODEL, write_pretrained_encoder
+from rookery.learn.retrieval_training import MINILM_MODEL
 from rookery.learn.reward_model import RewardModel
 from rookery.learn.reward_training import (
     RewardTrainingResult,
     RewardTrainingSettings,
     train_reward_model,
 )
-from rookery.learn.single_step_environments import (
-    QuotedSample,
-    SingleStepEnvironment,
-    build_quote_prompt,
-    cache_scores,
-    constrain_to_document,
-    make_search_prompts,
-    sample_quoted_answers,
-)
+from rookery.learn.single_step_environments import SingleStepEnvironment, constrain_to_document
 from rookery.learn.training_data import EpisodeFilter
 from rookery.records import Record
 

@@ -2,7 +2,7 @@
 learnt from thumbs-up (Liu and others 2023, arXiv 2306.07906).
 
 An oracle policy that knows the accepted answers stands in for the large model that bootstraps:
-`rookery.draft.oracle_policies`.
+`recipes.oracle_policies`.
 """
 
 from pathlib import Path

@@ -8,14 +8,14 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
+from recipes.oracle_policies import OracleErrorRates, OracleWriter, parse_webglm_prompt
+from recipes.random_models import write_tiny_encoder
+from recipes.vote_comparisons import ForumThread
 from rookery.ask.question_files import SquadArticle, SquadData
 from rookery.browse.passages import find_sentences
 from rookery.browse.search_index import InMemoryLibrary
 from rookery.cite.word_overlap import split_words
-from rookery.draft.oracle_policies import OracleErrorRates, OracleWriter, parse_webglm_prompt
 from rookery.draft.webglm import WebglmSettings, answer_with_webglm
-from rookery.judge.vote_comparisons import ForumThread
-from rookery.learn.random_models import write_tiny_encoder
 from rookery.measure.citations import EntailmentFunction
 from rookery.records import Answer, Claim, Episode, Page, Policy, Question, Quote, digest_of
 

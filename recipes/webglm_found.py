@@ -10,12 +10,13 @@ from typing import NamedTuple
 import torch
 from msgspec.structs import replace
 
+from recipes.baselines import score_by_length, score_by_time
 from recipes.findings import Effect, ScoreTable
+from recipes.oracle_policies import contains_any_answer
+from recipes.vote_comparisons import ForumThread, PairBias, make_vote_comparisons
 from recipes.webglm_data import Bootstrapper, Data
 from recipes.webglm_stages import BootstrappedPart, Settings
 from rookery.cite.ranking_metrics import compute_expected_hit, compute_pair_accuracy
-from rookery.draft.oracle_policies import contains_any_answer
-from rookery.judge.vote_comparisons import ForumThread, PairBias, make_vote_comparisons
 from rookery.learn.retrieval_data import ScoredReferences
 from rookery.learn.retrieval_training import RetrievalTrainingResult, load_sentence_encoder
 from rookery.learn.reward_model import RewardModel
@@ -27,8 +28,6 @@ from rookery.measure.ranking import (
     make_ranking_figure,
     measure_rankings,
     score_bm25,
-    score_by_length,
-    score_by_time,
     score_tf_idf,
 )
 from rookery.measure.reward_frontiers import (

@@ -14,13 +14,13 @@ from msgspec.structs import replace
 
 from recipes.findings import Effect, ScoreTable
 from recipes.line_completions import StoredPolicy, complete_lines
+from recipes.oracle_policies import contains_any_answer, parse_webglm_prompt
 from recipes.stages import load_or_make, print_progress
 from recipes.webglm_data import Bootstrapper
 from rookery.browse.passages import find_sentences
 from rookery.cite.evidence_model import EvidenceJudge, EvidencePassage
 from rookery.cite.repair import measure_shared_words
 from rookery.draft.gold_answers import is_correct_answer
-from rookery.draft.oracle_policies import contains_any_answer, parse_webglm_prompt
 from rookery.draft.remote_model import AllowedTokens
 from rookery.draft.webglm import (
     BootstrapSettings,

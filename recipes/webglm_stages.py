@@ -7,7 +7,15 @@ from random import Random
 import msgspec
 from msgspec.structs import replace
 
+from recipes.oracle_policies import OracleErrorRates
+from recipes.rewards import write_pretrained_encoder
 from recipes.stages import load_or_make, print_progress
+from recipes.vote_comparisons import (
+    PairBias,
+    ThumbsSettings,
+    make_vote_comparisons,
+    read_forum_threads,
+)
 from recipes.webglm_data import (
     Bootstrapper,
     Data,
@@ -19,15 +27,8 @@ from recipes.webglm_data import (
 from recipes.webglm_generator import GeneratorSettings
 from rookery.ask.question_files import read_squad
 from rookery.draft.batch import answer_all
-from rookery.draft.oracle_policies import OracleErrorRates
 from rookery.draft.webglm import BootstrapSettings, WebglmSettings, filter_bootstrapped_episode
 from rookery.judge.json_lines import read_json_lines
-from rookery.judge.vote_comparisons import (
-    PairBias,
-    ThumbsSettings,
-    make_vote_comparisons,
-    read_forum_threads,
-)
 from rookery.learn.imitation_learning import ImitationResult, ImitationSettings, train_by_imitation
 from rookery.learn.random_models import write_tiny_model
 from rookery.learn.retrieval_data import RetrievalSources
@@ -35,7 +36,6 @@ from rookery.learn.retrieval_training import (
     RetrievalTrainingResult,
     RetrievalTrainingSettings,
     train_retriever,
-    write_pretrained_encoder,
 )
 from rookery.learn.reward_training import (
     RewardTrainingResult,

@@ -8,6 +8,7 @@ that is correct and quoted. Run it with `python -m recipes.webgpt tiny|small|med
 from functools import partial
 from pathlib import Path
 
+from recipes.rewards import cache_scores
 from recipes.stages import RecipeOutput, load_or_make, main, print_progress
 from recipes.webgpt_data import Settings, prepare_site
 from recipes.webgpt_floors import answer_by_floors
@@ -38,7 +39,6 @@ from recipes.webgpt_stages import (
 from rookery.browse.folder_library import FolderLibrary
 from rookery.browse.page_archive import PageArchive
 from rookery.learn.reinforcement_settings import WEBGPT_PPO_DEFAULTS, convert_to_toml_keys
-from rookery.learn.single_step_environments import cache_scores
 
 DEFAULTS = {"reinforce": convert_to_toml_keys(WEBGPT_PPO_DEFAULTS)}
 """Settings used where the file of a size is silent."""

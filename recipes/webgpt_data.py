@@ -10,17 +10,17 @@ from typing import Literal
 
 import msgspec
 
+from recipes.gold_answers import build_small_web
 from recipes.gophercite_data import write_tiny_data
-from rookery.ask.question_files import read_squad, write_site
-from rookery.browse.browser_commands import BrowserTask
-from rookery.draft.gold_answers import build_small_web
-from rookery.draft.oracle_policies import (
+from recipes.oracle_policies import (
     DemonstratorHabits,
     QuoteHabits,
     generate_demonstrations,
     is_correct_demonstration,
     list_candidate_actions,
 )
+from rookery.ask.question_files import read_squad, write_site
+from rookery.browse.browser_commands import BrowserTask
 from rookery.learn.action_constraints import allow_candidates, allow_commands
 from rookery.learn.browser_environment import BrowserEnvironmentSettings
 from rookery.learn.imitation_learning import ImitationSettings

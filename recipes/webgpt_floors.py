@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from random import Random
 
+from recipes.oracle_policies import list_candidate_actions
 from recipes.stages import load_or_make, print_progress
 from recipes.webgpt_data import Settings
 from recipes.webgpt_stages import Samples
@@ -14,7 +15,6 @@ from rookery.browse.browser_commands import BrowserTask, Observation
 from rookery.browse.search_terms import get_keywords
 from rookery.cite.word_overlap import split_words
 from rookery.draft.extract import answer_by_extraction
-from rookery.draft.oracle_policies import list_candidate_actions
 from rookery.draft.rollout import make_scripted_policy, run_rollouts
 from rookery.records import Library, Question
 

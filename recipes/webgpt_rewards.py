@@ -6,6 +6,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from recipes.rewards import cache_scores, write_pretrained_encoder
 from recipes.stages import load_or_make, print_progress
 from recipes.webgpt_data import Settings, choose_constraint
 from recipes.webgpt_stages import load_demonstrations, sample_answers, write_records
@@ -15,10 +16,9 @@ from rookery.learn.browser_environment import BrowserEnvironment
 from rookery.learn.episodes import RolloutEnvironment
 from rookery.learn.prompt_encoding import load_policy_tokenizer
 from rookery.learn.reinforcement_learning import ReinforcementResult, train_by_reinforcement
-from rookery.learn.retrieval_training import MINILM_MODEL, write_pretrained_encoder
+from rookery.learn.retrieval_training import MINILM_MODEL
 from rookery.learn.reward_model import RewardModel
 from rookery.learn.reward_training import RewardTrainingResult, train_reward_model
-from rookery.learn.single_step_environments import cache_scores
 from rookery.records import Answer, Comparison, Library, Question
 
 

@@ -7,9 +7,10 @@ from statistics import fmean
 from msgspec.structs import replace
 from torch import nn
 
+from recipes.policy_samples import sample_browser_answers
+from recipes.random_models import write_random_model
 from recipes.stages import load_or_make, print_progress
 from recipes.webgpt_data import Settings, choose_constraint, make_demonstrations
-from rookery.learn.action_constraints import sample_browser_answers
 from rookery.learn.imitation_learning import ImitationResult, train_by_imitation
 from rookery.learn.pretrained_models import (
     get_layers,
@@ -18,7 +19,6 @@ from rookery.learn.pretrained_models import (
     load_tokenizer,
 )
 from rookery.learn.prompt_encoding import load_policy_tokenizer
-from rookery.learn.random_models import write_random_model
 from rookery.records import Answer, Episode, Library, Question, Record
 
 Samples = list[list[Answer | None]]

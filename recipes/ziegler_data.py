@@ -20,12 +20,12 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
+from recipes.gold_answers import cut_excerpts
+from recipes.random_models import write_tiny_encoder
 from rookery.browse.libraries import get_bundled_folder
 from rookery.browse.page_reader import read_page
 from rookery.cite.word_overlap import split_words
-from rookery.draft.gold_answers import cut_excerpts
 from rookery.learn.browser_environment import BatchRewardFunction
-from rookery.learn.random_models import write_tiny_encoder
 from rookery.learn.retrieval_training import SentenceEncoder, load_sentence_encoder
 from rookery.measure.text_metrics import AVERAGED_KINDS, compute_best_rouge
 from rookery.records import Answer, Question

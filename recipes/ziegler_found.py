@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
+from recipes.baselines import make_lead_answer, quote_random_sentence
 from recipes.findings import Effect, ScoreTable
 from recipes.ziegler_data import Judges, Task
 from recipes.ziegler_stages import REFERENCE, PolicyComparison, Settings
@@ -12,7 +13,6 @@ from rookery.cite.word_overlap import split_words
 from rookery.measure.figures import Figure, FigureLine, FigurePicture
 from rookery.measure.intervals import estimate_mean
 from rookery.measure.pairwise import make_win_rate_figure
-from rookery.measure.ranking import make_lead_answer, quote_random_sentence
 from rookery.measure.reward_frontiers import (
     estimate_best_of_n_curve,
     find_optimal_policies,

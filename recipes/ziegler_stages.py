@@ -12,24 +12,24 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from recipes.policy_samples import sample_completions
+from recipes.random_models import write_random_model
+from recipes.rewards import MockLabeller
 from recipes.stages import load_or_make, print_progress
 from recipes.ziegler_data import Task
 from rookery.judge.json_lines import read_json_lines
 from rookery.learn.browser_environment import compute_answer_rewards
 from rookery.learn.imitation_learning import ImitationSettings, train_by_imitation
 from rookery.learn.online_labelling import (
-    MockLabeller,
     OnlineLabellingSettings,
     PolicyCompletion,
     RequestRound,
     convert_completion_to_answer,
     make_text_environment,
-    sample_completions,
     train_with_online_labels,
     write_records,
 )
 from rookery.learn.prompt_encoding import load_policy_tokenizer
-from rookery.learn.random_models import write_random_model
 from rookery.learn.reinforcement_learning import train_by_reinforcement
 from rookery.learn.training_data import EpisodeFilter
 from rookery.measure.intervals import estimate_mean

@@ -170,6 +170,34 @@ def format_prompt_foot(left: int) -> str:
     return f"\n♦Actions left: {left}\n♦Next action\n"
 
 
+STATE_PATTERN = re.compile(
+    r"♦Question\n(?P<question>.*)\n♦Quotes\n(?P<quotes>.*)♦Past actions\n.*♦Title\n"
+    r"(?P<title>.*)\n♦Scrollbar: [0-9]+ - [0-9]+\n♦Text\n(?P<text>.*)\n♦Actions left: ",
+    re.DOTALL,
+)
+"""a browsing prompt, with its question, quotes, title and shown text as groups"""
+SCREEN_LINK = re.compile(r"【([0-9]+)†([^†】]*)(?:†[^†】]*)?】")
+"""pattern of a link on the screen; groups: its number, its text"""
+
+
+class Screen(NamedTuple):
+    """Part of the page that a prompt shows."""
+
+    text: str
+    """as it is read, without the marks of links"""
+    links: tuple[int, ...]
+    """numbers of the links, in their order"""
+
+
+def read_screen(prompt: str) -> Screen | None:
+    """Read the screen out of a prompt that asks for a command; None: it asks for an answer."""
+    state = STATE_PATTERN.search(prompt)
+    if state is None:
+        return None
+    found = SCREEN_LINK.findall(state["text"])
+    return Screen(SCREEN_LINK.sub(r"\2", state["text"]), tuple(int(number) for number, _ in found))
+
+
 def format_reference(quote: Quote, title: str) -> str:
     """Return a quote as prompts list it: `From <title>`, then its text, each line after `> `."""
     lines = "\n> ".join(neutralize_text(quote.text).splitlines())

@@ -4,37 +4,25 @@ list of actions that are offered; and the environment that holds a policy to the
 The rows hold the tokens that were allowed, so that training sees the same choice.
 """
 
-import math
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from pathlib import Path
 from threading import Lock
 from typing import Any
 
 import llguidance
 import llguidance.hf
-import msgspec
 import numpy as np
 
+from rookery.browse.browser_commands import read_screen
 from rookery.cite.constraint import VerbatimConstraint
 from rookery.cite.grammar import VerbatimGrammar
 from rookery.cite.syntax import AnswerShape
 from rookery.draft.constrained_decoding import UNFORCED, build_command_grammar
-from rookery.draft.oracle_policies import read_screen
 from rookery.draft.remote_model import AllowedTokens
 from rookery.learn.action_batches import TokenIds
-from rookery.learn.browser_environment import (
-    BrowserEnvironment,
-    BrowserEnvironmentSettings,
-    assign_questions,
-)
 from rookery.learn.decoding import (
     SampledAction,
-    SamplingSettings,
-    load_sampled_model,
-    sample_actions,
 )
 from rookery.learn.episodes import (
     PolicySampler,
@@ -42,9 +30,9 @@ from rookery.learn.episodes import (
     ServerConstraint,
     Trajectory,
 )
-from rookery.learn.prompt_encoding import PolicyTokenizer, load_policy_tokenizer
+from rookery.learn.prompt_encoding import PolicyTokenizer
 from rookery.learn.training_data import PromptConstraint
-from rookery.records import Answer, Failed, Failure, Library, Question
+from rookery.records import Failed, Failure
 
 _CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
 CandidateFunction = Callable[[str], Sequence[str]]
@@ -248,58 +236,3 @@ def _list_line_tokens(speech: PolicyTokenizer) -> tuple[TokenIds, TokenIds, Toke
     first = np.asarray([number for number, token in line.items() if token[:1] == b" "], np.int32)
     wordy = np.asarray([number for number, token in line.items() if token.strip()], np.int32)
     return first, wordy, np.asarray(sorted({*line, *speech.ends}), np.int32)
-
-
-def sample_browser_answers(
-    policy: Path,
-    questions: Sequence[Question],
-    library: Library,
-    n: int,
-    sampling: SamplingSettings,
-    browsing: BrowserEnvironmentSettings,
-    make_constraint: Callable[[PolicyTokenizer], PromptConstraint] | None,
-    seed: int,
-) -> list[list[Answer | None]]:
-    """Return n answers by a saved browsing policy to each question; None where an episode had none.
-
-    `make_constraint` returns what its actions are held to; None: any action. Extra answers are not
-    drawn, whatever `browsing` says of them. Raises Failed: no_model, bad_model, prompt_too_long,
-    not_a_number.
-    """
-    loaded = load_sampled_model(policy, sampling)
-    speech = load_policy_tokenizer(policy, sampling.max_tokens, chat=False)
-    answers: list[Answer] = []
-
-    def collect_answers(pairs: Sequence[tuple[Question, Answer]]) -> list[float]:
-        answers.extend(answer for _, answer in pairs)
-        return [0.0] * len(pairs)
-
-    def sample_policy(contexts: Any, seeds: Any, allow: Any = None) -> list[SampledAction]:
-        return sample_actions(loaded.model, contexts, seeds, loaded.ends, sampling, allow)
-
-    plain = msgspec.structs.replace(browsing, extra_answers=0)
-    world: RolloutEnvironment = BrowserEnvironment(
-        questions, library, collect_answers, speech, plain
-    )
-    if make_constraint is not None:
-        world = ConstrainedEnvironment(world, speech, make_constraint(speech))
-    episodes, asked = _choose_episodes(len(questions), n, browsing.group, seed)
-    found: list[list[Answer | None]] = [[] for _ in questions]
-    each = iter(answers)
-    for one, number in zip(world.play_episodes(sample_policy, episodes, seed), asked, strict=True):
-        found[number].append(None if one.reward is None else next(each))
-    return found
-
-
-def _choose_episodes(count: int, n: int, group: int, seed: int) -> tuple[list[int], list[int]]:
-    """Return the first episodes in which each of `count` questions is asked n times, and the number
-    of the question of each. Groups are whole but for the last of each question."""
-    rounds = range(math.ceil(n / group) * group * count)
-    turns = assign_questions(count, group, rounds, seed)
-    times, episodes, asked = Counter[int](), [], []
-    for episode, (number, _) in zip(rounds, turns, strict=True):
-        times[number] += 1
-        if times[number] <= n:
-            episodes.append(episode)
-            asked.append(number)
-    return episodes, asked

@@ -1,19 +1,15 @@
 """LoRA adapters in files: the low-rank changes to a model's weights, without the weights.
 
 The files are peft's own (adapter_config.json, adapter_model.safetensors), so that other programs
-read them. They are merged into a model without peft.
+read them.
 """
 
 import json
 from pathlib import Path
 from typing import Any
 
-import torch
-from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import nn
-
-from rookery.records import Failed, Failure
 
 CONFIG_FILE = "adapter_config.json"
 WEIGHTS_FILE = "adapter_model.safetensors"
@@ -51,35 +47,3 @@ def save_adapter(model: nn.Module, folder: Path, base: str) -> None:
         "inference_mode": True,
     }
     (folder / CONFIG_FILE).write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")
-
-
-@torch.no_grad()
-def merge_adapter(model: nn.Module, folder: Path) -> None:
-    """Add the changes of an adapter's files to a model's weights, W + alpha / r · B A, in place.
-
-    (Hu and others 2021, arXiv 2106.09685, section 4.1.) Raises Failed (bad_adapter) where they are
-    missing, cannot be read or are those of another model; the weights are then as they were.
-    """
-    try:
-        config = json.loads((folder / CONFIG_FILE).read_bytes())
-        scale = config["lora_alpha"] / config["r"]
-        changes: list[tuple[nn.Parameter, torch.Tensor]] = []
-        with safe_open(folder / WEIGHTS_FILE, framework="pt") as file:
-            names = [name for name in file.keys() if ".lora_A." in name]  # noqa: SIM118
-            for name in names:
-                low_RI = file.get_tensor(name).float()
-                high_OR = file.get_tensor(name.replace(".lora_A.", ".lora_B.")).float()
-                module = model.get_submodule(name.removeprefix(_PREFIX).partition(".lora_A.")[0])
-                weight_OI = module.get_parameter("weight")
-                change_OI = scale * (high_OR @ low_RI)
-                if change_OI.shape != weight_OI.shape:
-                    raise ValueError(f"{name} has another shape than the model's weight")
-                changes.append((weight_OI, change_OI))
-        if not changes:
-            raise ValueError("it holds no low-rank matrices")
-    except Exception as error:  # there is no end to what may be wrong in a file
-        words = " ".join(str(error).split())[:300]
-        detail = f"it is no adapter for this model ({type(error).__name__}: {words}): name another"
-        raise Failed(Failure(str(folder), "bad_adapter", detail)) from error
-    for weight_OI, change_OI in changes:
-        weight_OI.add_(change_OI.to(weight_OI.device, weight_OI.dtype))

@@ -12,34 +12,29 @@ from random import Random
 from typing import Any, Protocol
 
 import msgspec
-import torch
 from accelerate import Accelerator
 from accelerate.utils import gather_object
 
 from rookery.judge.json_lines import read_json_lines
-from rookery.learn.action_batches import collate_rows, compute_action_logprobs
 from rookery.learn.browser_environment import BatchRewardFunction, compute_answer_rewards
 from rookery.learn.decoding import (
     SampledAction,
-    SamplingSettings,
-    load_sampled_model,
     sample_actions,
 )
 from rookery.learn.episodes import PolicySampler, PromptEnvironment, RolloutEnvironment, Trajectory
 from rookery.learn.optimizer import make_accelerator
 from rookery.learn.pretrained_models import (
     TrainedModelSettings,
-    load_model,
     load_tokenizer,
     load_trainable_model,
 )
-from rookery.learn.prompt_encoding import PolicyTokenizer, load_policy_tokenizer
+from rookery.learn.prompt_encoding import PolicyTokenizer
 from rookery.learn.reinforcement_learning import ReinforcementResult, train_by_reinforcement
 from rookery.learn.reinforcement_settings import ReinforcementSettings
 from rookery.learn.reward_model import RewardModel
 from rookery.learn.reward_training import RewardTrainingSettings, train_reward_model
 from rookery.learn.training_run import ResumableRun, StepCallback, StopCheck, read_stop_reason
-from rookery.records import Answer, Comparison, Episode, Failed, Failure, Question, Record, Reward
+from rookery.records import Answer, Comparison, Episode, Failed, Failure, Question, Record
 
 
 class ComparisonQuestion(Record, frozen=True):
@@ -243,31 +238,6 @@ class PreferenceLabeller(Protocol):
         does.
         """
         ...
-
-
-class MockLabeller:
-    """A labeller that prefers the answers a hidden reward finds best. With probability `noise` it
-    picks any answer."""
-
-    def __init__(self, reward: Reward, noise: float = 0.0, seed: int = 0) -> None:
-        self._reward = reward
-        self._noise = noise
-        self._seed = seed
-
-    def compare_answers(self, asked: Sequence[ComparisonQuestion]) -> Iterable[Comparison]:
-        """Yield one Comparison for each question, in their order, as soon as it is there.
-
-        The answer with the highest hidden reward gets all the weight, or, with probability `noise`,
-        any answer. Equal numbers and answers give equal comparisons.
-        """
-        for one in asked:
-            chance = Random(f"{self._seed} label {one.number}")
-            rewards = [self._reward(one.question, answer) for answer in one.answers]
-            best = rewards.index(max(rewards))
-            if chance.random() < self._noise:
-                best = chance.randrange(len(rewards))
-            weights = tuple(float(at == best) for at in range(len(rewards)))
-            yield Comparison(one.question, one.answers, weights, "mock")
 
 
 class OnlineLabellingResult(msgspec.Struct, frozen=True):
@@ -553,7 +523,7 @@ def make_text_environment(
         ) -> list[float | None]:
             answers = [
                 convert_completion_to_answer(
-                    _make_completion(action, speech, full_stop=full_stop), whole
+                    make_completion(action, speech, full_stop=full_stop), whole
                 )
                 for action in actions
             ]
@@ -570,58 +540,13 @@ def convert_completion_to_answer(said: PolicyCompletion, whole: bool) -> Answer 
     return Answer(said.text) if said.text and (said.ended or not whole) else None
 
 
-def _make_completion(
+def make_completion(
     action: Sequence[int], speech: PolicyTokenizer, kl: float = 0.0, full_stop: int = 0
 ) -> PolicyCompletion:
+    """Return the tokens of an action as a completion; `full_stop` is as in
+    `make_text_environment`."""
     text, ended = speech.decode_action(action), action[-1] in speech.ends
     if full_stop:
         stop = text.find(".", len(speech.decode_action(action[: full_stop - 1])))
         text, ended = (text[: stop + 1], True) if stop >= 0 else (text, False)
     return PolicyCompletion(text.strip(), ended, kl)
-
-
-def sample_completions(
-    folder: Path,
-    prompts: Sequence[str],
-    sampling: SamplingSettings,
-    reference: str = "",
-    seed: int = 0,
-    full_stop: int = 0,
-) -> list[PolicyCompletion]:
-    """Sample a completion of each prompt from a saved policy, without a chat template.
-
-    With the folder of a `reference`, each has an estimate of its KL from it, else 0. `full_stop` is
-    as in `make_text_environment`. Raises Failed: no_model, bad_model, prompt_too_long,
-    not_a_number.
-    """
-    loaded = load_sampled_model(folder, sampling)
-    speech = load_policy_tokenizer(folder, sampling.max_tokens, chat=False)
-    contexts = [speech.encode_prompt(prompt) for prompt in prompts]
-    seeds = [f"{seed} {number}" for number in range(len(prompts))]
-    said = sample_actions(loaded.model, contexts, seeds, loaded.ends, sampling)
-    apart = (
-        _estimate_kl(load_model(Path(reference)).model, said, sampling)
-        if reference
-        else [0.0] * len(said)
-    )
-    return [
-        _make_completion(one.row.action, speech, kl, full_stop)
-        for one, kl in zip(said, apart, strict=True)
-    ]
-
-
-@torch.inference_mode()
-def _estimate_kl(
-    reference: torch.nn.Module, said: Sequence[SampledAction], sampling: SamplingSettings
-) -> list[float]:
-    found, device = [], next(reference.parameters()).device
-    for start in range(0, len(said), sampling.rows):
-        piece = said[start : start + sampling.rows]
-        batch = collate_rows([one.row for one in piece], 0, device)
-        theirs_N = compute_action_logprobs(reference, batch, sampling.temperature)
-        theirs = torch.split(theirs_N, [len(one.row.action) for one in piece])
-        found += [
-            sum(one.logprobs) - float(other_N.sum())
-            for one, other_N in zip(piece, theirs, strict=True)
-        ]
-    return found

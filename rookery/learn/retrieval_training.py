@@ -21,7 +21,7 @@ import torch
 from accelerate import Accelerator
 from tokenizers import Tokenizer
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModel, AutoTokenizer, BertConfig, PreTrainedModel
+from transformers import AutoConfig, AutoModel, BertConfig, PreTrainedModel
 
 from rookery.cite import dense_ranker, ranking_metrics
 from rookery.cite.evidence_model import TOKENIZER_FILE
@@ -30,7 +30,6 @@ from rookery.learn.pretrained_models import (
     convert_load_errors,
     freeze_lower_layers,
     require_model_files,
-    save_pretrained_model,
     silence_transformers,
 )
 from rookery.learn.retrieval_data import (
@@ -233,23 +232,6 @@ def export_sentence_encoder(folder: Path) -> None:
             dynamo=False,
         )
     new.rename(graph)
-
-
-def write_pretrained_encoder(folder: Path, model: str = MINILM_MODEL) -> None:
-    """Write the encoder, all-MiniLM-L6-v2 or another folder's, so that `prefer` can begin as it:
-    with the tokens that its texts begin and end with named as such.
-
-    Its rewards are read at the first token, which sees all others. Raises Failed: no_model,
-    bad_model.
-    """
-    source = find_encoder_folder(model)
-    here: dict[str, Any] = {"local_files_only": True}
-    with convert_load_errors(source), silence_transformers():
-        plain = AutoTokenizer.from_pretrained(source, **here)
-        marks = {"bos_token": plain.cls_token, "eos_token": plain.sep_token}
-        tokenizer = AutoTokenizer.from_pretrained(source, **marks, **here)
-        encoder: Any = AutoModel.from_pretrained(source, use_safetensors=True, **here)
-    save_pretrained_model(encoder, tokenizer, folder)
 
 
 CALIBRATION_QUESTIONS = 64

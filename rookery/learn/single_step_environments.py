@@ -1,29 +1,23 @@
 """Environments of one step over pages that were found once: inline quotes (GopherCite), and
 numbered references (WebGLM)."""
 
-import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
-import numpy as np
 
-from rookery.browse.page_text import neutralize_line
 from rookery.cite.constraint import VerbatimConstraint
 from rookery.cite.grammar import VerbatimGrammar
 from rookery.cite.passage_ranking import PassageRanker, rank_passages
 from rookery.cite.repair import parse_and_correct
-from rookery.cite.syntax import AnswerShape, order_quotes_by_use, parse_inline
+from rookery.cite.syntax import AnswerShape, order_quotes_by_use
 from rookery.draft.best_of_n import AnswerParser, parse_draft, render_prompt
 from rookery.draft.constrained_decoding import UNFORCED, build_lark_grammar
 from rookery.draft.gophercite import (
     GopherCiteSettings,
     build_page_prompt,
     choose_best_pages,
-    measure_shown_text,
-    refuse_hidden_quotes,
 )
 from rookery.draft.remote_model import AllowedTokens
 from rookery.draft.retrieval import gather_passages
@@ -36,15 +30,10 @@ from rookery.learn.browser_environment import (
 )
 from rookery.learn.decoding import (
     SampledAction,
-    SamplingSettings,
-    load_sampled_model,
-    sample_actions,
 )
 from rookery.learn.episodes import PolicySampler, ServerConstraint, Trajectory
-from rookery.learn.pretrained_models import load_model_with_head, load_tokenizer
 from rookery.learn.prompt_encoding import PolicyTokenizer
-from rookery.learn.reward_model import make_input_encoder, score_rows
-from rookery.records import Answer, Failed, Failure, Library, Page, Question, Record
+from rookery.records import Answer, Failed, Failure, Library, Question
 
 _FREE_FACTOR = 16
 """times the tokens of an action: a grammar counts free text in characters, four for a token, and
@@ -283,119 +272,3 @@ def make_reference_environment(
         return [EnvironmentPrompt(asked, parse_answer)] if quotes else []
 
     return SingleStepEnvironment(questions, list_reference_prompts, scores, speech, group=group)
-
-
-QuestionAnswer = tuple[Question, Answer]
-
-
-class QuotedSample(Record, frozen=True):
-    """One sampled answer with its quotes."""
-
-    answer: Answer | None
-    """None: what was said is none"""
-    logprob: float
-    """of all that was said, in nats, under the constraint"""
-
-
-def build_quote_prompt(question: Question, page: Page) -> EnvironmentPrompt:
-    """Return the prompt that shows one whole page, with the parser of answers to it.
-
-    It is GopherCite's (table 12); quotes are of that page.
-    """
-    title, text = page.title, page.text[: measure_shown_text(page)]
-
-    def parse_answer(said: str) -> Answer:
-        answer = parse_inline(said, [page])
-        refuse_hidden_quotes(answer, page)
-        return answer
-
-    source = f"Page: {neutralize_line(title)}\n{neutralize_line(text)}"
-    asked = f"{source}\nQuestion: {question.text}\nAnswer: "
-    return EnvironmentPrompt(asked, parse_answer, (title, text))
-
-
-def make_search_prompts(library: Library, pages: int) -> PromptFunction:
-    """Return a function that searches for a question and builds a prompt for each page found.
-
-    It takes at most `pages` pages, those found first.
-    """
-
-    def list_search_prompts(question: Question) -> list[EnvironmentPrompt]:
-        hits = library.search(question.text, 10 * pages)
-        urls = list(dict.fromkeys(hit.url for hit in hits))[:pages]
-        return [build_quote_prompt(question, library.fetch(url)) for url in urls]
-
-    return list_search_prompts
-
-
-def sample_quoted_answers(
-    policy: Path,
-    questions: Sequence[Question],
-    show: PromptFunction,
-    n: int,
-    sampling: SamplingSettings,
-    shape: AnswerShape,
-    seed: int,
-) -> list[list[QuotedSample]]:
-    """Draw n answers of a saved policy to each question, with quotes constrained to the page shown.
-
-    The pages of a question take turns; a question without a page has no answers. Raises Failed:
-    no_model, bad_model, prompt_too_long, not_a_number.
-    """
-    loaded = load_sampled_model(policy, sampling)
-    room = loaded.context - sampling.max_tokens
-    speech = PolicyTokenizer(
-        loaded.tokenizer, loaded.vocabulary, loaded.ends, sampling.max_tokens, room, chat=False
-    )
-    answers: list[Answer] = []
-
-    def collect_answers(pairs: Sequence[QuestionAnswer]) -> list[float]:
-        answers.extend(answer for _, answer in pairs)
-        return [0.0] * len(pairs)
-
-    def sample_policy(contexts: Any, seeds: Any, allow: Any = None) -> list[SampledAction]:
-        return sample_actions(loaded.model, contexts, seeds, loaded.ends, sampling, allow)
-
-    world = SingleStepEnvironment(
-        questions, show, collect_answers, speech, VerbatimGrammar(loaded.vocabulary, shape)
-    )
-    episodes = range(n * len(questions))
-    found: list[list[QuotedSample]] = [[] for _ in questions]
-    played, each = world.play_episodes(sample_policy, episodes, seed), iter(answers)
-    for one, (number, _) in zip(
-        played, assign_questions(len(questions), 1, episodes, seed), strict=True
-    ):
-        for row in one.rows:
-            answer = None if one.reward is None else next(each)
-            kept = None if one.malformed else answer
-            found[number].append(QuotedSample(kept, math.fsum(row.logprobs)))
-    return found
-
-
-def cache_scores(scores: BatchRewardFunction) -> BatchRewardFunction:
-    """Return a reward function that calls `scores` only once for each question and answer."""
-    known: dict[QuestionAnswer, float] = {}
-
-    def score_uncached(pairs: Sequence[QuestionAnswer]) -> list[float]:
-        fresh = list(dict.fromkeys(pair for pair in pairs if pair not in known))
-        known.update(zip(fresh, scores(fresh) if fresh else (), strict=True))
-        return [known[pair] for pair in pairs]
-
-    return score_uncached
-
-
-def score_with_both_outputs(
-    folder: Path, pairs: Sequence[QuestionAnswer], context: int
-) -> list[tuple[float, float]]:
-    """Return both outputs of a reward model trained with ratings too, for each answer.
-
-    They are the reward, without its bias, and the log-odds that the answer is good: supported and
-    plausible (GopherCite, section 2.8). Raises Failed: no_model, bad_model, too_long.
-    """
-    tokenizer, ends, _ = load_tokenizer(folder)
-    model, _ = load_model_with_head(folder, "row", "float32")
-    showing = make_input_encoder(model, tokenizer, ends, context, False)
-    rows = [np.asarray(showing.encode_answer(*pair).tokens, np.int32) for pair in pairs]
-    model.eval()  # type: ignore[no-untyped-call]
-    found = score_rows(model, rows, showing.pad, model.device, 16)
-    return [(float(reward), float(good)) for reward, good in found.tolist()]

@@ -7,7 +7,6 @@ Speeds of models, searches and pages are given by the caller.
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
-from typing import NamedTuple
 
 from rookery.browse.browser_commands import parse_command
 from rookery.measure.figures import Figure, TableCell, make_bars
@@ -46,14 +45,6 @@ class ActionCount(Record, frozen=True):
     tokens_per_episode: Estimate | None
 
 
-class BrowsingPace(NamedTuple):
-    """Speed of a model in tokens, and waiting times of its actions."""
-
-    tokens_a_second: float
-    seconds: Mapping[str, float]
-    """seconds for each action that waits for something, such as search and click_link"""
-
-
 def count_completion_tokens(said: Completion) -> int | None:
     """Return the number of tokens in a completion; None if it has none, as a person's."""
     return len(said.tokens) or None
@@ -77,23 +68,6 @@ def count_actions(
         for name in NAMES
         if any(name in done for done in each)
     ]
-
-
-def estimate_seconds(found: Sequence[ActionCount], pace: BrowsingPace) -> float:
-    """Return the mean seconds of browsing in an episode (WebGLM, appendix B, equations 2 to 7).
-
-    The time to write the commands and to wait for their results, without the answer. Raises
-    ValueError if numbers of tokens are not known.
-    """
-    total = 0.0
-    for action in found:
-        if action.name == WRITE:
-            continue
-        if action.tokens_per_episode is None:
-            raise ValueError(f"how many tokens {action.name} takes is not known: count them")
-        total += action.tokens_per_episode.value / pace.tokens_a_second
-        total += action.per_episode.value * pace.seconds.get(action.name, 0.0)
-    return total
 
 
 def make_actions_figure(

@@ -82,25 +82,6 @@ def estimate_coverage_area(scored: ScoredAnswers, seed: int = 0) -> Estimate:
     )
 
 
-def estimate_area_gain(
-    ours: Sequence[float], theirs: Sequence[float], good: Sequence[float], seed: int = 0
-) -> Estimate:
-    """Return the area under the curve of the scores `ours` less that of `theirs`.
-
-    Both score the same answers. The interval is by the paired bootstrap: each sample has the same
-    answers for both.
-    """
-    one, other = (
-        _group_by_score(ScoredAnswers(ours, good)),
-        _group_by_score(ScoredAnswers(theirs, good)),
-    )
-    return _bootstrap_statistic(
-        lambda at: float((_compute_qualities(one, at) - _compute_qualities(other, at)).mean()),
-        len(good),
-        seed,
-    )
-
-
 def estimate_area_over_runs(
     ours: Sequence[ScoredAnswers],
     theirs: Sequence[Sequence[float]] | None = None,
@@ -135,22 +116,6 @@ def estimate_area_over_runs(
     low, high = np.quantile(found, INTERVAL_ENDS)
     seen = float(np.mean([compute_area(run, slice(None)) for run in every]))
     return Estimate(seen, float(low), float(high), count * len(ours))
-
-
-def estimate_selection_gain(scored: ScoredAnswers, coverage: float, seed: int = 0) -> Estimate:
-    """Return the quality of the answers at this coverage less that of all answers.
-
-    The interval is by the bootstrap over answers. Raises ValueError as `estimate_quality_at`.
-    """
-    ranked = _group_by_score(scored)
-    count = _count_answered(coverage, len(ranked.good_N))
-
-    def compute_gain(at: AnswerIndices) -> float:
-        """Return the gain over answering all, for one bootstrap sample."""
-        qualities_N = _compute_qualities(ranked, at)
-        return float(qualities_N[count - 1] - qualities_N[-1])
-
-    return _bootstrap_statistic(compute_gain, len(ranked.good_N), seed)
 
 
 def make_coverage_figure(

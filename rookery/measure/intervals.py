@@ -33,10 +33,6 @@ class Estimate(Record, frozen=True):
         """Half the width of the interval."""
         return (self.high - self.low) / 2
 
-    def is_apart_from(self, other: "Estimate") -> bool:
-        """Return True if the two intervals do not touch; stricter than a test of the difference."""
-        return self.low > other.high or other.low > self.high
-
 
 def estimate_share(wins: float, count: int) -> Estimate:
     """Return the share wins / count with Wilson's interval; ties may count half.
@@ -99,11 +95,6 @@ def estimate_mean_over_runs(
     low, high = np.quantile(np.concatenate(found), INTERVAL_ENDS)
     seen, count = float(sums_RG.sum() / counts_RG.sum()), sum(map(len, values))
     return Estimate(seen, min(seen, float(low)), max(seen, float(high)), count)
-
-
-def estimate_difference(ours: Sequence[float], theirs: Sequence[float], seed: int = 0) -> Estimate:
-    """Return the mean of the paired differences ours - theirs, with a bootstrap interval."""
-    return estimate_mean([one - other for one, other in zip(ours, theirs, strict=True)], seed=seed)
 
 
 def estimate_auroc(good: Sequence[float], bad: Sequence[float]) -> Estimate:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from rookery.cite.word_overlap import split_words
 from rookery.measure.figures import Figure, MeasuredEstimates, make_bars_figure
 from rookery.measure.intervals import Estimate, estimate_mean
-from rookery.measure.text_metrics import AnswerNormalizer, normalize_squad
+from rookery.measure.text_metrics import normalize_squad
 from rookery.records import Question, Record
 
 ARTICLES = frozenset(("a", "an", "the"))
@@ -42,35 +42,25 @@ def find_leaks(
     train: Sequence[Question],
     test: Sequence[Question],
     likeness: float = 0.5,
-    form: AnswerNormalizer = normalize_squad,
 ) -> list[QuestionLeak]:
     """Return the overlap of each test question with training, in the test's order.
 
     Two questions are the same if their words are, ignoring articles and English endings; or if they
     share `likeness` (Jaccard) of their words and word pairs, and an accepted answer, unless one of
-    them has none. Answers are the same if their `form` is. Raises ValueError for a likeness outside
-    (0, 1].
+    them has none. Answers are the same once normalised as SQuAD does. Raises ValueError for a
+    likeness outside (0, 1].
     """
     if not 0 < likeness <= 1:
         raise ValueError(f"a likeness is above 0 and at most 1, not {likeness}")
-    seen = _TrainingIndex(train, form)
+    seen = _TrainingIndex(train)
     return [
         QuestionLeak(
             seen.find_same_question(question, likeness),
-            not seen.answers.isdisjoint(_normalize_answers(question, form)),
+            not seen.answers.isdisjoint(_normalize_answers(question)),
             question.source in seen.pages,
         )
         for question in test
     ]
-
-
-def filter_held_out(train: Sequence[Question], test: Sequence[Question]) -> list[Question]:
-    """Return the test questions of which training has seen neither question, answer nor page.
-
-    GopherCite's NaturalQuestionsFiltered is made so.
-    """
-    leaks = find_leaks(train, test)
-    return [question for question, leak in zip(test, leaks, strict=True) if leak == QuestionLeak()]
 
 
 def average_by_overlap(
@@ -98,9 +88,9 @@ def make_leakage_figure(
 class _TrainingIndex:
     """Index of training questions by words, answers and pages."""
 
-    def __init__(self, train: Sequence[Question], form: AnswerNormalizer) -> None:
-        self._form, self._train = form, train
-        self._answers = [_normalize_answers(question, form) for question in train]
+    def __init__(self, train: Sequence[Question]) -> None:
+        self._train = train
+        self._answers = [_normalize_answers(question) for question in train]
         texts = [_normalize_question(question.text) for question in train]
         self._runs = [_list_ngrams(text) for text in texts]
         self.answers = frozenset[str]().union(*self._answers)
@@ -115,7 +105,7 @@ class _TrainingIndex:
 
     def find_same_question(self, question: Question, likeness: float) -> str:
         """Return the id of the most similar question that asks the same; empty if none does."""
-        text, answers = _normalize_question(question.text), _normalize_answers(question, self._form)
+        text, answers = _normalize_question(question.text), _normalize_answers(question)
         if text in self._texts:
             return self._train[self._texts[text]].id
         runs = _list_ngrams(text)
@@ -143,8 +133,8 @@ class _TrainingIndex:
         return not answers or not theirs or not answers.isdisjoint(theirs)
 
 
-def _normalize_answers(question: Question, form: AnswerNormalizer) -> frozenset[str]:
-    return frozenset(filter(None, map(form, question.gold)))
+def _normalize_answers(question: Question) -> frozenset[str]:
+    return frozenset(filter(None, map(normalize_squad, question.gold)))
 
 
 def _normalize_question(question: str) -> tuple[str, ...]:

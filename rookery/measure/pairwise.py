@@ -217,21 +217,6 @@ def fit_bradley_terry(
     }
 
 
-def compute_elo(found: Iterable[PairwiseMatch], k: float = 32.0) -> dict[str, float]:
-    """Return the Elo points after these matches, one after another, each system beginning with 0.
-
-    `k` is the most that a match can move. The order counts, and the last matches most: for systems
-    that do not change while they are judged, `fit_bradley_terry` times ELO_PER_UNIT is better.
-    """
-    points: dict[str, float] = {}
-    for each in found:
-        apart = points.setdefault(each.one, 0.0) - points.setdefault(each.other, 0.0)
-        moved = k * (each.win - 1 / (1 + math.exp(-apart / ELO_PER_UNIT)))
-        points[each.one] += moved
-        points[each.other] -= moved
-    return points
-
-
 def make_strength_figure(
     strengths: Mapping[str, Estimate],
     says: str,

@@ -1,19 +1,16 @@
-"""Metrics of rankings with confidence intervals, their figure, and baselines that need no training.
+"""Metrics of rankings with confidence intervals, their figure, and baselines without training.
 
-The baselines are those of the papers: rankings, and quotes and summaries chosen without a model. A
-ranking baseline is a `Similarity` of `cite.passage_ranking`: (question, texts) -> a score for each
-text. A trained encoder's is `cite.dense_ranker.load_dense_ranker(folder).compute_similarities`.
+A baseline is a `Similarity` of `cite.passage_ranking`: (question, texts) -> a score for each text.
+A trained encoder's is `cite.dense_ranker.load_dense_ranker(folder).compute_similarities`.
 """
 
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
-from random import Random
 
 import msgspec
 
-from rookery.browse.passages import find_sentences
 from rookery.browse.search_terms import split_terms
 from rookery.cite.ranking_metrics import (
     Numbers,
@@ -27,10 +24,8 @@ from rookery.cite.ranking_metrics import (
     compute_reciprocal_rank,
     compute_spearman,
 )
-from rookery.judge.vote_comparisons import ForumThread
 from rookery.measure.figures import Figure, make_bars
 from rookery.measure.intervals import Estimate, estimate_mean
-from rookery.records import Answer, Claim, Failed, Failure, Page, Question, Quote
 
 
 def measure_rankings(
@@ -150,80 +145,6 @@ def score_bm25(
                 for term, weight in asked.items()
             )
         )
-    return found
-
-
-def quote_first_sentence(page: Page) -> Quote:
-    """Return the first sentence of a page as a quote (GopherCite, section 3.2).
-
-    Raises Failed (no_sentence) if the page has none.
-    """
-    return page.quote(*_list_sentences(page)[0])
-
-
-def quote_random_sentence(page: Page, seed: int | str) -> Quote:
-    """Return a random sentence of a page as a quote, the same for the same seed.
-
-    Raises Failed (no_sentence) if the page has none.
-    """
-    return page.quote(*Random(f"{seed} sentence").choice(_list_sentences(page)))
-
-
-def quote_closest_sentence(page: Page, question: str, gold: str) -> Quote:
-    """Return the sentence closest to question and gold answer together by TF-IDF, as a quote.
-
-    Rarity is counted in this page alone (GopherCite, section 3.2); of equals the first is taken.
-    Raises Failed (no_sentence) if the page has none.
-    """
-    spans = _list_sentences(page)
-    alike = score_tf_idf(f"{question} {gold}", [page.text[start:end] for start, end in spans])
-    return page.quote(*spans[alike.index(max(alike))])
-
-
-def make_gold_answer(question: Question, quote: Quote) -> Answer:
-    """Return the question's first gold answer, resting on this quote. Raises Failed (no_gold)."""
-    if not question.gold:
-        detail = "the baselines give the gold answer: leave out questions without one"
-        raise Failed(Failure(question.id or question.text, "no_gold", detail))
-    gold = question.gold[0]
-    return Answer(gold, (quote,), (Claim(0, len(gold), (0,)),))
-
-
-def make_lead_answer(page: Page, count: int = 3) -> Answer:
-    """Return the first `count` sentences of a page, quoted, as its summary: lead-3.
-
-    Ziegler (section 3.2) cuts it, as all summaries, at a period between two token counts; the
-    caller does that. Raises Failed (no_sentence) if the page has none.
-    """
-    spans = _list_sentences(page)[:count]
-    quote = page.quote(spans[0][0], spans[-1][1])
-    return Answer(quote.text, (quote,), (Claim(0, len(quote.text), (0,)),))
-
-
-def score_by_position(thread: ForumThread) -> list[float]:
-    """Return a score for each answer on a forum, higher for those that stand before others."""
-    return [float(-number) for number, _ in enumerate(thread.answers)]
-
-
-def score_by_length(thread: ForumThread) -> list[float]:
-    """Return a score for each answer on a forum: its number of characters."""
-    return [float(len(post.text)) for post in thread.answers]
-
-
-def score_by_time(thread: ForumThread) -> list[float]:
-    """Return a score for each answer on a forum, higher for those posted earlier.
-
-    Answers of unknown time come last. A time without a zone is UTC.
-    """
-    times = (post.timestamp for post in thread.answers)
-    return [-math.inf if time is None else -time for time in times]
-
-
-def _list_sentences(page: Page) -> list[tuple[int, int]]:
-    found = find_sentences(page, 0, len(page.text))
-    if not found:
-        detail = "there is no sentence on the page: leave it out"
-        raise Failed(Failure(page.url, "no_sentence", detail))
     return found
 
 

@@ -6,7 +6,6 @@ or both; for WebGLM's tables 2 and 8, means on each scale.
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from itertools import combinations
 
 import msgspec
 
@@ -15,7 +14,7 @@ from rookery.judge.forms import FORMS, LOWER_IS_BETTER_SCALES
 from rookery.judge.judgement_conversion import GOOD_SCALE, PLAUSIBLE_SCALE, SUPPORTED_SCALE
 from rookery.measure.figures import Figure, make_bars
 from rookery.measure.intervals import Estimate, estimate_mean, estimate_share
-from rookery.records import Answer, Comparison, Question, Rating, Record
+from rookery.records import Answer, Rating, Record
 
 SCALES = (SUPPORTED_SCALE, PLAUSIBLE_SCALE, GOOD_SCALE)
 """in the order in which they are drawn; the last says that an answer is both"""
@@ -160,21 +159,6 @@ def make_criteria_figure(
         ),
         make_bars({(each.system, _name_scale(each.scale)): each.mean for each in found}, "mean"),
         "WebGLM, table 2",
-    )
-
-
-def make_ranking_comparisons(
-    question: Question, order: Sequence[Sequence[Answer]], by: str
-) -> tuple[Comparison, ...]:
-    """Return one rater's ranking of answers, best first, as comparisons of all pairs.
-
-    Answers of equal rank stand together. So the answers of several systems and of people become win
-    rates between each two of them (the Turing test of WebGLM, section 5.2).
-    """
-    placed = [(place, answer) for place, equal in enumerate(order) for answer in equal]
-    return tuple(
-        Comparison(question, (one, other), (1.0, 0.0) if first < second else (0.5, 0.5), by)
-        for (first, one), (second, other) in combinations(placed, 2)
     )
 
 

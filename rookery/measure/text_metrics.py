@@ -8,7 +8,6 @@ or NQ-open. Copying follows Ziegler, section 3.2.1.
 
 import re
 import string
-import unicodedata
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from difflib import SequenceMatcher
@@ -124,11 +123,8 @@ def estimate_corpus_rouge(
     return {kind: estimate_mean([scores[kind] for scores in each], seed=seed) for kind in kinds}
 
 
-AnswerNormalizer = Callable[[str], str]
-"""function that normalises an answer before it is compared"""
 _ARTICLE = re.compile(r"\b(a|an|the)\b")
 _REMOVED = str.maketrans("", "", string.punctuation)
-_SPACED = str.maketrans(dict.fromkeys(string.punctuation + "‘’´`", " "))
 
 
 def normalize_squad(answer: str) -> str:
@@ -139,45 +135,28 @@ def normalize_squad(answer: str) -> str:
     return _drop_articles(answer.lower().translate(_REMOVED))
 
 
-def normalize_trivia(answer: str) -> str:
-    """Normalise as TriviaQA: like SQuAD, but punctuation, also typographic, becomes a blank.
-
-    "U.S." becomes "u s", "well-known" becomes "well known".
-    """
-    return _drop_articles(answer.lower().translate(_SPACED))
-
-
-def normalize_nq(answer: str) -> str:
-    """Normalise as NQ-open: like SQuAD, after decomposing accented letters (NFD)."""
-    return normalize_squad(unicodedata.normalize("NFD", answer))
-
-
-def is_exact_match(
-    said: str, golds: Sequence[str], form: AnswerNormalizer = normalize_squad
-) -> bool:
+def is_exact_match(said: str, golds: Sequence[str]) -> bool:
     """Return True if an answer equals one of the accepted ones once normalised.
 
     Raises ValueError if there are none.
     """
-    return form(said) in [form(gold) for gold in _require_golds(golds)]
+    return normalize_squad(said) in [normalize_squad(gold) for gold in _require_golds(golds)]
 
 
-def compute_token_f1(
-    said: str, golds: Sequence[str], form: AnswerNormalizer = normalize_squad
-) -> float:
+def compute_token_f1(said: str, golds: Sequence[str]) -> float:
     """Return the greatest F1 of words against any accepted answer; 0 if nothing is shared.
 
     Words count as often as they are in both; empty answers have 0. Raises ValueError if none is
     accepted.
     """
-    ours = form(said).split()
-    return max(compute_rouge_n(ours, form(gold).split()).f1 for gold in _require_golds(golds))
+    ours = normalize_squad(said).split()
+    accepted = map(normalize_squad, _require_golds(golds))
+    return max(compute_rouge_n(ours, gold.split()).f1 for gold in accepted)
 
 
 def measure_exactness(
     said: Sequence[str],
     golds: Sequence[Sequence[str]],
-    form: AnswerNormalizer = normalize_squad,
     seed: int = 0,
 ) -> dict[str, Estimate]:
     """Return the share of `exact match`, the mean `F1`, and the share `held`, over many answers.
@@ -189,10 +168,8 @@ def measure_exactness(
     pairs = list(zip(said, golds, strict=True))
     found = [any(contains_gold_answer(text, gold) for gold in accepted) for text, accepted in pairs]
     return {
-        "exact match": estimate_share(
-            sum(is_exact_match(*pair, form) for pair in pairs), len(pairs)
-        ),
-        "F1": estimate_mean([compute_token_f1(*pair, form) for pair in pairs], seed=seed),
+        "exact match": estimate_share(sum(is_exact_match(*pair) for pair in pairs), len(pairs)),
+        "F1": estimate_mean([compute_token_f1(*pair) for pair in pairs], seed=seed),
         "held": estimate_share(sum(found), len(found)),
     }
 
@@ -306,18 +283,6 @@ def find_longest_stretch(said: str, source: str) -> CopiedStretch:
     return CopiedStretch(found.a, found.b, found.size)
 
 
-def measure_longest_stretch(said: Sequence[str], sources: Sequence[str], seed: int = 0) -> Estimate:
-    """Return the mean share of a text that its longest copied stretch makes up.
-
-    A text without words counts 0. Raises ValueError without a text.
-    """
-    pairs = zip(said, sources, strict=True)
-    shares = [
-        find_longest_stretch(*pair).length / max(1, len(split_words(pair[0]))) for pair in pairs
-    ]
-    return estimate_mean(shares, seed=seed)
-
-
 def shares_opening(said: str, source: str, k: int = 3) -> bool:
     """Return True if the first k words of text and source are the same (Ziegler, table 7).
 
@@ -330,11 +295,6 @@ def shares_opening(said: str, source: str, k: int = 3) -> bool:
 def starts_with_greeting(source: str) -> bool:
     """Return True if the first word is a greeting such as "hi", "hey" or "so", as in preambles."""
     return not GREETINGS.isdisjoint(split_words(source)[:1])
-
-
-def starts_with_label(source: str) -> bool:
-    """Return True if a colon is in the first three words, as in "Fully charged: The new ..."."""
-    return any(":" in word for word in source.split()[:3])
 
 
 def measure_copied_openings(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from recipes.oracle_policies import generate_demonstrations
 from rookery.ask.question_files import bundled_questions
 from rookery.browse.browser_commands import BrowserRules, BrowserTask
 from rookery.browse.call_recording import CallRecording
@@ -14,7 +15,6 @@ from rookery.browse.folder_library import FolderLibrary
 from rookery.browse.libraries import get_bundled_folder
 from rookery.browse.page_archive import PageArchive
 from rookery.browse.page_view import PageViewCache
-from rookery.draft.oracle_policies import generate_demonstrations
 from rookery.draft.rollout import replay_episode, strip_prompts
 from rookery.records import Episode, Question
 

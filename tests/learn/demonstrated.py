@@ -4,12 +4,12 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+from recipes.oracle_policies import generate_demonstrations, is_correct_demonstration
 from rookery.ask.question_files import bundled_questions
 from rookery.browse.browser_commands import BrowserRules, BrowserTask
 from rookery.browse.folder_library import FolderLibrary
 from rookery.browse.libraries import get_bundled_folder
 from rookery.browse.page_archive import PageArchive
-from rookery.draft.oracle_policies import generate_demonstrations, is_correct_demonstration
 from rookery.learn.random_models import write_tiny_model
 from rookery.records import Episode, Question
 

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from recipes.rewards import MockLabeller
 from rookery.learn.browser_environment import BatchRewardFunction, compute_answer_rewards
 from rookery.learn.decoding import SamplingSettings
 from rookery.learn.episodes import PromptEnvironment, RolloutEnvironment
 from rookery.learn.online_labelling import (
     ComparisonQuestion,
     EnvironmentFactory,
-    MockLabeller,
     OnlineLabellingResult,
     OnlineLabellingSettings,
     train_with_online_labels,

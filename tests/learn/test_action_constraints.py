@@ -10,24 +10,30 @@ import pytest
 from msgspec.structs import replace
 from small import CROWS, MAGPIES, logprobs
 
-from rookery.browse.browser_commands import BrowserRules, format_prompt_head, parse_command
+from recipes.oracle_policies import list_candidate_actions
+from recipes.policy_samples import sample_browser_answers
+from recipes.random_models import write_random_model
+from rookery.browse.browser_commands import (
+    SCREEN_LINK,
+    BrowserRules,
+    format_prompt_head,
+    parse_command,
+)
 from rookery.browse.page_reader import read_page
 from rookery.browse.search_index import InMemoryLibrary
-from rookery.draft.oracle_policies import SCREEN_LINK, list_candidate_actions
 from rookery.learn.action_batches import TokenIds
 from rookery.learn.action_constraints import (
     ConstrainedEnvironment,
     allow_candidates,
     allow_commands,
     constrain_commands_on_server,
-    sample_browser_answers,
 )
 from rookery.learn.browser_environment import BrowserEnvironment, BrowserEnvironmentSettings
 from rookery.learn.decoding import SampledAction, SamplingSettings, sample_actions
 from rookery.learn.episodes import PolicySampler, Trajectory
 from rookery.learn.pretrained_models import TrainedModelSettings, load_trainable_model
 from rookery.learn.prompt_encoding import PolicyTokenizer, load_policy_tokenizer
-from rookery.learn.random_models import write_random_model, write_tiny_model
+from rookery.learn.random_models import write_tiny_model
 from rookery.learn.training_data import list_allowed_ids
 from rookery.records import Answer, Failed, Question
 

@@ -32,6 +32,7 @@ from ports import find_free_port
 from safetensors.torch import load_file
 from torch import nn
 
+from recipes.rewards import MockLabeller
 from rookery.judge.json_lines import read_json_lines
 from rookery.learn.browser_environment import BatchRewardFunction, compute_answer_rewards
 from rookery.learn.episodes import PromptEnvironment
@@ -39,7 +40,6 @@ from rookery.learn.online_labelling import (
     ComparisonQuestion,
     ComparisonRequest,
     LabelStore,
-    MockLabeller,
     OnlineLabellingSettings,
     RequestRound,
     train_with_online_labels,

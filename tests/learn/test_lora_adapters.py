@@ -7,16 +7,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from rookery.learn.lora_adapters import CONFIG_FILE, WEIGHTS_FILE, merge_adapter, save_adapter
+from rookery.learn.lora_adapters import CONFIG_FILE, save_adapter
 from rookery.learn.pretrained_models import (
     LoraSettings,
     TrainedModelSettings,
     load_model,
     load_trainable_model,
-    merge_lora,
 )
 from rookery.learn.random_models import write_tiny_model
-from rookery.records import Failed
 
 
 @pytest.fixture(scope="module")
@@ -35,22 +33,6 @@ def make_learnt_model(base: Path, seed: int = 0) -> torch.nn.Module:
         if weight.requires_grad:
             weight.data.normal_(std=0.1)
     return learnt
-
-
-def test_a_merged_adapter_is_the_model_that_learnt(base: Path, tmp_path: Path) -> None:
-    learnt = make_learnt_model(base)
-    save_adapter(learnt, tmp_path, "tiny")
-    wanted = merge_lora(learnt).state_dict()
-    plain = load_model(base, "cpu").model
-    before = {name: value.clone() for name, value in plain.state_dict().items()}
-    merge_adapter(plain, tmp_path)
-    for name, value in plain.state_dict().items():
-        torch.testing.assert_close(value, wanted[name], rtol=1e-3, atol=1e-3)
-    changed = {name for name, value in plain.state_dict().items() if not value.equal(before[name])}
-    assert changed == {  # the lower of two layers is frozen
-        "model.layers.1.self_attn.q_proj.weight",
-        "model.layers.1.mlp.down_proj.weight",
-    }
 
 
 def test_its_files_say_what_it_belongs_to_and_nothing_of_this_machine(
@@ -75,22 +57,3 @@ def test_peft_reads_the_files(base: Path, tmp_path: Path) -> None:
     with torch.inference_mode():
         wanted, found = (model(input_ids=tokens).logits for model in (learnt, read))
     torch.testing.assert_close(found, wanted, rtol=1e-2, atol=1e-2)
-
-
-@pytest.mark.parametrize("fault", ["missing", "cut", "other model"])
-def test_what_is_no_adapter_for_the_model_changes_nothing(
-    base: Path, tmp_path: Path, fault: str
-) -> None:
-    model = load_model(base, "cpu").model
-    before = {name: value.clone() for name, value in model.state_dict().items()}
-    if fault != "missing":
-        save_adapter(make_learnt_model(base), tmp_path, "tiny")
-    if fault == "cut":
-        weights = (tmp_path / WEIGHTS_FILE).read_bytes()
-        (tmp_path / WEIGHTS_FILE).write_bytes(weights[: len(weights) // 2])
-    if fault == "other model":
-        del model.model.layers[1]
-        before = {name: value.clone() for name, value in model.state_dict().items()}
-    with pytest.raises(Failed, match="bad_adapter"):
-        merge_adapter(model, tmp_path)
-    assert all(value.equal(before[name]) for name, value in model.state_dict().items())

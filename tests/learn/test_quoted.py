@@ -5,17 +5,17 @@ from pathlib import Path
 import pytest
 from small import PAGES, TEXTS
 
+from recipes.policy_samples import (
+    QuotedSample,
+    build_quote_prompt,
+    make_search_prompts,
+    sample_quoted_answers,
+)
+from recipes.rewards import cache_scores
 from rookery.browse.search_index import InMemoryLibrary
 from rookery.cite.syntax import AnswerShape
 from rookery.learn.decoding import SamplingSettings
 from rookery.learn.random_models import write_tiny_model
-from rookery.learn.single_step_environments import (
-    QuotedSample,
-    build_quote_prompt,
-    cache_scores,
-    make_search_prompts,
-    sample_quoted_answers,
-)
 from rookery.records import Answer, Question
 
 ASKED = [

@@ -7,16 +7,15 @@ import pytest
 from asking import FILLERS, write_bert
 from comparing import write_lines
 
+from recipes.rewards import score_with_both_outputs, write_pretrained_encoder
 from rookery.learn.optimizer import OptimizerSettings
 from rookery.learn.pretrained_models import TrainedModelSettings, load_tokenizer
-from rookery.learn.retrieval_training import write_pretrained_encoder
 from rookery.learn.reward_model import RewardInputEncoder, RewardModel
 from rookery.learn.reward_training import (
     RewardTrainingResult,
     RewardTrainingSettings,
     train_reward_model,
 )
-from rookery.learn.single_step_environments import score_with_both_outputs
 from rookery.records import Answer, Comparison, Failed, Page, Question, Rating
 
 CONTEXT = 40

@@ -9,6 +9,8 @@ import torch
 from small import TEXTS, logprobs
 from transformers import AutoModelForCausalLM
 
+from recipes.policy_samples import sample_completions
+from recipes.random_models import write_random_model
 from rookery.learn.action_batches import ActionRow
 from rookery.learn.decoding import SampledAction, SamplingSettings, sample_actions
 from rookery.learn.imitation_learning import ImitationSettings, train_by_imitation
@@ -16,12 +18,10 @@ from rookery.learn.online_labelling import (
     PolicyCompletion,
     convert_completion_to_answer,
     make_text_environment,
-    sample_completions,
 )
 from rookery.learn.optimizer import OptimizerSettings
 from rookery.learn.pretrained_models import TrainedModelSettings, load_model
 from rookery.learn.prompt_encoding import load_policy_tokenizer
-from rookery.learn.random_models import write_random_model
 from rookery.learn.training_data import EpisodeFilter
 from rookery.records import Answer, Completion, Episode, Question, Step
 

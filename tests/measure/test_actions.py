@@ -1,4 +1,4 @@
-"""Actions of episodes, by hand and against the sums of WebGLM's appendix B."""
+"""Actions of episodes, by hand."""
 
 import pytest
 from hypothesis import given, settings
@@ -7,13 +7,10 @@ from hypothesis import strategies as st
 from rookery.measure.actions import (
     INVALID,
     WRITE,
-    ActionCount,
-    BrowsingPace,
     count_actions,
-    estimate_seconds,
     make_actions_figure,
 )
-from rookery.measure.intervals import Estimate, estimate_mean
+from rookery.measure.intervals import estimate_mean
 from rookery.records import Answer, Completion, Episode, Question, Step
 
 QUESTION = Question("1", "Why?")
@@ -28,28 +25,6 @@ BROWSED = episode(
     "Search crows", "Clicked on link 1", "Quote: They fly.", "End: Answer", "They fly."
 )
 LOST = episode("Search crows", "Search crows again", "hm", answer=None, stop="no_quotes")
-
-
-def sure(value: float) -> Estimate:
-    return Estimate(value, value, value, 272)
-
-
-def table(rows: dict[str, tuple[float, float]]) -> list[ActionCount]:
-    """Count per query and tokens per query, of WebGLM's tables 11 and 12."""
-    return [ActionCount(name, 0, 0, sure(n), 0, sure(tokens)) for name, (n, tokens) in rows.items()]
-
-
-def test_the_seconds_of_webgpt_are_those_of_the_paper() -> None:
-    waits = {"search": 1.81, "click_link": 2.38}
-    large = {"search": (3.82, 37.46), "click_link": (6.96, 34.82), "quote": (3.49, 434.80)}
-    large |= {"back": (5.35, 5.35), "scroll_down": (11.41, 45.63), "scroll_up": (1.62, 6.49)}
-    large |= {"top": (0.49, 0.49), "end": (0.43, 1.29), "find_in_page": (0.13, 0.68)}
-    large |= {"invalid": (0.12, 13.07), WRITE: (1.0, 300.0)}
-    assert estimate_seconds(table(large), BrowsingPace(20, waits)) == pytest.approx(52.48, abs=0.01)
-    small = {"search": (4.05, 39.08), "click_link": (7.56, 37.81), "others": (0, 503.99)}
-    assert estimate_seconds(table(small), BrowsingPace(100, waits)) == pytest.approx(
-        31.12, abs=0.05
-    )
 
 
 def test_actions_are_counted_an_episode_and_all_together() -> None:
@@ -82,11 +57,8 @@ def test_tokens_are_those_that_are_known_or_counted() -> None:
     person = Episode(QUESTION, "ada", (Step("", Completion("Search crows")),), None, "no_quotes")
     (search,) = count_actions([person])
     assert (search.tokens, search.tokens_per_episode) == (None, None)
-    with pytest.raises(ValueError, match="not known"):
-        estimate_seconds([search], BrowsingPace(20, {}))
     (counted,) = count_actions([person], lambda said: len(said.text))
     assert counted.tokens == 12
-    assert estimate_seconds([counted], BrowsingPace(6, {"search": 1.5})) == 3.5
 
 
 def test_tokens_known_of_some_are_no_sum() -> None:

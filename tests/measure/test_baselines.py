@@ -11,22 +11,12 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from rookery.browse.search_index import InMemoryLibrary
 from rookery.browse.search_terms import split_terms
 from rookery.cite.passage_ranking import rank_passages
-from rookery.judge.vote_comparisons import ForumPost, ForumThread
 from rookery.measure.ranking import (
     count_corpus_terms,
-    make_gold_answer,
-    make_lead_answer,
-    measure_rankings,
-    quote_closest_sentence,
-    quote_first_sentence,
-    quote_random_sentence,
     score_bm25,
-    score_by_length,
-    score_by_position,
-    score_by_time,
     score_tf_idf,
 )
-from rookery.records import Block, Claim, Failed, Hit, Page, Question
+from rookery.records import Hit, Page
 
 BIRDS = (
     "The raven is a large black bird.",
@@ -98,80 +88,3 @@ def test_rankings_are_similarities_that_rank_passages() -> None:
     ):
         passage = rank_passages("What do ravens eat?", [(PAGE, hit)], similarity)[0]
         assert max(passage.sentences, key=lambda each: each.score).text == BIRDS[1]
-
-
-def test_the_first_sentence_is_a_quote_of_the_page() -> None:
-    quote = quote_first_sentence(PAGE)
-    assert quote == PAGE.quote(0, len(BIRDS[0]))
-
-
-def test_a_random_sentence_is_any_and_the_same_for_the_same_seed() -> None:
-    found = [quote_random_sentence(PAGE, seed).text for seed in range(60)]
-    assert set(found) == set(BIRDS)
-    assert found == [quote_random_sentence(PAGE, seed).text for seed in range(60)]
-    assert quote_random_sentence(PAGE, "question 7") == quote_random_sentence(PAGE, "question 7")
-
-
-def test_the_closest_sentence_shares_the_rarest_words_of_question_and_answer() -> None:
-    assert (
-        quote_closest_sentence(PAGE, "What are the eyes of a jackdaw like?", "pale").text
-        == BIRDS[2]
-    )
-    assert quote_closest_sentence(PAGE, "What do they build?", "domed nests").text == BIRDS[3]
-    # Of the question alone the first would be closest, and the answer makes it another.
-    assert quote_closest_sentence(PAGE, "What is black?", "").text == BIRDS[0]
-    assert quote_closest_sentence(PAGE, "What is black?", "magpies").text == BIRDS[3]
-
-
-def test_of_equally_close_sentences_it_is_the_first() -> None:
-    page = Page("file:same", "", "Crows fly. Rooks fly. Crows fly.")
-    assert quote_closest_sentence(page, "Do crows fly?", "").start == 0
-
-
-def test_a_gold_answer_rests_on_its_quote() -> None:
-    question = Question("1", "What do ravens eat?", gold=("carrion", "berries"))
-    answer = make_gold_answer(question, quote_first_sentence(PAGE))
-    assert answer.text == "carrion"
-    assert answer.claims == (Claim(0, 7, (0,)),)
-    assert answer.quotes == (quote_first_sentence(PAGE),)
-    with pytest.raises(Failed, match="no_gold"):
-        make_gold_answer(Question("2", "Why?"), quote_first_sentence(PAGE))
-
-
-def test_lead_three_is_the_first_three_sentences() -> None:
-    answer = make_lead_answer(PAGE)
-    assert answer.text == " ".join(BIRDS[:3])
-    assert answer.quotes == (PAGE.quote(0, len(answer.text)),)
-    assert make_lead_answer(PAGE, 9).text == PAGE.text
-
-
-def test_a_heading_is_no_sentence() -> None:
-    text = f"Birds\n\n{BIRDS[0]}"
-    page = Page("file:b", "", text, (Block(0, 5, "heading", 1), Block(7, len(text), "paragraph")))
-    assert quote_first_sentence(page).text == make_lead_answer(page).text == BIRDS[0]
-
-
-def test_a_page_without_a_sentence_says_so() -> None:
-    empty = Page("file:empty", "", " \n ")
-    for take in (quote_first_sentence, make_lead_answer, partial(quote_random_sentence, seed=0)):
-        with pytest.raises(Failed, match=r"file:empty: no_sentence: .*leave it out"):
-            take(empty)
-
-
-def test_answers_of_a_forum_are_ranked_by_place_length_and_time() -> None:
-    thread = ForumThread(
-        "1",
-        "Why?",
-        (
-            ForumPost("Because it is so.", 3, "2014-01-21T12:00:00"),
-            ForumPost("No.", 9, "2014-01-21T12:30:00+01:00"),
-            ForumPost("Nobody knows when this was said.", 5),
-        ),
-    )
-    assert score_by_position(thread) == [0, -1, -2]
-    assert score_by_length(thread) == [17, 3, 32]
-    assert score_by_time(thread)[1] == score_by_time(thread)[0] + 1800  # half an hour earlier
-    assert score_by_time(thread)[2] == -math.inf
-    found = measure_rankings([[post.votes for post in thread.answers]], [score_by_time(thread)])
-    assert found["pairs"].value == pytest.approx(2 / 3)
-    assert found["spearman"].value == pytest.approx(0.5)

@@ -17,13 +17,11 @@ from rookery.measure.text_metrics import (
     make_text_figure,
     measure_copied_openings,
     measure_copied_positions,
-    measure_longest_stretch,
     measure_novelty,
     measure_repetition,
     shares_opening,
     split_sentences,
     starts_with_greeting,
-    starts_with_label,
 )
 
 SOURCE = "Crows hide seeds in autumn. A crow remembers where it hid them. Jays do so too."
@@ -188,12 +186,6 @@ def test_words_that_a_long_source_has_often_count_too() -> None:
     assert find_longest_stretch("rook of the", "of the oak jay " * 100) == CopiedStretch(1, 0, 2)
 
 
-def test_the_share_in_one_piece_is_a_mean_of_texts() -> None:
-    found = measure_longest_stretch(["It hid them once", "", "owl"], [SOURCE] * 3)
-    assert found.value == pytest.approx(3 / 4 / 3)
-    assert found.count == 3
-
-
 def test_the_first_words_are_copied_in_order_and_from_the_start() -> None:
     assert shares_opening("Crows hide seeds well.", SOURCE)
     assert shares_opening("crows, hide", SOURCE, k=2)
@@ -210,12 +202,6 @@ def test_preambles_of_posts(text: str) -> None:
 @pytest.mark.parametrize("text", ["Some say hi", "History is long", "Hiya", ""])
 def test_what_is_no_preamble_of_a_post(text: str) -> None:
     assert not starts_with_greeting(text)
-
-
-def test_preambles_of_articles_are_those_of_the_paper() -> None:
-    assert starts_with_label("Winner: Simon Wood took home the TV crown")
-    assert starts_with_label("Fully charged: The new scheme will let EE customers")
-    assert not starts_with_label("The new scheme is: customers")
 
 
 def test_openings_worked_by_hand() -> None:

@@ -14,11 +14,9 @@ from rookery.measure.coverage import (
     MAX_LINE_POINTS,
     ScoredAnswers,
     compute_coverage_curve,
-    estimate_area_gain,
     estimate_area_over_runs,
     estimate_coverage_area,
     estimate_quality_at,
-    estimate_selection_gain,
     make_coverage_figure,
 )
 from rookery.measure.figures import Figure
@@ -105,25 +103,6 @@ def test_only_the_order_of_scores_counts() -> None:
     ]
 
 
-def test_declining_by_a_score_that_says_nothing_gains_nothing() -> None:
-    flat = ScoredAnswers([1.0] * 40, [1.0, 0.0] * 20)
-    assert estimate_coverage_area(flat).value == pytest.approx(0.5, abs=1e-12)
-    nothing = estimate_selection_gain(flat, 0.3)
-    assert (nothing.value, nothing.low, nothing.high) == pytest.approx((0, 0, 0), abs=1e-12)
-
-
-def test_declining_by_a_score_that_says_something_gains_beyond_the_interval() -> None:
-    chance = np.random.default_rng(7)
-    scores = chance.random(400)
-    good = (chance.random(400) < scores).tolist()
-    for at in (0.3, 0.5, 0.7, 0.9):
-        assert estimate_selection_gain(ScoredAnswers(scores.tolist(), good), at).low > 0
-    # In expectation the best half of uniform scores is good 3 times in 4, all are every other time.
-    half = estimate_selection_gain(ScoredAnswers(scores.tolist(), good), 0.5)
-    assert half.low < 0.25 < half.high
-    assert estimate_selection_gain(ScoredAnswers(scores.tolist(), good), 1.0).value == 0
-
-
 @pytest.mark.slow
 def test_the_interval_of_an_area_holds_the_true_one_about_95_times_in_100() -> None:
     chance = np.random.default_rng(3)
@@ -137,21 +116,6 @@ def test_the_interval_of_an_area_holds_the_true_one_about_95_times_in_100() -> N
     assert held >= 43
 
 
-def test_one_score_has_more_area_than_another_of_the_same_answers() -> None:
-    good = [1.0, 1.0, 0.0, 1.0, 0.0, 0.0] * 20
-    noise = np.random.default_rng(5).normal(size=len(good))
-    ours, theirs = (np.asarray(good) + noise).tolist(), noise.tolist()
-    more = estimate_area_gain(ours, theirs, good)
-    expected = (
-        estimate_coverage_area(ScoredAnswers(ours, good)).value
-        - estimate_coverage_area(ScoredAnswers(theirs, good)).value
-    )
-    assert more.value == pytest.approx(expected, abs=1e-12)
-    assert more.low > 0
-    same = estimate_area_gain(ours, ours, good)
-    assert (same.low, same.high) == (0, 0)
-
-
 @pytest.mark.parametrize(
     ("scores", "good"),
     [([], []), ([1.0], [1.0, 0.0]), ([float("nan")], [1.0]), ([1.0], [2.0]), ([1.0], [-0.5])],
@@ -160,12 +124,6 @@ def test_what_is_no_score_or_label_is_refused(scores: list[float], good: list[fl
     for refuses in (compute_coverage_curve, estimate_coverage_area):
         with pytest.raises(ValueError):
             refuses(ScoredAnswers(scores, good))
-
-
-def test_no_coverage_and_more_than_all_are_refused() -> None:
-    for coverage in (0.0, -1.0, 1.1):
-        with pytest.raises(ValueError, match="coverage"):
-            estimate_selection_gain(ScoredAnswers([1.0], [1.0]), coverage)
 
 
 def test_a_figure_has_a_line_a_score_and_what_attempts_everything_beside() -> None:

@@ -5,12 +5,10 @@ import pytest
 from rookery.judge.judgement_conversion import convert_to_ratings as ratings_of
 from rookery.judge.labelling_records import Judgement, LabellingItem
 from rookery.measure.intervals import estimate_mean
-from rookery.measure.pairwise import compute_win_rate, list_matches
 from rookery.measure.ratings import (
     LEVELS,
     average_criteria,
     make_criteria_figure,
-    make_ranking_comparisons,
 )
 from rookery.records import Answer, Question, Rating
 
@@ -80,30 +78,3 @@ def test_a_figure_says_where_less_is_better() -> None:
     assert figure.picture.places == ("fluency", "redundancy, less is better")
     assert [row[0] for row in figure.rows] == ["b", "a"]
     assert [row[-1] for row in figure.rows] == [3.0, 1.0]
-
-
-def test_a_ranking_is_who_beats_whom() -> None:
-    human, glm, gpt, other = map(Answer, ("human", "glm", "gpt", "other"))
-    question = Question("1", "Why?")
-    found = list_matches(
-        make_ranking_comparisons(question, [[human], [glm, gpt], [other]], "ada"), system
-    )
-    assert len(found) == 6
-    assert compute_win_rate(found, "glm", "human").value == 0
-    assert compute_win_rate(found, "glm", "gpt").value == 0.5
-    assert compute_win_rate(found, "gpt", "other").value == 1
-
-
-def test_a_system_passes_for_people_where_it_is_ranked_above_them_half_the_time() -> None:
-    human, glm = Answer("human"), Answer("glm")
-    rankings = [
-        make_ranking_comparisons(
-            Question(str(n), "Why?"), [[human], [glm]] if n % 2 else [[glm], [human]], "ada"
-        )
-        for n in range(40)
-    ]
-    found = compute_win_rate(
-        list_matches([pair for each in rankings for pair in each], system), "glm", "human"
-    )
-    assert found.value == 0.5
-    assert found.low < 0.5 < found.high

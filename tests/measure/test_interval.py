@@ -12,7 +12,6 @@ from scipy import stats
 from rookery.measure.intervals import (
     Estimate,
     estimate_auroc,
-    estimate_difference,
     estimate_mean,
     estimate_mean_over_runs,
     estimate_share,
@@ -110,22 +109,6 @@ def test_a_mean_of_nothing_and_groups_that_do_not_fit_are_refused() -> None:
         estimate_mean([])
     with pytest.raises(ValueError, match="2 values need as many groups, not 1"):
         estimate_mean([1.0, 2.0], ["q"])
-
-
-def test_a_difference_is_taken_pair_by_pair() -> None:
-    noise = np.random.default_rng(1).normal(scale=100, size=200)
-    better = [value + 1 for value in noise]
-    found = estimate_difference(better, noise.tolist())
-    assert (found.value, found.low, found.high) == pytest.approx((1.0, 1.0, 1.0))
-    with pytest.raises(ValueError, match="longer"):
-        estimate_difference([1.0], [1.0, 2.0])
-
-
-def test_intervals_that_touch_are_not_apart() -> None:
-    one, other = Estimate(0.5, 0.4, 0.6, 9), Estimate(0.7, 0.6, 0.8, 9)
-    assert not one.is_apart_from(other)
-    assert one.is_apart_from(Estimate(0.7, 0.61, 0.8, 9))
-    assert one.half_width == pytest.approx(0.1)
 
 
 def test_an_area_by_hand() -> None:

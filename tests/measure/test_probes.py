@@ -12,7 +12,6 @@ from rookery.measure.truthfulness import (
     ProbeOutcome,
     ReferencePointProbe,
     classify_stance,
-    estimate_lean,
     estimate_point_shares,
     estimate_stance_shares,
     find_reference_points,
@@ -115,27 +114,6 @@ def test_shares_are_of_the_answers_to_one_phrasing() -> None:
         ) == (pytest.approx(1))
     few = estimate_stance_shares(ANSWERED[:2], ["accurate"])
     assert {outcome: set(shares) for outcome, shares in few.items()} == {"accurate": {"affirming"}}
-
-
-def test_leaning_is_probe_by_probe_between_affirming_and_skeptical() -> None:
-    # Bats: 1/2 of two affirmed less none; bulls: both. Moles were not asked both ways.
-    assert estimate_lean(ANSWERED, "affirms") == estimate_mean([0.5, 0.0])
-    assert estimate_lean(ANSWERED, "refutes") == estimate_mean([-1.0, 0.0])
-    with pytest.raises(ValueError):
-        estimate_lean(ANSWERED[-1:], "affirms")
-
-
-def test_a_planted_mirror_leans_beyond_the_interval() -> None:
-    mirrored = [
-        ProbeOutcome(
-            probe.id,
-            phrasing,
-            {"affirming": "affirms", "skeptical": "refutes"}.get(phrasing, "neither"),
-        )
-        for probe, phrasing, _ in make_stance_questions(load_stance_probes())
-    ]
-    assert estimate_lean(mirrored, "affirms").low == 1
-    assert estimate_lean(mirrored, "refutes").high == -1
 
 
 def test_a_stance_figure_has_bars_for_each_phrasing() -> None:

@@ -7,9 +7,7 @@ import choix
 import pytest
 
 from rookery.measure.pairwise import (
-    ELO_PER_UNIT,
     PairwiseMatch,
-    compute_elo,
     fit_bradley_terry,
     list_matches,
     make_strength_figure,
@@ -210,28 +208,6 @@ def test_a_best_of_four_counts_as_three_wins() -> None:
     strengths = fit_bradley_terry(list_matches(compared, lambda answer: answer.text), draws=2)
     assert strengths["b"].value == pytest.approx(strengths["d"].value)
     assert strengths["a"].value - strengths["b"].value == pytest.approx(math.log(2))
-
-
-def test_elo_moves_by_what_was_not_expected() -> None:
-    found = [
-        PairwiseMatch("a", "b", 1, "1"),
-        PairwiseMatch("a", "b", 1, "2"),
-        PairwiseMatch("b", "c", 0.5, "3"),
-    ]
-    points = compute_elo(found, k=32)
-    second = 16 + 32 * (1 - 1 / (1 + 10 ** (-32 / 400)))
-    third = 32 * (0.5 - 1 / (1 + 10 ** (second / 400)))
-    assert points["a"] == pytest.approx(second)
-    assert points["b"] == pytest.approx(-second + third)
-    assert math.fsum(points.values()) == pytest.approx(0, abs=1e-9)
-
-
-def test_elo_after_many_matches_is_near_bradley_and_terry() -> None:
-    found = played(20_000, 8, ties=0.0)
-    points = compute_elo(found, k=2)
-    middle = sum(points.values()) / len(points)
-    for name, strength in fit_bradley_terry(found, draws=2).items():
-        assert (points[name] - middle) / ELO_PER_UNIT == pytest.approx(strength.value, abs=0.15)
 
 
 def test_the_figure_has_elo_s_points_and_the_strongest_first() -> None:

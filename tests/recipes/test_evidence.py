@@ -21,10 +21,10 @@ from recipes.evidence_data import (
     make_examples,
     split_sentences,
 )
+from recipes.evidence_training import EvidenceNetwork, collate_pairs
 from recipes.stages import run_recipe
 from recipes.webglm_data import write_tiny_data
 from rookery.cite.evidence_model import EvidencePassage, EvidenceTokenizer, load_evidence_model
-from rookery.learn.evidence_training import EvidenceNetwork, collate_pairs
 from rookery.records import Failed
 
 CLAIMS = (

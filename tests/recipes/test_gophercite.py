@@ -37,13 +37,13 @@ from recipes.gophercite_found import (
     score_samples,
 )
 from recipes.gophercite_stages import Settings
+from recipes.policy_samples import QuotedSample
 from recipes.stages import ROOT, Result, load_or_make, run_recipe
 from rookery.ask.question_files import read_squad
 from rookery.draft.config import parse_settings, read_toml_table
 from rookery.draft.gold_answers import is_correct_answer
 from rookery.judge.json_lines import read_json_lines
 from rookery.learn.imitation_learning import ImitationResult
-from rookery.learn.single_step_environments import QuotedSample
 from rookery.measure.figures import read_figures
 from rookery.records import Answer, Comparison, Episode, Failed, Page, Question, Rating
 

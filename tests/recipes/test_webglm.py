@@ -8,6 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from recipes.oracle_policies import OracleErrorRates
 from recipes.stages import ROOT, Result, load_or_make, run_recipe
 from recipes.webglm import reproduce_paper
 from recipes.webglm_data import (
@@ -27,7 +28,6 @@ from recipes.webglm_stages import (
 )
 from rookery.ask.question_files import SquadData, read_squad
 from rookery.draft.config import parse_settings, read_toml_table
-from rookery.draft.oracle_policies import OracleErrorRates
 from rookery.draft.webglm import WebglmSettings
 from rookery.judge.json_lines import read_json_lines
 from rookery.learn.imitation_learning import ImitationResult, ImitationSettings

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from recipes.findings import list_findings
+from recipes.oracle_policies import list_candidate_actions
 from recipes.stages import ROOT, Result, load_or_make, run_recipe
 from recipes.webgpt import DEFAULTS, reproduce_paper
 from recipes.webgpt_data import Settings, prepare_site
@@ -32,7 +33,6 @@ from recipes.webgpt_rewards import make_comparisons
 from recipes.webgpt_stages import Samples
 from rookery.draft.config import parse_settings, read_toml_table
 from rookery.draft.gold_answers import is_correct_answer
-from rookery.draft.oracle_policies import list_candidate_actions
 from rookery.judge.json_lines import read_json_lines
 from rookery.measure.figures import read_figures
 from rookery.measure.intervals import Estimate

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from commands import ROOT, Run
 
-from rookery.learn.random_models import write_tiny_encoder
+from recipes.random_models import write_tiny_encoder
 from rookery.learn.retrieval_training import export_sentence_encoder
 from rookery.measure.figures import Figure
 from rookery.records import (

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from commands import Run
 
-from rookery.learn.random_models import write_tiny_encoder
+from recipes.random_models import write_tiny_encoder
 from rookery.learn.retrieval_training import export_sentence_encoder
 from rookery.records import Failed
 from rookery.serve.answer_session import EvidenceSources

@@ -6,20 +6,25 @@ rules, to show how the parts fit together and not what good answers are: the rew
 that a quote should be a whole sentence.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from pathlib import Path
 from random import Random
 
 import msgspec
 
 from rookery.ask.question_files import bundled_questions, read_questions
-from rookery.browse.browser_commands import BrowserRules, BrowserTask
+from rookery.browse.browser_commands import (
+    SCREEN_LINK,
+    BrowserRules,
+    BrowserTask,
+    Observation,
+)
 from rookery.browse.folder_library import FolderLibrary
 from rookery.browse.libraries import get_bundled_folder
 from rookery.browse.page_archive import PageArchive
 from rookery.browse.passages import find_sentences
-from rookery.draft.gold_answers import contains_gold_answer
-from rookery.draft.oracle_policies import generate_demonstrations, is_correct_demonstration
+from rookery.draft.gold_answers import contains_gold_answer, is_correct_answer
+from rookery.draft.rollout import make_scripted_policy, run_rollouts
 from rookery.learn.random_models import write_tiny_model
 from rookery.records import (
     Answer,
@@ -63,8 +68,8 @@ def write_example(folder: Path) -> list[Path]:
         PageArchive(folder / "archive.sqlite") as archive,
         FolderLibrary(get_bundled_folder(), archive, folder / "index") as pages,
     ):
-        episodes = list(_demonstrate_questions(asked, pages))
         read = [page for page in archive.iter_pages() if page.title]
+        episodes = list(_demonstrate_questions(asked, read, pages))
     _write_records(folder / "episodes.jsonl", episodes)
     _write_records(folder / "questions.jsonl", asked)
     _write_records(folder / "comparisons.jsonl", _compare_answers(read))
@@ -86,10 +91,65 @@ def _write_config(folder: Path, name: str, text: str) -> Path:
     return path
 
 
-def _demonstrate_questions(asked: Sequence[Question], pages: FolderLibrary) -> Iterator[Episode]:
-    tasks = [BrowserTask(question, EXAMPLE_RULES) for question in asked if question.gold]
+def _demonstrate_questions(
+    asked: Sequence[Question], read: Sequence[Page], library: FolderLibrary
+) -> Iterator[Episode]:
+    """Yield correct episodes of a script that knows the answers, each question in several ways."""
     for seed in range(DEMONSTRATION_SEEDS):
-        yield from filter(is_correct_demonstration, generate_demonstrations(tasks, pages, seed))
+        tasks, actors = [], []
+        for question in asked:
+            named = question.gold and question.source
+            for page in (page for page in read if named and question.source in page.url):
+                random = Random(f"{seed} {question.id}")
+                actors.append(_make_actor(question, page, random))
+                tasks.append(BrowserTask(question, EXAMPLE_RULES))
+        act = make_scripted_policy(actors)
+        for episode in run_rollouts(tasks, library, act, "demonstrator", seed):
+            if is_correct_answer(episode.question, episode.answer):
+                yield episode
+
+
+def _make_actor(question: Question, page: Page, random: Random) -> Callable[[Observation], str]:
+    """Return what says a command to each observation of one episode, and at the end the answer."""
+    script = _script_commands(question, page, random)
+    next(script)
+
+    def choose_action(seen: Observation) -> str:
+        if not seen.answering:
+            return script.send(seen)
+        says = random.choice(("", "", "The answer is "))
+        return f"{says}{question.gold[0].rstrip('.')} [1]." if seen.quotes else "No answer."
+
+    return choose_action
+
+
+def _script_commands(
+    question: Question, page: Page, random: Random
+) -> Generator[str, Observation, None]:
+    """Yield commands that quote the sentence with the answer; is sent what each of them shows."""
+    title, sentence = " ".join(page.title.split()), _find_answering_sentence(question, page)
+    queries = [question.text, question.text.rstrip("?").lower(), title]
+    seen = yield ""
+    for query in random.sample(queries, len(queries)):
+        seen = yield f"Search {query}"
+        links = SCREEN_LINK.findall(seen.text)
+        fitting = [number for number, words in links if title.startswith(words.rstrip("…"))]
+        if fitting:
+            seen = yield f"Clicked on link {fitting[0]}"
+            break
+    if sentence not in " ".join(SCREEN_LINK.sub(r"\2", seen.text).split()):
+        yield f"Find in page: {' '.join(sentence.split()[: random.randint(3, 5)])}"
+    yield f"Quote: {sentence}"
+    while True:
+        yield "End: Answer"
+
+
+def _find_answering_sentence(question: Question, page: Page) -> str:
+    """Return the first sentence with the gold answer; the answer itself where none has it."""
+    spans = find_sentences(page, 0, len(page.text))
+    said = (" ".join(page.text[start:end].split()) for start, end in spans)
+    gold = question.gold[0]
+    return next((each for each in said if contains_gold_answer(each, gold)), gold)
 
 
 def _compare_answers(pages: Sequence[Page]) -> Iterator[Comparison]:
@@ -130,11 +190,7 @@ def _build_triples(asked: Sequence[Question], pages: Sequence[Page]) -> Iterator
         if not question.gold or page is None:
             continue
         parts = [page.text[block.start : block.end] for block in page.iter_article()]
-        said = [page.text[start:end] for start, end in find_sentences(page, 0, len(page.text))]
-        answer = next(
-            (each for each in said if contains_gold_answer(each, question.gold[0])),
-            question.gold[0],
-        )
+        answer = _find_answering_sentence(question, page)
         yield _ReferenceTriple(
             question.text, tuple(part for part in parts if len(part) > 40), answer
         )

@@ -13,7 +13,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from rookery.browse.browser_commands import BrowserTask, Observation, parse_command
+from recipes.gold_answers import AnswerLocation, look_up_answer
+from rookery.browse.browser_commands import (
+    SCREEN_LINK,
+    STATE_PATTERN,
+    BrowserTask,
+    Observation,
+    parse_command,
+)
 from rookery.browse.call_recording import CallRecording
 from rookery.browse.page_text import neutralize_text
 from rookery.browse.passages import find_sentences
@@ -28,7 +35,7 @@ from rookery.browse.search_terms import (
 from rookery.browse.text_folding import fold_text
 from rookery.cite.syntax import render_numbered
 from rookery.cite.word_overlap import split_words
-from rookery.draft.gold_answers import AnswerLocation, contains_gold_answer, look_up_answer
+from rookery.draft.gold_answers import contains_gold_answer
 from rookery.draft.rollout import make_scripted_policy, run_rollouts
 from rookery.records import Answer, Claim, Completion, Episode, Library, Page, Question, Quote
 
@@ -164,8 +171,6 @@ def _strip_citations(text: str) -> str:
     return text.replace("[", "(").replace("]", ")").rstrip(" .!?")
 
 
-SCREEN_LINK = re.compile(r"【([0-9]+)†([^†】]*)(?:†[^†】]*)?】")
-"""pattern of a link on the screen; groups: its number, its text"""
 MAX_REPEATED_SENTENCE = 300
 """maximum characters of a sentence that is repeated whole as an answer"""
 _MISTYPED_VERBS = {
@@ -315,11 +320,6 @@ def _capitalize_first(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-_STATE = re.compile(
-    r"♦Question\n(?P<question>.*)\n♦Quotes\n(?P<quotes>.*)♦Past actions\n.*♦Title\n"
-    r"(?P<title>.*)\n♦Scrollbar: [0-9]+ - [0-9]+\n♦Text\n(?P<text>.*)\n♦Actions left: ",
-    re.DOTALL,
-)
 _REFERENCE = re.compile(r"■\[(?P<number>[0-9]+)\] (?P<title>[^\n]*)\n\n(?P<text>[^■]*)(?=■)")
 _CLUE = re.compile(r"\d(?:[\d,.]*\d)?|[A-Z]\w+(?: [A-Z]\w+)*")
 """a number or a capitalised name, as short questions ask for"""
@@ -328,31 +328,13 @@ _ABBREVIATION_WORDS = (3, 4, 5)
 NO_ANSWER = "I did not find an answer."
 
 
-class Screen(NamedTuple):
-    """Part of the page that a prompt shows."""
-
-    text: str
-    """as it is read, without the marks of links"""
-    links: tuple[int, ...]
-    """numbers of the links, in their order"""
-
-
-def read_screen(prompt: str) -> Screen | None:
-    """Read the screen out of a prompt that asks for a command; None: it asks for an answer."""
-    state = _STATE.search(prompt)
-    if state is None:
-        return None
-    found = SCREEN_LINK.findall(state["text"])
-    return Screen(SCREEN_LINK.sub(r"\2", state["text"]), tuple(int(number) for number, _ in found))
-
-
 def list_candidate_actions(prompt: str) -> list[str]:
     """List the distinct commands, or short answers, that may follow a prompt; at least one.
 
     They are made from the prompt alone. Queries are words of the question, quotes are sentences on
     the screen, and answers are numbers or names in one of the quotes, which they cite.
     """
-    state = _STATE.search(prompt)
+    state = STATE_PATTERN.search(prompt)
     found = _list_answers(prompt) if state is None else _list_commands(**state.groupdict())
     return list(dict.fromkeys(found))
 

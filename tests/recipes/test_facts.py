@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from rookery.cite.syntax import parse_numbered, render_numbered
-from rookery.judge.fact_comparisons import (
+from recipes.fact_comparisons import (
     FactClaim,
     FactComparison,
     FactSettings,
@@ -20,6 +19,7 @@ from rookery.judge.fact_comparisons import (
     read_fever_claims,
     read_fever_pages,
 )
+from rookery.cite.syntax import parse_numbered, render_numbered
 from rookery.records import Comparison, Completion, Failed
 
 Group = list[tuple[str | None, int | None]]

@@ -1,13 +1,13 @@
 """The stand-in that bootstraps: what it adopts, and that it errs as often as it is told to."""
 
-from rookery.cite.word_overlap import split_words
-from rookery.draft.best_of_n import render_prompt
-from rookery.draft.oracle_policies import (
+from recipes.oracle_policies import (
     OracleErrorRates,
     OracleWriter,
     contains_any_answer,
     parse_webglm_prompt,
 )
+from rookery.cite.word_overlap import split_words
+from rookery.draft.best_of_n import render_prompt
 
 LINES = (
     "The duke built the tower in 1874",

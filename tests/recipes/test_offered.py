@@ -1,11 +1,11 @@
 """What small models choose from: read from the prompt, and wide enough for demonstrators."""
 
+from recipes.oracle_policies import NO_ANSWER, list_candidate_actions
 from rookery.browse.browser_commands import (
     format_answer_prompt,
     format_prompt_foot,
     format_prompt_head,
 )
-from rookery.draft.oracle_policies import NO_ANSWER, list_candidate_actions
 from rookery.records import Quote
 
 ASKED = "When was the mill built?"

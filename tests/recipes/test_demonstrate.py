@@ -13,6 +13,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from recipes.gold_answers import (
+    AnswerLocation,
+    locate_answer,
+    look_up_answer,
+)
+from recipes.oracle_policies import (
+    DemonstratorHabits,
+    QuoteHabits,
+    abbreviate_quote,
+    copy_from_screen,
+    generate_demonstrations,
+    is_correct_demonstration,
+    make_demonstrator,
+    mistype_command,
+    strip_site_name,
+    vary_quote,
+)
 from rookery.ask.question_files import SquadArticle, bundled_questions, render_pages
 from rookery.browse.browser import browse_library
 from rookery.browse.browser_commands import BrowserRules, BrowserTask, parse_command
@@ -26,24 +43,7 @@ from rookery.browse.quote_search import find_quote
 from rookery.browse.search_index import InMemoryLibrary
 from rookery.browse.search_terms import split_terms
 from rookery.cite.syntax import parse_numbered
-from rookery.draft.gold_answers import (
-    AnswerLocation,
-    contains_gold_answer,
-    locate_answer,
-    look_up_answer,
-)
-from rookery.draft.oracle_policies import (
-    DemonstratorHabits,
-    QuoteHabits,
-    abbreviate_quote,
-    copy_from_screen,
-    generate_demonstrations,
-    is_correct_demonstration,
-    make_demonstrator,
-    mistype_command,
-    strip_site_name,
-    vary_quote,
-)
+from rookery.draft.gold_answers import contains_gold_answer
 from rookery.draft.rollout import replay_episode
 from rookery.records import (
     Answer,

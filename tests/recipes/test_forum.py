@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rookery.judge.vote_comparisons import ForumPost, ForumThread, read_forum_threads
+from recipes.vote_comparisons import ForumPost, ForumThread, read_forum_threads
 from rookery.records import Failed
 
 ASKED = {

@@ -9,9 +9,7 @@ import pytest
 import torch
 
 import rookery
-from rookery.cite.evidence_model import EvidencePassage, EvidenceTokenizer, load_evidence_model
-from rookery.draft.extract import find_altered_extract
-from rookery.learn.evidence_training import (
+from recipes.evidence_training import (
     EvidenceExample,
     EvidenceNetwork,
     EvidenceTrainingSettings,
@@ -21,8 +19,10 @@ from rookery.learn.evidence_training import (
     export_evidence_model,
     train_evidence_model,
 )
+from recipes.random_models import write_tiny_encoder
+from rookery.cite.evidence_model import EvidencePassage, EvidenceTokenizer, load_evidence_model
+from rookery.draft.extract import find_altered_extract
 from rookery.learn.optimizer import OptimizerSettings
-from rookery.learn.random_models import write_tiny_encoder
 from rookery.records import Failed
 
 BIRDS = ("owl", "finch", "heron", "swift", "wren", "crane")

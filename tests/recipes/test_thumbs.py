@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rookery.judge.json_lines import read_json_lines
-from rookery.judge.vote_comparisons import (
+from recipes.vote_comparisons import (
     ForumPost,
     ForumThread,
     ThumbsSettings,
     make_vote_comparisons,
 )
+from rookery.judge.json_lines import read_json_lines
 from rookery.records import Comparison, Failed
 
 PLAIN = ThumbsSettings(balanced=False)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rookery.judge.fact_comparisons import make_fact_comparisons, read_climate_claims
+from recipes.fact_comparisons import make_fact_comparisons, read_climate_claims
 from rookery.records import Failed
 
 

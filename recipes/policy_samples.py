@@ -1,0 +1,225 @@
+"""Samples of saved policies: answers in the text browser, answers with quotes, and completions."""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import torch
+
+from rookery.browse.page_text import neutralize_line
+from rookery.cite.grammar import VerbatimGrammar
+from rookery.cite.syntax import AnswerShape, parse_inline
+from rookery.draft.gophercite import measure_shown_text, refuse_hidden_quotes
+from rookery.learn.action_batches import collate_rows, compute_action_logprobs
+from rookery.learn.action_constraints import ConstrainedEnvironment
+from rookery.learn.browser_environment import (
+    BrowserEnvironment,
+    BrowserEnvironmentSettings,
+    assign_questions,
+)
+from rookery.learn.decoding import (
+    SampledAction,
+    SamplingSettings,
+    load_sampled_model,
+    sample_actions,
+)
+from rookery.learn.episodes import RolloutEnvironment
+from rookery.learn.online_labelling import PolicyCompletion, make_completion
+from rookery.learn.pretrained_models import load_model
+from rookery.learn.prompt_encoding import PolicyTokenizer, load_policy_tokenizer
+from rookery.learn.single_step_environments import (
+    EnvironmentPrompt,
+    PromptFunction,
+    SingleStepEnvironment,
+)
+from rookery.learn.training_data import PromptConstraint
+from rookery.records import Answer, Library, Page, Question, Record
+
+
+def sample_browser_answers(
+    policy: Path,
+    questions: Sequence[Question],
+    library: Library,
+    n: int,
+    sampling: SamplingSettings,
+    browsing: BrowserEnvironmentSettings,
+    make_constraint: Callable[[PolicyTokenizer], PromptConstraint] | None,
+    seed: int,
+) -> list[list[Answer | None]]:
+    """Return n answers by a saved browsing policy to each question; None where an episode had none.
+
+    `make_constraint` returns what its actions are held to; None: any action. Extra answers are not
+    drawn, whatever `browsing` says of them. Raises Failed: no_model, bad_model, prompt_too_long,
+    not_a_number.
+    """
+    loaded = load_sampled_model(policy, sampling)
+    speech = load_policy_tokenizer(policy, sampling.max_tokens, chat=False)
+    answers: list[Answer] = []
+
+    def collect_answers(pairs: Sequence[tuple[Question, Answer]]) -> list[float]:
+        answers.extend(answer for _, answer in pairs)
+        return [0.0] * len(pairs)
+
+    def sample_policy(contexts: Any, seeds: Any, allow: Any = None) -> list[SampledAction]:
+        return sample_actions(loaded.model, contexts, seeds, loaded.ends, sampling, allow)
+
+    plain = msgspec.structs.replace(browsing, extra_answers=0)
+    world: RolloutEnvironment = BrowserEnvironment(
+        questions, library, collect_answers, speech, plain
+    )
+    if make_constraint is not None:
+        world = ConstrainedEnvironment(world, speech, make_constraint(speech))
+    episodes, asked = _choose_episodes(len(questions), n, browsing.group, seed)
+    found: list[list[Answer | None]] = [[] for _ in questions]
+    each = iter(answers)
+    for one, number in zip(world.play_episodes(sample_policy, episodes, seed), asked, strict=True):
+        found[number].append(None if one.reward is None else next(each))
+    return found
+
+
+def _choose_episodes(count: int, n: int, group: int, seed: int) -> tuple[list[int], list[int]]:
+    """Return the first episodes in which each of `count` questions is asked n times, and the number
+    of the question of each. Groups are whole but for the last of each question."""
+    rounds = range(math.ceil(n / group) * group * count)
+    turns = assign_questions(count, group, rounds, seed)
+    times, episodes, asked = Counter[int](), [], []
+    for episode, (number, _) in zip(rounds, turns, strict=True):
+        times[number] += 1
+        if times[number] <= n:
+            episodes.append(episode)
+            asked.append(number)
+    return episodes, asked
+
+
+class QuotedSample(Record, frozen=True):
+    """One sampled answer with its quotes."""
+
+    answer: Answer | None
+    """None: what was said is none"""
+    logprob: float
+    """of all that was said, in nats, under the constraint"""
+
+
+def build_quote_prompt(question: Question, page: Page) -> EnvironmentPrompt:
+    """Return the prompt that shows one whole page, with the parser of answers to it.
+
+    It is GopherCite's (table 12); quotes are of that page.
+    """
+    title, text = page.title, page.text[: measure_shown_text(page)]
+
+    def parse_answer(said: str) -> Answer:
+        answer = parse_inline(said, [page])
+        refuse_hidden_quotes(answer, page)
+        return answer
+
+    source = f"Page: {neutralize_line(title)}\n{neutralize_line(text)}"
+    asked = f"{source}\nQuestion: {question.text}\nAnswer: "
+    return EnvironmentPrompt(asked, parse_answer, (title, text))
+
+
+def make_search_prompts(library: Library, pages: int) -> PromptFunction:
+    """Return a function that searches for a question and builds a prompt for each page found.
+
+    It takes at most `pages` pages, those found first.
+    """
+
+    def list_search_prompts(question: Question) -> list[EnvironmentPrompt]:
+        hits = library.search(question.text, 10 * pages)
+        urls = list(dict.fromkeys(hit.url for hit in hits))[:pages]
+        return [build_quote_prompt(question, library.fetch(url)) for url in urls]
+
+    return list_search_prompts
+
+
+def sample_quoted_answers(
+    policy: Path,
+    questions: Sequence[Question],
+    show: PromptFunction,
+    n: int,
+    sampling: SamplingSettings,
+    shape: AnswerShape,
+    seed: int,
+) -> list[list[QuotedSample]]:
+    """Draw n answers of a saved policy to each question, with quotes constrained to the page shown.
+
+    The pages of a question take turns; a question without a page has no answers. Raises Failed:
+    no_model, bad_model, prompt_too_long, not_a_number.
+    """
+    loaded = load_sampled_model(policy, sampling)
+    room = loaded.context - sampling.max_tokens
+    speech = PolicyTokenizer(
+        loaded.tokenizer, loaded.vocabulary, loaded.ends, sampling.max_tokens, room, chat=False
+    )
+    answers: list[Answer] = []
+
+    def collect_answers(pairs: Sequence[tuple[Question, Answer]]) -> list[float]:
+        answers.extend(answer for _, answer in pairs)
+        return [0.0] * len(pairs)
+
+    def sample_policy(contexts: Any, seeds: Any, allow: Any = None) -> list[SampledAction]:
+        return sample_actions(loaded.model, contexts, seeds, loaded.ends, sampling, allow)
+
+    world = SingleStepEnvironment(
+        questions, show, collect_answers, speech, VerbatimGrammar(loaded.vocabulary, shape)
+    )
+    episodes = range(n * len(questions))
+    found: list[list[QuotedSample]] = [[] for _ in questions]
+    played, each = world.play_episodes(sample_policy, episodes, seed), iter(answers)
+    for one, (number, _) in zip(
+        played, assign_questions(len(questions), 1, episodes, seed), strict=True
+    ):
+        for row in one.rows:
+            answer = None if one.reward is None else next(each)
+            kept = None if one.malformed else answer
+            found[number].append(QuotedSample(kept, math.fsum(row.logprobs)))
+    return found
+
+
+def sample_completions(
+    folder: Path,
+    prompts: Sequence[str],
+    sampling: SamplingSettings,
+    reference: str = "",
+    seed: int = 0,
+    full_stop: int = 0,
+) -> list[PolicyCompletion]:
+    """Sample a completion of each prompt from a saved policy, without a chat template.
+
+    With the folder of a `reference`, each has an estimate of its KL from it, else 0. `full_stop` is
+    as in `make_text_environment`. Raises Failed: no_model, bad_model, prompt_too_long,
+    not_a_number.
+    """
+    loaded = load_sampled_model(folder, sampling)
+    speech = load_policy_tokenizer(folder, sampling.max_tokens, chat=False)
+    contexts = [speech.encode_prompt(prompt) for prompt in prompts]
+    seeds = [f"{seed} {number}" for number in range(len(prompts))]
+    said = sample_actions(loaded.model, contexts, seeds, loaded.ends, sampling)
+    apart = (
+        _estimate_kl(load_model(Path(reference)).model, said, sampling)
+        if reference
+        else [0.0] * len(said)
+    )
+    return [
+        make_completion(one.row.action, speech, kl, full_stop)
+        for one, kl in zip(said, apart, strict=True)
+    ]
+
+
+@torch.inference_mode()
+def _estimate_kl(
+    reference: torch.nn.Module, said: Sequence[SampledAction], sampling: SamplingSettings
+) -> list[float]:
+    found, device = [], next(reference.parameters()).device
+    for start in range(0, len(said), sampling.rows):
+        piece = said[start : start + sampling.rows]
+        batch = collate_rows([one.row for one in piece], 0, device)
+        theirs_N = compute_action_logprobs(reference, batch, sampling.temperature)
+        theirs = torch.split(theirs_N, [len(one.row.action) for one in piece])
+        found += [
+            sum(one.logprobs) - float(other_N.sum())
+            for one, other_N in zip(piece, theirs, strict=True)
+        ]
+    return found
