@@ -1,10 +1,12 @@
 """The gettext catalogs of the pages: `make catalogs` brings them up to date and compiles them.
 
 Texts of templates, scripts and modules are extracted into each `rookery.po`, where new ones wait
-for a translation; what is translated is compiled into `rookery.mo`, which the server reads.
-Problems are printed, with exit status 1.
+for a translation; what is translated is compiled into `rookery.mo`, which the server reads. Entries
+with the context ELSEWHERE are sentences of modules that know no languages: whoever translates adds
+them, and they stay while a module says them. Problems are printed, with exit status 1.
 """
 
+import ast
 import re
 import sys
 from collections import Counter
@@ -15,6 +17,8 @@ from babel.messages import Catalog, Message
 from babel.messages.extract import extract_from_dir
 from babel.messages.mofile import read_mo, write_mo
 from babel.messages.pofile import read_po, write_po
+
+from rookery.serve.web.languages import ELSEWHERE
 
 WEB_FOLDER = Path(__file__).parent.parent / "rookery/serve/web"
 METHODS = [
@@ -46,7 +50,34 @@ def extract_catalog(web: Path) -> Catalog:
         web, METHODS, OPTIONS, KEYWORDS, directory_filter=lambda _: True
     ):
         found.add(message, locations=[(file, 0)], context=context)
+    said = _read_strings(WEB_FOLDER.parents[1])
+    for path in sorted(web.glob("locale/*/LC_MESSAGES/rookery.po")):
+        for message in _read_catalog(path):
+            if message.context == ELSEWHERE and _is_said(message.id, said):
+                found.add(message.id, context=ELSEWHERE)
     return found
+
+
+def _read_strings(package: Path) -> str:
+    """Return the strings in the modules of a package, one a line."""
+    return "\n".join(
+        node.value
+        for path in sorted(package.rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    )
+
+
+def _is_said(sentence: str, said: str) -> bool:
+    """Return whether the strings hold a sentence's words, or the name of a value that it shows."""
+    if sentence.replace(" ", "_") in said:
+        return True
+    for part in re.split(r"%\(\w+\)s", sentence):
+        words = part.replace("%%", "%").strip(" ().:;“”")
+        # A sentence may be put together of two: each half is looked for.
+        if not all(half in said for half in words.split(". On other")):
+            return False
+    return True
 
 
 def update_catalogs(web: Path) -> None:
@@ -76,13 +107,13 @@ def list_catalog_problems(web: Path) -> list[str]:
 def _list_problems(path: Path, extracted: Catalog) -> Iterator[str]:
     catalog = _read_catalog(path)
     for message in filter(None, (each if each.id else None for each in extracted)):
-        here = catalog.get(message.id)
+        here = catalog.get(message.id, message.context)
         if here is None or not all(_list_texts(here.string)) or here.fuzzy:
             yield f"not translated: {message.id!r}"
         elif not _matches(message, here):
             yield f"other placeholders or tags: {message.id!r}"
     for message in catalog:
-        if message.id and extracted.get(message.id) is None:
+        if message.id and extracted.get(message.id, message.context) is None:
             yield f"in no page any more: {message.id!r}"
     with path.with_suffix(".mo").open("rb") as file:
         compiled = _map_texts(read_mo(file))
@@ -92,7 +123,11 @@ def _list_problems(path: Path, extracted: Catalog) -> Iterator[str]:
 
 def _map_texts(catalog: Catalog) -> dict[tuple[str, ...], list[str]]:
     """Return the translations by text; texts that wait for one are not compiled."""
-    texts = {tuple(_list_texts(one.id)): _list_texts(one.string) for one in catalog if one.id}
+    texts = {
+        (one.context or "", *_list_texts(one.id)): _list_texts(one.string)
+        for one in catalog
+        if one.id
+    }
     return {message: translated for message, translated in texts.items() if all(translated)}
 
 

@@ -51,7 +51,6 @@ from rookery.serve.api.answer_workers import AnswerService, get_answer_service
 from rookery.serve.api.endpoints import EVENT_STREAM_TYPE, encode_event
 from rookery.serve.methods import METHODS, MODEL_METHODS
 from rookery.serve.terminal_output import NO_ANSWER_MESSAGES, format_failure_counts, sanitize_text
-from rookery.serve.web.borrowed_texts import translate_borrowed_text
 from rookery.serve.web.demonstration_pages import STOP_DESCRIPTIONS
 from rookery.serve.web.document_uploads import make_safe_file_name
 from rookery.serve.web.document_versions import load_document_records
@@ -69,6 +68,7 @@ from rookery.serve.web.languages import (
     format_number,
     get_language,
     mark_text,
+    translate_borrowed_text,
     translate_plural,
 )
 from rookery.serve.web.languages import translate_text as _

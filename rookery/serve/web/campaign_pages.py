@@ -14,7 +14,6 @@ from rookery.judge import accounts, crowd_entry, projects
 from rookery.judge.payment import build_payment_report, write_payment_csv
 from rookery.judge.projects import ProjectSettings
 from rookery.records import Failed, Failure
-from rookery.serve.web.borrowed_texts import translate_borrowed_text
 from rookery.serve.web.dashboard import (
     SERVER_FAULTS,
     apply_dashboard_change,
@@ -29,7 +28,7 @@ from rookery.serve.web.endpoints import (
     render_problem_page,
     require_role,
 )
-from rookery.serve.web.languages import mark_text
+from rookery.serve.web.languages import mark_text, translate_borrowed_text
 
 DAY_SECONDS = 86_400.0
 """Seconds in a day."""

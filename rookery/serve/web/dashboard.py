@@ -32,7 +32,6 @@ from rookery.judge.store import Store
 from rookery.judge.tables import items, judgements, slots
 from rookery.judge.tables import snapshots as kept
 from rookery.records import Failed, Failure
-from rookery.serve.web.borrowed_texts import translate_borrowed_text
 from rookery.serve.web.endpoints import (
     get_app_context,
     get_form_fields,
@@ -42,7 +41,12 @@ from rookery.serve.web.endpoints import (
     render_problem_page,
     require_role,
 )
-from rookery.serve.web.languages import localize_value, mark_text, translate_plural
+from rookery.serve.web.languages import (
+    localize_value,
+    mark_text,
+    translate_borrowed_text,
+    translate_plural,
+)
 from rookery.serve.web.languages import translate_text as _
 from rookery.serve.web.rendering import NavigationLink, render_page
 

@@ -45,7 +45,6 @@ from rookery.serve.browser_session import (
     parse_typed_question,
 )
 from rookery.serve.demonstration_commands import Highlight
-from rookery.serve.web.borrowed_texts import translate_borrowed_text
 from rookery.serve.web.demonstration_sessions import (
     DemonstrationKey,
     DemonstrationStatus,
@@ -65,7 +64,7 @@ from rookery.serve.web.endpoints import (
     require_role,
 )
 from rookery.serve.web.labelling_form import split_at_claims
-from rookery.serve.web.languages import mark_text
+from rookery.serve.web.languages import mark_text, translate_borrowed_text
 from rookery.serve.web.languages import translate_text as _
 from rookery.serve.web.rendering import NavigationLink, render_guide_html, render_page
 

@@ -30,8 +30,7 @@ from rookery.judge.accounts import Person
 from rookery.judge.labelling_records import PersonRole
 from rookery.judge.store import Store
 from rookery.records import Failed
-from rookery.serve.web.borrowed_texts import translate_borrowed_text
-from rookery.serve.web.languages import mark_text
+from rookery.serve.web.languages import mark_text, translate_borrowed_text
 from rookery.serve.web.rendering import PageAssets, render_page
 
 if TYPE_CHECKING:

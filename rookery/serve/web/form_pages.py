@@ -22,7 +22,6 @@ from rookery.judge.forms import (
 )
 from rookery.judge.labelling_records import LabellingItem
 from rookery.records import Answer, Claim, Failed, Page, Question
-from rookery.serve.web.borrowed_texts import translate_borrowed_text
 from rookery.serve.web.dashboard import apply_dashboard_change, render_dashboard_page
 from rookery.serve.web.endpoints import (
     get_app_context,
@@ -33,6 +32,7 @@ from rookery.serve.web.endpoints import (
     require_role,
 )
 from rookery.serve.web.labelling_form import TaskForm
+from rookery.serve.web.languages import translate_borrowed_text
 from rookery.serve.web.rendering import render_page
 
 _AGES = Page(

@@ -8,6 +8,7 @@ request inherit, so that one set of templates serves all languages.
 
 import gettext
 import re
+import struct
 from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
@@ -28,6 +29,15 @@ NUMBER_MARKS = {"de": str.maketrans(",.", ".,")}
 """For each language but the default, its marks in place of the comma and point of English."""
 DAY_FORMS = {"de": r"\3.\2.\1"}
 """For each language but the default, a day such as 2026-11-21, of which 1 is the year."""
+ELSEWHERE = "elsewhere"
+"""Context in the catalogs of what modules outside of the pages say, and pages translate as they
+show it; `%(name)s` stand where values are filled in. Values of names that begin with `what` are
+translated themselves."""
+MAX_BORROWED_CHARACTERS = 2000
+"""Longer texts are no sentence of a module, and are shown as they are."""
+NUMBER_NAMES = frozenset("count good most numbers size start end status".split())
+"""Names of placeholders that stand for numbers alone."""
+_PLACEHOLDER = re.compile(r"%\((\w+)\)s")
 _NUMBER = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+\.\d+")
 _DAY = re.compile(r"\b(\d{4})-(\d\d)-(\d\d)\b", re.ASCII)
 _ACCEPTED = re.compile(r"([a-z]{1,8}|\*)(?:-[a-z0-9-]{1,30})?(?:;q=([01](?:\.[0-9]{0,3})?))?")
@@ -60,6 +70,52 @@ def translate_plural(one: str, many: str, count: int, **values: object) -> str:
     """
     text = load_catalog(get_language()).ngettext(one, many, count)
     return text % {"num": count, **values} if values else text
+
+
+def translate_borrowed_text(text: str) -> str:
+    """Return what another module says in the language of the request; as it is if unknown."""
+    language = get_language()
+    if language == DEFAULT_LANGUAGE or not text or len(text) > MAX_BORROWED_CHARACTERS:
+        return text
+    catalog = load_catalog(language)
+    exact = catalog.pgettext(ELSEWHERE, text)
+    exact = catalog.gettext(text) if exact == text else exact
+    if exact != text:
+        return exact
+    for sentence, pattern in _compile_sentences(language):
+        if found := pattern.fullmatch(text):
+            values = {
+                name: translate_borrowed_text(value)
+                if name.startswith("what")
+                else localize_value(value)
+                for name, value in found.groupdict().items()
+            }
+            return catalog.pgettext(ELSEWHERE, sentence) % values
+    return text
+
+
+@cache
+def _compile_sentences(language: str) -> list[tuple[str, re.Pattern[str]]]:
+    """Return each borrowed sentence with a placeholder, and a pattern of it; longest text first."""
+    # The module gettext lists no texts of a catalog: the table of them in its file is read.
+    file = (LOCALE_FOLDER / language / "LC_MESSAGES/rookery.mo").read_bytes()
+    count, table = struct.unpack_from("<II", file, 8)
+    places = (struct.unpack_from("<II", file, table + 8 * number) for number in range(count))
+    texts = (file[start : start + length].decode() for length, start in places)
+    marked = [text.partition("\4")[2] for text in texts if text.startswith(f"{ELSEWHERE}\4")]
+    filled = [sentence for sentence in marked if "%(" in sentence]
+    filled.sort(key=lambda sentence: len(_PLACEHOLDER.sub("", sentence)), reverse=True)
+    return [(sentence, _make_pattern(sentence)) for sentence in filled]
+
+
+def _make_pattern(sentence: str) -> re.Pattern[str]:
+    parts = _PLACEHOLDER.split(sentence)
+    for at in range(0, len(parts), 2):
+        parts[at] = re.escape(parts[at].replace("%%", "%"))
+    for at in range(1, len(parts), 2):
+        pattern = r"\d[\d,. ]*?" if parts[at] in NUMBER_NAMES else ".*?"
+        parts[at] = f"(?P<{parts[at]}>{pattern})"
+    return re.compile("".join(parts), re.DOTALL)
 
 
 def mark_text(message: str) -> str:

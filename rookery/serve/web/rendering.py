@@ -27,7 +27,6 @@ from rookery.judge.accounts import Person, has_role
 from rookery.judge.forms import FieldChoice
 from rookery.judge.labelling_records import PersonRole
 from rookery.judge.stop_switch import has_live_run
-from rookery.serve.web.borrowed_texts import translate_borrowed_text
 from rookery.serve.web.languages import (
     DEFAULT_LANGUAGE,
     LANGUAGES,
@@ -35,6 +34,7 @@ from rookery.serve.web.languages import (
     get_language,
     localize_value,
     mark_text,
+    translate_borrowed_text,
     translate_plural,
     translate_text,
 )
