@@ -19,6 +19,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
 from datetime import UTC, datetime
+from itertools import accumulate
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -26,6 +27,13 @@ from typing import Any
 import msgspec
 from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, CollectorRegistry, Metric, generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+)
+from prometheus_client.registry import Collector
 from sqlalchemy import JSON, Connection, cast, func, select, type_coerce
 from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
@@ -105,9 +113,6 @@ WRITE_INTERVAL = 1.0
 SETTLED_SECONDS = 60.0
 """Seconds after which no more answers appear with an earlier end time, so that their counts are
 final."""
-METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-MetricRow = tuple[str, Mapping[str, str], float]
-"""Name, labels and value of one sample."""
 
 
 class RequestCounts(msgspec.Struct):
@@ -196,16 +201,52 @@ def _count_stops(connection: Connection, after: float, until: float) -> dict[str
     return found
 
 
-def render_metrics(counts: Iterable[RequestCounts], ended: Mapping[str, int], store: Store) -> str:
+class MetricsCollector(Collector):
+    """Families of all metrics at one moment: of requests, of answers by outcome, of the queue."""
+
+    def __init__(
+        self, counts: Iterable[RequestCounts], ended: Mapping[str, int], store: Store
+    ) -> None:
+        self._counts = list(counts)
+        self._ended = ended
+        self._store = store
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the metric families. Raises Failed as the store does."""
+        requests = CounterMetricFamily(
+            "rookery_requests", "Finished requests.", labels=("method", "route", "status")
+        )
+        for name, count in sorted(sum_counts(each.requests for each in self._counts).items()):
+            requests.add_metric(name.split(" "), count)
+        yield requests
+        yield self._collect_seconds()
+        answered = CounterMetricFamily(
+            "rookery_answers", "Finished stored answers by outcome.", labels=("stop",)
+        )
+        for stop, count in sorted(self._ended.items()):
+            answered.add_metric((stop,), count)
+        yield answered
+        yield from _collect_queue(self._store)
+
+    def _collect_seconds(self) -> HistogramMetricFamily:
+        about = "Seconds from a request to the end of its response, streams included."
+        family = HistogramMetricFamily("rookery_request_seconds", about, labels=("route",))
+        for route in sorted({route for each in self._counts for route in each.buckets}):
+            spans = [each.buckets[route] for each in self._counts if route in each.buckets]
+            counted = accumulate(map(sum, zip(*spans, strict=True)))
+            bounds = (*map(str, LATENCY_BOUNDS), "+Inf")
+            total = sum(each.seconds.get(route, 0.0) for each in self._counts)
+            family.add_metric((route,), list(zip(bounds, counted, strict=True)), total)
+        return family
+
+
+def render_metrics(
+    counts: Iterable[RequestCounts], ended: Mapping[str, int], store: Store
+) -> bytes:
     """Render all metrics in the Prometheus text format. Raises Failed as the store does."""
-    every = list(counts)
-    lines = [
-        *_render_requests(every),
-        *_render_seconds(every),
-        *_render_answers(ended),
-        *_render_queue(store),
-    ]
-    return "\n".join(lines) + "\n"
+    registry = CollectorRegistry()
+    registry.register(MetricsCollector(counts, ended, store))
+    return generate_latest(registry)
 
 
 def sum_counts(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
@@ -217,36 +258,7 @@ def sum_counts(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     return total
 
 
-def _render_requests(every: Iterable[RequestCounts]) -> Iterator[str]:
-    rows: list[MetricRow] = []
-    for name, count in sorted(sum_counts(each.requests for each in every).items()):
-        labels = dict(zip(("method", "route", "status"), name.split(" "), strict=True))
-        rows.append(("rookery_requests_total", labels, count))
-    yield from _render_series("rookery_requests_total", "counter", "Finished requests.", rows)
-
-
-def _render_seconds(every: list[RequestCounts]) -> Iterator[str]:
-    name, rows = "rookery_request_seconds", list[MetricRow]()
-    for route in sorted({route for each in every for route in each.buckets}):
-        spans = [each.buckets[route] for each in every if route in each.buckets]
-        count = 0
-        for bound, *found in zip([*map(str, LATENCY_BOUNDS), "+Inf"], *spans, strict=True):
-            count += sum(found)
-            rows.append((f"{name}_bucket", {"route": route, "le": bound}, count))
-        total = sum(each.seconds.get(route, 0.0) for each in every)
-        rows += [(f"{name}_sum", {"route": route}, total)]
-        rows += [(f"{name}_count", {"route": route}, count)]
-    about = "Seconds from a request to the end of its response, streams included."
-    yield from _render_series(name, "histogram", about, rows)
-
-
-def _render_answers(ended: Mapping[str, int]) -> Iterator[str]:
-    name = "rookery_answers_total"
-    rows: list[MetricRow] = [(name, {"stop": stop}, count) for stop, count in sorted(ended.items())]
-    yield from _render_series(name, "counter", "Finished stored answers by outcome.", rows)
-
-
-def _render_queue(store: Store) -> Iterator[str]:
+def _collect_queue(store: Store) -> Iterator[Metric]:
     now = store.clock()
     held = (answers.c.state == "going") & (answers.c.until >= now)
     asked = answers.c.state.in_(("asked", "going")) & ~held
@@ -257,23 +269,13 @@ def _render_queue(store: Store) -> Iterator[str]:
             for which in (asked, held)
         )
         leased = connection.scalar(select(func.count()).select_from(slots).where(items)) or 0
-    about = "Questions that wait for a worker."
-    yield from _render_series("rookery_waiting", "gauge", about, [("rookery_waiting", {}, waiting)])
-    name = "rookery_leases"
-    rows: list[MetricRow] = [(name, {"of": "answers"}, going), (name, {"of": "items"}, leased)]
-    yield from _render_series(name, "gauge", "Leased answers and labelling items.", rows)
-
-
-def _render_series(name: str, kind: str, about: str, rows: Iterable[MetricRow]) -> Iterator[str]:
-    yield f"# HELP {name} {about}"
-    yield f"# TYPE {name} {kind}"
-    for series, labels, value in rows:
-        named = ",".join(f'{label}="{_escape_label(said)}"' for label, said in labels.items())
-        yield f"{series}{{{named}}} {value}" if named else f"{series} {value}"
-
-
-def _escape_label(said: str) -> str:
-    return said.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    yield GaugeMetricFamily("rookery_waiting", "Questions that wait for a worker.", value=waiting)
+    leases = GaugeMetricFamily(
+        "rookery_leases", "Leased answers and labelling items.", labels=("of",)
+    )
+    leases.add_metric(("answers",), going)
+    leases.add_metric(("items",), leased)
+    yield leases
 
 
 _HEALTH_LOG = logging.getLogger("rookery.health")
@@ -330,7 +332,7 @@ class HealthEndpoints:
         with self._counting_lock:
             ended = self._outcomes.count_outcomes()
         body = render_metrics(self._counter.read_all(), ended, self._store)
-        return Response(body, media_type=METRICS_TYPE)
+        return Response(body, media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
     def _check_parts(self) -> dict[str, str]:
         states = {"store": self._check_store()}

@@ -170,12 +170,12 @@ def test_a_histogram_counts_up_to_each_bound(store: Store) -> None:
     for seconds in (0.001, LATENCY_BOUNDS[0], 0.03, 1e6):
         counts[0].add("GET", '/a"b\\', 200, seconds)
     counts[1].add("GET", '/a"b\\', 200, 0.03)
-    found = samples(render_metrics(counts, {}, store))
+    found = samples(render_metrics(counts, {}, store).decode())
     route = "route", r"/a\"b\\"
     name = "rookery_request_seconds"
-    seen = [found[f"{name}_bucket", (route, ("le", str(bound)))] for bound in LATENCY_BOUNDS]
+    seen = [found[f"{name}_bucket", (("le", str(bound)), route)] for bound in LATENCY_BOUNDS]
     assert seen == [2, 2, 2, 4, 4, 4, 4, 4, 4, 4, 4, 4]
-    assert found[f"{name}_bucket", (route, ("le", "+Inf"))] == 5
+    assert found[f"{name}_bucket", (("le", "+Inf"), route)] == 5
     assert found[f"{name}_count", (route,)] == 5
     assert found[f"{name}_sum", (route,)] == pytest.approx(1e6 + 0.066)
 
