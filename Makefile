@@ -2,10 +2,12 @@
 PYTHON ?= python3
 BIN := .venv/bin
 export OMP_NUM_THREADS := 1
+# Tests start hundreds of processes, which load the same modules.
+export PYTHONDONTWRITEBYTECODE :=
 
 RECIPES := ziegler webgpt gophercite webglm
 
-.PHONY: demo test test-all check mutate docs catalogs lock bench reproduce clean
+.PHONY: demo test test-learn test-all check mutate docs catalogs lock bench reproduce clean
 
 demo: .venv/ready
 	@echo '$$ rookery ask "Why do crows bring gifts to people?" --in rookery:corvids'
@@ -14,13 +16,21 @@ demo: .venv/ready
 	@echo '$$ rookery ask "How many seeds does a nutcracker hide each autumn?" --in rookery:corvids'
 	@$(BIN)/rookery ask "How many seeds does a nutcracker hide each autumn?" --in rookery:corvids
 
+# What trains, and so loads torch.
+LEARN := tests/learn tests/recipes tests/served tests/serve/test_learning.py \
+	tests/serve/test_learning_at_a_desk.py tests/serve/test_plan_command.py
+PYTEST := $(BIN)/python -m pytest -q -n 2 --dist loadgroup
+
 # The quick tier: tests that take at most half a second of one processor and need only Python.
 test: .venv/dev
-	$(BIN)/python -m pytest -q -n 2 --dist loadgroup -m "not (browser or program or slow)"
+	$(PYTEST) -m "not (browser or program or slow)" $(LEARN:%=--ignore=%)
+
+test-learn: .venv/dev
+	$(PYTEST) -m "not (browser or program or slow)" $(LEARN)
 
 # The rest: Chromium, PostgreSQL, vLLM, other clients, killed processes, load.
-test-all: test
-	$(BIN)/python -m pytest -q -n 2 --dist loadgroup -m "browser or program or slow"
+test-all: test test-learn
+	$(PYTEST) -m "browser or program or slow"
 
 check: .venv/dev
 	$(BIN)/ruff check .

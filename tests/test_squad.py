@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from growth import AT_MOST, growth_of
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rookery.ask.question_files import SquadArticle, read_squad, render_pages, write_site
@@ -229,6 +229,7 @@ letters = st.from_regex(r"[ab][ab (]{3,4}", fullmatch=True)
 
 
 @pytest.mark.slow
+@settings(max_examples=100)
 @given(st.lists(st.tuples(letters, st.lists(letters).map("".join)), min_size=1, max_size=9))
 def test_links_are_those_of_one_great_pattern(titled: list[tuple[str, str]]) -> None:
     articles = site(*titled)

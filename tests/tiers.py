@@ -1,9 +1,28 @@
-"""Tiers of the suite: `make test` runs what has no mark of these, `make test-all` everything."""
+"""Tiers of the suite: `make test` runs what has no mark of these, `make test-all` everything.
+
+In CI, a quick test that takes more than half a second of CPU fails.
+"""
+
+import functools
+import os
+import resource
+import statistics
+import time
+from collections.abc import Generator
+from typing import Any
 
 import pytest
 
 BROWSER_FIXTURES = {"browser", "printed"}
 PROGRAM_FIXTURES = {"postgres", "pair", "real"}
+TIERS = ("browser", "program", "slow")
+
+LIMIT = 0.5
+"""seconds of CPU that a quick test may take, with its own fixtures and processes"""
+PACE = 0.033
+"""seconds of CPU that the loop of `measure_pace` takes on the machine that the limit is for"""
+
+SPENT = pytest.StashKey[float]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -25,3 +44,66 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("browser")
         if fixtures & PROGRAM_FIXTURES or "postgresql" in parameters.values():
             item.add_marker("program")
+
+
+def spent_cpu() -> float:
+    """Seconds of CPU of this process, and of its children that ended."""
+    both = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(each.ru_utime + each.ru_stime for each in both)
+
+
+def measure_pace() -> float:
+    """Seconds of CPU that a loop takes now: more on a slow machine, and beside other work."""
+    found = []
+    for _ in range(5):
+        began, counts = time.process_time(), dict[str, int]()
+        for number in range(200_000):
+            word = f"{number % 997}"
+            counts[word] = counts.get(word, 0) + number
+        found.append(time.process_time() - began)
+    return statistics.median(found)
+
+
+pace_of_this_session = functools.cache(measure_pace)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(
+    fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
+) -> Generator[None, Any, Any]:
+    """Count what a test's own fixtures take; those of a module are shared."""
+    began = spent_cpu()
+    made = yield
+    if fixturedef.scope == "function":
+        stash = request.node.stash
+        stash[SPENT] = stash.get(SPENT, 0.0) + spent_cpu() - began
+    return made
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, Any, Any]:
+    began = spent_cpu()
+    try:
+        return (yield)
+    finally:
+        pyfuncitem.stash[SPENT] = pyfuncitem.stash.get(SPENT, 0.0) + spent_cpu() - began
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """In CI, fail a quick test that took too much."""
+    report = yield
+    quick = not any(item.get_closest_marker(name) for name in TIERS)
+    if "CI" in os.environ and quick and report.when == "call" and report.passed:
+        spent = item.stash.get(SPENT, 0.0)
+        if spent * PACE > LIMIT * pace_of_this_session() and (
+            (taken := spent * PACE / measure_pace()) > LIMIT
+        ):
+            report.outcome = "failed"
+            report.longrepr = (
+                f"{item.nodeid} takes {taken:.2f} s of CPU, and a quick test at most {LIMIT}: "
+                "make it faster, or mark it slow"
+            )
+    return report

@@ -2,6 +2,7 @@
 event streams and page archive."""
 
 import errno
+import functools
 import hashlib
 import threading
 import time
@@ -107,7 +108,7 @@ class Store:
             found = _read_revision(self.place, connection)
         if found is None:
             raise _make_missing_store_error(self.place)
-        if found != ScriptDirectory(str(_MIGRATIONS)).get_current_head():
+        if found != _list_revisions(_MIGRATIONS)[0]:
             detail = f"bring it up to date: rookery judge init --store {self.place}"
             raise Failed(Failure(self.place, "old_store", detail))
 
@@ -154,10 +155,15 @@ def _run_migration(place: str, change: Callable[[Config], None]) -> None:
 def _read_revision(place: str, connection: Connection) -> str | None:
     """Return the revision of a store's schema, None if there is none. Raises Failed (new_store)."""
     found = MigrationContext.configure(connection).get_current_revision()
-    known = {one.revision for one in ScriptDirectory(str(_MIGRATIONS)).walk_revisions()}
-    if found is not None and found not in known:
+    if found is not None and found not in _list_revisions(_MIGRATIONS):
         raise Failed(Failure(place, "new_store", "a newer Rookery wrote it: update Rookery"))
     return found
+
+
+@functools.cache
+def _list_revisions(migrations: Path) -> tuple[str, ...]:
+    """Return the revisions of the schema, newest first. Alembic loads a file for each."""
+    return tuple(one.revision for one in ScriptDirectory(str(migrations)).walk_revisions())
 
 
 def _build_database_url(place: str) -> str:

@@ -61,9 +61,7 @@ def test_a_page_comes_back_whole_from_another_opening(place: Place) -> None:
 
 
 @pytest.mark.slow
-@settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.text(st.characters(), max_size=200))
 def test_any_text_comes_back(place: Place, text: str) -> None:
     with PageArchive(place) as archive:

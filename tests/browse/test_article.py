@@ -369,7 +369,7 @@ wrappers = st.lists(
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(wrappers, min_size=1, max_size=4))
 def test_a_page_with_paragraphs_never_keeps_none_of_them(
     sections: list[list[tuple[str, str]]],

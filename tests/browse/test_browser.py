@@ -532,7 +532,7 @@ COMMANDS = st.one_of(
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(COMMANDS, max_size=25), st.integers(100, 900), st.integers(1, 30))
 def test_every_quote_is_a_slice_and_every_limit_holds(
     commands: list[str], window: int, actions: int
@@ -551,7 +551,6 @@ def test_every_quote_is_a_slice_and_every_limit_holds(
     assert len(seen) <= actions + 1
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.lists(COMMANDS, max_size=12), st.lists(COMMANDS, max_size=12))
 def test_two_interleaved_sessions_never_mix(ours: list[str], theirs: list[str]) -> None:
     views, web = PageViewCache(), Little(*WEB)

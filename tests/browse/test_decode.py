@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import brotli
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rookery.browse.http_response import PIECE_BYTES, decode_content
@@ -55,7 +55,6 @@ def outcome(data: bytes, encoding: str, size: int = 1000, limit: int = LIMIT) ->
     return caught.value.outcome
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.binary(max_size=3000), st.sampled_from(sorted(ENCODERS)), st.integers(1, 700))
 def test_every_encoding_round_trips_however_it_is_cut(data: bytes, name: str, size: int) -> None:
     assert undone(ENCODERS[name](data), name, size) == data

@@ -4,7 +4,7 @@ import re
 from random import Random
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rookery.browse.quote_search import find_in_page, find_quote
@@ -26,7 +26,6 @@ def spans(text: str, wanted: str, spaced: bool) -> set[tuple[int, int]]:
     }
 
 
-@settings(max_examples=300, deadline=None)
 @given(
     st.text(LETTERS, max_size=24),
     st.text(LETTERS, min_size=1, max_size=5),

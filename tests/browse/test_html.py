@@ -4,7 +4,7 @@ import re
 
 import pytest
 from growth import AT_MOST, growth_of
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rookery.browse.html_parser import (
@@ -296,7 +296,6 @@ PIECES = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.lists(PIECES, max_size=40))
 def test_any_tags_make_a_page_that_keeps_its_laws(pieces: list[str]) -> None:
     found = page("<p>begin</p>" + "".join(pieces))
@@ -312,7 +311,6 @@ def test_any_tags_make_a_page_that_keeps_its_laws(pieces: list[str]) -> None:
     assert join_visible_text(found, full=True).startswith("begin")
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=60))
 def test_escaped_text_comes_back_unchanged(text: str) -> None:
     escaped = text.replace("&", "&amp;").replace("<", "&lt;")

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import rookery
@@ -141,7 +141,6 @@ def corvid_queries(draw: st.DrawFn) -> str:
     return " ".join(run + draw(st.lists(st.sampled_from(words), max_size=3)))
 
 
-@settings(deadline=None)  # the first call reads the pages
 @given(corvid_queries(), st.integers(1, 40), st.integers(1, 200))
 def test_the_first_k_are_the_same_for_every_k(query: str, k: int, more: int) -> None:
     hits = corvid_index().search(query, k + more)
@@ -259,7 +258,6 @@ def test_a_page_is_found_by_the_forms_of_its_language() -> None:
     assert found.score == pytest.approx(same.score, rel=0.2)
 
 
-@settings(deadline=None)
 @given(st.integers(1, 50))
 def test_a_query_said_again_and_again_scores_the_same(times: int) -> None:
     (once,) = filled().search("acorns", 1)

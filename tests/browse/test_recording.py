@@ -105,7 +105,7 @@ calls = st.tuples(names, st.just("search"), whats, st.integers(1, 2), hits | fai
 
 
 @pytest.mark.slow
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(st.lists(calls, max_size=12), st.lists(whats, max_size=2))
 def test_every_answer_comes_back_as_it_was_given(
     made: list[tuple[str, str, str, int, Given]], others: list[str]

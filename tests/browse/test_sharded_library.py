@@ -82,7 +82,7 @@ def test_the_order_is_that_of_one_index(tmp_path: Path, archive: PageArchive, sh
         many.close()
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     st.lists(
         st.lists(st.sampled_from(WORDS), min_size=1, max_size=40).map(" ".join),

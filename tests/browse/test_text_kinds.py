@@ -4,7 +4,7 @@ import gzip
 import random
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rookery.browse.page_reader import decode_text, is_text, read_page
@@ -48,7 +48,6 @@ def test_real_text_is_text_and_is_read_as_it_was_written(text: str, encoding: st
     assert read_page(data, "file:///a.txt").text == text
 
 
-@settings(deadline=None)
 @given(st.integers(min_value=64, max_value=5000), st.integers(min_value=0))
 @example(65_536, 1)
 @example(200_001, 2)

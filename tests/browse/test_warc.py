@@ -19,7 +19,7 @@ import brotli
 import msgspec
 import pytest
 from fastwarc.warc import ArchiveIterator
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from stage import Said, stage
 from test_documents import pdf
@@ -363,7 +363,6 @@ def test_what_comes_before_a_damage_is_read_and_no_text_is_altered(
     data, places, texts = _six(folder / name)
     damaged = folder / f"damaged {name}"
 
-    @settings(max_examples=200, deadline=None)
     @given(st.integers(0, len(data) * 8 - 1))
     def flipped(bit: int) -> None:
         changed = bytearray(data)
@@ -378,7 +377,6 @@ def test_what_comes_before_a_damage_is_read_and_no_text_is_altered(
         assert found[:touched] == texts[:touched]
         assert set(found) <= set(texts)
 
-    @settings(max_examples=100, deadline=None)
     @given(st.integers(0, len(data) - 1))
     def cut(at: int) -> None:
         damaged.write_bytes(data[:at])
@@ -425,7 +423,6 @@ def test_a_length_that_is_wrong_alters_no_text(tmp_path: Path, size: str) -> Non
     assert isinstance(failure, Failure)
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.binary(max_size=300), st.sampled_from([b"", b"WARC/1.0\r\n", b"\x1f\x8b\x08\0"]))
 def test_no_bytes_at_all_raise_anything_but_failed(
     tmp_path_factory: pytest.TempPathFactory, data: bytes, start: bytes
@@ -442,7 +439,6 @@ _HEADERS = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None)
 @given(
     st.sampled_from([b"HTTP/1.1 200 OK", b"HTTP/2 301", b"HTTP/1.0 999", b"", b"\xff"]),
     st.lists(_HEADERS, max_size=4),
@@ -503,7 +499,6 @@ def any_page(draw: st.DrawFn) -> Page:
     return Page(draw(_URLS), draw(_NAMES), text, blocks, links, marks, fetched=fetched)
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.lists(any_page(), max_size=5), st.sampled_from(["out.warc", "out.warc.gz"]))
 def test_what_was_written_is_read_as_the_same_pages(
     tmp_path_factory: pytest.TempPathFactory, given: list[Page], name: str

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rookery.browse.libraries import get_bundled_folder
@@ -58,7 +58,6 @@ def test_scrolling_up_from_anywhere_comes_to_the_top_and_skips_nothing(path: Pat
         assert top == seen.top
 
 
-@settings(deadline=None)
 @given(st.text("ab \n", min_size=1, max_size=1500), st.integers(100, 300))
 def test_a_long_block_is_cut_between_words_and_nothing_is_lost(text: str, size: int) -> None:
     page = Page("https://a.org/", "A", text, (Block(0, len(text), "paragraph"),))

@@ -1,7 +1,7 @@
 """Search terms: what is the same word for a search, in several scripts."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rookery.browse.search_terms import (
@@ -113,6 +113,7 @@ def test_pairs_skip_question_words() -> None:
 
 
 @pytest.mark.slow
+@settings(max_examples=100)
 @given(st.text(max_size=200))
 def test_any_text_has_terms_of_bounded_length_and_no_spaces(text: str) -> None:
     found = split_terms(text)

@@ -5,7 +5,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from verbatim_cases import CROWS, MARKS, ODD, SHAPES, chosen, may, plain, tokens, walk
 from verbatim_oracle import Oracle
@@ -63,7 +63,6 @@ def test_a_token_may_run_from_one_quote_into_another() -> None:
     assert tokens(state, vocabulary) == fit
 
 
-@settings(max_examples=80, deadline=None)
 @given(
     texts=st.lists(st.text("ab]%[.\\é日 ", max_size=30), min_size=1, max_size=3),
     without=st.text("ab\\é日", max_size=3),

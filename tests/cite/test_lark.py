@@ -157,7 +157,7 @@ def test_at_each_step_the_grammar_allows_what_the_constraint_allows(
 
 
 @pytest.mark.slow
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     documents=st.lists(
         st.tuples(st.text(")%[\\a", max_size=4), st.text("ab]%[.\\é日\ud83d ", max_size=25)),

@@ -2,7 +2,7 @@
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rookery.browse.search_index import SearchIndex
@@ -259,7 +259,6 @@ def test_a_threshold_of_one_declines_and_of_zero_answers() -> None:
     )
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.text(min_size=1, max_size=60), st.lists(st.text(min_size=1, max_size=200), max_size=5))
 def test_whatever_the_pages_say_quotes_are_slices(question: str, texts: list[str]) -> None:
     shelf = Shelf(*(page(str(n), text) for n, text in enumerate(texts)))

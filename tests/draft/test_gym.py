@@ -9,7 +9,7 @@ from typing import Any
 import gymnasium
 import pytest
 from gymnasium.utils.env_checker import check_env
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rookery.browse.browser_commands import BrowserRules, BrowserTask
@@ -276,7 +276,6 @@ def test_a_prompt_that_is_too_long_loses_the_end_of_its_window() -> None:
         assert short[4]["observation"].prompt == full
 
 
-@settings(max_examples=30)
 @given(st.text(st.characters()), st.integers(0, 10**6))
 def test_every_text_is_in_the_space_and_samples_follow_the_seed(text: str, seed: int) -> None:
     one, other = UnicodeText(seed=seed), UnicodeText(seed=seed)
@@ -290,7 +289,6 @@ def test_every_text_is_in_the_space_and_samples_follow_the_seed(text: str, seed:
     assert "x" * (MAX_PROMPT_CHARACTERS + 1) not in one
 
 
-@settings(max_examples=30)
 @given(st.text(st.characters(), max_size=9))
 def test_a_text_becomes_numbers_and_a_text_again(text: str) -> None:
     space = UnicodeText(9)

@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rookery.browse.page_reader import read_page
@@ -121,7 +121,6 @@ def test_a_copy_in_another_format_answers_as_well() -> None:
         assert both.calibrate_probability(score) == pytest.approx(known, abs=0.15)
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.floats(0.1, 2), st.floats(-3, 3), st.floats(0, 1), st.floats(0.01, 0.99))
 def test_a_limit_decides_alike_on_scores_and_on_probabilities(
     slope: float, bias: float, score: float, limit: float
@@ -226,7 +225,6 @@ def test_the_fit_finds_the_logistic_and_few_trials_leave_the_identity() -> None:
     assert -1 < bias < 0
 
 
-@settings(max_examples=50, deadline=None)
 @given(
     st.lists(
         st.builds(CalibrationTrial, st.floats(-8, 8), st.booleans(), st.just(1.0)),

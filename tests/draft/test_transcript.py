@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from models import DONE, Asking, chat, cut, event, refused, said, serving, streamed
 
@@ -78,7 +78,6 @@ CALL = st.tuples(
 
 
 @given(st.lists(CALL, max_size=12))
-@settings(max_examples=40, deadline=None)
 def test_the_nth_time_something_is_asked_it_is_answered_as_the_nth_time(
     calls: list[tuple[str, int, int | None, str]],
 ) -> None:

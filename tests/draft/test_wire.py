@@ -6,7 +6,7 @@ from email.utils import format_datetime
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from models import DONE, chat, event
 
@@ -125,7 +125,6 @@ PIECES = st.lists(
 
 
 @given(PIECES, st.lists(st.integers(1, 400), max_size=6), st.sampled_from(["stop", "length"]))
-@settings(deadline=None)
 @example(["\n", "<think>", "a", "</think>", "\n", "a"], [1], "stop")
 @example(["<", "think", ">"], [], "stop")
 @example(["a", "</think>", "\n"], [], "stop")

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 from formed import ANSWERS, QUESTION, QUOTES, filled_in, item, judgement
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rookery.judge.forms import FORMS, LOWER_IS_BETTER_SCALES
@@ -172,7 +172,6 @@ def test_trust_thumbs_and_truth_are_ratings() -> None:
 
 @pytest.mark.parametrize("name", list(FORMS))
 @given(data=st.data())
-@settings(max_examples=30, deadline=None)
 def test_whatever_is_filled_in_has_a_meaning_that_is_kept_as_json(
     name: str, data: st.DataObject
 ) -> None:

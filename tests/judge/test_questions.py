@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rookery.judge.item_import import read_items
@@ -53,7 +53,6 @@ def test_csv_has_questions_with_any_number_of_gold_answers(tmp_path: Path) -> No
     assert second == LabellingItem("demonstrate", second.question)
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\x00\r"), min_size=1)))
 def test_whatever_csv_quotes_is_read_as_it_was(
     tmp_path_factory: pytest.TempPathFactory, texts: list[str]

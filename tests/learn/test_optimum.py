@@ -20,7 +20,7 @@ from enumerable import (
     trial,
     write_listed,
 )
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from plain import plain_logprobs
 from transformers import AutoModelForCausalLM
@@ -101,7 +101,6 @@ def test_the_best_by_hand() -> None:
     assert not listing.below_the_frontier(Reached(reached.reward + 0.01, reached.kl))
 
 
-@settings(deadline=None)
 @given(st.floats(-6, 6), st.floats(-2, 2), st.floats(-2, 2))
 def test_nothing_lies_above_the_frontier(leaning: float, first: float, second: float) -> None:
     listing = two_ways([first, second])

@@ -1,7 +1,7 @@
 """Actions of episodes, by hand."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rookery.measure.actions import (
@@ -71,7 +71,6 @@ SAID = st.sampled_from(["Search x", "Back", "Top", "Scrolled up 2", "End: Answer
 
 
 @given(st.lists(st.lists(SAID, max_size=6), min_size=1, max_size=4), st.booleans())
-@settings(max_examples=25, deadline=None)
 def test_every_step_is_counted_once(said: list[list[str]], wrote: bool) -> None:
     episodes = [episode(*each, answer=Answer("So.") if wrote else None) for each in said]
     found = count_actions(episodes)

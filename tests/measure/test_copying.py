@@ -77,7 +77,6 @@ def stands(run: list[str], whole: list[str]) -> bool:
     return any(whole[at : at + len(run)] == run for at in range(len(whole) - len(run) + 1))
 
 
-@settings(max_examples=50)
 @given(TEXTS, TEXTS, st.integers(1, 4))
 def test_novel_and_repeated_runs_are_those_of_brute_force(said: str, source: str, n: int) -> None:
     ours, theirs = split_words(said), split_words(source)
@@ -117,6 +116,7 @@ def test_texts_without_a_source_are_refused() -> None:
 
 
 @pytest.mark.slow
+@settings(max_examples=100)
 @given(TEXTS, TEXTS)
 def test_copied_pairs_are_a_longest_common_subsequence(said: str, source: str) -> None:
     ours, theirs = (tuple(pairwise(split_words(text))) for text in (said, source))
@@ -153,7 +153,6 @@ def test_a_source_that_is_copied_whole_is_copied_evenly() -> None:
     assert [each.value for each in found.values()] == pytest.approx([1 / 5] * 5)
 
 
-@settings(max_examples=25)
 @given(TEXTS, TEXTS, st.integers(1, 12))
 def test_the_parts_are_all_that_is_copied(said: str, source: str, parts: int) -> None:
     found = measure_copied_positions([said], [source], parts)

@@ -67,7 +67,7 @@ def test_qualities_are_the_precisions_of_scikit_learn(pairs: list[tuple[int, boo
 
 @pytest.mark.slow
 @given(FEW)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_equal_scores_are_a_lot(pairs: list[tuple[int, bool]]) -> None:
     expected = by_lot(pairs)
     for number, quality in enumerate(expected, 1):

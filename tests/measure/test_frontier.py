@@ -5,7 +5,7 @@ from itertools import pairwise, product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import entropy
 
@@ -77,7 +77,6 @@ def test_a_dear_nat_leaves_the_first_policy_and_a_cheap_one_the_best_answer() ->
 
 
 @given(WORLD)
-@settings(max_examples=30, deadline=None)
 def test_more_kl_is_more_reward(world: list[tuple[float, int]]) -> None:
     rewards, chances = unpacked(world)
     found = find_optimal_policies([rewards], BETAS, [chances])

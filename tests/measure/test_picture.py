@@ -138,7 +138,7 @@ def test_long_names_lie_below_each_other_and_are_all_said() -> None:
 
 
 @given(figures())
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 def test_whatever_a_figure_says_the_picture_is_xml(each: Figure) -> None:
     ElementTree.fromstring(render_svg(each))
 

@@ -70,9 +70,7 @@ def words(text: str) -> str:
 
 @pytest.mark.slow
 @given(figures())
-@settings(
-    max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_what_is_written_is_read_again(tmp_path: Path, each: Figure) -> None:
     write_figure(each, tmp_path)
     assert list(read_figures(tmp_path).values()) == [each]

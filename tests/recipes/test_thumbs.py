@@ -114,7 +114,7 @@ def forum(questions: int, seed: int = 0) -> list[ForumThread]:
     return made
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(0, 1000))
 def test_in_balance_neither_the_time_nor_the_length_tells_which_is_preferred(seed: int) -> None:
     loose = ThumbsSettings(votes=0, answers=2, gap=0, seed=seed)

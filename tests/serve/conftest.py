@@ -1,5 +1,6 @@
 """The command, the place that it stores things in, and a little web, for the tests of `serve`."""
 
+import functools
 import io
 import json
 import signal
@@ -8,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import typer
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "browse"))
 sys.path.insert(0, str(Path(__file__).parent.parent / "draft"))
@@ -15,6 +17,30 @@ from commands import Result, Run, article, surroundings
 from stage import Said, Stage, stage
 
 from rookery.__main__ import main
+from rookery.cite.evidence_model import EvidenceModel
+from rookery.judge.store import initialize_store
+
+
+@pytest.fixture(scope="session", autouse=True)
+def once() -> Iterator[None]:
+    """What a process does each time, and many times with the same result, is done once.
+
+    A passage's judgement is the same bit for bit whenever it is made, and the tree of commands
+    does not change.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        judge = functools.lru_cache(10_000)(EvidenceModel._judge_passage)
+        patch.setattr(EvidenceModel, "_judge_passage", lambda *of: judge(*of))
+        patch.setattr(typer.main, "get_command", functools.cache(typer.main.get_command))
+        yield
+
+
+@pytest.fixture(scope="session")
+def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store in which nothing is: copying it is quicker than making one."""
+    place = tmp_path_factory.mktemp("store") / "empty.sqlite"
+    initialize_store(str(place))
+    return place
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from selectolax.lexbor import LexborHTMLParser
@@ -101,7 +101,6 @@ def test_where_a_file_lies_is_not_given_away(kind: str) -> None:
     assert "my notes.pdf" in made
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.text(min_size=1, max_size=60), st.text(max_size=30))
 def test_any_text_is_exported_as_it_is(text: str, title: str) -> None:
     page = Page("https://x.example/", title, f"{text}!")
@@ -135,7 +134,6 @@ def test_markdown_is_read_as_the_very_words() -> None:
     assert re.findall(r"^\[\^(\d)\]:", made, re.M) == ["1", "2", "3"]
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Zs"]), max_size=50))
 def test_markdown_leaves_any_text_as_it_is(text: str) -> None:
     page = Page("https://x.example/", "T", f"x{text}")
@@ -308,7 +306,6 @@ def test_a_word_file_is_well_formed_and_its_links_lead_somewhere() -> None:
             assert str(related[link.get(f"{office}id")].get("Target")).startswith("https://")
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.text(min_size=1, max_size=60), st.text(max_size=30))
 def test_any_text_stands_in_a_word_file(text: str, title: str) -> None:
     page = Page("https://x.example/", title, f"{text}!")

@@ -9,16 +9,6 @@ from playwright.sync_api import Browser
 from visits import Opened, open_store
 from windows import CHROMIUM, Site, chromium, serving
 
-from rookery.judge.store import initialize_store
-
-
-@pytest.fixture(scope="session")
-def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store in which nothing is: copying it is quicker than making one."""
-    place = tmp_path_factory.mktemp("store") / "empty.sqlite"
-    initialize_store(str(place))
-    return place
-
 
 @pytest.fixture
 def opened(empty_store: Path, tmp_path: Path) -> Iterator[Opened]:

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import openai
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from mcpline import called
 from models import DONE, SSE, Asking, chunk, event, refused, serving, streamed
@@ -379,7 +379,6 @@ json_values = st.recursive(
 )
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     path=st.sampled_from(PATHS),
     data=st.data(),

@@ -256,7 +256,7 @@ def view_of(page: Page) -> PageView:
     ),
     st.data(),
 )
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow])
 def test_a_span_is_named_exactly_or_not_at_all(lines: list[str], data: st.DataObject) -> None:
     text, blocks = "", list[Block]()
     for line in lines:
