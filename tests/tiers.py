@@ -7,6 +7,7 @@ import functools
 import os
 import resource
 import statistics
+import sys
 import time
 from collections.abc import Generator
 from typing import Any
@@ -21,6 +22,9 @@ LIMIT = 0.5
 """seconds of CPU that a quick test may take, with its own fixtures and processes"""
 PACE = 0.033
 """seconds of CPU that the loop of `measure_pace` takes on the machine that the limit is for"""
+
+LOADING = 0.003
+"""seconds of CPU that loading a module may take the first test that needs it"""
 
 SPENT = pytest.StashKey[float]()
 
@@ -52,6 +56,12 @@ def spent_cpu() -> float:
     return sum(each.ru_utime + each.ru_stime for each in both)
 
 
+def count_cpu(item: pytest.Item, began: float, modules: int) -> None:
+    """Add to what a test took since then, and leave out the modules that it was first to load."""
+    spent = spent_cpu() - began - LOADING * (len(sys.modules) - modules)
+    item.stash[SPENT] = item.stash.get(SPENT, 0.0) + max(0.0, spent)
+
+
 def measure_pace() -> float:
     """Seconds of CPU that a loop takes now: more on a slow machine, and beside other work."""
     found = []
@@ -72,21 +82,20 @@ def pytest_fixture_setup(
     fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
 ) -> Generator[None, Any, Any]:
     """Count what a test's own fixtures take; those of a module are shared."""
-    began = spent_cpu()
+    began, modules = spent_cpu(), len(sys.modules)
     made = yield
     if fixturedef.scope == "function":
-        stash = request.node.stash
-        stash[SPENT] = stash.get(SPENT, 0.0) + spent_cpu() - began
+        count_cpu(request.node, began, modules)
     return made
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, Any, Any]:
-    began = spent_cpu()
+    began, modules = spent_cpu(), len(sys.modules)
     try:
         return (yield)
     finally:
-        pyfuncitem.stash[SPENT] = pyfuncitem.stash.get(SPENT, 0.0) + spent_cpu() - began
+        count_cpu(pyfuncitem, began, modules)
 
 
 @pytest.hookimpl(wrapper=True)

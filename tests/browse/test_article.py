@@ -142,6 +142,7 @@ def test_the_tree_is_consistent() -> None:
     assert sum(tree.own) == sum(len(text) for text in PROSE) + 3
 
 
+@pytest.mark.slow
 def test_time_grows_with_the_page_and_not_with_its_square() -> None:
     text = "<div class=c>some, text, here, that is long enough"
     assert growth_of(lambda copies: page(text * copies), 1_000) < AT_MOST

@@ -149,6 +149,7 @@ def test_one_text_in_several_files_is_found_once_and_the_others_are_named(place:
     assert copies["c.txt"].detail == f"the same text as {paths[2]}"
 
 
+@pytest.mark.slow
 def test_when_the_copy_that_is_found_goes_another_takes_its_place(place: Place) -> None:
     for name in ("a.txt", "b.txt", "sub/c.txt"):
         place.write(name, "The raven croaks.")
@@ -568,6 +569,7 @@ def _children() -> set[int]:
     return {int(pid) for task in tasks for pid in (task / "children").read_text().split()}
 
 
+@pytest.mark.slow
 def test_the_digest_of_the_contents_changes_with_any_text_and_not_with_the_place(
     tmp_path: Path,
 ) -> None:
@@ -603,6 +605,7 @@ def test_threads_get_their_own_pages_from_one_folder(place: Place) -> None:
         assert [page.url for page in threads.map(folder.fetch, urls)] == urls
 
 
+@pytest.mark.slow
 def test_threads_may_read_again_what_the_archive_has_lost(place: Place, tmp_path: Path) -> None:
     paths = [place.write(f"{n}.txt", f"Note {n} is about a crow.") for n in range(2)]
     place.open().close()

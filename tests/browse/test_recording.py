@@ -229,6 +229,7 @@ def test_sessions_that_run_at_once_do_not_mix(recording: CallRecording) -> None:
     assert len(list(recording.archive.iter_pages())) == len(texts) == 10
 
 
+@pytest.mark.slow
 def test_threads_may_share_one_replay(recording: CallRecording) -> None:
     answers = [[Hit(URL, str(number))] for number in range(2_000)]
     recording.begin_session("s", b"{}")

@@ -53,6 +53,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return out.read_bytes()
 
 
+@pytest.mark.slow
 def test_two_processes_write_what_one_writes_in_order(tmp_path: Path, whole: bytes) -> None:
     seen: list[int] = []
     answer_all(QUESTIONS, tmp_path / "out.jsonl", make_slow, 2, seen.append)

@@ -10,7 +10,7 @@ from random import Random
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recipes.gold_answers import (
@@ -452,6 +452,8 @@ def test_one_slip_in_five_commands_is_forgiven() -> None:
 WORDS = st.lists(st.sampled_from("the crow saw a wood of elms and rooks".split()), min_size=1)
 
 
+@pytest.mark.slow
+@settings(max_examples=100)
 @given(WORDS, WORDS, WORDS, st.sampled_from(["{}", "<a href='/x'>{}</a>", "<b>{}</b>"]), st.data())
 def test_every_wording_of_a_quote_names_the_sentence(
     before: list[str], middle: list[str], after: list[str], markup: str, data: st.DataObject

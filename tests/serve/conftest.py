@@ -13,12 +13,15 @@ import typer
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "browse"))
 sys.path.insert(0, str(Path(__file__).parent.parent / "draft"))
-from commands import Result, Run, article, surroundings
+from commands import GIFTS, Result, Run, article, surroundings
 from stage import Said, Stage, stage
 
 from rookery.__main__ import main
 from rookery.cite.evidence_model import EvidenceModel
 from rookery.judge.store import initialize_store
+from rookery.records import Question
+from rookery.serve.answer_session import AnswerSession
+from rookery.serve.settings import Settings
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -43,8 +46,18 @@ def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
+@pytest.fixture(scope="session")
+def asked(once: None, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What asking loads is loaded, and the question of most tests was asked once."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in surroundings(tmp_path_factory.mktemp("asked")).items():
+            patch.setenv(name, value)
+        with AnswerSession(Settings(("rookery:corvids",))) as session:
+            session.answer(Question("1", GIFTS))
+
+
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def home(asked: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("home")
 
 

@@ -52,6 +52,7 @@ def ask(settings: Settings) -> Answer:
     return answer
 
 
+@pytest.mark.slow
 def test_refreshing_calibrates_until_documents_change(documents: Settings) -> None:
     before = ask(documents)
     assert not before.calibrated
@@ -78,6 +79,7 @@ def judge_by_words(question: str, passages: Sequence[EvidencePassage]) -> list[E
     return [EvidenceJudgement(6 * share - 2, (0, 20), 0.0, 0.0, 0.0, 1.0) for share in shares]
 
 
+@pytest.mark.slow
 def test_a_calibration_declines_what_was_declined_without_one(
     documents: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -112,6 +114,7 @@ def test_a_calibration_declines_what_was_declined_without_one(
     assert [each.declined for each in asked] == [mine <= limit for mine, _ in scores]
 
 
+@pytest.mark.slow
 def test_shards_are_calibrated_together_and_only_while_all_of_them_answer(
     documents: Settings, tmp_path: Path
 ) -> None:
@@ -142,6 +145,7 @@ def test_shards_are_calibrated_together_and_only_while_all_of_them_answer(
     assert not ask(settings).calibrated
 
 
+@pytest.mark.slow
 def test_what_is_stored_is_not_made_again(documents: Settings) -> None:
     heard: list[int] = []
     for _ in range(2):
@@ -151,6 +155,7 @@ def test_what_is_stored_is_not_made_again(documents: Settings) -> None:
     assert heard.count(0) == 1
 
 
+@pytest.mark.slow
 def test_the_command_prints_what_scores_mean(
     documents: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:

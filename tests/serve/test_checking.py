@@ -414,6 +414,7 @@ def story(said: str) -> str:
     return f"<title>Jays</title><article><h1>Jays</h1><p>{said} {filler}</p></article>"
 
 
+@pytest.mark.slow
 def test_mirrors_redirects_and_changed_pages(run: Run, web: Stage, tmp_path: Path) -> None:
     jays, mirror, short = (f"{web.base}/{name}" for name in ("jays", "mirror", "short"))
     first, second = story("Jays bury acorns in autumn."), story("Jays bury nuts in winter.")

@@ -114,6 +114,7 @@ def test_a_quote_that_fails_still_ends_with_5_and_supports_nothing(
     assert "0 of 4 claims supported" in err
 
 
+@pytest.mark.slow
 def test_without_a_model_written_claims_are_a_failure_and_quotes_are_not(
     run: Run, saved: Path, pages: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -136,6 +136,7 @@ def test_passages_say_what_was_searched_found_and_chosen(run: Run) -> None:
         assert " ".join(each.text.split()) == lines[at + 1].strip()
 
 
+@pytest.mark.slow
 def test_passages_say_why_it_declined(run: Run) -> None:
     asked = ("ask", "Who won the 1998 world cup?", *CORVIDS, "--passages")
     answered = AskResult.from_json(run(*asked, "--json", "--decline", "0.4").out)

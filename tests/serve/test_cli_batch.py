@@ -166,6 +166,7 @@ def test_a_file_that_is_moved_still_knows(run: Run, docs: Path) -> None:
     assert (code, "--decline not given, now 0.5" in err) == (2, True)
 
 
+@pytest.mark.slow
 def test_changed_documents_are_noted_and_asked_anew_by_force(run: Run, docs: Path) -> None:
     asked, out = docs.parent / "q.jsonl", docs.parent / "a.jsonl"
     batch = (*BATCH, asked, "--out", out, "--in", docs)

@@ -161,6 +161,7 @@ def test_what_is_piped_is_not_wrapped(
     assert sum(line.startswith("  ✗ “") and line.endswith("”") for line in declined) == 3
 
 
+@pytest.mark.slow
 def test_help_is_wrapped_to_the_terminal_and_not_cut() -> None:
     """In a terminal of 40 columns every word of the piped page is there, in lines of 39."""
     script = (
@@ -240,12 +241,14 @@ def test_a_closed_pipe_ends_the_other_commands_quietly(
         assert (code, b"Broken" in err, b"rookery:" in err) == (0, False, False), arguments
 
 
+@pytest.mark.slow
 def test_wrong_use_stays_wrong_use_where_nobody_reads(home: Path) -> None:
     code, err = _closing_early(home, "ask", "--json", unbuffered=False)
     assert code == 2
     assert err.startswith(b"rookery: give one question")
 
 
+@pytest.mark.slow
 def test_no_standard_output_at_all_is_no_traceback(home: Path) -> None:
     closed = f"exec {sys.executable} -m rookery browse '{FACES}' --plain >&-"
     ended = subprocess.run(
@@ -283,6 +286,7 @@ def test_the_doctor_counts_what_own_documents_need(
     assert run("doctor", "--model", "script:no.jsonl").code == 4
 
 
+@pytest.mark.slow
 def test_the_doctor_fails_where_own_documents_cannot_be_kept(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -241,6 +241,7 @@ def test_the_server_describes_itself(address: str) -> None:
     assert "no tools" in http(f"{address}/mcp", {})[1]["error"]["message"]
 
 
+@pytest.mark.slow
 def test_sessions_at_once_do_not_mix(address: str) -> None:
     def play_task(number: int) -> bool:
         commands, reward, _ = SCRIPTS[list(SCRIPTS)[number % len(SCRIPTS)]]

@@ -123,6 +123,7 @@ def test_the_evidence_model_judges_the_answer(folder: Path, questions: str) -> N
     assert play_alone(how, (*RIGHT[:-1], "Crows bring gifts."))[1] == 0.0
 
 
+@pytest.mark.slow
 def test_without_a_file_there_are_the_bundled_questions(home: Path) -> None:
     opened = open_environment(EnvSettings())
     try:

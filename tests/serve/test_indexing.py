@@ -73,6 +73,7 @@ def test_what_was_left_out_is_told_with_an_answer_and_in_json(run: Run, docs: Pa
     ]
 
 
+@pytest.mark.slow
 def test_patterns_choose_and_two_settings_do_not_mix(run: Run, docs: Path) -> None:
     asked = ("ask", "What do jays bury?", "--in", docs, "--json")
     assert run(*asked, "--glob", "*.md").code == 3
@@ -138,6 +139,7 @@ def test_list_tells_what_each_index_is_of_and_every_store(run: Run, docs: Path) 
     )
 
 
+@pytest.mark.slow
 def test_refresh_reads_what_changed_with_the_patterns_of_each_index(run: Run, docs: Path) -> None:
     run("ask", "What do jays bury?", "--in", docs, "--glob", "*.txt")
     (docs / "new.txt").write_text("Rooks nest in elms.")
@@ -162,6 +164,7 @@ def test_refresh_reads_what_changed_with_the_patterns_of_each_index(run: Run, do
     assert f"{docs}: 2 pages" in out
 
 
+@pytest.mark.slow
 def test_refresh_crawls_a_site_again_and_keeps_it_where_it_is_gone(run: Run, web: Stage) -> None:
     site = f"{web.base}/birds/"
     run("ask", "What do jays bury?", "--in", site, "--allow-private")

@@ -23,7 +23,7 @@ SECONDS = 120.0
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def home(asked: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Places of their own for what is stored, and for the index of the corvids."""
     place = tmp_path_factory.mktemp("home")
     with pytest.MonkeyPatch.context() as patch:

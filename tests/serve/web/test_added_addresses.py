@@ -112,6 +112,7 @@ def test_a_page_is_added_by_its_address_and_asked(reader: Visit, guides: str) ->
     assert "127.0.0.1" in page.first(".eyebrow").text()
 
 
+@pytest.mark.slow
 def test_what_is_fetched_again_becomes_a_version_if_that_is_confirmed(
     reader: Visit, guides: str
 ) -> None:
@@ -133,6 +134,7 @@ def test_what_is_fetched_again_becomes_a_version_if_that_is_confirmed(
     assert found("acorns throat") == [name.replace(" ", "%20")]
 
 
+@pytest.mark.slow
 def test_nobody_fetches_what_is_another_readers_again(opened: Opened, guides: str) -> None:
     say("/guide", ROOKS)
     rita, ben = (at_desk(opened, Settings(private=True), name) for name in ("rita", "ben"))
@@ -145,6 +147,7 @@ def test_nobody_fetches_what_is_another_readers_again(opened: Opened, guides: st
     assert found("colonies") != []
 
 
+@pytest.mark.slow
 def test_other_addresses_and_uploads_of_the_same_name_are_other_documents(
     reader: Visit, guides: str
 ) -> None:
@@ -159,6 +162,7 @@ def test_other_addresses_and_uploads_of_the_same_name_are_other_documents(
     assert names() == [second, first]
 
 
+@pytest.mark.slow
 def test_what_cannot_be_had_is_said_in_sentences(reader: Visit, guides: str) -> None:
     say("/picture", b"\x89PNG\r\n\x1a\n" + bytes(99), "image/png")
     say("/circle", "/circle", status=302)
@@ -239,6 +243,7 @@ def test_who_may_not_upload_may_not_add_addresses(opened: Opened, guides: str) -
     assert list_uploads() == []
 
 
+@pytest.mark.slow
 def test_files_are_read_before_pages_of_slow_sites(
     reader: Visit, guides: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -290,6 +290,7 @@ def left_open(here: Served, path: str, body: dict[str, Any], key: str) -> Iterat
                 pass
 
 
+@pytest.mark.slow
 def test_of_many_at_once_no_more_are_answered_than_the_budget_has(closed: Served) -> None:
     key = endpoints.create_api_key(closed.store, "crowd", budget=3)
     statuses: list[int] = []

@@ -40,7 +40,9 @@ NOTHING = "zxqv wvut qqqq?"
 
 
 @pytest.fixture(scope="module")
-def here(empty_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def here(
+    asked: None, empty_store: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("openai")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_DATA_HOME", str(folder / "data"))

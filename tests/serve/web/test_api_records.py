@@ -27,7 +27,9 @@ ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="module")
-def here(empty_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def here(
+    asked: None, empty_store: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("records")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_DATA_HOME", str(folder / "data"))

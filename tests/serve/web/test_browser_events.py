@@ -246,6 +246,7 @@ def view_of(page: Page) -> PageView:
     return PageViewCache().get_opened(page, BrowserRules()).article
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.text(
