@@ -23,8 +23,6 @@ from rookery.serve.web.languages import ELSEWHERE
 WEB_FOLDER = Path(__file__).parent.parent / "rookery/serve/web"
 METHODS = [
     ("templates/**.html", "jinja2.ext.babel_extract"),
-    ("static/htmx.min.js", "ignore"),
-    ("static/hx-csp.min.js", "ignore"),
     ("static/**.js", "javascript"),
     ("**.py", "python"),
 ]

@@ -133,7 +133,7 @@ def show_documents(request: Request) -> Response:
     if bool(found) != (DOCUMENTS_PLACE in answering.capabilities.places):
         register_documents(answering)  # somebody has put files into the folder, or taken them away
     going = sum(each.going for each in uploads)
-    page = render_page(
+    return render_page(
         request,
         "documents.html",
         found=found,
@@ -151,10 +151,6 @@ def show_documents(request: Request) -> Response:
         limits=reader.limits,
         name=DOCUMENTS_PLACE,
     )
-    if found and "first" in request.query_params:
-        # The form to ask the documents comes with the first one, outside the part that is renewed.
-        page.headers["HX-Refresh"] = "true"
-    return page
 
 
 async def post_files(request: Request) -> Response:

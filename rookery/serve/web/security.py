@@ -190,5 +190,5 @@ def build_content_policy(nonce: str) -> str:
         f"default-src 'none'; script-src 'self' 'nonce-{nonce}'; style-src 'self'; "
         "img-src 'self' data:; connect-src 'self'; form-action 'self'; base-uri 'none'; "
         "object-src 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; "
-        "trusted-types htmx"
+        "trusted-types 'none'"
     )

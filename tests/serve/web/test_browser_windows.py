@@ -337,7 +337,7 @@ EVIL = "<script>alert(1)</script><img src=x onerror=alert(1)>\u202egnp.exe"
 HOSTILE = Page(
     'https://evil.example/"><script>alert(2)</script>',
     f"{EVIL}</title><script>alert(3)</script>",
-    f"{EVIL}\n\nA link hx-get=/leave",
+    f"{EVIL}\n\nA link data-poll=/leave",
     (Block(0, len(EVIL), "heading", 1), Block(len(EVIL) + 2, len(EVIL) + 23, "paragraph")),
     (Link(len(EVIL) + 2, len(EVIL) + 8, "javascript:alert(4)"),),
 )

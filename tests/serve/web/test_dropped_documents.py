@@ -79,7 +79,7 @@ def drop(visit: Visit, *files: tuple[str, bytes], replace: bool = False) -> Visi
 def until_read(visit: Visit) -> Visit:
     """Looks at the documents again, as the page does, until nothing is being read."""
     until = time.monotonic() + SECONDS
-    while visit.page.css_first("#documents[hx-get]"):
+    while visit.page.css_first("#documents[data-poll]"):
         assert time.monotonic() < until, visit.text
         time.sleep(0.02)
         visit.get("/documents")

@@ -123,7 +123,7 @@ def test_a_report_waits_until_all_is_done_and_has_what_was_cancelled(opened: Ope
     answers.append(answer_queue.enqueue_answer(opened.store, wanted, RAVENS, "rita"))
     at = f"/answers/{answers[0]}"
     assert "0 of 2 done" in visit.get(f"{at}/notebook").text
-    assert visit.first("#notebook").attributes["hx-trigger"]
+    assert visit.first("#notebook").attributes["data-poll"]
     assert visit.get(f"{at}/report.md").status == 409
     assert "2 questions are under way" in visit.text
     for each in answers:

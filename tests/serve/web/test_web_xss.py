@@ -22,7 +22,7 @@ PAYLOADS = (
     "</template><script>window.pwned = 1</script>",
     "<a href='javascript:window.pwned=1'>here</a>",
     "[here](javascript:window.pwned=1) ![x](x onerror=window.pwned=1)",
-    "<button hx-get='/leave' hx-trigger='load' hx-on:click='window.pwned=1'>x</button>",
+    "<div id='x' data-poll='/leave' data-every='1' onclick='window.pwned=1'>x</div>",
     "<form action='https://evil.test'><button>x</button></form>",
     "<base href='https://evil.test/'><style>*{display:none}</style>",
     "{{ 7 * 191 }} {% raw %} ${7*191}",

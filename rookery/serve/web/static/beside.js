@@ -1,9 +1,9 @@
 // The stored page beside the answer: at its right in a wide window, in a sheet over a narrow one.
-// What comes from the server is put in by htmx, which takes the text of the page alone.
+// Of the stored page's own page the text alone is put in.
 (() => {
   "use strict";
   const panel = document.getElementById("beside");
-  if (!panel || !window.htmx) return;
+  if (!panel) return;
   const wide = matchMedia("(min-width: 75rem)");
   const one = (selector) => panel.querySelector(selector);
   const cards = [...document.querySelectorAll(".quotes .cited-quote")];
@@ -34,8 +34,8 @@
     view.setAttribute("aria-busy", "true");
     while (shown !== wanted) {
       shown = wanted;
-      const how = { target: view, select: "#shown", swap: "innerHTML ignoreTitle:true show:none" };
-      await window.htmx.ajax("GET", shown.split("#")[0], how).catch(() => view.replaceChildren());
+      const page = await fetchPage(shown.split("#")[0]).catch(() => null);
+      view.replaceChildren(...[page?.getElementById("shown")].filter(Boolean));
     }
     loading = false;
     view.removeAttribute("aria-busy");

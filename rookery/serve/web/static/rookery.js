@@ -141,32 +141,28 @@
   });
 
   // Steps of a task are swapped in; after an error the page stays as it is.
-  document.addEventListener("htmx:before:response", (event) => {
-    const { response, sourceElement } = event.detail.ctx;
-    if (!sourceElement.matches?.("form[data-draft]")) return;
-    if (response.status >= 400 && response.status !== 409) {
+  document.addEventListener("swap:answered", (event) => {
+    const { form: its, request } = event.detail;
+    if (request.status >= 400 && request.status !== 409) {
       event.preventDefault();
-      say(response.status === 401 ? NOT_IN : response.status === 413
+      say(request.status === 401 ? NOT_IN : request.status === 413
         ? _("That is more than can be sent at once. Shorten it, then send it again.")
         : _("That could not be taken just now. What you typed is kept: send it again in a moment."));
       return;
     }
-    localStorage.removeItem(place(sourceElement));
+    localStorage.removeItem(place(its));
     clearTimeout(waiting);
-    const { pathname, search } = new URL(response.raw.url);
+    const { pathname, search } = new URL(request.responseURL);
     if (!pathname.startsWith("/tasks/")) {
       event.preventDefault();
       location.assign(pathname + search);
     }
   });
-  const beside = (event) => event.detail.ctx?.target?.matches?.(".beside-page"); // no task is there
-  document.addEventListener("htmx:error", (event) => {
-    if (beside(event)) return;
+  document.addEventListener("swap:failed", () => {
     say(LOST);
     waiting = setTimeout(save, 5000);
   });
-  document.addEventListener("htmx:after:swap", (event) => {
-    if (beside(event)) return;
+  document.addEventListener("swap:done", () => {
     ready();
     begin();
   });
