@@ -475,9 +475,6 @@ class SpendingBudget:
 
 T = TypeVar("T")
 
-COMPLETION_STOPS = ("end", "length", "content_filter", "refusal", "unknown")
-"""values of `Completion.stop`: its end or a stop string, the maximum of tokens, a content filter,
-a refusal by the model, or nothing given by the server"""
 _FINISH_REASONS = {
     "stop": "end",
     "eos": "end",

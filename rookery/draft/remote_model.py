@@ -18,12 +18,11 @@ from collections.abc import (
     Coroutine,
     Generator,
     Iterable,
-    Iterator,
     Sequence,
 )
 from concurrent.futures import CancelledError, Future
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager, suppress
-from queue import Empty, SimpleQueue
+from contextlib import aclosing, asynccontextmanager, suppress
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, Self, TypeVar
 from urllib.parse import urlsplit
 
@@ -51,7 +50,6 @@ from rookery.draft.openai_protocol import (
     make_status_error,
     read_slots,
 )
-from rookery.draft.rollout import BatchPolicy, RolloutTurn
 from rookery.records import Completion, Failed, Failure
 
 if TYPE_CHECKING:
@@ -130,48 +128,40 @@ class ModelConnection:
 
         Raises ModelRequestError.
         """
-        left = self._most_bytes
-        async with AsyncExitStack() as stack:
-            with self._translate_errors():
-                # The fields replace the parameters that the library requires.
-                chat = self._endpoint.uses_chat
-                api: Any = self._client.chat.completions if chat else self._client.completions
-                required: dict[str, Any] = {"messages": []} if chat else {"prompt": ""}
-                sent = api.with_streaming_response.create(model="", extra_body=fields, **required)
-                response = await stack.enter_async_context(sent)
-                data = await stack.enter_async_context(aclosing(response.iter_bytes()))
-            while True:
-                with self._translate_errors(begun=True):
-                    chunk = await anext(data, b"")
-                left -= len(chunk)
-                if left < 0:
-                    detail = f"the response has more than {self._most_bytes} bytes: ask for less"
-                    raise make_bad_response_error(detail)
-                if not chunk or feed(chunk):
-                    return
-
-    @contextmanager
-    def _translate_errors(self, begun: bool = False) -> Iterator[None]:
-        """Turn errors of the library into ModelRequestError."""
+        left, begun = self._most_bytes, False
+        # The fields replace the parameters that the library requires.
+        chat = self._endpoint.uses_chat
+        api: Any = self._client.chat.completions if chat else self._client.completions
+        required: dict[str, Any] = {"messages": []} if chat else {"prompt": ""}
+        sent = api.with_streaming_response.create(model="", extra_body=fields, **required)
         try:
-            yield
+            async with sent as response, aclosing(response.iter_bytes()) as data:
+                begun = True
+                async for chunk in data:
+                    left -= len(chunk)
+                    if left < 0:
+                        detail = f"the response has more than {self._most_bytes} bytes"
+                        raise make_bad_response_error(f"{detail}: ask for less")
+                    if feed(chunk):
+                        return
         except ModelRequestError:
             raise
         except Exception as error:
-            cause = error.__cause__ or error
-            if isinstance(
-                cause, ModelRequestError
-            ):  # some versions of the library wrap a hook's error
-                raise cause from None
-            said = f"{type(cause).__name__}: {cause}"
-            if begun:
-                advice = "the answer broke off: ask again, and look into the server's log"
-                raise ModelRequestError("model_broke_off", advice, said, retryable=True) from None
-            advice = "see whether it runs, and whether base_url leads to it"
-            billed = not type(cause).__name__.startswith("Connect")
-            raise ModelRequestError(
-                "model_unreachable", advice, said, retryable=True, billed=billed
-            ) from None
+            raise _convert_library_error(error, begun) from None
+
+
+def _convert_library_error(error: Exception, begun: bool) -> ModelRequestError:
+    """Return the error of a request that failed before or, if `begun`, within the response."""
+    cause = error.__cause__ or error
+    if isinstance(cause, ModelRequestError):  # some versions of the library wrap a hook's error
+        return cause
+    said = f"{type(cause).__name__}: {cause}"
+    if begun:
+        advice = "the answer broke off: ask again, and look into the server's log"
+        return ModelRequestError("model_broke_off", advice, said, retryable=True)
+    advice = "see whether it runs, and whether base_url leads to it"
+    billed = not type(cause).__name__.startswith("Connect")
+    return ModelRequestError("model_unreachable", advice, said, retryable=True, billed=billed)
 
 
 def _run_loop(loop: asyncio.AbstractEventLoop, client: AsyncOpenAI) -> None:
@@ -588,50 +578,6 @@ async def _gather_all(work: Iterable[Coroutine[Any, Any, Outcome]]) -> list[Outc
     except BaseExceptionGroup as failures:
         raise failures.exceptions[0] from None
     return [task.result() for task in tasks]
-
-
-def make_threaded_policy(model: LanguageModel, at_once: int = 16) -> BatchPolicy:
-    """Make a batch policy for `run_rollouts` that completes `at_once` turns at a time, in threads.
-
-    Each turn is completed with its own seed. Where a turn fails, the batch raises; the completions
-    of the other turns are kept until they are requested again, and so is the error until its turn
-    is requested alone, since the model has retried already.
-    """
-    kept: dict[RolloutTurn, Completion] = {}
-    failed: dict[RolloutTurn, Exception] = {}
-
-    def complete_turn(turn: RolloutTurn) -> None:
-        try:
-            kept[turn] = model.complete(turn.observation.prompt, seed=turn.seed)[0]
-        except Exception as error:
-            failed[turn] = error
-
-    def complete_turns(turns: Sequence[RolloutTurn]) -> list[Completion]:
-        waiting = SimpleQueue[RolloutTurn]()
-        for turn in turns:
-            if turn not in kept and turn not in failed:
-                waiting.put(turn)
-
-        def complete_waiting() -> None:
-            with suppress(Empty):
-                while True:
-                    complete_turn(waiting.get_nowait())
-
-        # They are daemons, so that none delays the process's end.
-        threads = [
-            threading.Thread(target=complete_waiting, name="model: turns", daemon=True)
-            for _ in range(min(waiting.qsize(), at_once))
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        for turn in turns:
-            if turn in failed:
-                raise failed.pop(turn) if len(turns) == 1 else failed[turn]
-        return [kept.pop(turn) for turn in turns]
-
-    return complete_turns
 
 
 PROBE_TEXT = "rookery-probe-7"

@@ -36,18 +36,14 @@ from models import (
 )
 from ports import find_free_port
 
-from rookery.browse.browser_commands import BrowserTask, Observation
-from rookery.browse.search_index import InMemoryLibrary
 from rookery.draft.openai_protocol import ModelEndpoint, SpendingBudget, SpendingCap, SpendingTotal
 from rookery.draft.remote_model import (
     PROBE_GRAMMAR,
     RemoteLimits,
     RemoteModel,
-    make_threaded_policy,
     probe_grammar,
 )
-from rookery.draft.rollout import RolloutTurn, run_rollouts
-from rookery.records import Completion, Failed, Failure, Question
+from rookery.records import Completion, Failed, Failure
 
 KEY = "sk-very-secret-0123456789"
 HURRY = RemoteLimits(seconds=60, deadline=120, tries=3, wait=0.01, longest_wait=1)
@@ -717,76 +713,6 @@ def test_a_cap_holds_for_models_and_threads_that_share_it() -> None:
     assert asked == 27
     assert Counter(outcomes) == {"good": 27, "spending_cap": 60 - 27}
     assert spending.spent == SpendingTotal(27, 27 * 60, 27 * 40)
-
-
-# Turns of rollouts
-
-
-def turns(size: int) -> list[RolloutTurn]:
-    shown = [Observation(f"state {at}", "?", (), (), "", (0, 0), "", 9) for at in range(size)]
-    return [RolloutTurn(at, 0, 2**62 + at, each) for at, each in enumerate(shown)]
-
-
-def echo(asking: Asking) -> bytes:
-    content = asking.fields["messages"][0]["content"]
-    return said(chat(f"{content}, {asking.fields.get('seed')}"))
-
-
-@pytest.mark.parametrize(("in_threads", "on_the_way"), [(4, 16), (16, 3)])
-def test_turns_are_said_at_once_each_with_its_seed_and_in_their_order(
-    in_threads: int, on_the_way: int
-) -> None:
-    under_way: set[Asking] = set()
-    most, together_at = 0, min(in_threads, on_the_way)
-
-    def answer(asking: Asking) -> bytes:
-        nonlocal most
-        under_way.add(asking)
-        while len(asking.server.asked) < together_at and time.monotonic() < asking.at + 60:
-            time.sleep(0.005)  # the others are still to come
-        time.sleep(0.02)  # and nobody else
-        most = max(most, len(under_way))
-        under_way.remove(asking)
-        return echo(asking)
-
-    limits = msgspec.structs.replace(HURRY, at_once=on_the_way)
-    with asking(answer, limits=limits) as (model, server):
-        spoken = make_threaded_policy(model, in_threads)(turns(12))
-        assert [each.text for each in spoken] == [f"state {at}, {at}" for at in range(12)]
-        assert (len(server.asked), most) == (12, together_at)
-
-
-def test_what_was_said_before_a_turn_failed_is_not_asked_again() -> None:
-    def answer(asking: Asking) -> bytes:
-        wrong = asking.fields["messages"][0]["content"] == "state 2"
-        return refused("400 Bad Request") if wrong else echo(asking)
-
-    with asking(answer) as (model, server):
-        act, waiting = make_threaded_policy(model), turns(4)
-        with pytest.raises(Failed):
-            act(waiting)
-        alone = [act([turn])[0].text for turn in waiting if turn.session != 2]
-        assert alone == [f"state {at}, {at}" for at in (0, 1, 3)]
-        with pytest.raises(Failed):
-            act([waiting[2]])
-        assert Counter(server.prompts()) == {f"state {at}": 1 for at in range(4)}
-
-
-def test_an_episode_whose_turns_fail_is_broken_off_and_no_other() -> None:
-    def answer(asking: Asking) -> bytes:
-        prompt = asking.fields["messages"][0]["content"]
-        return refused("400 Bad Request") if "owls" in prompt else said(chat("End: Nonsense"))
-
-    tasks = [
-        BrowserTask(Question(name, f"Are {name} clever?")) for name in ("crows", "owls", "jays")
-    ]
-    with asking(answer) as (model, server):
-        episodes = list(
-            run_rollouts(tasks, InMemoryLibrary([]), make_threaded_policy(model), model.name)
-        )
-        assert [each.stop for each in episodes] == ["nonsense", "policy_failed", "nonsense"]
-        assert "model_refused" in episodes[1].failures[-1].detail
-        assert len(server.asked) == 3
 
 
 # Grammars

@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from models import DONE, Asking, chat, cut, event, refused, said, serving, streamed
 
-from rookery.browse.browser_commands import Observation
 from rookery.browse.call_recording import (
     POLICY_CALLS,
     CallRecording,
@@ -29,9 +28,7 @@ from rookery.draft.remote_model import (
     LanguageModel,
     RemoteLimits,
     RemoteModel,
-    make_threaded_policy,
 )
-from rookery.draft.rollout import RolloutTurn
 from rookery.records import Completion, Failed, Failure, Hit, Page, digest_of
 
 KEY = "sk-very-secret-0123456789"
@@ -177,20 +174,6 @@ def test_a_stream_that_is_closed_before_its_end_is_not_written_down(tmp_path: Pa
         assert next(stream) == "Be"
         stream.close()
         assert transcript.list_calls("one") == []
-
-
-def test_turns_that_were_said_at_once_are_replayed_in_any_batches(tmp_path: Path) -> None:
-    """Many sessions begin with the same prompt; their seeds tell them apart."""
-    shown = Observation("the same", "?", (), (), "", (0, 0), "", 9)
-    turns = [RolloutTurn(number, 0, 2**62 + number, shown) for number in range(40)]
-    with CallRecording(tmp_path / "said.sqlite", POLICY_CALLS) as transcript:
-        transcript.begin_session("one")
-        model = RecordingPolicy(transcript, Numbering(), "one")
-        first = make_threaded_policy(model, at_once=8)(turns)
-        assert len({each.text for each in first}) == len(turns)
-        again = make_threaded_policy(ReplayPolicy(transcript, "one"), at_once=3)
-        backwards = [again([turn])[0] for turn in reversed(turns)]
-        assert backwards == first[::-1]
 
 
 def test_a_session_begins_anew_and_leaves_the_others_alone(tmp_path: Path) -> None:

@@ -241,7 +241,6 @@ class AnswerService:
         """who waits for a worker of this process to begin an answer"""
         self._lock = threading.Lock()
         self._lease_lock = threading.Lock()
-        self._immediate_count = 0
         self._threads: list[threading.Thread] = []
         self._closing = threading.Event()
 
@@ -335,21 +334,13 @@ class AnswerService:
                 raise AnswerCancelledError
             hear(kind, data)
 
-        with self._lock:
-            if self._immediate_count >= self.worker_settings.waiting:
-                raise Failed(Failure("the question", "busy", TOO_BUSY))
-            self._immediate_count += 1
+        while not self._worker_slots.acquire(timeout=0.1):
+            if gone():
+                raise AnswerCancelledError
         try:
-            while not self._worker_slots.acquire(timeout=0.1):
-                if gone():
-                    raise AnswerCancelledError
-            try:
-                return self._answer_question(wanted, report_event)
-            finally:
-                self._worker_slots.release()
+            return self._answer_question(wanted, report_event)
         finally:
-            with self._lock:
-                self._immediate_count -= 1
+            self._worker_slots.release()
 
     @contextmanager
     def open_library(self, wanted: QuestionRequest) -> Iterator[Library]:

@@ -50,6 +50,7 @@ from rookery.serve.api.questions import (
     SampleCount,
     build_answer_metadata,
     convert_question_failure,
+    convert_question_failures,
     explain_decline,
     raise_on_model_failure,
     run_until_disconnect,
@@ -239,10 +240,8 @@ async def create_answer(call: ApiRequest) -> Response:
     found = await call.run_in_thread(lambda: _find_own_answer(call, answer))
     if found.answered is None:
         raise await call.run_in_thread(lambda: _build_missing_error(call, answer))
-    try:
+    with convert_question_failures():
         raise_on_model_failure(found.answered.episode)
-    except Failed as trouble:
-        raise convert_question_failure(trouble) from trouble
     return build_json_response(_build_record(call, found))
 
 

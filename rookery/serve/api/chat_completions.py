@@ -30,7 +30,6 @@ from rookery.serve.api.questions import (
     EXAMPLE_OPTIONS,
     EXAMPLE_SOURCE,
     AnswerMetadata,
-    CitedText,
     InputMessages,
     RookeryOptions,
     build_answer_metadata,
@@ -43,7 +42,12 @@ from rookery.serve.api.questions import (
     list_model_names,
     stream_answer,
 )
-from rookery.serve.api.responses import EXAMPLE_CITATION, PageCitation, split_for_streaming
+from rookery.serve.api.responses import (
+    EXAMPLE_CITATION,
+    PageCitation,
+    build_citations,
+    split_for_streaming,
+)
 
 
 class StreamOptions(Struct):
@@ -239,13 +243,9 @@ async def create_chat_completion(call: ApiRequest) -> Response:
     options = asked.rookery or RookeryOptions()
     question, earlier, passed = extract_conversation(asked.messages, "messages")
     domains = tuple(asked.search_domain_filter or ())
-    wanted = build_question_request(call, question, asked.model, options, earlier)
-    wanted = msgspec.structs.replace(wanted, domains=domains)
-    head: dict[str, Any] = {
-        "id": f"chatcmpl-{secrets.token_hex(16)}",
-        "created": int(call.store.clock()),
-    }
-    head |= {"model": asked.model}
+    wanted = build_question_request(call, question, asked.model, options, earlier, domains)
+    identity, now = f"chatcmpl-{secrets.token_hex(16)}", int(call.store.clock())
+    head: dict[str, Any] = {"id": identity, "created": now, "model": asked.model}
     if asked.stream:
         return build_event_response(_stream_chunks(call, wanted, head, passed))
     _, answered = await collect_answer(call, wanted)
@@ -298,14 +298,9 @@ def _build_chunks(
 ) -> list[dict[str, Any]]:
     """Split a message into chunks; the first and the last carry the citations."""
     beside = _list_citations(known)
-    chunks = [
-        _build_chunk(head, ChatMessage(refusal=piece))
-        for piece in split_for_streaming(said.refusal or "")
-    ]
-    chunks += [
-        _build_chunk(head, ChatMessage(content=piece))
-        for piece in split_for_streaming(said.content or "")
-    ]
+    deltas = [ChatMessage(refusal=piece) for piece in split_for_streaming(said.refusal or "")]
+    deltas += [ChatMessage(content=piece) for piece in split_for_streaming(said.content or "")]
+    chunks = [_build_chunk(head, delta) for delta in deltas]
     if chunks:
         chunks[0] |= beside
     last = _build_chunk(head, ChatMessage(annotations=said.annotations), "stop")
@@ -329,18 +324,8 @@ def _build_message(
     if refusal or answer is None:
         return ChatMessage("assistant", refusal=refusal, annotations=[])
     text = insert_citation_marks(answer, known.sources, options.choose_style(links=True))
-    return ChatMessage("assistant", text.text, annotations=_build_annotations(text))
-
-
-def _build_annotations(text: CitedText) -> list[ChatAnnotation]:
-    return [
-        ChatAnnotation(
-            PageCitation(
-                mark.start, mark.end, mark.source.title, mark.source.url, mark.source.quote
-            )
-        )
-        for mark in text.marks
-    ]
+    annotations = [ChatAnnotation(each) for each in build_citations(text, PageCitation)]
+    return ChatMessage("assistant", text.text, annotations=annotations)
 
 
 def _list_citations(known: AnswerMetadata) -> dict[str, Any]:

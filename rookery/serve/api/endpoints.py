@@ -12,9 +12,6 @@ import logging
 import math
 import re
 import secrets
-import threading
-import time
-from collections import OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from types import MappingProxyType
@@ -35,7 +32,12 @@ from rookery.judge.store import Store
 from rookery.judge.tables import keys
 from rookery.judge.tables import people as those_here
 from rookery.records import Episode, Failed, Failure, prepare_type
-from rookery.serve.web.security import is_loopback, is_same_origin
+from rookery.serve.web.security import (
+    TokenBuckets,
+    is_loopback,
+    is_same_origin,
+    read_content_length,
+)
 
 _LOG = logging.getLogger("rookery.api")
 INTERNAL_ERROR_MESSAGE = "Something went wrong here, not with you. Try again later."
@@ -370,30 +372,12 @@ def is_answer_charged(episode: Episode | None, text_sent: bool = False) -> bool:
     return episode.stop != "policy_failed"
 
 
-class KeyRateLimiter:
-    """Rate limit of each key in this process, as token buckets. Thread-safe."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic, watched: int = 10_000) -> None:
-        self._clock = clock
-        self._watched = watched
-        self._lock = threading.Lock()
-        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
-
-    def admit_request(self, key: ApiKey) -> None:
-        """Count a request. Raises ApiError (429) with Retry-After if the rate is exceeded."""
-        if key.per_minute is None:
-            return
-        often, now = float(key.per_minute), self._clock()
-        with self._lock:
-            left, at = self._buckets.pop(key.token, (often, now))
-            left = min(often, left + (now - at) * often / 60)
-            self._buckets[key.token] = (left - (left >= 1), now)
-            if len(self._buckets) > self._watched:
-                self._buckets.popitem(last=False)
-        if left < 1:
-            message = f"This key may make {often:.0f} requests a minute. Wait, then send it again."
-            after = max(1, math.ceil((1 - left) * 60 / often))
-            raise ApiError(429, message, "rate_limit_exceeded", after=after)
+def require_rate(buckets: TokenBuckets, key: ApiKey) -> None:
+    """Count a request of a key. Raises ApiError (429) with Retry-After if it comes too early."""
+    often = key.per_minute
+    if often is not None and (seconds := buckets.take_token(key.token, often)):
+        message = f"This key may make {often} requests a minute. Wait, then send it again."
+        raise ApiError(429, message, "rate_limit_exceeded", after=max(1, math.ceil(seconds)))
 
 
 def _hash_token(token: str) -> str:
@@ -502,7 +486,7 @@ class ApiLimiters(NamedTuple):
 class EndpointContext(NamedTuple):
     """Rate limits, size limits and thread limits that all endpoints share."""
 
-    rates: KeyRateLimiter
+    rates: TokenBuckets
     limits: ApiLimits
     limiters: ApiLimiters
 
@@ -557,7 +541,7 @@ class ApiEndpoint:
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != JSON_TYPE and not kind.endswith("+json"):
             raise ApiError(415, f"Send JSON, with Content-Type: {JSON_TYPE}.", "not_json")
-        if _read_content_length(request.headers) > self._limits.body:
+        if read_content_length(request.headers) > self._limits.body:
             raise _build_size_error(self._limits.body)
         sent = decode_body(
             await read_limited_body(request, self._limits.body, self._limits.reading)
@@ -570,7 +554,7 @@ class ApiEndpoint:
         return body, tuple(str(name)[:80] for name in sent if name not in known)[:50]
 
 
-async def authenticate_request(request: HTTPConnection, rates: KeyRateLimiter) -> ApiKey:
+async def authenticate_request(request: HTTPConnection, rates: TokenBuckets) -> ApiKey:
     """Return the client's API key, and count the request against the key's rate limit.
 
     Raises ApiError: 401 without a valid key, 403 for a page of another site, 429 above the rate
@@ -581,7 +565,7 @@ async def authenticate_request(request: HTTPConnection, rates: KeyRateLimiter) -
     store = request.app.state.desk.store
     said = read_authorization(request.headers)
     key = await run_in_threadpool(authenticate_key, store, said, is_local_request(request))
-    rates.admit_request(key)
+    require_rate(rates, key)
     return key
 
 
@@ -628,11 +612,6 @@ def _convert_whole_floats(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _convert_whole_floats(each) for name, each in value.items()}
     return value
-
-
-def _read_content_length(headers: Headers) -> int:
-    length = headers.get("content-length", "")
-    return int(length) if length.isascii() and length.isdigit() and len(length) < 19 else 0
 
 
 def is_local_request(request: HTTPConnection) -> bool:

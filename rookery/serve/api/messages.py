@@ -206,8 +206,8 @@ async def create_message(call: ApiRequest) -> Response:
     question, earlier, passed = extract_conversation(asked.messages, "messages")
     passed += tuple(name for name in UNUSED_FIELDS if getattr(asked, name) is not None)
     passed += tuple(f"rookery.{name}" for name in ("links", "footer") if getattr(options, name))
-    wanted = build_question_request(call, question, asked.model, options, earlier)
-    wanted = msgspec.structs.replace(wanted, domains=_list_domains(asked.tools or ()))
+    domains = _list_domains(asked.tools or ())
+    wanted = build_question_request(call, question, asked.model, options, earlier, domains)
     message = MessageResponse(f"msg_{secrets.token_hex(16)}", asked.model)
     if asked.stream:
         return build_event_response(_stream_events(call, wanted, message, passed))

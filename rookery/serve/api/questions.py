@@ -7,8 +7,8 @@ import asyncio
 import re
 import threading
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from contextlib import aclosing, contextmanager
 from functools import partial
 from itertools import chain
 from typing import Annotated, Any, NamedTuple, TypeVar
@@ -264,9 +264,12 @@ def build_question_request(
     model: str,
     options: RookeryOptions,
     earlier: Sequence[str] = (),
+    domains: tuple[str, ...] = (),
 ) -> QuestionRequest:
-    """Build the question request for a model name, options, and the earlier questions of the
-    conversation. Raises ApiError: 404, and 429 if the key's budget is spent."""
+    """Build the request for a model's name, options, earlier questions and the hosts to search.
+
+    Raises ApiError: 404, and 429 if the key's budget is spent.
+    """
     require_budget(call.key)
     offered = get_answer_service(call.request).capabilities
     if model not in list_model_names(offered):
@@ -279,6 +282,7 @@ def build_question_request(
         options.places,
         options.decline,
         samples=options.samples,
+        domains=domains,
         earlier=tuple(earlier),
     )
 
@@ -429,12 +433,11 @@ def _answer_within_budget(
         raise ApiError(499, CLIENT_GONE, "gone")
     work = partial(answering.answer_now, wanted, hear, gone.is_set)
     try:
-        answered = charge_answer(call.store, call.key, work, gone.is_set)
-        raise_on_model_failure(answered.episode)
+        with convert_question_failures():
+            answered = charge_answer(call.store, call.key, work, gone.is_set)
+            raise_on_model_failure(answered.episode)
     except AnswerCancelledError:
         raise ApiError(499, CLIENT_GONE, "gone") from None
-    except Failed as trouble:
-        raise convert_question_failure(trouble) from trouble
     return answered
 
 
@@ -471,6 +474,15 @@ def convert_question_failure(trouble: Failed) -> ApiError:
     if failure.outcome == "unknown_model":
         return build_unknown_model_error(failure.what)
     return convert_exception(trouble, "an answer")
+
+
+@contextmanager
+def convert_question_failures() -> Iterator[None]:
+    """Convert a failure to answer within the block into the API error that the client gets."""
+    try:
+        yield
+    except Failed as trouble:
+        raise convert_question_failure(trouble) from trouble
 
 
 def raise_on_model_failure(episode: Episode) -> None:

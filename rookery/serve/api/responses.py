@@ -7,10 +7,10 @@ answer or the refusal.
 import re
 import secrets
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import aclosing
 from itertools import chain
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
@@ -39,7 +39,6 @@ from rookery.serve.api.questions import (
     EXAMPLE_SOURCE,
     QUESTION_LIMITS,
     AnswerMetadata,
-    AnswerUsage,
     AskedConversation,
     CitationStyle,
     CitedText,
@@ -141,6 +140,9 @@ class UrlCitation(PageCitation, tag="url_citation"):
     """A citation, as an annotation of the text."""
 
 
+AnyCitation = TypeVar("AnyCitation", bound=PageCitation)
+
+
 class OutputTextPart(Struct, tag="output_text"):
     """The text of the answer with its citations."""
 
@@ -181,20 +183,6 @@ class ResponseFailure(Struct):
     """Code of the error."""
     message: str
     """One sentence that says what to do next."""
-
-
-class ResponseEcho(Struct, frozen=True):
-    """Fields of the request that the response repeats, and the citation style."""
-
-    id: str
-    created_at: int
-    model: str
-    tools: tuple[WebSearchTool, ...]
-    instructions: str | None
-    metadata: dict[str, str]
-    store: bool
-    previous_response_id: str | None
-    look: CitationStyle
 
 
 class InputTokenDetails(Struct, frozen=True):
@@ -268,22 +256,26 @@ WORDS_PER_EVENT = 8
 class ResponseBuilder:
     """Builds one response from progress events and yields the stream events for each."""
 
-    def __init__(self, call: ApiRequest, given: ResponseEcho, passed: tuple[str, ...]) -> None:
-        self.echo = given
+    def __init__(
+        self,
+        call: ApiRequest,
+        response: ResponseObject,
+        look: CitationStyle,
+        ignored: tuple[str, ...],
+    ) -> None:
+        self.response = response
         self._call = call
-        self._ignored = passed
+        self._look = look
+        self._ignored = ignored
         self._urls = PublicUrls(call)
-        self._output: list[OutputItem] = []
         self._open_items: dict[tuple[str, str], int] = {}
         self._page_url = ""
-        self._metadata: AnswerMetadata | None = None
-        self.usage: AnswerUsage | None = None
         self._number = -1
 
     def emit_start(self) -> Iterator[EventObject]:
         """Yield the events that announce the response."""
         for kind in ("response.created", "response.in_progress"):
-            yield self._build_event(kind, response=self.build_response("in_progress"))
+            yield self._build_event(kind, response=self.response)
 
     def emit_progress(self, each: ProgressEvent | AnswerOutcome) -> Iterator[EventObject]:
         """Add what a progress event or the outcome says to the response; yield stream events."""
@@ -314,26 +306,21 @@ class ResponseBuilder:
 
     def _emit_answer(self, answered: AnswerOutcome) -> Iterator[EventObject]:
         """Add the message with the answer or refusal and yield its stream events."""
-        passed = tuple(
-            f"tools[{n}]"
-            for n, tool in enumerate(self.echo.tools)
-            if not tool.type.startswith("web_search")
-        )
-        self._metadata = build_answer_metadata(self._call, answered, self._ignored + passed)
+        self.response.rookery = known = build_answer_metadata(self._call, answered, self._ignored)
         for kind, what in list(self._open_items):  # fetches that never finished
             yield from self._end_item(kind, what, "failed")
         refusal, answer = explain_decline(answered.episode), answered.episode.answer
         message = OutputMessage(f"msg_{secrets.token_hex(16)}", "in_progress", [])
-        index = len(self._output)
-        self._output.append(message)
+        index = len(self.response.output)
+        self.response.output.append(message)
         yield self._build_event("response.output_item.added", output_index=index, item=message)
         at = {"item_id": message.id, "output_index": index, "content_index": 0}
         if refusal or answer is None:
             part: OutputTextPart | RefusalPart = RefusalPart(refusal)
             yield from self._emit_refusal(refusal, at)
         else:
-            text = insert_citation_marks(answer, self._metadata.sources, self.echo.look)
-            part = OutputTextPart(text.text, build_url_citations(text), [])
+            text = insert_citation_marks(answer, known.sources, self._look)
+            part = OutputTextPart(text.text, build_citations(text, UrlCitation), [])
             yield from self._emit_text(text, at)
         yield self._build_event("response.content_part.done", **at, part=part)
         message.content, message.status = [part], "completed"
@@ -341,43 +328,30 @@ class ResponseBuilder:
 
     def emit_completed(self) -> EventObject:
         """Return the event of the completed response."""
-        return self._build_event("response.completed", response=self.build_response("completed"))
+        return self._build_event("response.completed", response=self.response)
 
     def emit_failed(self, refused: ApiError) -> EventObject:
         """Return the event of a response that failed with this error."""
-        response = self.build_response("failed")
-        response.error = ResponseFailure(refused.detail.code or "server_error", str(refused))
-        return self._build_event("response.failed", response=response)
+        self.response.status = "failed"
+        self.response.error = ResponseFailure(refused.detail.code or "server_error", str(refused))
+        return self._build_event("response.failed", response=self.response)
 
-    def build_response(
-        self, status: Literal["in_progress", "completed", "failed"]
-    ) -> ResponseObject:
-        """Return the response with the items added so far."""
-        given, usage = self.echo, self.usage
-        tools = tuple(tool for tool in given.tools if tool.type.startswith("web_search"))
-        return ResponseObject(
-            given.id,
-            given.created_at,
-            status,
-            given.model,
-            list(self._output),
-            tools,
-            given.instructions,
-            given.metadata,
-            given.store,
-            self._metadata,
-            previous_response_id=given.previous_response_id,
-            usage=usage and ResponseUsage(usage.read, usage.written, sum(usage)),
-        )
+    async def complete_response(self, wanted: QuestionRequest, answered: AnswerOutcome) -> None:
+        """Add the usage to a response that has its answer, and store it if that was asked for."""
+        usage = await count_usage(self._call, wanted, answered)
+        self.response.usage = ResponseUsage(usage.read, usage.written, sum(usage))
+        self.response.status = "completed"
+        if self.response.store:
+            await self._call.run_in_thread(lambda: store_response(self._call, self.response))
 
     def _begin_item(
         self, kind: str, what: str, action: SearchAction | OpenPageAction | FindInPageAction
     ) -> Iterator[EventObject]:
         index, item = (
-            len(self._output),
+            len(self.response.output),
             WebSearchCall(f"ws_{secrets.token_hex(16)}", action, "in_progress"),
         )
-        self._output.append(item)
+        self.response.output.append(item)
         self._open_items[kind, what] = index
         yield self._build_event("response.output_item.added", output_index=index, item=item)
         for state in ("in_progress", "searching"):
@@ -392,7 +366,7 @@ class ResponseBuilder:
         found: list[SearchSource] | None = None,
     ) -> Iterator[EventObject]:
         index = self._open_items.pop((kind, what), -1)
-        item = self._output[index] if index >= 0 else None
+        item = self.response.output[index] if index >= 0 else None
         if not isinstance(item, WebSearchCall):
             return
         item.status = status
@@ -415,7 +389,7 @@ class ResponseBuilder:
     def _emit_text(self, text: CitedText, at: EventObject) -> Iterator[EventObject]:
         empty = OutputTextPart("", [], [])
         yield self._build_event("response.content_part.added", **at, part=empty)
-        marks, done, told = build_url_citations(text), 0, 0
+        marks, done, told = build_citations(text, UrlCitation), 0, 0
         for piece in split_for_streaming(text.text):
             delta: EventObject = {**at, "delta": piece, "logprobs": []}
             yield self._build_event("response.output_text.delta", **delta)
@@ -444,10 +418,10 @@ def split_for_streaming(text: str) -> Iterator[str]:
         yield "".join(words[at : at + WORDS_PER_EVENT])
 
 
-def build_url_citations(text: CitedText) -> list[UrlCitation]:
+def build_citations(text: CitedText, kind: type[AnyCitation]) -> list[AnyCitation]:
     """Return one citation for each mark."""
     return [
-        UrlCitation(mark.start, mark.end, mark.source.title, mark.source.url, mark.source.quote)
+        kind(mark.start, mark.end, mark.source.title, mark.source.url, mark.source.quote)
         for mark in text.marks
     ]
 
@@ -577,28 +551,29 @@ async def create_response(call: ApiRequest) -> HttpResponse:
     options = asked.rookery or RookeryOptions()
     wanted = build_question_request(call, question, asked.model, options, earlier)
     wanted = apply_tools(wanted, asked.tools or ())
-    given = ResponseEcho(
+    tools = [*enumerate(asked.tools or ())]
+    passed += tuple(f"tools[{n}]" for n, tool in tools if not _is_web_search(tool))
+    response = ResponseObject(
         f"resp_{secrets.token_hex(16)}",
         int(call.store.clock()),
+        "in_progress",
         asked.model,
-        tuple(asked.tools or ()),
-        asked.instructions,
-        asked.metadata or {},
-        bool(asked.store),
-        asked.previous_response_id,
-        options.choose_style(links=False),
+        output=[],
+        tools=tuple(tool for _, tool in tools if _is_web_search(tool)),
+        instructions=asked.instructions,
+        metadata=asked.metadata or {},
+        store=bool(asked.store),
+        rookery=None,
+        previous_response_id=asked.previous_response_id,
     )
-    writing = ResponseBuilder(call, given, passed)
+    writing = ResponseBuilder(call, response, options.choose_style(links=False), passed)
     if asked.stream:
         return build_event_response(_stream_events(call, wanted, writing))
     heard, answered = await collect_answer(call, wanted)
-    for each in heard:
+    told: list[ProgressEvent | AnswerOutcome] = [*heard, answered]
+    for each in told:
         deque(writing.emit_progress(each), maxlen=0)  # only streams need the events
-    deque(writing.emit_progress(answered), maxlen=0)
-    writing.usage = await count_usage(call, wanted, answered)
-    response = writing.build_response("completed")
-    if asked.store:
-        await call.run_in_thread(lambda: store_response(call, response))
+    await writing.complete_response(wanted, answered)
     return build_json_response(response)
 
 
@@ -613,11 +588,7 @@ async def _stream_events(
                 for event in writing.emit_progress(each):
                     yield event["type"], event
                 if isinstance(each, AnswerOutcome):
-                    writing.usage = await count_usage(call, wanted, each)
-        if writing.echo.store:
-            await call.run_in_thread(
-                lambda: store_response(call, writing.build_response("completed"))
-            )
+                    await writing.complete_response(wanted, each)
         last = writing.emit_completed()
     except Exception as error:
         last = writing.emit_failed(convert_exception(error, "/v1/responses"))
@@ -633,13 +604,17 @@ def extract_question(asked: ResponsesRequest) -> AskedConversation:
     return found._replace(ignored=(*passed, *found.ignored))
 
 
-def apply_tools(wanted: QuestionRequest, tools: Any) -> QuestionRequest:
+def _is_web_search(tool: WebSearchTool) -> bool:
+    return tool.type.startswith("web_search")
+
+
+def apply_tools(wanted: QuestionRequest, tools: Sequence[WebSearchTool]) -> QuestionRequest:
     """Return the question with the restrictions of the request's web search tools.
 
     The domains are those that any such tool names; one without domains lifts no restriction. One
     without web access is enough to be offline.
     """
-    searches = [tool for tool in tools if tool.type.startswith("web_search")]
+    searches = [tool for tool in tools if _is_web_search(tool)]
     named = chain.from_iterable(
         tool.filters.allowed_domains or () for tool in searches if tool.filters
     )

@@ -32,11 +32,11 @@ from rookery.serve.api.endpoints import (
     ApiOperation,
     ApiRequest,
     EndpointContext,
-    KeyRateLimiter,
     build_json_response,
     build_unknown_model_error,
 )
 from rookery.serve.api.questions import RookeryOptions, list_model_names
+from rookery.serve.web.security import TokenBuckets
 from rookery.version import __version__
 
 ERROR_DESCRIPTIONS = {
@@ -282,7 +282,7 @@ def build_api_routes(limits: ApiLimits = ApiLimits()) -> list[Route]:
         )
 
     rooms = ApiLimiters(CapacityLimiter(limits.answers), CapacityLimiter(limits.searches))
-    door = EndpointContext(KeyRateLimiter(), limits, rooms)
+    door = EndpointContext(TokenBuckets(), limits, rooms)
     about = ApiOperation("GET", "/openapi.json", "about", "Get this document", serve_document, None)
     found = [_build_route(path, every, door) for path in dict.fromkeys(each.path for each in every)]
     return [_build_route("/openapi.json", [about], door), *found, _build_not_found_route(door)]

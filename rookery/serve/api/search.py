@@ -1,7 +1,6 @@
 """/search in Perplexity's form and /retrieve in Search-R1's: pages and passages without answers."""
 
 import secrets
-from collections.abc import Sequence
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
@@ -10,14 +9,14 @@ from starlette.responses import Response
 from rookery.browse.libraries import is_url
 from rookery.records import Failed, Hit, Library, Page
 from rookery.serve.api.answer_sessions import QuestionRequest
-from rookery.serve.api.answer_workers import AnswerService, get_answer_service
+from rookery.serve.api.answer_workers import get_answer_service
 from rookery.serve.api.endpoints import (
     ApiOperation,
     ApiRequest,
     PlainError,
     build_json_response,
 )
-from rookery.serve.api.questions import EXAMPLE_SOURCE, PublicUrls, convert_question_failure
+from rookery.serve.api.questions import EXAMPLE_SOURCE, PublicUrls, convert_question_failures
 
 SearchQuery = Annotated[str, Meta(min_length=1, max_length=2_000)]
 
@@ -151,16 +150,17 @@ async def search_pages(call: ApiRequest) -> Response:
     """Handle POST /search: respond with pages for one or several queries."""
     asked: SearchRequest = call.body
     answering, addresses = get_answer_service(call.request), PublicUrls(call)
+    wanted = QuestionRequest("", domains=tuple(asked.search_domain_filter or ()))
     queries = [asked.query] if isinstance(asked.query, str) else asked.query
 
     def run_queries() -> list[SearchResultPage]:
-        with _open_library(answering, asked.search_domain_filter or ()) as library:
+        with convert_question_failures(), answering.open_library(wanted) as library:
             hits = [hit for query in queries for hit in library.search(query, asked.max_results)]
         best = {hit.url: hit for hit in reversed(hits)}  # the best passage of each page
         pages = [hit for hit in hits if best.pop(hit.url, None) is not None]
         return [_build_result_page(hit, addresses) for hit in pages[: asked.max_results]]
 
-    results = await call.run_search(_convert_failures(run_queries))
+    results = await call.run_search(run_queries)
     return build_json_response(SearchResponse(f"search_{secrets.token_hex(16)}", results))
 
 
@@ -170,7 +170,7 @@ async def retrieve_passages(call: ApiRequest) -> Response:
     answering, addresses = get_answer_service(call.request), PublicUrls(call)
 
     def run_queries() -> list[list[ScoredPassage]]:
-        with _open_library(answering, ()) as library:
+        with convert_question_failures(), answering.open_library(QuestionRequest("")) as library:
             opened: dict[str, Page | None] = {}
             return [
                 [
@@ -181,26 +181,10 @@ async def retrieve_passages(call: ApiRequest) -> Response:
             ]
 
     k = asked.topk or DEFAULT_TOPK
-    found = await call.run_search(_convert_failures(run_queries))
+    found = await call.run_search(run_queries)
     if asked.return_scores:
         return build_json_response(RetrieveResponse([[*one] for one in found]))
     return build_json_response(RetrieveResponse([[each.document for each in one] for one in found]))
-
-
-def _convert_failures(work: Any) -> Any:
-    """Wrap a function so that its failures become API errors."""
-
-    def run_work() -> Any:
-        try:
-            return work()
-        except Failed as trouble:
-            raise convert_question_failure(trouble) from trouble
-
-    return run_work
-
-
-def _open_library(answering: AnswerService, domains: Sequence[str]) -> Any:
-    return answering.open_library(QuestionRequest("", domains=tuple(domains)))
 
 
 def _build_result_page(hit: Hit, addresses: PublicUrls) -> SearchResultPage:

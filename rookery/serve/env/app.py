@@ -37,11 +37,12 @@ from rookery.serve.api.endpoints import (
     ApiOperation,
     ApiRequest,
     EndpointContext,
-    KeyRateLimiter,
     authenticate_request,
     build_json_response,
 )
+from rookery.serve.api.questions import EXAMPLE_SOURCE
 from rookery.serve.api.routes import build_openapi_document
+from rookery.serve.web.security import TokenBuckets
 
 INVALID_JSON = "INVALID_JSON"
 UNKNOWN_TYPE = "UNKNOWN_TYPE"
@@ -409,7 +410,7 @@ class EnvSessions:
         self.source = source
         self.store = store
         self.limits = limits
-        self.rates = KeyRateLimiter()
+        self.rates = TokenBuckets()
         self._clock = clock
         self._threads = CapacityLimiter(limits.requests)
         self._sockets = 0
@@ -825,12 +826,8 @@ def _read_split(call: ApiRequest) -> list[EnvTask]:
 
 
 _EXAMPLE_QUOTE = Quote(
-    url="https://birds.example/gifts",
-    title="The gifts of crows",
-    digest="92c7e656706a635a011937c0e4fe4449",
-    start=1162,
-    end=1204,
-    text="Crows bring gifts to people who feed them.",
+    *(EXAMPLE_SOURCE.url, EXAMPLE_SOURCE.title, EXAMPLE_SOURCE.digest),
+    *(EXAMPLE_SOURCE.start, EXAMPLE_SOURCE.end, EXAMPLE_SOURCE.quote),
 )
 _EXAMPLE_STEP = EnvStepMetadata(
     episode_id="episode-1",

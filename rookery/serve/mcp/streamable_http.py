@@ -30,7 +30,6 @@ from rookery.serve.api.endpoints import (
     STREAM_HEADERS,
     ApiError,
     ApiKey,
-    KeyRateLimiter,
     authenticate_request,
     encode_event,
     read_limited_body,
@@ -56,6 +55,7 @@ from rookery.serve.mcp.protocol import (
 )
 from rookery.serve.mcp.tools import McpLibrary, McpTools, ToolCaller
 from rookery.serve.settings import Settings
+from rookery.serve.web.security import TokenBuckets
 
 VERSION_HEADER = "mcp-protocol-version"
 DEFAULT_VERSION = "2025-03-26"
@@ -169,7 +169,7 @@ class McpEndpoint:
 
     def __init__(self, limits: McpLimits = McpLimits()) -> None:
         self._limits = limits
-        self._rates = KeyRateLimiter()
+        self._rates = TokenBuckets()
         self._call_limiter = CapacityLimiter(limits.at_once)
         self._protocol: McpProtocol | None = None
         self._ended_sessions: OrderedDict[str, None] = OrderedDict()

@@ -2,6 +2,7 @@
 
 import ipaddress
 import secrets
+import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -63,7 +64,7 @@ class SecurityMiddleware:
         self.app = app
         self.limits = limits
         self.refuse = refuse
-        self._rates = _VisitorRateLimiter(limits.watched, clock)
+        self._rates = TokenBuckets(clock, limits.watched)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request, and answer 403, 413 or 429 in place of the application."""
@@ -94,13 +95,13 @@ class SecurityMiddleware:
         headers = Headers(scope=scope)
         if not is_same_origin(headers):
             return 403, FOREIGN_FORM
-        if _read_content_length(headers) > self._choose_body_limit(scope):
+        if read_content_length(headers) > self._choose_body_limit(scope):
             return 413, TOO_LARGE
         address = (scope.get("client") or ("", 0))[0]
         visitor = f"{address} {headers.get('cookie', '')}"
         entering = scope["path"].startswith("/enter/")
         often = self.limits.entered if entering else self.limits.sent
-        if not self._rates.admit_visitor(f"enter {address}" if entering else visitor, often):
+        if self._rates.take_token(f"enter {address}" if entering else visitor, often):
             return 429, TOO_FREQUENT
         return None
 
@@ -125,23 +126,25 @@ class _LimitedBody:
         return message
 
 
-class _VisitorRateLimiter:
-    """Requests per minute of each visitor, as token buckets."""
+class TokenBuckets:
+    """Requests per minute of each client of this process, as token buckets. Thread-safe."""
 
-    def __init__(self, watched: int, clock: Callable[[], float]) -> None:
-        self._watched = watched
+    def __init__(self, clock: Callable[[], float] = time.monotonic, watched: int = 10_000) -> None:
         self._clock = clock
+        self._watched = watched
+        self._lock = threading.Lock()
         self._buckets: OrderedDict[int, tuple[float, float]] = OrderedDict()
 
-    def admit_visitor(self, visitor: str, often: int) -> bool:
-        """Count a request; False if the visitor exceeds `often` requests per minute."""
-        key, now = hash(visitor), self._clock()
-        left, at = self._buckets.pop(key, (float(often), now))
-        left = min(float(often), left + (now - at) * often / 60)
-        self._buckets[key] = (left - 1 if left >= 1 else left, now)
-        if len(self._buckets) > self._watched:
-            self._buckets.popitem(last=False)
-        return left >= 1
+    def take_token(self, client: str, often: float) -> float:
+        """Count a request; return 0, or the seconds to wait if there are over `often` a minute."""
+        key, now = hash(client), self._clock()
+        with self._lock:
+            left, at = self._buckets.pop(key, (often, now))
+            left = min(often, left + (now - at) * often / 60)
+            self._buckets[key] = (left - (left >= 1), now)
+            if len(self._buckets) > self._watched:
+                self._buckets.popitem(last=False)
+        return 0.0 if left >= 1 else (1 - left) * 60 / often
 
 
 def is_api_path(path: str) -> bool:
@@ -167,7 +170,8 @@ def is_same_origin(headers: Headers) -> bool:
     return origin is None or urlsplit(origin).netloc == headers.get("host", "")
 
 
-def _read_content_length(headers: Headers) -> int:
+def read_content_length(headers: Headers) -> int:
+    """Return the number of bytes that a request says it has; 0 if it says none."""
     length = headers.get("content-length", "0")
     return int(length) if length.isascii() and length.isdigit() and len(length) < 19 else 0
 

@@ -30,6 +30,7 @@ from rookery.serve.api import answer_queue, endpoints
 from rookery.serve.api.endpoints import ApiError, ApiLimits, convert_failure
 from rookery.serve.mcp.streamable_http import build_mcp_routes
 from rookery.serve.settings import Settings
+from rookery.serve.web.security import TokenBuckets
 
 ASK: dict[str, Any] = {"model": "rookery-extract", "input": "Do crows use tools?"}
 CHAT: dict[str, Any] = {
@@ -141,14 +142,14 @@ def test_a_key_that_asks_too_often_is_told_when_to_come_again(closed: Served) ->
 
 def test_a_rate_fills_up_again() -> None:
     now = [0.0]
-    rates, key = endpoints.KeyRateLimiter(lambda: now[0]), endpoints.ApiKey("a", "a", "a", 6)
+    rates, key = TokenBuckets(lambda: now[0]), endpoints.ApiKey("a", "a", "a", 6)
     for _ in range(6):
-        rates.admit_request(key)
+        endpoints.require_rate(rates, key)
     with pytest.raises(ApiError) as told:
-        rates.admit_request(key)
+        endpoints.require_rate(rates, key)
     assert told.value.retry_after == 10
     now[0] += 10
-    rates.admit_request(key)
+    endpoints.require_rate(rates, key)
 
 
 @pytest.mark.slow
