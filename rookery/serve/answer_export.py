@@ -9,7 +9,7 @@ with its sources.
 import re
 from collections.abc import Callable, Iterator, Sequence
 from html import escape
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote as percent_encoded
 from urllib.parse import unquote, urlsplit
 
@@ -20,13 +20,15 @@ from rookery.cite.quote_links import describe_location, make_deep_link
 from rookery.cite.verification import Verdict
 from rookery.records import Answer, Episode, Page, Quote
 from rookery.serve.cli.ask_command import AskResult
-from rookery.serve.docx_writer import DocxRun, DocxWriter
 from rookery.serve.terminal_output import (
     NO_ANSWER_MESSAGES,
     format_failure_counts,
     sanitize_text,
     to_terminal_json,
 )
+
+if TYPE_CHECKING:
+    from rookery.serve.docx_writer import DocxWriter
 
 _MARKDOWN_CHARACTERS = re.compile(r"([\\`*_\[\]<>&#|~^$])")
 _MARKDOWN_LINE_START = re.compile(r"^(\s*)([-+=]|\d+(?=[.)]))", re.MULTILINE)
@@ -534,17 +536,19 @@ def _format_source_markdown(source: CitedPage) -> str:
 
 
 def _render_report_docx(report: ExportedReport) -> bytes:
+    from rookery.serve.docx_writer import DocxRun, DocxWriter  # which loads lxml
+
     title, say = " ".join(sanitize_text(report.title).split()), report.language.translate
     document = DocxWriter()
     document.add_paragraph(title, "Title")
     document.add_paragraph(_head_report(report), "Note")
     document.add_paragraph(f"{summarize_report(report)} {say(_VERIFIED_MEANING)}", "Note")
     for number, told, before in _number_answers(report):
-        document.add_paragraph(f"{number}. {_format_question(told)}", "Heading1")
+        document.add_paragraph(f"{number}. {_format_question(told)}", "Heading 1")
         _add_answer_to_docx(document, told, before)
     sources = list_cited_pages(*report.answers)
     if sources:
-        document.add_paragraph(say("Sources"), "Heading1")
+        document.add_paragraph(say("Sources"), "Heading 1")
     for number, (source, quotes) in enumerate(sources.items(), 1):
         named = DocxRun(source.title, link=source.url)
         rest = f" · {_describe_source(source, quotes, report.language)}"
@@ -552,7 +556,9 @@ def _render_report_docx(report: ExportedReport) -> bytes:
     return document.build_file(title, report.day)
 
 
-def _add_answer_to_docx(document: DocxWriter, told: ExportedAnswer, before: int) -> None:
+def _add_answer_to_docx(document: "DocxWriter", told: ExportedAnswer, before: int) -> None:
+    from rookery.serve.docx_writer import DocxRun
+
     if searched := _format_searched(told):
         words = told.language.translate("Searched as")
         document.add_paragraph(f"{words} “{searched}”", "Note")
