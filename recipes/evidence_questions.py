@@ -11,7 +11,6 @@ model).
 
 import tomllib
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import Literal, NamedTuple
@@ -21,11 +20,10 @@ import msgspec
 from recipes.evidence_training import EvidenceExample
 from recipes.page_spans import SpanName, find_spans
 from recipes.stages import print_progress
-from rookery.browse.page_reader import read_page
 from rookery.browse.passages import cut_passages, get_headings_above
 from rookery.browse.search_index import SearchIndex
 from rookery.draft.evidence_answers import MOST_BLOCKS, SECTION_SIZES
-from rookery.records import Block, Failed, Page, prepare_type
+from rookery.records import Block, Page, prepare_type
 
 WRITTEN = Path(__file__).with_name("questions")
 _SEARCH_DEPTH = 8
@@ -66,19 +64,6 @@ class WrittenQuestion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """digest of the quote's letters and digits (page_spans.py)"""
 
 
-class FoundQuote(NamedTuple):
-    """A question or claim, and where its quote stands on the installed page."""
-
-    question: WrittenQuestion
-    page: Page
-    place: tuple[int, int]
-
-    @property
-    def text(self) -> str:
-        """Text of the quote."""
-        return self.page.text[slice(*self.place)]
-
-
 class _Window(NamedTuple):
     """Part of a page around a quote, and where the quote stands in it."""
 
@@ -97,51 +82,6 @@ def read_site_folders() -> dict[str, Path]:
     """Return the folders of the sites, by the names of their files in recipes/questions."""
     table = tomllib.loads((WRITTEN / "sites.toml").read_text(encoding="utf-8"))
     return {name: Path(folder) for name, folder in table.items()}
-
-
-def find_quotes(
-    site: str, lines: Sequence[WrittenQuestion], pages: Mapping[str, Page]
-) -> list[FoundQuote]:
-    """Find the quotes of these questions and claims about a site, and print how many are not found.
-
-    `pages` are those of the site that could be read, by their paths relative to its folder.
-    """
-    found: dict[WrittenQuestion, FoundQuote] = {}
-    for path, page in pages.items():
-        asked = [each for each in lines if each.page == path]
-        places = find_spans(page.text, [SpanName(each.words, each.digest) for each in asked])
-        for each, place in zip(asked, places, strict=True):
-            if place is not None:
-                found[each] = FoundQuote(each, page, place)
-    quotes = [found[each] for each in lines if each in found]
-    if missing := len(lines) - len(quotes):
-        print_progress(
-            f"{site}: {missing} of {len(lines)} quotes are not on the installed pages and left out"
-        )
-    return quotes
-
-
-def read_installed_quotes(
-    folders: Mapping[str, Path], written: Path = WRITTEN
-) -> Iterator[tuple[str, FoundQuote]]:
-    """Yield the questions and claims about the sites that are installed, each with its site's name,
-    and print which are not."""
-    missing = [name for name, folder in folders.items() if not folder.is_dir()]
-    if missing:
-        print_progress(
-            f"not installed and left out: {', '.join(missing)}; recipes/questions/README.md names "
-            "the packages"
-        )
-    for name, folder in folders.items():
-        if name not in missing:
-            lines = read_written_questions(written / f"{name}.jsonl")
-            pages = {}
-            for path in dict.fromkeys(each.page for each in lines):
-                with suppress(Failed, OSError):
-                    place = folder / path
-                    pages[path] = read_page(place.read_bytes(), place.as_uri(), "text/html")
-            for quote in find_quotes(name, lines, pages):
-                yield name, quote
 
 
 def list_written_examples(
@@ -172,9 +112,8 @@ def list_written_examples(
         by_text: dict[str, list[_PlacedQuestion]] = {}
         urls = {each.page: (folders[name] / each.page).resolve().as_uri() for each in lines}
         shown = {path: by_url[url] for path, url in urls.items() if url in by_url}
-        for quote in find_quotes(name, lines, shown):
-            placed = _PlacedQuestion(*quote, find_section(quote.page, quote.place))
-            by_text.setdefault(quote.question.text, []).append(placed)
+        for each in _find_quotes(name, lines, shown):
+            by_text.setdefault(each.question.text, []).append(each)
         for text, of_text in by_text.items():
             random = Random(f"{seed} {name} {text}")
             yield from _list_examples_of_text(of_text, random, windows)
@@ -203,6 +142,28 @@ class _PlacedQuestion(NamedTuple):
     def overlaps(self, page: Page, start: int, end: int) -> bool:
         """Return True if a part of a page stands in the section of the quote."""
         return page.url == self.page.url and start < self.section[1] and self.section[0] < end
+
+
+def _find_quotes(
+    site: str, lines: Sequence[WrittenQuestion], pages: Mapping[str, Page]
+) -> list[_PlacedQuestion]:
+    """Find the quotes of these questions and claims about a site, and print how many are not found.
+
+    `pages` are those of the site that could be read, by their paths relative to its folder.
+    """
+    found: dict[WrittenQuestion, _PlacedQuestion] = {}
+    for path, page in pages.items():
+        asked = [each for each in lines if each.page == path]
+        places = find_spans(page.text, [SpanName(each.words, each.digest) for each in asked])
+        for each, place in zip(asked, places, strict=True):
+            if place is not None:
+                found[each] = _PlacedQuestion(each, page, place, find_section(page, place))
+    placed = [found[each] for each in lines if each in found]
+    if missing := len(lines) - len(placed):
+        print_progress(
+            f"{site}: {missing} of {len(lines)} quotes are not on the installed pages and left out"
+        )
+    return placed
 
 
 def _list_examples_of_text(
