@@ -773,22 +773,6 @@ def render_documentation(found: Found) -> Iterator[str]:
         yield from format_systems(tested["systems"])
 
 
-def render_sides(found: Found) -> Iterator[str]:
-    """Yield the section on evidence for and against a claim."""
-    yield (
-        "Sentences that are called for or against a claim, against the labels of BoolQ's questions "
-        "and of Climate-FEVER, by words (`words`; `denies` takes any sentence that shares the "
-        "claim's words, and a negation anywhere in it as against) and by the evidence model, which "
-        "learnt from BoolQ and not from Climate-FEVER.\n"
-    )
-    rows = {
-        f"{name}, {rule}": row
-        for name, rules in found["sets"].items()
-        for rule, row in rules.items()
-    }
-    yield from format_systems(rows, ".3g")
-
-
 def render_support(found: Found) -> Iterator[str]:
     """Yield the section on the support of claims."""
     yield (
@@ -984,7 +968,6 @@ SECTIONS: tuple[tuple[str, str, Callable[[Found], Iterator[str]]], ...] = (
     ("installed", "The desk from its wheel", render_installed),
     ("serve", "A server and its readers", render_serve),
     ("decline", "Declining with a promise", render_decline),
-    ("sides", "Both sides", render_sides),
     ("support", "Support of claims", render_support),
     ("injection", "Instructions that stand on pages", render_injection),
     ("constraint", "The verbatim constraint", render_constraint),

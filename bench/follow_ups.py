@@ -1,10 +1,9 @@
-"""Follow-up questions: how often the right page is found for them, as they are asked, rewritten by
-the rule, and with the question before put in front; and how often the rule changes a question that
-stands alone.
+"""Follow-up questions: how often the right page is found for them, as they are asked and with the
+question before added; and how often that is done to a question that stands alone.
 
 Reads bench/questions/follow_ups.jsonl: short conversations over the pages about crows that come
 with Rookery and over the manual pages of Git (Debian package git-man). The half `build` may be used
-for choices; the half `test` was set aside before the rule was written. Questions that stand alone
+for choices; the half `test` was set aside before any was made. Questions that stand alone
 are those of the conversations, and those of bench/questions about documentation, each asked after
 the one before it in its file. Prints a table.
 
@@ -18,7 +17,7 @@ import msgspec
 
 from bench.documentation import QUESTIONS
 from bench.report import SCRATCH, print_table, skip_bench
-from rookery.ask.follow_up_questions import rewrite_follow_up
+from rookery.ask.follow_up_questions import join_questions
 from rookery.browse.file_selection import FileSelection
 from rookery.browse.folder_library import FolderLibrary
 from rookery.browse.libraries import get_bundled_folder
@@ -33,7 +32,7 @@ SITES = {
     "git-man": (Path("/usr/share/man/man1"), "git-*"),
 }
 """folder of each site, and the glob of its pages"""
-WAYS = ("as asked", "with the question before", "by the rule")
+WAYS = ("as asked", "with the question before")
 
 
 class ConversationTurn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -65,12 +64,9 @@ def read_conversations(part: str) -> list[Conversation]:
 
 def rewrite_turns(talk: Conversation) -> list[dict[str, str]]:
     """Return what is searched for each question after the first, by each way."""
-    rows, standing = list[dict[str, str]](), talk.turns[0].text
-    for before, turn in zip(talk.turns, talk.turns[1:], strict=False):
-        standing = rewrite_follow_up(turn.text, standing)
-        ways = (turn.text, f"{before.text} {turn.text}", standing)
-        rows.append(dict(zip(WAYS, ways, strict=True)))
-    return rows
+    texts = [turn.text for turn in talk.turns]
+    talks = [texts[:end] for end in range(2, len(texts) + 1)]
+    return [dict(zip(WAYS, (each[-1], join_questions(each)), strict=True)) for each in talks]
 
 
 def rank_pages(question: str, library: Library, judge: EvidenceJudge) -> tuple[list[str], bool]:
@@ -82,13 +78,13 @@ def rank_pages(question: str, library: Library, judge: EvidenceJudge) -> tuple[l
 
 
 def count_changed(part: str) -> tuple[int, int]:
-    """Return how many questions about documentation the rule changes, and of how many."""
+    """Count questions about documentation searched with the one before, and all of them."""
     changed = asked = 0
     for file in sorted(QUESTIONS.glob(f"{part}_*.jsonl")):
         before = ""
         for line in file.read_bytes().splitlines():
             text = msgspec.json.decode(line)["text"]
-            changed += rewrite_follow_up(text, before) != text
+            changed += bool(before) and join_questions([before, text]) != text
             asked, before = asked + 1, text
     return changed, asked
 
@@ -110,7 +106,7 @@ def main() -> None:
         for talk in [each for each in read_conversations(part) if each.site == site]:
             for turn, searched in zip(talk.turns[1:], rewrite_turns(talk), strict=True):
                 if not turn.leans:
-                    alone, kept = alone + 1, kept + (searched["by the rule"] == turn.text)
+                    alone, kept = alone + 1, kept + (searched[WAYS[1]] == turn.text)
                     continue
                 for way in WAYS:
                     pages, answered = rank_pages(searched[way], library, judge)
@@ -124,12 +120,12 @@ def main() -> None:
                         ("and right", answered and any(right[:1])),
                     ):
                         row[name] = row.get(name, 0) + value
-                print(*(searched[way] for way in WAYS[::2]), sep=" -> ")
+                print(*searched.values(), sep=" -> ")
         library.close()
     print_table(("questions", "first", "in three", "answered", "and right"), rows)
     print(f"of {alone} that stand alone {kept} are kept; ", end="")
     changed, asked = count_changed(part)
-    print(f"of {asked} about documentation {changed} are changed")
+    print(f"of {asked} about documentation {changed} are searched with the one before")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import re
 from bisect import bisect
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, zip_longest
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -32,14 +32,6 @@ from rookery.draft.evidence_answers import (
     judge_sections,
 )
 from rookery.draft.retrieval import RetrievalLimits, RetrievedPassages, gather_passages
-from rookery.draft.stance import (
-    MAX_QUESTION_CHARACTERS,
-    MIN_CLAIM_WORDS,
-    SentenceContext,
-    Stance,
-    detect_stance,
-    extract_claim,
-)
 from rookery.records import (
     Answer,
     Claim,
@@ -63,10 +55,20 @@ SENTENCE_ENDS = ".!?…:;\"”’')]»。！？"
 """characters that end a sentence"""
 NO_SIDE_FOUND = "No sentence was judged to be for or against this claim: {}. {}"
 JUDGED_BY_EVIDENCE = "Judged by the evidence model."
-JUDGED_BY_WORDS = (
-    "Judged by words alone: only a sentence that says the claim, or that it is not so, in the "
-    "claim's own words takes a side."
+NO_JUDGE_ADVICE = (
+    "what speaks for and against a claim is judged by a language model or by an evidence model "
+    "that is named: use --model, or --ranker DIR"
 )
+MAX_QUESTION_CHARACTERS = 300
+"""maximum characters of a question; longer ones do not assume a single claim"""
+MIN_CLAIM_WORDS = 2
+"""minimum content words of a claim: "is it safe?" has too few to know its subject"""
+NO_CLAIM_ADVICE = (
+    "the question assumes no single claim that pages could speak for or against: state one, as in "
+    "“crows hold grudges”"
+)
+Stance = Literal["for", "against", "neither"]
+_OPEN_QUESTION = re.compile(r"(?:who|whom|whose|what|which|when|where|how|why)\b", re.IGNORECASE)
 
 
 class SidesSettings(msgspec.Struct, frozen=True):
@@ -75,7 +77,7 @@ class SidesSettings(msgspec.Struct, frozen=True):
     quotes: int = 3
     """maximum number of quotes on each side"""
     asked: int = 16
-    """maximum number of sentences that a policy judges; by words all are judged"""
+    """maximum number of sentences that a policy judges"""
     judged: int = 20
     """maximum number of passages whose sections the evidence model judges"""
     least: float = 0.5
@@ -90,7 +92,17 @@ class SideCandidate(NamedTuple):
     """A sentence that may be quoted, with its context for the judge."""
 
     sentence: ScoredSentence
-    reading: SentenceContext
+    before: str
+    """preceding sentence"""
+
+
+class AssumedClaim(NamedTuple):
+    """The claim that a question assumes."""
+
+    text: str
+    """the claim as it is shown"""
+    question: str
+    """what is searched and judged: the claim, or the yes-or-no question to which yes supports"""
 
 
 class ClaimSearch(NamedTuple):
@@ -116,9 +128,8 @@ def answer_both_sides(
 
     A policy words the claim and judges each sentence separately; of its completions only the claim
     is shown, and a judgement in other words than those it may use counts as "neither". Without a
-    policy, rules word the claim (`extract_claim`), and the evidence model judges, if there is a
-    `judge`: a yes-or-no question is given to it as it is, and yes supports. Else rules decide
-    (`detect_stance`), and few sentences take a side. `observe` gets the ranked passages, or the
+    policy the evidence model judges: a statement, or a yes-or-no question, to which yes supports.
+    Raises Failed (no_model) where there is neither. `observe` gets the ranked passages, or the
     sections that were judged.
 
     The episode's stop is "end", "declined" (no sentence takes a side: the answer quotes the nearest
@@ -132,52 +143,55 @@ def answer_both_sides(
     ) -> Episode:
         return Episode(question, SIDES_METHOD, tuple(steps), answer, stop, tuple(failures))
 
-    judge = None if policy else judge
+    if policy is None and judge is None:
+        raise Failed(Failure(SIDES_METHOD, "no_model", NO_JUDGE_ADVICE))
     try:
         claim = _word_claim(question.text, policy, steps)
     except Failed as failed:
         unclaimed = failed.failure.outcome == "no_claim"
         return finish_episode("no_claim" if unclaimed else "policy_failed", [failed.failure])
-    queries = [template.format(claim) for template in SEARCH_TEMPLATES]
-    search = _search_claim(
-        [*queries, question.text] if judge else queries, library, settings.limits
-    )
+    queries = [template.format(claim.question) for template in SEARCH_TEMPLATES]
+    search = _search_claim(queries, library, settings.limits)
     gathered = search.gathered
     if not gathered.found and gathered.failures:
         return finish_episode("no_evidence", gathered.failures)
-    if judge is not None:
-        asked = claim
-        if is_yes_no_question(question.text):  # rules may turn it into a wrong statement
-            asked = _to_one_line(question.text)
-            claim = f"yes to “{asked}”"
-        sides = _judge_evidence(asked, gathered, judge, settings, observe)
-    else:
+    said = f"Judged by {_to_one_line(policy.name)}." if policy else JUDGED_BY_EVIDENCE
+    if policy is not None:
         try:
             sides = _judge_sentences(claim, gathered, policy, steps, settings, observe)
         except Failed as failed:
             return finish_episode("policy_failed", [*gathered.failures, failed.failure])
-    said = f"Judged by {_to_one_line(policy.name)}." if policy else JUDGED_BY_WORDS
-    said = JUDGED_BY_EVIDENCE if judge else said
+    elif judge is not None:
+        sides = _judge_evidence(claim.question, gathered, judge, settings, observe)
     if not any(sides.shown.values()):
-        answer = Answer(NO_SIDE_FOUND.format(claim, said), sides.nearest, declined=True)
+        answer = Answer(NO_SIDE_FOUND.format(claim.text, said), sides.nearest, declined=True)
         return finish_episode("declined", gathered.failures, answer)
-    read = _describe_reading(search)
-    return finish_episode("end", gathered.failures, _render_answer(claim, sides.shown, read, said))
+    answer = _render_answer(claim.text, sides.shown, _describe_reading(search), said)
+    return finish_episode("end", gathered.failures, answer)
 
 
-def _word_claim(question: str, policy: Policy | None, steps: list[Step]) -> str:
-    """Return the claim in the policy's words, or by rules where these are unusable.
+def _word_claim(question: str, policy: Policy | None, steps: list[Step]) -> AssumedClaim:
+    """Return the claim in the policy's words, or as it is asked where these are unusable.
 
     Raises Failed: no_claim where the question assumes none, or what the policy raises.
     """
+    asked = _to_one_line(question)
     if policy is not None:
-        said = _ask_policy(
-            policy, render_prompt("sides_claim", question=_to_one_line(question)), steps
-        )
+        said = _ask_policy(policy, render_prompt("sides_claim", question=asked), steps)
         worded = said.removeprefix("Claim:").strip().rstrip(".")
         if _is_claim(worded, question):
-            return worded
-    return extract_claim(question)
+            return AssumedClaim(worded, worded)
+    stated = asked.rstrip(" ?!.…")
+    closed = is_yes_no_question(stated)
+    if (
+        len(stated) > MAX_QUESTION_CHARACTERS
+        or len(get_question_terms(stated)) < MIN_CLAIM_WORDS
+        or _OPEN_QUESTION.match(stated)
+        or (closed and re.search(r"\bor\b", stated))
+    ):
+        detail = NO_CLAIM_ADVICE
+        raise Failed(Failure(asked[:MAX_QUESTION_CHARACTERS], "no_claim", detail))
+    return AssumedClaim(f"yes to “{asked}”", asked) if closed else AssumedClaim(stated, stated)
 
 
 def _is_claim(worded: str, question: str) -> bool:
@@ -323,19 +337,20 @@ def _repeats_quote(quote: Quote, other: Quote) -> bool:
 
 
 def _judge_sentences(
-    claim: str,
+    claim: AssumedClaim,
     gathered: RetrievedPassages,
-    policy: Policy | None,
+    policy: Policy,
     steps: list[Step],
     settings: SidesSettings,
     observe: RankingObserver,
 ) -> SideQuotes:
-    """Quote the sentences that take a side by the policy, or by words.
-
-    Raises what the policy raises.
-    """
-    candidates = _list_candidates(claim, gathered, settings, observe)
-    sides = _judge_candidates(claim, candidates, policy, steps, settings.asked)
+    """Quote the sentences that take a side by the policy. Raises what the policy raises."""
+    candidates = _list_candidates(claim.question, gathered, settings, observe)
+    sides: dict[Stance, list[ScoredSentence]] = {"for": [], "against": []}
+    for each in _alternate_denials(candidates)[: settings.asked]:
+        side = _ask_stance(policy, claim.text, each, steps)
+        if side in sides:
+            sides[side].append(each.sentence)
     nearest = _choose_quotes([each.sentence for each in candidates], settings.quotes)
     shown = {side: _choose_quotes(said, settings.quotes) for side, said in sides.items()}
     return SideQuotes(shown, nearest)
@@ -346,7 +361,7 @@ def _list_candidates(
 ) -> list[SideCandidate]:
     """List the sentences that may be quoted by descending score, without repetitions."""
     # As a yes-or-no question, so that the ranking counts a sentence that repeats the claim.
-    asked = f"Is it so that {claim}?"
+    asked = claim if is_yes_no_question(claim) else f"Is it so that {claim}?"
     ranked = rank_passages(asked, gathered.found)
     observe(ranked)
     every = [each for passage in ranked for each in _list_in_passage(passage, settings.longest)]
@@ -357,16 +372,16 @@ def _list_candidates(
 
 
 def _list_in_passage(passage: RankedPassage, longest: int) -> Iterator[SideCandidate]:
-    """Yield the complete sentences of a passage, each with its context."""
+    """Yield the complete sentences of a passage, each with the one before."""
     page = passage.page
-    above = f"{page.title} {get_headings_above(page, passage.hit.start)}"
     spans = find_sentences(page, passage.hit.start, passage.hit.end)
-    said = ["", *(page.text[start:end] for start, end in spans), ""]
-    around = {span: (said[at], said[at + 2]) for at, span in enumerate(spans)}
+    said = ["", *(page.text[start:end] for start, end in spans)]
+    before = dict(zip(spans, said, strict=False))
     for sentence in passage.sentences:
         span = sentence.start, sentence.end
-        if len(sentence.text) <= longest and _is_whole_sentence(page, *span):
-            yield SideCandidate(sentence, SentenceContext(sentence.text, *around[span], above))
+        short = is_quote_too_short(page.text, *span)
+        if len(sentence.text) <= longest and _is_whole_sentence(page, *span) and not short:
+            yield SideCandidate(sentence, before[span])
 
 
 def _is_whole_sentence(page: Page, start: int, end: int) -> bool:
@@ -379,27 +394,6 @@ def _is_whole_sentence(page: Page, start: int, end: int) -> bool:
     )
 
 
-def _judge_candidates(
-    claim: str,
-    candidates: Sequence[SideCandidate],
-    policy: Policy | None,
-    steps: list[Step],
-    asked: int,
-) -> dict[Stance, list[ScoredSentence]]:
-    """Return the sentences of each side, best first. Raises Failed where the policy does."""
-    sides: dict[Stance, list[ScoredSentence]] = {"for": [], "against": []}
-    for sentence, reading in (
-        candidates if policy is None else _alternate_denials(candidates)[:asked]
-    ):
-        if policy is None:
-            side = detect_stance(claim, reading)
-        else:
-            side = _ask_stance(policy, claim, reading, steps)
-        if side in sides:
-            sides[side].append(sentence)
-    return sides
-
-
 def _alternate_denials(candidates: Sequence[SideCandidate]) -> list[SideCandidate]:
     """Alternate sentences without and with negation, so that the first ones have both kinds."""
     denying = [each for each in candidates if contains_negation(each.sentence.text)]
@@ -408,9 +402,9 @@ def _alternate_denials(candidates: Sequence[SideCandidate]) -> list[SideCandidat
     return [each for each in turns if each is not None]
 
 
-def _ask_stance(policy: Policy, claim: str, reading: SentenceContext, steps: list[Step]) -> Stance:
+def _ask_stance(policy: Policy, claim: str, candidate: SideCandidate, steps: list[Step]) -> Stance:
     """Return the side that the policy's completion names; "neither" for any other completion."""
-    parts = {"claim": claim, "before": reading.before, "sentence": reading.sentence}
+    parts = {"claim": claim, "before": candidate.before, "sentence": candidate.sentence.text}
     asked = render_prompt(
         "sides_stance",
         **{name: _to_one_line(neutralize_text(text)) for name, text in parts.items()},
@@ -461,7 +455,8 @@ def _render_answer(
 
 
 _RENDERED = re.compile(r"Claim: ([^\n]+)\n\nFor:\n(?:.*\n)?\nAgainst:\n.*\n([^\n]+)", re.DOTALL)
-_BY_MODEL = re.compile(r"Judged by (?!words alone)(?:(?!\. ).)+\.")
+_JUDGED_BY = re.compile(r"Judged by (?:(?!\. ).)+\.")
+"""the judge; before version 0.3 it could be "words alone", with a colon and what that meant"""
 _READ = re.compile(r"it was found in (\d+ pages?(?:, and \d of \d searches failed)?); that is no")
 _DECLINED = re.compile(
     r"(?:No sentence was judged to be|Nothing that was read is)"  # the second before version 0.2
@@ -486,7 +481,7 @@ def find_altered_sides(answer: Answer) -> list[TextVerdict]:
             why = f"claim {number} says this, and its quote “{' '.join(quoted)}”"
             return [TextVerdict(said, "claim_differs", why)]
     found = _RENDERED.fullmatch(answer.text)
-    if found and (found[2] == JUDGED_BY_WORDS or _BY_MODEL.fullmatch(found[2])):
+    if found and _JUDGED_BY.fullmatch(found[2]):
         middle = answer.text.index("\nAgainst:\n")
         sides: dict[Stance, list[Quote]] = {"for": [], "against": []}
         for claim in answer.claims:

@@ -1,24 +1,20 @@
-"""Truthfulness of answers (TruthfulQA), and probes of stance and reference point (WebGPT, appendix
-H).
+"""Truthfulness of answers (TruthfulQA), and probes of their reference point (WebGPT, appendix H).
 
 TruthfulQA asks whether short answers are true, informative, and both (WebGPT, section 4.2;
-GopherCite, section 3.7), by the ratings of people. The probes ask whether answers
-lean the way a question leans, or take one culture for everybody's; their questions were written for
-this project, and the classifiers that come with them go by words alone.
+GopherCite, section 3.7), by the ratings of people. The probes ask whether answers take one culture
+for everybody's; their questions were written for this project, and what answers do with them is
+read from their words alone.
 """
 
 import re
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
 from statistics import fmean
-from typing import Literal, NamedTuple, TypeVar
+from typing import TypeVar
 
-from rookery.browse.passages import find_sentences
-from rookery.draft.stance import SentenceContext, detect_stance
 from rookery.measure.figures import Figure, MeasuredEstimates, make_bars_figure
 from rookery.measure.intervals import Estimate, estimate_mean, estimate_share
-from rookery.records import Page, Question, Rating, Record
+from rookery.records import Question, Rating, Record
 
 
 class TruthfulnessGrade(Record, frozen=True):
@@ -78,10 +74,6 @@ def make_truthful_figure(
     return make_bars_figure(name, title, says, systems, "share of the answers", source)
 
 
-ProbePhrasing = Literal["affirming", "neutral", "skeptical"]
-PHRASINGS: tuple[ProbePhrasing, ...] = ("affirming", "neutral", "skeptical")
-STANCES = ("refutes", "neither", "affirms")
-"""stances of an answer to the belief (WebGPT, figure 12)"""
 REFERENCE_POINTS = (
     "names the United States",
     "names another place",
@@ -91,18 +83,6 @@ REFERENCE_POINTS = (
 """what an answer may do with a question that does not say from where it is asked; several at
 once"""
 R = TypeVar("R", bound=Record)
-
-
-class StanceProbe(Record, frozen=True):
-    """False belief, and three questions that lean towards it, away from it, or not at all."""
-
-    id: str
-    kind: Literal["conspiracy", "misconception"]
-    belief: str
-    """a sentence, false as far as is known"""
-    affirming: str
-    neutral: str
-    skeptical: str
 
 
 class ReferencePointProbe(Record, frozen=True):
@@ -116,100 +96,14 @@ class ReferencePointProbe(Record, frozen=True):
     """words that an answer from there is likely to hold, and few others"""
 
 
-class ProbeOutcome(NamedTuple):
-    """Outcome of one answer to one probe."""
-
-    probe: str
-    """id of the probe"""
-    phrasing: ProbePhrasing
-    outcome: str
-    """one of STANCES, or any other, such as accurate"""
-
-
-def load_stance_probes() -> tuple[StanceProbe, ...]:
-    """Load the stance probes that come with Rookery."""
-    return _load_bundled("stance", StanceProbe)
-
-
 def load_point_probes() -> tuple[ReferencePointProbe, ...]:
     """Load the reference-point probes that come with Rookery."""
     return _load_bundled("point", ReferencePointProbe)
 
 
-def make_stance_questions(
-    probes: Iterable[StanceProbe],
-) -> list[tuple[StanceProbe, ProbePhrasing, Question]]:
-    """Return each probe in its three phrasings, to be answered; ids are as in `crows-neutral`."""
-    return [
-        (probe, phrasing, Question(f"{probe.id}-{phrasing}", getattr(probe, phrasing)))
-        for probe in probes
-        for phrasing in PHRASINGS
-    ]
-
-
 def make_point_question(probe: ReferencePointProbe) -> Question:
     """Return the probe as a question to be answered, with the probe's id."""
     return Question(probe.id, probe.text)
-
-
-def classify_stance(belief: str, text: str) -> str:
-    """Classify what a text does to the belief by its words: "refutes", "affirms" or "neither".
-
-    It refutes if any sentence speaks against the belief, whatever it affirmed before (WebGPT,
-    appendix H.1). Most often it is neither, since `detect_stance` decides only in clear cases.
-    """
-    spans = find_sentences(Page("", "", text), 0, len(text))
-    said = [text[start:end] for start, end in spans]
-    sides = {
-        detect_stance(belief, SentenceContext(each, before, after))
-        for before, each, after in zip(["", *said], said, [*said[1:], ""], strict=False)
-    }
-    return "refutes" if "against" in sides else "affirms" if "for" in sides else "neither"
-
-
-def estimate_stance_shares(
-    answered: Sequence[ProbeOutcome], outcomes: Sequence[str] = STANCES
-) -> dict[str, dict[str, Estimate]]:
-    """Return the share of answers with each outcome, by outcome and phrasing.
-
-    As in WebGPT, figures 11 and 12. Intervals are by the bootstrap over probes. A phrasing without
-    an answer is left out.
-    """
-    by: dict[ProbePhrasing, list[ProbeOutcome]] = defaultdict(list)
-    for each in answered:
-        by[each.phrasing].append(each)
-    return {
-        outcome: {
-            phrasing: estimate_mean(
-                [float(each.outcome == outcome) for each in by[phrasing]],
-                [each.probe for each in by[phrasing]],
-            )
-            for phrasing in PHRASINGS
-            if phrasing in by
-        }
-        for outcome in outcomes
-    }
-
-
-def make_stance_figure(
-    shares: Mapping[str, MeasuredEstimates],
-    says: str,
-    name: str = "stance",
-    title: str = "What answers do, by how the question leans",
-) -> Figure:
-    """Make the figure of the shares of `estimate_stance_shares`, by outcome and phrasing.
-
-    `says` begins the caption.
-    """
-    return make_bars_figure(
-        name,
-        title,
-        f"{says} Intervals are the bootstrap's over probes.",
-        shares,
-        "share of the answers",
-        "WebGPT, figures 11 and 12",
-        ("outcome", "question", "share", "low", "high", "answers"),
-    )
 
 
 def find_reference_points(probe: ReferencePointProbe, text: str) -> frozenset[str]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 import msgspec
 
-from rookery.ask.follow_up_questions import rewrite_by_model, rewrite_conversation
+from rookery.ask.follow_up_questions import join_questions, rewrite_by_model
 from rookery.browse.fetcher import Fetcher, build_user_agent
 from rookery.browse.file_selection import SkippedGroup, count_skipped
 from rookery.browse.folder_library import FolderLibrary, ProgressCallback
@@ -398,9 +398,9 @@ class AnswerSession:
     def rewrite_question(self, question: str, earlier: Sequence[str]) -> str:
         """Return a question that stands alone without the `earlier` ones of its conversation.
 
-        A model of a server rewrites it where the method uses one; the rule does elsewhere, where
-        that model fails, and where the answer must be the same offline. Small models on this
-        machine change what is asked too often.
+        A model of a server rewrites it where the method uses one. Elsewhere, where that model
+        fails, and where the answer must be the same offline, the question before is added to one
+        that leans on it. Small models on this machine change what is asked too often.
         """
         if not earlier:
             return question
@@ -416,7 +416,7 @@ class AnswerSession:
             except Failed as failed:
                 if failed.failure.outcome in USER_ERROR_OUTCOMES:
                     raise
-        return rewrite_conversation([*earlier, question])
+        return join_questions([*earlier, question])
 
     def _run_method(self, question: Question, callbacks: AnswerCallbacks) -> Episode:
         opened: list[Library] = []

@@ -319,7 +319,7 @@ BothSidesOption = Annotated[
     typer.Option(
         "--both-sides",
         help="Show what speaks for, and apart from it what speaks against, the claim that the "
-        "question assumes.",
+        "question assumes, by --model or by the evidence model of --ranker DIR.",
     ),
 ]
 ConfigOption = Annotated[

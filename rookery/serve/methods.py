@@ -134,11 +134,19 @@ def _run_both_sides(resources: MethodResources, question: Question) -> Episode:
     quotes = resources.settings.quotes
     options = SidesSettings() if quotes is None else SidesSettings(quotes=quotes)
     model = resources.open_model("write") if resources.open_model else None
-    # The bundled model tells refutation too badly (docs/LOG.md): it judges only if it is named.
-    named = resources.settings.ranker not in ("", WORDS)
-    judge = resources.open_evidence_judge() if named and not model else None
+    judge = None
+    if model is None and names_evidence_model(resources.settings):
+        judge = resources.open_evidence_judge()
     observe = resources.observe_ranking
     return answer_both_sides(question, resources.library, model, judge, options, observe)
+
+
+def names_evidence_model(settings: Settings) -> bool:
+    """Return True if the settings name a ranker, which may judge both sides of a claim.
+
+    The bundled model tells refutation too badly (docs/LOG.md): it judges only if it is named.
+    """
+    return settings.ranker not in ("", WORDS)
 
 
 def _run_webgpt(resources: MethodResources, question: Question) -> Episode:

@@ -13,7 +13,6 @@ from rookery.browse.search_index import InMemoryLibrary
 from rookery.cite.syntax import parse_numbered, render_numbered
 from rookery.cite.verification import verify_quotes
 from rookery.draft.both_sides import (
-    JUDGED_BY_WORDS,
     SEARCH_TEMPLATES,
     SidesSettings,
     answer_both_sides,
@@ -35,6 +34,11 @@ from rookery.records import (
 )
 
 ASKED = Question("1", "Do crows hold grudges?")
+JUDGED_BY_WORDS = (
+    "Judged by words alone: only a sentence that says the claim, or that it is not so, in the "
+    "claim's own words takes a side."
+)
+"""the last line of answers before version 0.3"""
 
 
 def page(url: str, title: str, *paragraphs: str) -> Page:
@@ -55,6 +59,29 @@ NEITHER = page("https://d.org/x", "Grudges", "Whether crows hold grudges is unkn
 CROWS = InMemoryLibrary([FOR, AGAINST, ALSO_FOR, NEITHER])
 
 
+class Reader:
+    """A policy that judges as somebody would who understands the pages."""
+
+    name = "reader"
+
+    def __init__(self, claim: str = "crows hold grudges.") -> None:
+        self.claim = claim
+
+    def complete(
+        self, prompt: str, n: int = 1, allow: Callable[..., object] | None = None
+    ) -> list[Completion]:
+        if prompt.endswith("Claim:"):
+            return [Completion(f" {self.claim}\n")]
+        sentence = prompt.rpartition("Sentence: ")[2].lower()
+        if any(word in sentence for word in ("do not hold", "myth", "forgive")):
+            return [Completion("Against.")]
+        says = "hold" in sentence and "whether" not in sentence
+        return [Completion("for" if says else "neither")]
+
+
+READER = Reader()
+
+
 def parts(answer: Answer) -> tuple[list[str], list[str]]:
     """What is said under For: and under Against:."""
     middle = answer.text.index("\nAgainst:\n")
@@ -71,14 +98,14 @@ def sure(episode: Episode) -> Answer:
 
 
 def test_two_pages_that_contradict_each_other_are_shown_apart() -> None:
-    episode = answer_both_sides(ASKED, CROWS)
+    episode = answer_both_sides(ASKED, CROWS, READER)
     answer = sure(episode)
     pro, contra = parts(answer)
     assert (episode.by, episode.stop, answer.declined) == ("sides", "end", False)
     assert answer.text.startswith("Claim: crows hold grudges\n\nFor:\n")
     assert contra == ["Crows do not hold grudges."]
     assert len(pro) == 3
-    assert answer.text.endswith("in the claim's own words takes a side.")
+    assert answer.text.endswith("\nJudged by reader.")
     pages = {each.digest: each for each in (FOR, AGAINST, ALSO_FOR)}
     assert all(v.verified for v in verify_quotes(answer, lambda quote: pages.get(quote.digest)))
     for claim in answer.claims:
@@ -87,26 +114,26 @@ def test_two_pages_that_contradict_each_other_are_shown_apart() -> None:
 
 
 def test_other_pages_come_before_the_same_page_twice() -> None:
-    answer = sure(answer_both_sides(ASKED, CROWS, settings=SidesSettings(quotes=2)))
+    answer = sure(answer_both_sides(ASKED, CROWS, READER, settings=SidesSettings(quotes=2)))
     assert {quote.url for quote in answer.quotes[:2]} == {FOR.url, ALSO_FOR.url}
     assert [quote.url for quote in answer.quotes[2:]] == [AGAINST.url]
 
 
 def test_what_two_pages_say_word_for_word_is_shown_once() -> None:
     copy = page("https://z.org/copy", "Copied", "Something before. My crows  HOLD grudges.")
-    answer = sure(answer_both_sides(ASKED, InMemoryLibrary([ALSO_FOR, copy])))
+    answer = sure(answer_both_sides(ASKED, InMemoryLibrary([ALSO_FOR, copy]), READER))
     assert len(answer.quotes) == 1
 
 
 def test_a_side_without_a_quote_says_so_and_that_it_proves_nothing() -> None:
-    answer = sure(answer_both_sides(ASKED, InMemoryLibrary([FOR, NEITHER])))
+    answer = sure(answer_both_sides(ASKED, InMemoryLibrary([FOR, NEITHER]), READER))
     assert "Against:\nNothing against it was found in 2 pages; that is no proof." in answer.text
-    answer = sure(answer_both_sides(ASKED, InMemoryLibrary([AGAINST])))
+    answer = sure(answer_both_sides(ASKED, InMemoryLibrary([AGAINST]), READER))
     assert "For:\nNothing for it was found in 1 page; that is no proof." in answer.text
 
 
 def test_where_nothing_takes_a_side_the_nearest_is_declined() -> None:
-    episode = answer_both_sides(ASKED, InMemoryLibrary([NEITHER]))
+    episode = answer_both_sides(ASKED, InMemoryLibrary([NEITHER]), READER)
     answer = sure(episode)
     assert (episode.stop, answer.declined, answer.claims) == ("declined", True, ())
     assert [quote.text for quote in answer.quotes] == ["Whether crows hold grudges is unknown."]
@@ -114,7 +141,8 @@ def test_where_nothing_takes_a_side_the_nearest_is_declined() -> None:
 
 
 def test_a_question_without_a_claim_searches_nothing() -> None:
-    episode = answer_both_sides(Question("1", "Who wrote Hamlet?"), Broken(len(SEARCH_TEMPLATES)))
+    library = Broken(len(SEARCH_TEMPLATES))
+    episode = answer_both_sides(Question("1", "Who wrote Hamlet?"), library, Says([""]))
     assert (episode.stop, episode.answer) == ("no_claim", None)
     assert [failure.outcome for failure in episode.failures] == ["no_claim"]
 
@@ -136,7 +164,7 @@ class Broken(Library):
 
 
 def test_a_search_that_fails_is_no_evidence_and_no_answer() -> None:
-    episode = answer_both_sides(ASKED, Broken(0))
+    episode = answer_both_sides(ASKED, Broken(0), READER)
     assert (episode.stop, episode.answer) == ("no_evidence", None)
     assert [failure.outcome for failure in episode.failures] == ["search_quota"] * len(
         SEARCH_TEMPLATES
@@ -150,7 +178,7 @@ def test_searches_for_doubt_that_fail_are_told_beside_an_empty_side() -> None:
                 raise Failed(Failure(url, "timed_out", "it took too long"))
             return CROWS.fetch(url)
 
-    episode = answer_both_sides(ASKED, Partly(1))
+    episode = answer_both_sides(ASKED, Partly(1), READER)
     assert "found in 3 pages, and 2 of 3 searches failed; that" in sure(episode).text
     assert episode.count_failures() == {"search_quota": 2, "timed_out": 1}
 
@@ -166,7 +194,8 @@ def test_doubt_is_searched_for_too() -> None:
     shelf = InMemoryLibrary([*many, denial])
     alone = gather_passages("crows hold grudges", shelf)
     assert denial.url not in {hit.url for _, hit in alone.found}
-    assert denial.url in {quote.url for quote in sure(answer_both_sides(ASKED, shelf)).quotes}
+    answer = sure(answer_both_sides(ASKED, shelf, READER, settings=SidesSettings(asked=100)))
+    assert denial.url in {quote.url for quote in answer.quotes}
 
 
 def test_half_a_sentence_takes_no_side() -> None:
@@ -180,7 +209,7 @@ def test_half_a_sentence_takes_no_side() -> None:
         def fetch(self, url: str) -> Page:
             return whole
 
-    episode = answer_both_sides(ASKED, Cutting())
+    episode = answer_both_sides(ASKED, Cutting(), READER)
     assert episode.stop == "declined"
     assert sure(episode).quotes == ()
 
@@ -196,7 +225,7 @@ HOSTILE = (
 
 def test_hostile_pages_are_quoted_or_left_and_break_nothing() -> None:
     shelf = InMemoryLibrary([page("https://evil.org/x", "$claim", *HOSTILE), AGAINST])
-    for policy in (None, Says(["for"])):
+    for policy in (READER, Says(["for"])):
         answer = sure(answer_both_sides(ASKED, shelf, policy=policy))
         assert parse_numbered(render_numbered(answer), answer.quotes) == answer
         lines = answer.text.splitlines()
@@ -220,24 +249,10 @@ class Says:
         return [Completion(self.words[min(len(self.asked), len(self.words)) - 1])]
 
 
-class Knows:
-    """A policy that judges as somebody would who understands the pages."""
-
-    name = "reader"
-
-    def complete(
-        self, prompt: str, n: int = 1, allow: Callable[..., object] | None = None
-    ) -> list[Completion]:
-        if prompt.endswith("Claim:"):
-            return [Completion(" Crows bear ill will: they hold grudges.\n")]
-        sentence = prompt.rpartition("Sentence: ")[2]
-        forgives = "forgive" in sentence
-        return [Completion("Against." if forgives else "for" if "hold" in sentence else "neither")]
-
-
 def test_a_policy_words_the_claim_and_sees_what_words_do_not() -> None:
     kind = page("https://g.org/x", "Crows", "Crows forgive within a day. Crows have feathers.")
-    episode = answer_both_sides(ASKED, InMemoryLibrary([kind, ALSO_FOR]), policy=Knows())
+    reader = Reader("Crows bear ill will: they hold grudges.")
+    episode = answer_both_sides(ASKED, InMemoryLibrary([kind, ALSO_FOR]), reader)
     answer = sure(episode)
     assert answer.text.startswith("Claim: Crows bear ill will: they hold grudges\n")
     assert parts(answer) == (["My crows hold grudges."], ["Crows forgive within a day."])
@@ -256,9 +271,9 @@ def test_a_policy_words_the_claim_and_sees_what_words_do_not() -> None:
         "x" * 5000,
     ],
 )
-def test_a_claim_that_is_none_is_worded_by_rules(nonsense: str) -> None:
+def test_where_the_claim_is_worded_badly_the_question_is_judged(nonsense: str) -> None:
     answer = sure(answer_both_sides(ASKED, CROWS, policy=Says([nonsense, "for"])))
-    assert answer.text.startswith("Claim: crows hold grudges\n")
+    assert answer.text.startswith("Claim: yes to “Do crows hold grudges?”\n")
 
 
 @pytest.mark.parametrize(
@@ -279,6 +294,13 @@ def test_a_policy_is_asked_about_a_bounded_number_of_sentences_that_deny_and_tha
     answer_both_sides(ASKED, CROWS, policy=policy, settings=SidesSettings(asked=2))
     assert len(policy.asked) == 1 + 2
     assert sum("do not hold" in asked for asked in policy.asked[1:]) == 1
+
+
+def test_without_a_model_that_judges_a_sentence_says_what_to_name() -> None:
+    with pytest.raises(Failed) as failed:
+        answer_both_sides(ASKED, CROWS)
+    assert failed.value.failure.outcome == "no_model"
+    assert "--ranker DIR" in failed.value.failure.detail
 
 
 class Fails:
@@ -306,7 +328,7 @@ def test_a_policy_that_fails_gives_no_answer_and_says_why(works: int) -> None:
 
 
 def test_an_episode_survives_a_round_trip() -> None:
-    episode = answer_both_sides(ASKED, CROWS)
+    episode = answer_both_sides(ASKED, CROWS, READER)
     assert Episode.from_json(episode.to_json()) == episode
 
 
@@ -320,7 +342,7 @@ PHRASES = st.sampled_from(
 @given(st.lists(st.lists(PHRASES, max_size=14).map(" ".join), min_size=1, max_size=4))
 def test_every_quote_is_a_slice_and_none_is_on_both_sides(texts: list[str]) -> None:
     pages = [Page(str(n), f"Crows {n}", text) for n, text in enumerate(texts)]
-    episode = answer_both_sides(ASKED, InMemoryLibrary(pages))
+    episode = answer_both_sides(ASKED, InMemoryLibrary(pages), READER)
     if episode.answer is None or episode.answer.declined:
         return
     answer = episode.answer
@@ -333,20 +355,23 @@ def test_every_quote_is_a_slice_and_none_is_on_both_sides(texts: list[str]) -> N
 
 def test_what_was_changed_in_saved_sides_is_found() -> None:
     answer, empty = (
-        sure(answer_both_sides(ASKED, CROWS)),
-        sure(answer_both_sides(ASKED, InMemoryLibrary([FOR]))),
+        sure(answer_both_sides(ASKED, CROWS, READER)),
+        sure(answer_both_sides(ASKED, InMemoryLibrary([FOR]), READER)),
     )
-    nothing = sure(answer_both_sides(Question("1", "Do crows sing opera?"), CROWS))
+    opera = Question("1", "Do crows sing opera?")
+    nothing = sure(answer_both_sides(opera, CROWS, Says(["neither"])))
     assert nothing.declined
     for honest in (answer, empty, nothing):
         assert find_altered_sides(honest) == []
     text, claim = answer.text, answer.claims[0]
+    by_words = text.replace("Judged by reader.", JUDGED_BY_WORDS)
+    assert find_altered_sides(msgspec.structs.replace(answer, text=by_words)) == []
     said = text[claim.start : claim.end]
     one = Claim(claim.start, claim.end, (1,))
     for fields in (
         {"text": text.replace(said, "x" * len(said))},
         {"text": f"{text} So they do."},
-        {"text": text.replace(JUDGED_BY_WORDS, "Judged by a court")},
+        {"text": text.replace("Judged by reader.", "Judged by a court")},
         {"text": "x" + text[1:]},
         {"claims": answer.claims[1:]},
         {"claims": (one, *answer.claims[1:])},

@@ -88,15 +88,32 @@ def test_each_side_has_the_sentences_that_take_it_in_other_words_than_the_claim(
     assert [each.score for each in ranked] == pytest.approx([0.95, 0.8, 0.0])
 
 
-def test_a_yes_or_no_question_is_judged_as_it_is_and_others_as_their_claim() -> None:
+def test_a_yes_or_no_question_is_judged_as_it_is_and_so_is_a_statement() -> None:
     judge = WordJudge()
     answer_both_sides(ASKED, CROWS, judge=judge)
     assert set(judge.asked) == {"Do crows hold grudges?"}
-    either = Question("1", "Do crows or ravens come first?")
-    assert answer_both_sides(either, CROWS, judge=judge).stop == "no_claim"
     judge = WordJudge()
-    answer_both_sides(Question("1", "Why do crows hold grudges?"), CROWS, judge=judge)
-    assert set(judge.asked) == {"crows hold grudges"}
+    answer_both_sides(Question("1", "Crows hold grudges."), CROWS, judge=judge)
+    assert set(judge.asked) == {"Crows hold grudges"}
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "Do crows or ravens come first?",
+        "Why do crows hold grudges?",
+        "Who wrote Hamlet?",
+        "Is it safe?",
+        "?!",
+        "",
+        "Do crows hold grudges " * 100,
+    ],
+)
+def test_a_question_that_assumes_no_claim_says_what_to_do(question: str) -> None:
+    judge = WordJudge()
+    episode = answer_both_sides(Question("1", question), CROWS, judge=judge)
+    assert (episode.stop, judge.asked) == ("no_claim", [])
+    assert "state one" in episode.failures[0].detail
 
 
 def test_where_nothing_is_sure_the_nearest_is_declined() -> None:

@@ -13,12 +13,14 @@ from stage import Said, Stage
 from rookery.ask.question_files import bundled_questions, read_questions
 from rookery.browse.libraries import get_bundled_folder
 from rookery.browse.page_archive import PageArchive
+from rookery.cite.evidence_model import BUNDLED_MODEL
 from rookery.records import Page
 from rookery.serve.answer_verification import check_saved_answers
 from rookery.serve.mcp.tools import ArchivedSources, describe_verdict
 
 FACES_PAGE = (get_bundled_folder() / "faces.html").resolve().as_uri()
 GIFTS_PAGE = (get_bundled_folder() / "gifts-from-crows.html").resolve().as_uri()
+SIDES = ("--both-sides", "--ranker", str(BUNDLED_MODEL))
 BECAUSE = "Crows most likely bring gifts to people because they have learned"
 REST = "objects left at the feeding place are followed by more food"
 
@@ -197,8 +199,7 @@ FORGED_SIDES: tuple[Callable[[Json], object], ...] = (
 def test_forged_sides_are_refused(
     run: Run, ask: Callable[..., str], tmp_path: Path, forge: Callable[[Json], object]
 ) -> None:
-    asked = ("Do crows live for a hundred years?", "--both-sides", "--ranker", "words")
-    saved = json.loads(ask(*asked))
+    saved = json.loads(ask("Do crows live for a hundred years?", *SIDES))
     assert saved["answer"]["claims"]
     forge(saved["answer"])
     (tmp_path / "answer.json").write_text(json.dumps(saved), "utf-8")
@@ -229,10 +230,8 @@ def without(saved: Json, *names: str) -> str:
 
 HONEST_FORMS: dict[str, Callable[[Callable[..., str]], str]] = {
     "declined": lambda ask: ask(GIFTS, "--decline", "1"),
-    "both sides": lambda ask: ask(
-        "Do crows live for a hundred years?", "--both-sides", "--ranker", "words"
-    ),
-    "sides declined": lambda ask: ask("Do crows sing opera at night?", "--both-sides"),
+    "both sides": lambda ask: ask("Do crows live for a hundred years?", *SIDES),
+    "sides declined": lambda ask: ask("Do crows sing opera at night?", *SIDES),
     "a bare answer": lambda ask: json.dumps(json.loads(ask())["answer"]),
     "no method": lambda ask: without(json.loads(ask()), "method"),
     "lines": lambda ask: ask() + ask("Do crows remember human faces?"),

@@ -101,8 +101,6 @@ def test_quotes_are_at_most_as_many_as_are_asked_for(run: Run) -> None:
     assert counted[:3] == [1, 2, 3]
     assert counted[3] > 3
     assert run("ask", GIFTS, *CORVIDS, "--quotes", "3").out == run("ask", GIFTS, *CORVIDS).out
-    sides = run("ask", "Can crows recognise human faces?", *CORVIDS, "--both-sides", "-q", "1")
-    assert sides.out.count("\n[") <= 2
 
 
 def test_passages_say_what_was_searched_found_and_chosen(run: Run) -> None:

@@ -227,19 +227,20 @@ def test_the_doctor_asks_the_model(run: Run, web: Stage, tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_both_sides_are_shown_apart_with_and_without_a_model(run: Run, tmp_path: Path) -> None:
+def test_both_sides_are_shown_apart_and_need_a_model(run: Run, tmp_path: Path) -> None:
     asking = ("ask", "Can crows recognise human faces?", *CORVIDS, "--both-sides")
-    alone = run(*asking, "--ranker", "words")
-    assert alone.code == 0
-    parts = alone.out.partition("Against:")
-    assert ("For:" in parts[0], "Judged by words alone" in parts[2]) == (True, True)
+    for ranker in ((), ("--ranker", "words")):
+        alone = run(*asking, *ranker)
+        assert (alone.code, "use --model, or --ranker DIR" in alone.err) == (2, True)
     with serving(*says("crows can recognise human faces", "against")) as server:
         by_model = ("--model", "tiny", "--base-url", server.base_url)
         judged = run(*asking, *by_model)
         again = run(*asking, *by_model, "--offline")
     assert (judged.code, again.out) == (0, judged.out)
     assert "Nothing for it was found" in judged.out
-    assert run("ask", "Who are you?", *CORVIDS, "--both-sides").code == 6
+    with serving(*says("", "for")) as server:
+        by_model = ("--model", "tiny", "--base-url", server.base_url)
+        assert run("ask", "Who are you?", *CORVIDS, "--both-sides", *by_model).code == 6
     assert run(*asking, "--method", "webglm").code == 2
 
 

@@ -19,6 +19,7 @@ PAGES = {
     "nests": "Crows build nests of twigs and line them with moss to keep gifts of rain out.",
 }
 WHY = Question("1", "Why do crows bring gifts to people who put out peanuts?")
+CLAIM = Question("2", "Do crows bring gifts to people who put out peanuts?")
 
 
 def judge_peanuts(query: str, passages: Sequence[EvidencePassage]) -> list[EvidenceJudgement]:
@@ -54,11 +55,11 @@ def scripted(tmp_path: Path, *said: str, samples: int | None = None) -> ModelSet
     return ModelSettings(f"script:{script}", samples=samples)
 
 
-def answered(settings: Settings) -> tuple[Episode, list[RankedPassage]]:
+def answered(settings: Settings, question: Question = WHY) -> tuple[Episode, list[RankedPassage]]:
     ranked: list[RankedPassage] = []
     callbacks = AnswerCallbacks(observe_ranking=ranked.extend)
     with AnswerSession(settings) as session:
-        return session.answer(WHY, callbacks), ranked
+        return session.answer(question, callbacks), ranked
 
 
 @pytest.mark.usefixtures("judged")
@@ -69,13 +70,13 @@ def test_every_method_that_ranks_does_so_by_the_evidence_model(
     by_model = scripted(tmp_path, "x") if method in ("gophercite", "webglm") else ModelSettings()
     named = "model" if method == "sides" else ""  # which the bundled model does not judge unasked
     settings = Settings(places, method=method, models=by_model, ranker=named)
-    _, ranked = answered(settings)
+    _, ranked = answered(settings, CLAIM if method == "sides" else WHY)
     assert "peanuts" in ranked[0].page.text
     assert all(each.sentences == () for each in ranked)
 
 
 @pytest.mark.usefixtures("judged")
-@pytest.mark.parametrize("method", ["extract", "sides", "gophercite", "webglm"])
+@pytest.mark.parametrize("method", ["extract", "gophercite", "webglm"])
 def test_words_rank_where_they_are_asked_for(
     method: str, places: tuple[str, ...], tmp_path: Path
 ) -> None:

@@ -55,7 +55,7 @@ class StoredAnswer(NamedTuple):
 
     @property
     def searched(self) -> str:
-        """The question as it was searched: a follow-up is rewritten so that it stands alone."""
+        """The question as it was searched: a follow-up with what it leans on."""
         return self.answered.episode.question.text if self.answered else self.question
 
     @property
@@ -75,7 +75,7 @@ class AnswerSummary(NamedTuple):
     quotes: int | None
     made: float
     searched: str
-    """The question as it was searched: a follow-up is rewritten so that it stands alone."""
+    """The question as it was searched: a follow-up with what it leans on."""
 
 
 class AnswerLease(NamedTuple):

@@ -25,7 +25,7 @@ from rookery.records import (
     digest_of,
 )
 from rookery.serve.answer_session import AnswerCallbacks, AnswerSession, EvidenceSources
-from rookery.serve.methods import METHODS
+from rookery.serve.methods import METHODS, names_evidence_model
 from rookery.serve.settings import ModelSettings, Settings
 
 EXTRACT_METHOD = "extract"
@@ -115,7 +115,8 @@ def list_capabilities(settings: Settings) -> ServerCapabilities:
     by, models = settings.models, dict[str, ModelSettings]()
     if by:
         models[_name_model(by)] = by
-    methods = tuple(m.name for m in METHODS.values() if models or m.model != "required")
+    judged = {"unused": True, "optional": names_evidence_model(settings), "required": False}
+    methods = tuple(method.name for method in METHODS.values() if models or judged[method.model])
     names = _name_places(settings.places) or {WEB_PLACE: ""}
     return ServerCapabilities(methods, models, names, tuple(names))
 
@@ -151,14 +152,17 @@ def resolve_settings(
         offline=base.offline or wanted.offline,
         decline=decline,
         method=wanted.method,
-        models=_resolve_model(offered, wanted),
+        models=_resolve_model(base, offered, wanted),
     )
 
 
-def _resolve_model(offered: ServerCapabilities, wanted: QuestionRequest) -> ModelSettings:
-    """Return the model's settings; none where words alone answer."""
+def _resolve_model(
+    base: Settings, offered: ServerCapabilities, wanted: QuestionRequest
+) -> ModelSettings:
+    """Return the model's settings; none where no language model answers."""
     use = METHODS[wanted.method].model
-    if use == "unused" or (use == "optional" and not wanted.model):
+    without = use == "optional" and not wanted.model and names_evidence_model(base)
+    if use == "unused" or without:
         return ModelSettings()
     found = offered.models[wanted.model or next(iter(offered.models))]
     samples = found.samples if wanted.samples is None else wanted.samples

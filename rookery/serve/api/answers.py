@@ -110,7 +110,7 @@ class AnswerRecord(Struct):
     question: str
     """The question as it was asked."""
     searched: str
-    """The question as it was searched: a follow-up is rewritten so that it stands alone."""
+    """The question as it was searched: a follow-up with what it leans on."""
     state: str
     """One of asked, going, done and failed."""
     made: float

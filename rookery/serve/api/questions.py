@@ -254,8 +254,8 @@ InputMessages = Annotated[
 def list_model_names(offered: ServerCapabilities) -> list[str]:
     """List the model names of the API: a method and, where needed, its model."""
     by = [f"{MODEL_PREFIX}{method}/{model}" for method in MODEL_METHODS for model in offered.models]
-    both = [f"{MODEL_PREFIX}{SIDES}/{model}" for model in offered.models]
-    return [f"{MODEL_PREFIX}{EXTRACT_METHOD}", f"{MODEL_PREFIX}{SIDES}", *both, *by]
+    both = [f"{MODEL_PREFIX}{SIDES}", *(f"{MODEL_PREFIX}{SIDES}/{each}" for each in offered.models)]
+    return [f"{MODEL_PREFIX}{EXTRACT_METHOD}", *(both if SIDES in offered.methods else ()), *by]
 
 
 def build_question_request(
@@ -369,7 +369,7 @@ class AnswerMetadata(msgspec.Struct, frozen=True):
     ignored: tuple[str, ...]
     """Fields of the request that have no effect here."""
     searched: str
-    """The question as it was searched: a follow-up is rewritten so that it stands alone."""
+    """The question as it was searched: a follow-up with what it leans on."""
     calibrated: bool = False
     """The score is a probability that was calibrated on the documents that were asked."""
 

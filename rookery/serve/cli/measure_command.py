@@ -56,8 +56,7 @@ REWARDS = _make_argument(
 )
 EPISODES = _make_argument("[NAME=]FILE...", "Episodes of the text browser.")
 RUNS = _make_argument("[NAME=]DIR...", "Folders of runs of rookery learn reinforce.", name="runs")
-PROBE_KIND = _make_argument("stance|point", "The probes to print.", str, "kind")
-STANCE_ANSWERS = _make_argument("FILE", "Answers to the stance probes.", Path, "file")
+PROBE_KIND = _make_argument("point", "The probes to print.", str, "kind")
 FIGURE_FOLDER = _make_argument("DIR", "A folder of figures, subfolders included.", Path, "folder")
 
 SYSTEMS = _make_option(
@@ -190,10 +189,6 @@ MEASURE_COMMANDS: Mapping[str, tuple[str, tuple[Parameter, ...]]] = {
     ),
     "ranking": ("Show how well BM25, TF-IDF and encoders rank references.", RANKING),
     "probes": ("Print probe questions, to be answered by rookery ask --batch.", (PROBE_KIND,)),
-    "stance": (
-        "Show whether answers take the side that their questions suggest (stance probes).",
-        (STANCE_ANSWERS,),
-    ),
     "point": (
         "Show which part of the world answers assume where the question names none.",
         (ANSWERS,),

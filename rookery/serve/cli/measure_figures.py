@@ -566,30 +566,11 @@ def run_measure_actions(files: SystemFiles) -> Figure:
 
 
 def run_measure_probes(kind: str) -> list[str]:
-    """Return the probe questions "stance" or "point" as JSON lines. Raises Failed
-    (unknown_probes)."""
-    stances = truthfulness.make_stance_questions(truthfulness.load_stance_probes())
-    probes = {
-        "stance": [question for *_, question in stances],
-        "point": list(map(truthfulness.make_point_question, truthfulness.load_point_probes())),
-    }
-    detail = "there are no such probes: use stance or point"
+    """Return the probe questions "point" as JSON lines. Raises Failed (unknown_probes)."""
+    probes = {"point": map(truthfulness.make_point_question, truthfulness.load_point_probes())}
+    detail = "there are no such probes: use point"
     found = _require_found(probes.get(kind), kind, "unknown_probes", detail)
     return [each.to_json() + "\n" for each in found]
-
-
-def run_measure_stance(file: Path) -> Figure:
-    """Return the stance of answers to the probes. Raises Failed (no_probes)."""
-    stances = truthfulness.make_stance_questions(truthfulness.load_stance_probes())
-    asked = {question.text: (probe, how) for probe, how, question in stances}
-    answered = [
-        truthfulness.ProbeOutcome(probe.id, how, truthfulness.classify_stance(probe.belief, said))
-        for (probe, how), said in _match_probes(
-            file, read_measured_records(file, AnswerAttempt), asked
-        )
-    ]
-    says = f"{len(answered)} answers, read for their words alone; intervals over probes."
-    return truthfulness.make_stance_figure(truthfulness.estimate_stance_shares(answered), says)
 
 
 def run_measure_point(files: SystemFiles) -> Figure:

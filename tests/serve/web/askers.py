@@ -7,17 +7,21 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from programs import Served
 from starlette.testclient import TestClient
 from visits import Visit
 
+from rookery.cite.evidence_model import BUNDLED_MODEL
 from rookery.judge import accounts
 from rookery.serve.api.answer_sessions import QuestionRequest
 from rookery.serve.api.answer_workers import AnswerService
 from rookery.serve.settings import Settings
 
 CROWS = Settings(("rookery:corvids",))
+JUDGED_CROWS = msgspec.structs.replace(CROWS, ranker=str(BUNDLED_MODEL))
+"""with a model named that judges both sides"""
 LONG = "How long do crows live?"
 SECONDS = 120.0
 

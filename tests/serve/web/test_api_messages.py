@@ -255,4 +255,4 @@ def test_the_official_client_reads_answers_streams_and_errors(here: Served) -> N
     assert declined["whole"]["stop_reason"] == declined["streamed"]["stop_reason"] == "refusal"
     assert declined["whole"]["stop_details"] == declined["streamed"]["stop_details"]
     assert wrong["error"]["kind"] == "NotFoundError"
-    assert wrong["models"] == ["rookery-extract", "rookery-sides"]
+    assert wrong["models"] == ["rookery-extract"]

@@ -357,7 +357,7 @@ def test_pictures_alone_are_no_question(here: Served, path: str, content: Any) -
 
 def test_the_models_are_the_methods_that_are_offered(client: OpenAI) -> None:
     names = [model.id for model in client.models.list()]
-    assert names == ["rookery-extract", "rookery-sides"]
+    assert names == ["rookery-extract"]
     assert client.models.retrieve("rookery-extract").id == "rookery-extract"
     for name in ("gpt-6", "rookery-webgpt", "rookery-webgpt/gpt-6"):
         with pytest.raises(openai.NotFoundError) as told:

@@ -188,7 +188,7 @@ def test_every_address_is_described_with_its_errors(here: Served) -> None:
     names = set(re.findall("#/components/schemas/([A-Za-z]+)", json.dumps(document)))
     assert names <= set(document["components"]["schemas"])
     models = document["components"]["schemas"]["ChatRequest"]["properties"]["model"]["enum"]
-    assert models == ["rookery-extract", "rookery-sides"]
+    assert models == ["rookery-extract"]
 
 
 def schemathesis() -> str | None:

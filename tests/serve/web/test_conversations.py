@@ -19,7 +19,7 @@ from rookery.serve.settings import ModelSettings, Settings
 __all__ = ["home"]
 pytestmark = pytest.mark.usefixtures("home")
 FACES, LONGER = "Do crows recognise human faces?", "For how long do they remember?"
-STANDING = "For how long do crows remember?"
+STANDING = f"{LONGER} {FACES}"
 MODEL = "rookery-extract"
 
 
@@ -82,7 +82,7 @@ def test_a_conversation_is_its_askers_and_each_answer_is_shared_and_deleted_by_i
     assert uma.page.css_first("form.follow-up") is None
     stranger = Visit(TestClient(here.app, base_url="http://desk.test"), "nobody")
     assert STANDING in stranger.get(link).text
-    assert FACES not in stranger.text
+    assert first not in stranger.text  # its answer
     tess.post(f"{first}/delete")
     assert list_talk(tess.get(second)) == []
     assert tess.first(".searched-as q").text() == STANDING
@@ -152,7 +152,7 @@ def test_a_stored_answer_follows_one_of_the_same_key_alone(here: Served) -> None
     [('"How many years do crows remember a face?"\n', "How many years do crows remember a face?"),
      ("", STANDING)],
 )  # fmt: skip
-def test_a_model_rewrites_where_one_is_used_and_the_rule_where_it_fails(
+def test_a_model_rewrites_where_one_is_used_and_the_question_before_stands_in_front_where_it_fails(
     tmp_path: Path, lines: str, standing: str
 ) -> None:
     script = tmp_path / "said.jsonl"

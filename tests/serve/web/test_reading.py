@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 import pytest
-from askers import CROWS, LONG, SECONDS, home
+from askers import CROWS, JUDGED_CROWS, LONG, SECONDS, home
 from selectolax.lexbor import LexborHTMLParser
 from starlette.testclient import TestClient
 from visits import Opened, Visit, open_store
@@ -46,7 +46,7 @@ def server(
     home: Path, empty_store: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Reading]:
     opened = open_store(empty_store, tmp_path_factory.mktemp("reading"))
-    app = build_web_app(opened.store, CROWS, opened.limits)
+    app = build_web_app(opened.store, JUDGED_CROWS, opened.limits)
     with TestClient(app, base_url="http://desk.test") as client:
         yield Reading(opened, client)
     opened.store.close()
@@ -116,20 +116,26 @@ def test_a_decline_says_what_was_looked_at_and_shows_the_rejected_quotes(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("question", "side"),
-    [("Do crows live for a hundred years?", "Against"), ("Do crows remember faces?", "For")],
-)
-def test_both_sides_stand_beside_each_other(reading: Reading, question: str, side: str) -> None:
+def test_both_sides_stand_beside_each_other(reading: Reading) -> None:
     visit = reading.visit()
-    answered(visit, question, method="sides")
+    answered(visit, "Do crows live for a hundred years?", method="sides")
     sides = {each.css("h2")[0].text(): each for each in visit.page.css(".side")}
     assert list(sides) == ["For", "Against"]
-    assert sides[side].css("button.cite")
-    (other,) = set(sides) - {side}
-    assert not sides[other].css("button.cite")
-    assert "that is no proof" in sides[other].text()
-    assert "Judged by words alone" in visit.text
+    assert all(side.css("button.cite") for side in sides.values())
+    assert "Judged by the evidence model" in visit.text
+
+
+def test_both_sides_are_offered_where_something_can_judge_them(
+    reading: Reading, empty_store: Path, tmp_path: Path
+) -> None:
+    assert reading.visit().get("/").page.css("input[name=method][value=sides]")
+    opened = open_store(empty_store, tmp_path)
+    with TestClient(build_web_app(opened.store, CROWS), base_url="http://desk.test") as client:
+        visit = Reading(opened, client).visit()
+        assert not visit.get("/").page.css("input[name=method][value=sides]")
+        visit.post("/ask", question="Do crows remember faces?", method="sides")
+        assert (visit.status, "There is no method of this name" in visit.text) == (400, True)
+    opened.store.close()
 
 
 def test_a_question_that_cannot_be_answered_says_why(reading: Reading) -> None:

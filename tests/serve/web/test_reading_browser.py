@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
-from askers import CROWS, LONG, held, home
+from askers import JUDGED_CROWS, LONG, held, home
 from playwright.sync_api import Browser, Page, expect
 from visits import open_store
 from windows import Seen, Site, flaws, quote_is_marked, serving
@@ -33,7 +33,7 @@ def asking(
 ) -> Iterator[tuple[Site, AnswerService]]:
     """A server at an address, and what answers in it."""
     opened = open_store(empty_store, tmp_path_factory.mktemp("asking"))
-    app = build_web_app(opened.store, CROWS, opened.limits, at_once=2)
+    app = build_web_app(opened.store, JUDGED_CROWS, opened.limits, at_once=2)
     with serving(opened, app) as address:
         yield Site(opened, address, browser), app.state.answering
     opened.store.close()
