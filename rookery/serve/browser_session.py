@@ -93,18 +93,14 @@ SessionEvent = CommandEvent | UndoEvent | ReplyEvent | QuestionEvent | DraftEven
 class BrowserSession:
     """One person's session: what was said so far, and what it shows.
 
-    `keep` hears every event, in order; the same events given to `replay_event` in another process
-    lead to the same session. Scrolling step by step is shown, counted and stored as the fewest
-    commands that do the same (WebGPT, appendix C.1).
+    `on_event` hears every event, in order; the same events given to `replay_event` in another
+    process lead to the same session. Scrolling step by step is shown, counted and stored as the
+    fewest commands that do the same (WebGPT, appendix C.1).
     """
 
-    def __init__(
-        self,
-        task: BrowserTask,
-        keep: Callable[[SessionEvent], None] = lambda deed: None,
-    ) -> None:
+    def __init__(self, task: BrowserTask) -> None:
         self.task = task
-        self.on_event = keep
+        self.on_event: Callable[[SessionEvent], None] = lambda event: None
         self.draft = ""
         """the answer as far as it is written"""
         self.suggestions: list[SuggestionsEvent] = []
@@ -251,21 +247,21 @@ class BrowserSession:
             self.suggestions.append(suggested)
             self.on_event(suggested)
 
-    def replay_event(self, deed: SessionEvent) -> None:
+    def replay_event(self, event: SessionEvent) -> None:
         """Apply a stored event, to come to the session that another process had."""
-        match deed:
+        match event:
             case CommandEvent(command):  # one that did nothing may have been stored, and undone
                 self._say_command(command)
             case UndoEvent():
                 self.undo()
             case ReplyEvent():
-                self.accept_reply(_get_reply(deed))
+                self.accept_reply(_get_reply(event))
             case QuestionEvent(question):
                 self.change_question(question)
             case DraftEvent(text):
                 self.save_draft(text)
             case SuggestionsEvent():
-                self.add_suggestions(deed)
+                self.add_suggestions(event)
 
     def replay_session(self, wrap: Callable[[Library], Library]) -> tuple[list[Step], BrowseResult]:
         """Replay the session over a library of its own replies; return its steps and result.

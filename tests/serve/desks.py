@@ -20,10 +20,11 @@ class Person:
         question: Question = QUESTION,
         rules: BrowserRules = BrowserRules(),
         start: str = "",
-        keep: Callable[[SessionEvent], None] = lambda deed: None,
+        keep: Callable[[SessionEvent], None] = lambda event: None,
     ) -> None:
         self.holdings = library
-        self.sitting = BrowserSession(BrowserTask(question, rules, start), keep)
+        self.sitting = BrowserSession(BrowserTask(question, rules, start))
+        self.sitting.on_event = keep
         self.note = ""
         """why the last line did nothing"""
         self.wait()
