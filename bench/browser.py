@@ -27,7 +27,8 @@ from rookery.browse.page_reader import read_page
 from rookery.browse.page_view import PageViewCache
 from rookery.browse.text_folding import fold_text
 from rookery.browse.text_search import TextFinder
-from rookery.records import Failed, Failure, Hit, Page, Question, Quote
+from rookery.errors import Failed
+from rookery.records import Failure, Hit, Page, Question, Quote
 
 EPISODES = report.choose_size(3, 1)
 """Counted episodes of 99 actions on each page, after one warm-up."""

@@ -30,6 +30,7 @@ from recipes.findings import Effect, Finding, ScoreTable, make_finding
 from rookery.cite.dense_ranker import load_dense_ranker
 from rookery.cite.evidence_model import BUNDLED_MODEL, EvidencePassage, load_evidence_model
 from rookery.cite.ranking_metrics import compute_expected_hit
+from rookery.errors import Failed
 from rookery.learn.optimizer import OptimizerSettings
 from rookery.learn.retrieval_data import (
     ReferenceSamplingSettings,
@@ -45,7 +46,6 @@ from rookery.learn.retrieval_training import (
     train_retriever,
 )
 from rookery.measure.ranking import count_corpus_terms, score_bm25, score_tf_idf
-from rookery.records import Failed
 
 DATA = report.DATA / "climate_fever" / "climate-fever.jsonl.xz"
 SEEDS = choose_size((0, 1, 2), (0,))

@@ -24,15 +24,7 @@ from typing import Any
 
 import msgspec
 
-from bench.report import (
-    RESULTS,
-    ROOT,
-    SCRATCH,
-    choose_size,
-    print_table,
-    skip_bench,
-    write_results,
-)
+from bench.report import RESULTS, ROOT, SCRATCH, choose_size, print_table, skip_bench, write_results
 from rookery.browse.file_selection import FileSelection
 from rookery.browse.folder_library import FolderLibrary
 from rookery.browse.libraries import get_bundled_folder

@@ -23,12 +23,7 @@ from bench.answers import LibraryWithoutPage
 from bench.documentation import answer_by_bm25
 from bench.report import choose_size, print_table, require_data, skip_bench, write_results
 from bench.squad import ARCHIVE, CACHE, DATA, Squad, SquadQuestion
-from recipes.evidence_data import (
-    EvidenceDataSettings,
-    exchange_detail,
-    list_names,
-    split_articles,
-)
+from recipes.evidence_data import EvidenceDataSettings, exchange_detail, list_names, split_articles
 from recipes.findings import format_estimate
 from rookery.ask.question_files import read_squad
 from rookery.browse.folder_library import FolderLibrary

@@ -59,8 +59,9 @@ from rookery.draft.constrained_decoding import (
     leave_unconstrained,
 )
 from rookery.draft.remote_model import LanguageModel
+from rookery.errors import Failed
 from rookery.measure.intervals import estimate_share
-from rookery.records import Completion, Failed, Failure, Library, Page, Question
+from rookery.records import Completion, Failure, Library, Page, Question
 from rookery.serve.methods import METHODS, MethodResources
 from rookery.serve.settings import WORDS, Settings, locate_local_model
 

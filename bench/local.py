@@ -17,12 +17,7 @@ from typing import Any
 
 import torch
 from safetensors.torch import save_file
-from transformers import (
-    AutoTokenizer,
-    GenerationConfig,
-    LlamaConfig,
-    LlamaForCausalLM,
-)
+from transformers import AutoTokenizer, GenerationConfig, LlamaConfig, LlamaForCausalLM
 
 from bench import report
 from bench.model_speed import measure_speeds

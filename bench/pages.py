@@ -32,7 +32,8 @@ from selectolax.lexbor import LexborHTMLParser
 from bench import report
 from rookery.browse.page_reader import read_page
 from rookery.browse.page_text import join_visible_text
-from rookery.records import Failed, Page
+from rookery.errors import Failed
+from rookery.records import Page
 
 DATA = report.DATA / "readability" / "test-pages.tar.xz"
 URL = "http://fakehost/test/page.html"

@@ -29,7 +29,7 @@ from bench.mutated_files import make_mutant, make_pdf, make_seeds
 from bench.pages import DATA, read_archive
 from rookery.browse.page_reader import read_page
 from rookery.browse.reader_processes import FileLimits, PageJob, ReaderPool
-from rookery.records import Failed
+from rookery.errors import Failed
 
 SECONDS = 20.0
 """Limit of one page: that of a fetch."""

@@ -28,6 +28,7 @@ from rookery.browse.folder_library import FolderLibrary
 from rookery.browse.passages import find_sentences
 from rookery.cite import ranking_metrics
 from rookery.cite.dense_ranker import DenseRanker, load_dense_ranker
+from rookery.errors import Failed
 from rookery.learn.optimizer import OptimizerSettings
 from rookery.learn.retrieval_data import (
     ReferenceSamplingSettings,
@@ -42,7 +43,7 @@ from rookery.learn.retrieval_training import (
     load_sentence_encoder,
     train_retriever,
 )
-from rookery.records import Failed, Page
+from rookery.records import Page
 
 HELD_OUT = choose_size(12, 2)
 """Articles."""

@@ -48,15 +48,16 @@ from rookery.cite.evidence_model import (
     load_evidence_model,
 )
 from rookery.cite.repair import CorrectionSettings, measure_shared_words
-from rookery.cite.sentence_support import UNSUPPORTED, locate_answers
+from rookery.cite.sentence_support import locate_answers
 from rookery.draft.completion_settings import WRITING_SETTINGS
 from rookery.draft.evidence_answers import EvidenceSettings, answer_by_evidence
 from rookery.draft.gold_answers import contains_gold_answer
 from rookery.draft.installed_models import WRITING_MODEL, find_model_folder
 from rookery.draft.webglm import WEBGLM_METHOD
 from rookery.draft.written_answers import put_into_words
+from rookery.errors import Failed, Outcome
 from rookery.measure.intervals import Estimate, estimate_share
-from rookery.records import Episode, Failed, Policy, Question
+from rookery.records import Episode, Policy, Question
 from rookery.serve.settings import get_data_folder
 
 SEED = 2
@@ -183,7 +184,7 @@ def count_sentences(
             shared = max(measure_shared_words(said, quote.text) for quote in quotes)
             by_words.append(shared >= CorrectionSettings().threshold)
             verbatim.append(any(said.rstrip(".") in quote.text for quote in quotes))
-    removed = sum(each.written.count_failures().get(UNSUPPORTED, 0) for each in outcomes)
+    removed = sum(each.written.count_failures().get(Outcome.UNSUPPORTED, 0) for each in outcomes)
     kept = len(by_model)
     fallbacks = sum(not each.is_written for each in outcomes)
     shares = {

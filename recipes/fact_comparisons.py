@@ -17,13 +17,13 @@ from urllib.parse import quote as quoted
 
 import msgspec
 
+from rookery.errors import Failed, Outcome
 from rookery.judge.json_lines import read_json_lines
 from rookery.records import (
     Answer,
     Block,
     Claim,
     Comparison,
-    Failed,
     Failure,
     Page,
     Policy,
@@ -315,7 +315,7 @@ def _draw_unrelated_quotes(
         if len(drawn) == len(quotes):
             return tuple(drawn)
     detail = "there are too few other pages to take sentences from: give more claims and pages"
-    raise Failed(Failure(quotes[0].title, "no_other_page", detail))
+    raise Failed(Failure(quotes[0].title, Outcome.NO_OTHER_PAGE, detail))
 
 
 class _ClimateEvidence(msgspec.Struct):
@@ -367,10 +367,10 @@ def _read_climate_lines(path: Path) -> list[_ClimateClaim]:
             for one in each.evidences:
                 _ = one.place
     except FileNotFoundError as error:
-        raise Failed(Failure(str(path), "not_found", "check the path")) from error
+        raise Failed(Failure(str(path), Outcome.NOT_FOUND, "check the path")) from error
     except (msgspec.MsgspecError, ValueError, lzma.LZMAError, EOFError) as error:
         detail = f"it is no file of Climate-FEVER: fetch it again ({error})"
-        raise Failed(Failure(str(path), "bad_line", detail)) from error
+        raise Failed(Failure(str(path), Outcome.BAD_LINE, detail)) from error
     return found
 
 

@@ -12,7 +12,8 @@ from rookery.browse.passages import find_sentences
 from rookery.browse.search_terms import find_language, get_question_terms, split_terms
 from rookery.browse.text_folding import find_occurrences, locate_quote
 from rookery.draft.gold_answers import contains_gold_answer
-from rookery.records import Failed, Library, Page, Question
+from rookery.errors import Failed
+from rookery.records import Library, Page, Question
 
 MAX_SEARCH_HITS = 20
 """results of a search among which the page must be"""

@@ -20,15 +20,11 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
-from transformers import (
-    AttentionInterface,
-    AttentionMaskInterface,
-    DynamicCache,
-    PreTrainedModel,
-)
+from transformers import AttentionInterface, AttentionMaskInterface, DynamicCache, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
+from rookery.errors import Failed
 from rookery.learn.action_batches import ActionBatch
 from rookery.learn.imitation_learning import ImitationSettings
 from rookery.learn.optimizer import OptimizerSettings
@@ -52,7 +48,7 @@ from rookery.learn.pretrained_models import (
 )
 from rookery.learn.reinforcement_settings import ReinforcementSettings
 from rookery.learn.reward_training import RewardTrainingSettings
-from rookery.records import Failed, Failure
+from rookery.records import Failure
 
 FLOAT_BYTES = 4
 """bytes of a weight as it is kept, of its gradient, and of a value of the optimizer"""

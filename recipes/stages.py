@@ -13,8 +13,9 @@ import msgspec
 
 from recipes.findings import Effect, Finding, ScoreTable, list_findings
 from rookery.draft.config import merge_tables, parse_settings, read_toml_table
+from rookery.errors import Failed
 from rookery.measure.figures import Figure, write_figure
-from rookery.records import Failed, Record, prepare_type
+from rookery.records import Record, prepare_type
 
 ROOT = Path(__file__).parent.parent
 DATA = ROOT.parent / "shared" / "data"

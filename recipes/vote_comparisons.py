@@ -18,17 +18,9 @@ import msgspec
 
 from rookery.browse.html_parser import read_html
 from rookery.browse.page_assembly import build_page
+from rookery.errors import Failed, Outcome
 from rookery.judge.agreement import get_sign
-from rookery.records import (
-    Answer,
-    Comparison,
-    Failed,
-    Failure,
-    Question,
-    Record,
-    digest_of,
-    prepare_type,
-)
+from rookery.records import Answer, Comparison, Failure, Question, Record, digest_of, prepare_type
 
 VOTES_RATER = "thumbs-up"
 """Rater that is stored in these comparisons."""
@@ -281,7 +273,7 @@ def read_forum_threads(path: Path) -> Iterator[ForumThread]:
                 yield _parse_thread(line, f"{path}, line {number}")
     except (OSError, EOFError, lzma.LZMAError) as error:
         detail = f"the forum cannot be read ({error}): check the path"
-        raise Failed(Failure(str(path), "not_found", detail)) from error
+        raise Failed(Failure(str(path), Outcome.NOT_FOUND, detail)) from error
 
 
 def _parse_thread(line: bytes, place: str) -> ForumThread:
@@ -293,7 +285,7 @@ def _parse_thread(line: bytes, place: str) -> ForumThread:
         )
     except ValueError as error:
         detail = f"it is no question with id, title and answers ({error}): take the line out"
-        raise Failed(Failure(place, "bad_line", detail)) from error
+        raise Failed(Failure(place, Outcome.BAD_LINE, detail)) from error
     return ForumThread(f"{asked.site}/{asked.id}", asked.title, answers, asked.site)
 
 

@@ -22,11 +22,7 @@ from rookery.cite.evidence_model import EvidenceJudge, EvidencePassage
 from rookery.cite.repair import measure_shared_words
 from rookery.draft.gold_answers import is_correct_answer
 from rookery.draft.remote_model import AllowedTokens
-from rookery.draft.webglm import (
-    BootstrapSettings,
-    WebglmSettings,
-    filter_bootstrapped_episode,
-)
+from rookery.draft.webglm import BootstrapSettings, WebglmSettings, filter_bootstrapped_episode
 from rookery.learn.decoding import SamplingSettings
 from rookery.learn.imitation_learning import ImitationResult, ImitationSettings, train_by_imitation
 from rookery.learn.random_models import write_tiny_model

@@ -12,13 +12,7 @@ from recipes.rewards import cache_scores
 from recipes.stages import RecipeOutput, load_or_make, main, print_progress
 from recipes.webgpt_data import Settings, prepare_site
 from recipes.webgpt_floors import answer_by_floors
-from recipes.webgpt_found import (
-    ComputeCosts,
-    list_effects,
-    list_notes,
-    make_tables,
-    rate_floors,
-)
+from recipes.webgpt_found import ComputeCosts, list_effects, list_notes, make_tables, rate_floors
 from recipes.webgpt_pools import (
     CLONED_POLICY,
     PPO_POLICY,

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 # The packages come first: importing one later would put it in the place of the function.
 import rookery.ask
 import rookery.browse  # noqa: F401
+from rookery.errors import Failed
 from rookery.records import (
     Answer,
     Block,
@@ -26,7 +27,6 @@ from rookery.records import (
     Comparison,
     Completion,
     Episode,
-    Failed,
     Failure,
     Hit,
     Library,

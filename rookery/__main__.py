@@ -14,13 +14,16 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from rookery.records import Failed
+from rookery.errors import USER_ERROR_OUTCOMES, Failed
 from rookery.serve.cli.index_command import index_commands
 from rookery.serve.cli.judge_command import judge_group
 from rookery.serve.cli.measure_command import measure_group
 from rookery.serve.cli.models_command import models_commands
 from rookery.serve.cli.serve_command import serve_group
 from rookery.serve.command_line import (
+    EXIT_ANSWERED,
+    EXIT_NO_EVIDENCE,
+    EXIT_USAGE,
     CommandError,
     CommandErrorDetail,
     CommandErrorReport,
@@ -67,12 +70,6 @@ from rookery.serve.command_options import (
     WorthOption,
     WriteOption,
     add_completion_options,
-)
-from rookery.serve.exit_codes import (
-    EXIT_ANSWERED,
-    EXIT_NO_EVIDENCE,
-    EXIT_USAGE,
-    USER_ERROR_OUTCOMES,
 )
 from rookery.version import __version__
 

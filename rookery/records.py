@@ -170,20 +170,9 @@ class Failure(Record, frozen=True):
     what: str
     """the URL, path or query"""
     outcome: str
-    """timed_out, blocked_address, too_large, unsupported_type, robots, http_404, ..."""
+    """an Outcome of `rookery.errors`, http_404 and the like, or what another version wrote"""
     detail: str = ""
     """one sentence"""
-
-
-class Failed(Exception):
-    """A page could not be opened or a search not be made; `failure` says which and why."""
-
-    def __init__(self, failure: Failure) -> None:
-        super().__init__(f"{failure.what}: {failure.outcome}: {failure.detail}")
-        self.failure = failure
-
-    def __reduce__(self) -> tuple[type["Failed"], tuple[Failure]]:
-        return Failed, (self.failure,)  # so that it passes from one process to another
 
 
 class Question(Record, frozen=True):

@@ -26,12 +26,12 @@ PLAIN = {"Any", "msgspec", *dir(builtins)}
 SIZE_LIMITS = {
     "(top)": (1_500, 8),  # what every package reads becomes modules of its own: errors, settings
     "ask": (799, 4),
-    "browse": (12_391, 58),  # `read_screen` came from draft
-    "cite": (3_210, 19),
+    "browse": (12_485, 58),  # `read_screen` came from draft
+    "cite": (3_211, 19),
     "draft": (5_594, 32),
     "judge": (6_526, 34),
     "learn": (7_182, 32),
-    "measure": (2_101, 14),
+    "measure": (2_103, 14),
     "serve": (21_429, 83),
 }
 MOST_CODE_LINES = 62_400

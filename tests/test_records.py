@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rookery.errors import Failed
 from rookery.records import (
     Answer,
     Block,
@@ -17,7 +18,6 @@ from rookery.records import (
     Comparison,
     Completion,
     Episode,
-    Failed,
     Failure,
     Link,
     Mark,

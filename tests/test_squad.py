@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from rookery.ask.question_files import SquadArticle, read_squad, render_pages, write_site
 from rookery.browse.folder_library import FolderLibrary
 from rookery.browse.page_archive import PageArchive
-from rookery.records import Failed
+from rookery.errors import Failed
 
 ROOKS = "Rooks nest in spring. They like Tall Trees."
 TREES = "Tall Trees are <b>old</b> & high; Rooks live there, not Rooksville."
@@ -280,7 +280,7 @@ FILLING = """
 import resource, sys
 from pathlib import Path
 from rookery.ask.question_files import SquadArticle, write_site
-from rookery.records import Failed
+from rookery.errors import Failed
 site = Path(sys.argv[1])
 write_site([SquadArticle("a.html", "A", ("old",)), SquadArticle("b.html", "B", ("old",))], site)
 resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))

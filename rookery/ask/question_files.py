@@ -22,11 +22,9 @@ from urllib.parse import unquote
 
 import msgspec
 
-from rookery.ask.published_questions import (
-    convert_published_question,
-    split_published_document,
-)
-from rookery.records import Failed, Failure, Question, Record, prepare_type
+from rookery.ask.published_questions import convert_published_question, split_published_document
+from rookery.errors import Failed, Outcome
+from rookery.records import Failure, Question, Record, prepare_type
 
 MOST_QUESTION_CHARACTERS = 10_000
 """characters of a question"""
@@ -317,7 +315,7 @@ def write_site(articles: Sequence[SquadArticle], folder: Path) -> int:
             written += _write_if_changed(folder / article.name, page.encode("utf-8", "replace"))
     except OSError as error:
         detail = f"make room, or allow writing there, and run again ({error.strerror})"
-        raise Failed(Failure(str(folder), "not_written", detail)) from error
+        raise Failed(Failure(str(folder), Outcome.NOT_WRITTEN, detail)) from error
     return written
 
 

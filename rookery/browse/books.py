@@ -9,6 +9,7 @@ from rookery.browse.document_archive import DocumentArchive, join_part_name
 from rookery.browse.documents import ReadLimits, build_read_error
 from rookery.browse.page_parts import NOWHERE, PagePart, join_parts, read_part
 from rookery.browse.page_reader import decode_text, rewrite_xhtml
+from rookery.errors import Outcome
 from rookery.records import Link, Page
 
 _CONTAINER = "META-INF/container.xml"
@@ -27,7 +28,9 @@ def read_epub(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Page:
     name = "" if rootfile is None else join_part_name("", rootfile.get("full-path", ""))
     package = archive.parse_part(name)
     if package is None:
-        raise build_read_error(url, "malformed", "the archive holds no list of a book's chapters")
+        raise build_read_error(
+            url, Outcome.MALFORMED, "the archive holds no list of a book's chapters"
+        )
     folder = name.rpartition("/")[0]
     files = {
         item.get("id", ""): join_part_name(folder, item.get("href", ""))
@@ -39,7 +42,7 @@ def read_epub(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Page:
         if one.get("idref", "") in files
     ]
     if len(chapters) > _MOST_CHAPTERS:
-        raise build_read_error(url, "too_large", f"a book of {len(chapters):,} chapters")
+        raise build_read_error(url, Outcome.TOO_LARGE, f"a book of {len(chapters):,} chapters")
     title = " ".join((package.findtext("opf.metadata/dc.title") or "").split())
     _refuse_encrypted(archive, chapters)
     return join_parts(_read_chapters(archive, chapters), url, fetched, title, limits)
@@ -51,7 +54,7 @@ def _refuse_encrypted(archive: DocumentArchive, chapters: list[str]) -> None:
     for reference in () if encryption is None else encryption.iter("enc.CipherReference"):
         if join_part_name("", reference.get("URI", "")) in chapters:
             detail = "the book is locked to the programs of the shop that sold it"
-            raise build_read_error(archive.url, "encrypted", detail)
+            raise build_read_error(archive.url, Outcome.ENCRYPTED, detail)
 
 
 def _read_chapters(archive: DocumentArchive, chapters: list[str]) -> Iterator[PagePart]:

@@ -32,7 +32,8 @@ from rookery.browse.page_view import (
 )
 from rookery.browse.quote_search import find_in_page, find_quote
 from rookery.browse.text_search import Span
-from rookery.records import Failed, Failure, Hit, Library, Page, Quote, Record
+from rookery.errors import Failed, Outcome
+from rookery.records import Failure, Hit, Library, Page, Quote, Record
 
 __all__ = [
     "BrowseResult",
@@ -47,9 +48,9 @@ __all__ = [
 
 PASSAGES_PER_RESULT = 4
 """that are searched for, for each result: a library may show several passages of a page"""
-STORE_FAILURES = ("disk_full", "archive_busy", "unreadable_archive")
+STORE_FAILURES = (Outcome.DISK_FULL, Outcome.ARCHIVE_BUSY, Outcome.UNREADABLE_ARCHIVE)
 """for a person to see to: a session that went on would not be kept"""
-ANSWERED_STOPS = ("end", "max_actions", "max_quotes")
+ANSWERED_STOPS = ("end", Outcome.MAX_ACTIONS, Outcome.MAX_QUOTES)
 """the ways for browsing to stop that lead to an answer, where something was quoted"""
 
 
@@ -121,7 +122,7 @@ def answer_request(library: Library, request: BrowserRequest) -> BrowserReply:
             raise
         return failed.failure
     except Exception as error:  # a library's mistake costs one page, not the session
-        return Failure(what, "library_failed", f"{type(error).__name__}: {error}")
+        return Failure(what, Outcome.LIBRARY_FAILED, f"{type(error).__name__}: {error}")
 
 
 def run_browser(task: BrowserTask, views: PageViewCache | None = None) -> BrowserFlow:
@@ -140,12 +141,12 @@ def run_browser(task: BrowserTask, views: PageViewCache | None = None) -> Browse
         said = yield session.build_observation(left)
         left -= 1
         stop = yield from session.run_command(parse_command(_require_text(said)))
-    stop = stop or "max_actions"
+    stop = stop or Outcome.MAX_ACTIONS
     answer = None
     if session.quotes and stop in ANSWERED_STOPS:
         answer = _require_text((yield session.build_answer_prompt(left)))
     elif stop == "end":
-        stop = "no_quotes"
+        stop = Outcome.NO_QUOTES
     return BrowseResult(tuple(session.quotes), stop, answer, tuple(session.failures))
 
 
@@ -313,11 +314,11 @@ class _BrowserState:
             raise TypeError("an opening is answered with a Page or a Failure")
         elif is_subdomain(get_domain(reply.url), self.rules.blocked):
             self._show_failure(
-                Failure(url, "blocked_domain", f"{get_domain(reply.url)} is not to be read")
+                Failure(url, Outcome.BLOCKED_DOMAIN, f"{get_domain(reply.url)} is not to be read")
             )
         elif self._gives_away(reply):
             detail = "the page repeats the question or a reference answer"
-            self._show_failure(Failure(url, "censored", detail))
+            self._show_failure(Failure(url, Outcome.CENSORED, detail))
         else:
             self._go_to(self._position_at_top(reply).move_to_anchor(fragment))
 
@@ -357,7 +358,7 @@ class _BrowserState:
                 quote, self._title_with_domain(quote.title, quote.url)
             )
         enough = len(quote.text) >= room or len(self.quotes) == self.rules.quotes
-        return "max_quotes" if enough else ""
+        return Outcome.MAX_QUOTES if enough else ""
 
     def scroll_page(self, way: str, times: int) -> None:
         """Move by whole windows, as far as the page goes."""

@@ -20,7 +20,8 @@ from rookery.browse.page_archive import (
     pack_records,
     unpack_records,
 )
-from rookery.records import Completion, Failed, Failure, Hit, Library, Page, digest_of, prepare_type
+from rookery.errors import Failed, Outcome
+from rookery.records import Completion, Failure, Hit, Library, Page, digest_of, prepare_type
 
 
 class CallTables(NamedTuple):
@@ -167,7 +168,7 @@ class CallRecording:
         """Raise Failed (not_recorded) where there is no session of this name."""
         if self.select_rows(self._number, session) == [(None,)]:
             detail = f"{self.archive.name} has no session of this name: begin it, or name another"
-            raise Failed(Failure(session, "not_recorded", detail))
+            raise Failed(Failure(session, Outcome.NOT_RECORDED, detail))
 
     def load_metadata(self, session: str) -> bytes:
         """Return the metadata of a library's session. Raises Failed (not_recorded)."""
@@ -380,7 +381,7 @@ class RecordingLibrary(Library):
                 raise
             except Exception as error:
                 detail = f"{type(error).__name__}: {error}"
-                raise Failed(Failure(what, "library_failed", detail)) from error
+                raise Failed(Failure(what, Outcome.LIBRARY_FAILED, detail)) from error
 
 
 class ReplayLibrary(Library):
@@ -415,7 +416,7 @@ class ReplayLibrary(Library):
             if not every:
                 doing = "opened this address" if kind == "fetch" else f"asked this for {k} results"
                 detail = f"no recorded session {doing}: do it once with the network, or ask another"
-                raise Failed(Failure(what, "not_recorded", detail))
+                raise Failed(Failure(what, Outcome.NOT_RECORDED, detail))
             return every[0]
 
         return self._replay.replay_call(kind, what, k, find_other=repeat_answer)

@@ -21,6 +21,7 @@ from rookery.browse.page_rendering import (
     RenderResult,
     WorkerConnection,
 )
+from rookery.errors import Outcome
 from rookery.records import prepare_type
 
 if TYPE_CHECKING:
@@ -116,7 +117,9 @@ async def _render(playwright: "Playwright", job: RenderJob, ask: AskParent) -> R
     except Error as error:
         detail = "Chromium does not start: install it (apt install chromium, or playwright install"
         reason = str(error).partition("\n")[0]  # playwright draws a box below it
-        return RenderResult(outcome="no_renderer", detail=f"{detail} chromium): {reason}"[:400])
+        return RenderResult(
+            outcome=Outcome.NO_RENDERER, detail=f"{detail} chromium): {reason}"[:400]
+        )
     context = await browser.new_context(
         user_agent=job.user_agent, service_workers="block", accept_downloads=False
     )
@@ -160,7 +163,7 @@ async def _intercept_requests(
         documents.append(request.url)
         if len(documents) > job.limits.documents:
             detail = f"its scripts lead on to more than {job.limits.documents} pages"
-            end_early(RenderResult(outcome="too_many_redirects", detail=detail))
+            end_early(RenderResult(outcome=Outcome.TOO_MANY_REDIRECTS, detail=detail))
         passed_on = request.method == "GET" and page.main_frame == _find_frame(route)
         reply = await _ask_for(route, ask, True) if passed_on else None
         if reply is None:
@@ -214,7 +217,7 @@ async def _read_dom(page: "Page", job: RenderJob) -> RenderResult:
     html = None
     while html is None:
         if page.is_closed():
-            return RenderResult(outcome="crashed", detail="the browser ended before the page")
+            return RenderResult(outcome=Outcome.CRASHED, detail="the browser ended before the page")
         with suppress(Error):  # it does not come where the page would have left for what is refused
             await page.wait_for_load_state("load", timeout=load)
         with suppress(Error):  # some pages ask for ever
@@ -222,11 +225,13 @@ async def _read_dom(page: "Page", job: RenderJob) -> RenderResult:
         with suppress(Error):  # it may be leaving for another page
             html = await page.content()
     if not page.url.startswith(("http:", "https:")):  # Chromium's own page about an error
-        return RenderResult(outcome="crashed", detail=f"the browser shows {page.url[:80]} instead")
+        return RenderResult(
+            outcome=Outcome.CRASHED, detail=f"the browser shows {page.url[:80]} instead"
+        )
     data = _strip_scripts(html).encode("utf-8", "replace")
     if len(data) > job.limits.bytes:
         detail = f"its scripts made a page of more than {job.limits.bytes:,} bytes"
-        return RenderResult(outcome="too_large", detail=detail)
+        return RenderResult(outcome=Outcome.TOO_LARGE, detail=detail)
     return RenderResult(data)
 
 
@@ -243,7 +248,7 @@ def _strip_scripts(html: str) -> str:
 def _describe_crash(job: RenderJob) -> RenderResult:
     size = job.limits.memory >> 20
     detail = f"its scripts needed more than {size} MB of memory, or brought the browser down"
-    return RenderResult(outcome="too_large", detail=detail)
+    return RenderResult(outcome=Outcome.TOO_LARGE, detail=detail)
 
 
 def _describe_error(error: Exception, job: RenderJob) -> RenderResult:
@@ -252,5 +257,5 @@ def _describe_error(error: Exception, job: RenderJob) -> RenderResult:
         return _describe_crash(job)
     if "Timeout" in said:
         detail = f"its scripts had not ended after {job.limits.seconds:g} s"
-        return RenderResult(outcome="timed_out", detail=detail)
-    return RenderResult(outcome="crashed", detail=f"the browser failed: {said[:300]}")
+        return RenderResult(outcome=Outcome.TIMED_OUT, detail=detail)
+    return RenderResult(outcome=Outcome.CRASHED, detail=f"the browser failed: {said[:300]}")

@@ -11,6 +11,7 @@ from xml.etree.ElementTree import Element
 
 from rookery.browse.documents import ReadLimits, build_read_error
 from rookery.browse.xml_parser import parse_xml
+from rookery.errors import Outcome
 
 
 class DocumentArchive:
@@ -34,7 +35,7 @@ class DocumentArchive:
             IndexError,
         ) as error:  # fmt: skip
             raise build_read_error(
-                self.url, "malformed", f"the document's archive is damaged ({error})"
+                self.url, Outcome.MALFORMED, f"the document's archive is damaged ({error})"
             ) from error
 
     def read_part(self, name: str) -> bytes:
@@ -49,7 +50,7 @@ class DocumentArchive:
             info = self._archive.getinfo(name)
             if info.flag_bits & 1:
                 raise build_read_error(
-                    self.url, "encrypted", "the document's archive needs a password"
+                    self.url, Outcome.ENCRYPTED, "the document's archive needs a password"
                 )
             most = self._rest
             content = b""
@@ -58,7 +59,9 @@ class DocumentArchive:
                     content = part.read(most + 1)
             if max(info.file_size, len(content)) > most:
                 size = self.limits.unpacked_bytes
-                raise build_read_error(self.url, "too_large", f"more than {size:,} bytes of text")
+                raise build_read_error(
+                    self.url, Outcome.TOO_LARGE, f"more than {size:,} bytes of text"
+                )
             self._rest -= len(content)
             return content
 

@@ -10,7 +10,8 @@ import msgspec
 
 from rookery.browse.html_parser import read_html
 from rookery.browse.page_assembly import build_page
-from rookery.records import Block, Failed, Failure, Page
+from rookery.errors import Failed, Outcome
+from rookery.records import Block, Failure, Page
 
 _FRONT = re.compile(r"\A---[ \t]*\n(.*?\n)(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
 _FRONT_TITLE = re.compile(r"""^title:[ \t]*["']?(.+?)["']?[ \t]*$""", re.MULTILINE)
@@ -100,11 +101,13 @@ def read_text(text: str, url: str, fetched: str = "", kind: str = "text") -> Pag
     kind = _guess_kind(text) if kind == "text" else kind
     if kind == "code" and url.endswith(_MINIFIABLE) and _is_minified(text):
         raise build_read_error(
-            url, "minified", "minified: it was written to be run and not to be read"
+            url, Outcome.MINIFIED, "minified: it was written to be run and not to be read"
         )
     blocks = tuple(TEXT_READERS[kind](text))
     if not blocks:
-        raise build_read_error(url, "empty_after_extraction", "the file holds only white space")
+        raise build_read_error(
+            url, Outcome.EMPTY_AFTER_EXTRACTION, "the file holds only white space"
+        )
     first = next((block for block in blocks if block.article), blocks[0])
     title = text[first.start : first.end].split("\n", 1)[0][:_TITLE_LENGTH].strip()
     if kind in _TITLED_BY_NAME:
@@ -300,7 +303,7 @@ def read_markdown(text: str, url: str, fetched: str, limits: ReadLimits) -> Page
 
     if len(text) > limits.markdown:
         raise build_read_error(
-            url, "too_large", f"Markdown of more than {limits.markdown:,} characters"
+            url, Outcome.TOO_LARGE, f"Markdown of more than {limits.markdown:,} characters"
         )
     text = text.replace("\r\n", "\n").lstrip("\ufeff")
     front = _FRONT.match(text)
@@ -324,7 +327,7 @@ def _read_whole_article(html: str, url: str, fetched: str, title: str) -> Page:
     tree.title = title or tree.title
     page = build_page(tree, url, fetched, whole=True)
     if not any(page.iter_shown()):
-        raise build_read_error(url, "empty_after_extraction", "the document holds no text")
+        raise build_read_error(url, Outcome.EMPTY_AFTER_EXTRACTION, "the document holds no text")
     if page.title:
         return page
     first = next(page.iter_shown())

@@ -22,6 +22,7 @@ from rookery.browse.file_selection import PICTURES_WITH_TEXT
 from rookery.browse.page_parts import PagePart, join_parts, read_part
 from rookery.browse.page_reader import decode_text
 from rookery.browse.pdf_documents import PDFIUM_LOCK
+from rookery.errors import Outcome
 from rookery.records import Mark, Page
 
 _FURNITURE = re.compile(
@@ -68,9 +69,9 @@ def _unpack_manual(data: bytes, url: str, limits: ReadLimits) -> bytes:
     try:
         unpacked = unpacker.decompress(data, limits.bytes)
     except zlib.error as error:
-        raise build_read_error(url, "malformed", f"the file is damaged ({error})") from error
+        raise build_read_error(url, Outcome.MALFORMED, f"the file is damaged ({error})") from error
     if unpacker.unconsumed_tail:
-        raise build_read_error(url, "too_large", f"more than {limits.bytes:,} bytes")
+        raise build_read_error(url, Outcome.TOO_LARGE, f"more than {limits.bytes:,} bytes")
     return unpacked
 
 
@@ -87,13 +88,15 @@ def run_reader(command: Sequence[str], data: bytes, url: str, seconds: float) ->
             )
         except subprocess.TimeoutExpired as error:
             detail = f"{command[0]} takes more than {seconds:.0f} s to read it"
-            raise build_read_error(url, "timed_out", detail) from error
+            raise build_read_error(url, Outcome.TIMED_OUT, detail) from error
         except OSError as error:
-            raise build_read_error(url, "malformed", f"{command[0]}: {error.strerror}") from error
+            raise build_read_error(
+                url, Outcome.MALFORMED, f"{command[0]}: {error.strerror}"
+            ) from error
     if done.returncode and not done.stdout.strip():
         said = done.stderr.decode("utf-8", "replace").strip().splitlines()
         detail = f"{command[0]} cannot read it ({said[-1][:200] if said else done.returncode})"
-        raise build_read_error(url, "malformed", detail)
+        raise build_read_error(url, Outcome.MALFORMED, detail)
     return done.stdout
 
 
@@ -106,7 +109,7 @@ def read_picture(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Pag
     named = url.lower().endswith(_PICTURE_ENDINGS)  # not each nameless blob of a cache
     if not (named and is_local(url)) or shutil.which("tesseract") is None:
         detail = "a picture; text is read in .png, .jpg and .tif files where tesseract is installed"
-        raise build_read_error(url, "unsupported_type", detail)
+        raise build_read_error(url, Outcome.UNSUPPORTED_TYPE, detail)
     pages = _recognize_text(data, url, limits.ocr_seconds)
     parts = (
         PagePart(page, "page" if len(pages) > 1 else "", str(number))
@@ -164,7 +167,7 @@ def _recognize_text(picture: bytes, url: str, seconds: float) -> list[list[str]]
             "its pages are pictures, and reading them by OCR takes too long: let a program such as"
             " ocrmypdf write their text into the PDF"
         )
-        raise build_read_error(url, "timed_out", detail)
+        raise build_read_error(url, Outcome.TIMED_OUT, detail)
     listed = run_reader(("tesseract", "--list-langs"), b"", url, 10).decode().split("\n")[1:]
     languages = [name for name in listed if name and name != "osd" and "/" not in name]
     chosen = "+".join(languages) if 0 < len(languages) <= _MOST_LANGUAGES else "eng"

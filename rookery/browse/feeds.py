@@ -9,6 +9,7 @@ from rookery.browse.documents import ReadLimits, build_read_error
 from rookery.browse.html_parser import read_html
 from rookery.browse.page_parts import PagePart, join_parts, read_labels, read_part
 from rookery.browse.xml_parser import parse_xml
+from rookery.errors import Outcome
 from rookery.records import Page
 
 _MOST_ENTRIES = 50_000
@@ -27,7 +28,7 @@ def read_feed(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Page:
         return join_parts([PagePart(read_part(html, url, limits))], url, fetched, "", limits)
     entries = list(_iter_entries(root))
     if len(entries) > _MOST_ENTRIES:
-        raise build_read_error(url, "too_large", f"a feed of {len(entries):,} entries")
+        raise build_read_error(url, Outcome.TOO_LARGE, f"a feed of {len(entries):,} entries")
     head = next((one for one in root if one.tag in ("channel", "rss.channel")), root)
     title = _read_plain(head, "title")
     base = _get_base(root, url)

@@ -41,7 +41,8 @@ from rookery.browse.network import (
     resolve_with_system,
 )
 from rookery.browse.reader_processes import PageJob, ReaderPool
-from rookery.records import Failed, Failure, Page
+from rookery.errors import Failed, Outcome
+from rookery.records import Failure, Page
 from rookery.version import __version__
 
 FetchText = Callable[[str, float], str]
@@ -57,7 +58,13 @@ KEPT_SITES = 1000
 """sites whose rules are kept at once"""
 
 CONNECTION_OUTCOMES = frozenset(
-    {"timed_out", "unresolved", "refused", "tls_failed", "blocked_address"}
+    {
+        Outcome.TIMED_OUT,
+        Outcome.UNRESOLVED,
+        Outcome.REFUSED,
+        Outcome.TLS_FAILED,
+        Outcome.BLOCKED_ADDRESS,
+    }
 )
 """outcomes that the page itself would meet too, and that say more than "robots" does"""
 
@@ -94,12 +101,12 @@ class RobotsCache:
         """
         rules = self._get_rules(target, until)
         if rules.parsed is None:
-            raise FetchError("robots", rules.why)
+            raise FetchError(Outcome.ROBOTS, rules.why)
         if not rules.parsed.can_fetch(target.url, self._product_token):
             detail = (
                 f"robots.txt of {target.origin} forbids it to {self._product_token}; ask its owner"
             )
-            raise FetchError("robots", detail)
+            raise FetchError(Outcome.ROBOTS, detail)
         return rules.parsed.crawl_delay(self._product_token) or 0.0
 
     def list_sitemaps(self, target: NormalizedUrl, until: float) -> tuple[str, ...]:
@@ -110,7 +117,9 @@ class RobotsCache:
     def _get_rules(self, target: NormalizedUrl, until: float) -> RobotsRules:
         site = self._get_site(target.origin)
         if not site.lock.acquire(timeout=get_seconds_left(until) or 0.0):
-            raise FetchError("timed_out", f"robots.txt of {target.origin} did not come in time")
+            raise FetchError(
+                Outcome.TIMED_OUT, f"robots.txt of {target.origin} did not come in time"
+            )
         try:
             if site.rules is None or site.until < time.monotonic():
                 site.rules = self._fetch_rules(target.origin, until)
@@ -149,7 +158,11 @@ def permits_all_robots(outcome: str) -> bool:
     server that is overloaded (429) or broken (5xx) or breaks off has not said yes.
     """
     absent = outcome.startswith(("http_3", "http_4")) and outcome != "http_429"
-    return absent or outcome in ("too_many_redirects", "unsupported_scheme", "invalid_url")
+    return absent or outcome in (
+        Outcome.TOO_MANY_REDIRECTS,
+        Outcome.UNSUPPORTED_SCHEME,
+        Outcome.INVALID_URL,
+    )
 
 
 def parse_product_token(user_agent: str) -> str:
@@ -197,7 +210,7 @@ class HostRateLimiter:
         with self._lock:
             place = self._slots.setdefault(host, threading.BoundedSemaphore(self._at_once))
         if not place.acquire(timeout=get_seconds_left(until) or 0.0):
-            raise FetchError("timed_out", f"other requests to {host} took all the time")
+            raise FetchError(Outcome.TIMED_OUT, f"other requests to {host} took all the time")
         try:
             self._wait_for_delay(host, delay, until)
             yield
@@ -209,7 +222,9 @@ class HostRateLimiter:
             now = time.monotonic()
             start = max(now, self._next_start.get(host, now)) if delay else now
             if start > until:
-                raise FetchError("timed_out", f"{host} wants {delay:g} seconds between requests")
+                raise FetchError(
+                    Outcome.TIMED_OUT, f"{host} wants {delay:g} seconds between requests"
+                )
             if delay:  # another request, as for robots.txt, leaves the wait that is due
                 self._next_start[host] = start + delay
         time.sleep(start - now)
@@ -227,7 +242,7 @@ def build_user_agent(contact: str) -> str:
         return USER_AGENT
     if not re.fullmatch(r"[!-'*-~]{3,200}", contact) or not re.search(r"@|\.", contact):
         detail = "give one mail address or web address, as in --contact you@example.org"
-        raise Failed(Failure(contact, "bad_contact", detail))
+        raise Failed(Failure(contact, Outcome.BAD_CONTACT, detail))
     return f"{USER_AGENT[:-1]}; contact: {contact})"
 
 
@@ -377,7 +392,7 @@ class Fetcher:
         try:
             return self._read_fetched(got, until - time.monotonic())
         except Failed as failed:
-            if self._render is None or failed.failure.outcome != "needs_javascript":
+            if self._render is None or failed.failure.outcome != Outcome.NEEDS_JAVASCRIPT:
                 raise
         return self._read_fetched(self._render(self, got), self._limits.seconds)
 
@@ -418,14 +433,16 @@ class Fetcher:
                     return got
                 here = normalize_url(got, self._limits.url)
                 if want.within_origin and here.origin != first.origin:
-                    raise FetchError("blocked_address", "it is at another origin")
+                    raise FetchError(Outcome.BLOCKED_ADDRESS, "it is at another origin")
             except FetchError as error:
                 if here is first:
                     raise
                 detail = f"redirected to {here.url}: {error.detail}"
                 raise FetchError(error.outcome, detail) from None
         how = "in a circle" if here.url in seen else f"more than {self._limits.redirects} times"
-        raise FetchError("too_many_redirects", f"the server redirects {how}, at last to {here.url}")
+        raise FetchError(
+            Outcome.TOO_MANY_REDIRECTS, f"the server redirects {how}, at last to {here.url}"
+        )
 
     def _request_once(
         self, here: NormalizedUrl, want: _FetchOptions, until: float
@@ -503,7 +520,7 @@ class Fetcher:
         check_status(answer)
         kind = read_header(answer, b"content-type")
         if kind.lower().startswith(want.refused_types or "\0"):
-            raise FetchError("unsupported_type", f"{kind} holds no text to quote")
+            raise FetchError(Outcome.UNSUPPORTED_TYPE, f"{kind} holds no text to quote")
         data = self._read_body(answer, want.cut_after)
         now = datetime.now(UTC).isoformat(timespec="seconds")
         return FetchResponse(here.url, answer.status, kind, data, now)
@@ -512,7 +529,7 @@ class Fetcher:
         limit, length = self._limits.bytes, read_header(answer, b"content-length")
         if cut is None and length.isdecimal() and int(length) > limit:
             detail = f"the server announces {length} bytes; raise FetchLimits.bytes to read them"
-            raise FetchError("too_large", detail)
+            raise FetchError(Outcome.TOO_LARGE, detail)
         encoding = read_header(answer, b"content-encoding")
         pieces, size = [], 0
         for piece in decode_content(answer.iter_stream(), encoding, limit):
@@ -600,7 +617,7 @@ def fetch_pages(
     finally:
         work.stop()
     late = f"not here after the {seconds:g} seconds for all pages; allow more time"
-    return [_get_result(work.results[url], Failure(url, "timed_out", late)) for url in urls]
+    return [_get_result(work.results[url], Failure(url, Outcome.TIMED_OUT, late)) for url in urls]
 
 
 def _get_result(result: "Future[Page]", late: Failure) -> Page | Failure:

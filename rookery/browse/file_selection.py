@@ -14,7 +14,8 @@ from typing import NamedTuple
 import msgspec
 from pathspec import GitIgnoreSpec, Pattern
 
-from rookery.records import Failed, Failure, Record
+from rookery.errors import Failed, Outcome
+from rookery.records import Failure, Record
 
 # Paths are bytes here: a name need not be valid text, and scanning is quicker so.
 # ruff: noqa: PTH110, PTH113, PTH116, PTH118, PTH120, PTH123
@@ -120,14 +121,14 @@ class SkippedGroup(Record, frozen=True):
 
 
 SKIP_REASONS = {
-    "unsupported_type": "of types that are not read",
-    "binary": "binary, not text",
-    "minified": "minified",
-    "copy": "copies of others",
-    "ignored": "named by ignore files",
-    "excluded": "left out by --glob or --exclude",
-    "empty": "empty",
-    "hidden": "hidden",
+    Outcome.UNSUPPORTED_TYPE: "of types that are not read",
+    Outcome.BINARY: "binary, not text",
+    Outcome.MINIFIED: "minified",
+    Outcome.COPY: "copies of others",
+    Outcome.IGNORED: "named by ignore files",
+    Outcome.EXCLUDED: "left out by --glob or --exclude",
+    Outcome.EMPTY: "empty",
+    Outcome.HIDDEN: "hidden",
     "other": "for other reasons",
 }
 """Outcomes of what is left out, and how a summary words them. `other` stands for all others, which
@@ -184,7 +185,7 @@ def list_folders(
                 yield _list_folder(folder, rules, waiting, linked)
         except OSError as error:
             detail = f"this folder cannot be entered ({error.strerror})"
-            unreadable.append(Failure(os.fsdecode(folder), "unreadable", detail))
+            unreadable.append(Failure(os.fsdecode(folder), Outcome.UNREADABLE, detail))
     yield from _list_named(roots)
 
 
@@ -267,7 +268,7 @@ class _SelectionPatterns:
         except ValueError as error:
             patterns = " ".join((*selection.glob, *selection.exclude))
             detail = f"write it as in a .gitignore, such as *.md or docs/ ({error})"
-            raise Failed(Failure(patterns, "bad_pattern", detail)) from error
+            raise Failed(Failure(patterns, Outcome.BAD_PATTERN, detail)) from error
 
 
 class _IgnoreFile(NamedTuple):
@@ -299,22 +300,22 @@ class _FolderRules:
     def find_skip_reason(self, name: bytes, path: bytes, is_folder: bool) -> tuple[str, str] | None:
         """(outcome, detail) of a file or folder that is left out, None for one that is read."""
         if name.startswith(b"."):
-            return "hidden", "its name begins with a dot"
+            return Outcome.HIDDEN, "its name begins with a dot"
         if (
             not is_folder
             and (what := name_unread_type(os.fsdecode(name)))
             and not self._asks_for_picture(name, path)
         ):
-            return "unsupported_type", what
+            return Outcome.UNSUPPORTED_TYPE, what
         if self._ignore_files and (
             ignored := _find_ignoring_file(self._ignore_files, path, is_folder)
         ):
-            return "ignored", f"by {ignored}"
+            return Outcome.IGNORED, f"by {ignored}"
         exclude, glob = self._patterns.exclude, self._patterns.glob
         if exclude and _last_match(exclude, _get_relative_path(path, self._root), is_folder):
-            return "excluded", "by --exclude"
+            return Outcome.EXCLUDED, "by --exclude"
         if glob and not is_folder and not glob.match_file(_get_relative_path(path, self._root)):
-            return "excluded", "no --glob matches it"
+            return Outcome.EXCLUDED, "no --glob matches it"
         return None
 
     def _asks_for_picture(self, name: bytes, path: bytes) -> bool:

@@ -48,7 +48,8 @@ from rookery.browse.search_index import (
     record_index_use,
     translate_index_errors,
 )
-from rookery.records import Failed, Failure, Hit, Page, digest_of
+from rookery.errors import Failed, Outcome
+from rookery.records import Failure, Hit, Page, digest_of
 
 # Paths are bytes here: a name need not be valid text, and scanning is quicker so.
 # ruff: noqa: PTH118
@@ -68,7 +69,7 @@ _TICK_NS = 50_000_000
 """A file changed within this time of the look at it may change again and keep its time."""
 
 
-LEFT_OUT_OUTCOMES = frozenset(("unsupported_type", "binary", "minified"))
+LEFT_OUT_OUTCOMES = frozenset((Outcome.UNSUPPORTED_TYPE, Outcome.BINARY, Outcome.MINIFIED))
 """Outcomes of files that were opened and are of no kind that is read: skipped, not failed."""
 
 
@@ -245,7 +246,7 @@ class FolderManifest:
             changes.deleted.extend(row for name, row in rows.items() if name not in files)
             for name, stamp in files.items():
                 known = rows.get(name)
-                if known is None or known.stamp != stamp or known.outcome == "unreadable":
+                if known is None or known.stamp != stamp or known.outcome == Outcome.UNREADABLE:
                     # A time that cannot be trusted is never equal to one that is seen.
                     kept = stamp if stamp.mtime_ns < newest else FileStamp(stamp.size, -1)
                     good = known if known and not known.outcome else ManifestRow(folder, name, kept)
@@ -429,7 +430,7 @@ class FolderLibrary:
             row = self._open_manifest().find_row(path) if path else None
         if row is None:
             detail = "it is no file of this library: open addresses that a search showed"
-            raise Failed(Failure(url, "url_not_shown", detail))
+            raise Failed(Failure(url, Outcome.URL_NOT_SHOWN, detail))
         if row.outcome:
             raise Failed(Failure(url, row.outcome, row.detail))
         return self._archive.find_page(row.digest, _path_to_url(row.path)) or self._reread_file(row)
@@ -518,7 +519,7 @@ class FolderLibrary:
             self._open_index()
             return self._open_manifest().read_format() == _join_formats()
         except (Failed, ValueError) as error:
-            if isinstance(error, Failed) and error.failure.outcome != "unreadable_archive":
+            if isinstance(error, Failed) and error.failure.outcome != Outcome.UNREADABLE_ARCHIVE:
                 raise
             return False
 
@@ -563,7 +564,9 @@ class FolderLibrary:
             f"{', such as ' * bool(named)}{named}); HTML, PDF, Office documents, "
             "e-books, mail, Markdown and text are read"
         )
-        raise Failed(Failure(", ".join(map(os.fsdecode, self._roots)), "empty_library", detail))
+        raise Failed(
+            Failure(", ".join(map(os.fsdecode, self._roots)), Outcome.EMPTY_LIBRARY, detail)
+        )
 
     def _apply_changes(self, changes: FolderChanges) -> None:
         """Remove and read what changed, and commits after each so many bytes of files."""
@@ -707,7 +710,7 @@ def resolve_roots(paths: Sequence[Path]) -> list[bytes]:
     for path in paths:
         if not path.exists():
             detail = "there is no such file or folder: check the path"
-            raise Failed(Failure(str(path), "not_found", detail))
+            raise Failed(Failure(str(path), Outcome.NOT_FOUND, detail))
     real = sorted({os.path.realpath(os.fsencode(path)) for path in paths})
     return [root for root in real if not any(root.startswith(other + b"/") for other in real)]
 

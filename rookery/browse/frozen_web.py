@@ -12,7 +12,8 @@ import msgspec
 
 from rookery.browse.call_recording import CallRecording, find_first_answer
 from rookery.browse.search_index import InMemoryLibrary
-from rookery.records import Failed, Failure, Hit, Library, Page, digest_of
+from rookery.errors import Failed, Outcome
+from rookery.records import Failure, Hit, Library, Page, digest_of
 
 
 class FrozenWeb(Library):
@@ -32,7 +33,7 @@ class FrozenWeb(Library):
         if not pages:
             self.close()
             detail = "it has no pages: name the recording of sessions that opened some"
-            raise Failed(Failure(str(path), "not_a_recording", detail))
+            raise Failed(Failure(str(path), Outcome.NOT_A_RECORDING, detail))
         self._pages = InMemoryLibrary(pages.values())
         versions = sorted((page.url, page.digest) for page in pages.values())
         calls = self._recording.select_rows("kind, what, k, answer from calls order by number")
@@ -63,7 +64,7 @@ class FrozenWeb(Library):
                 return self._pages.fetch(url)
             except Failed as failed:
                 detail = "no recorded session opened this address"
-                raise Failed(Failure(url, "not_recorded", detail)) from failed
+                raise Failed(Failure(url, Outcome.NOT_RECORDED, detail)) from failed
         if recorded.failure is not None:
             raise Failed(recorded.failure)
         page = self._recording.archive.load_version(recorded.version)
@@ -81,15 +82,15 @@ def _require_recording(path: Path) -> None:
     """
     what = str(path)
     if not path.exists():
-        raise Failed(Failure(what, "not_found", "there is no such file: check the path"))
+        raise Failed(Failure(what, Outcome.NOT_FOUND, "there is no such file: check the path"))
     advice = "name a file that rookery serve env --record, or rollouts, wrote"
     if path.is_dir():
         detail = f"it is a folder and no recording: {advice}, or serve the folder with --in"
-        raise Failed(Failure(what, "not_a_recording", detail))
+        raise Failed(Failure(what, Outcome.NOT_A_RECORDING, detail))
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as file:
             found = file.execute("select name from sqlite_master where type = 'table'").fetchall()
     except sqlite3.Error:
         found = []
     if not {("sessions",), ("calls",), ("versions",)} <= set(found):
-        raise Failed(Failure(what, "not_a_recording", f"it is no recording: {advice}"))
+        raise Failed(Failure(what, Outcome.NOT_A_RECORDING, f"it is no recording: {advice}"))

@@ -13,6 +13,7 @@ import brotli
 import httpcore
 
 from rookery.browse.network import URL_SAFE_CHARACTERS, FetchError, NormalizedUrl
+from rookery.errors import Outcome
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -41,15 +42,17 @@ def classify_http_error(
         raise ValueError("a header that was given holds what HTTP forbids, such as a line break")
     if isinstance(error, httpcore.TimeoutException):
         return FetchError(
-            "timed_out", f"{host} was too slow; raise FetchLimits.seconds or try later"
+            Outcome.TIMED_OUT, f"{host} was too slow; raise FetchLimits.seconds or try later"
         )
     if isinstance(error, httpcore.ConnectError | httpcore.ProxyError):
-        return FetchError("refused", f"no connection to {host}: {error}; try again later")
+        return FetchError(Outcome.REFUSED, f"no connection to {host}: {error}; try again later")
     if getattr(error.args[0] if error.args else None, "error_status_hint", 0) == 431:
-        return FetchError("too_large", f"the headers that {host} sends are beyond all measure")
+        return FetchError(
+            Outcome.TOO_LARGE, f"the headers that {host} sends are beyond all measure"
+        )
     if isinstance(error, httpcore.NetworkError) or _has_peer_closed(error, answer):
-        return FetchError("truncated", f"{host} ended its answer early ({error}); try again")
-    return FetchError("malformed", f"{host} does not speak proper HTTP: {error}")
+        return FetchError(Outcome.TRUNCATED, f"{host} ended its answer early ({error}); try again")
+    return FetchError(Outcome.MALFORMED, f"{host} does not speak proper HTTP: {error}")
 
 
 def _has_peer_closed(error: Exception, answer: httpcore.Response | None) -> bool:
@@ -69,7 +72,7 @@ def read_redirect(answer: httpcore.Response, here: NormalizedUrl) -> str | None:
     try:
         return urljoin(here.url, quote(locations[0].strip(), safe=URL_SAFE_CHARACTERS + "#"))
     except ValueError as error:
-        raise FetchError("invalid_url", f"it redirects to no address: {error}") from None
+        raise FetchError(Outcome.INVALID_URL, f"it redirects to no address: {error}") from None
 
 
 def check_status(answer: httpcore.Response) -> None:
@@ -144,7 +147,7 @@ def decode_content(chunks: Iterable[bytes], encoding: str, limit: int) -> Iterat
     """
     names = _split_encodings(encoding)
     if len(names) > MOST_ENCODINGS:
-        raise FetchError("malformed", f"the body is encoded {len(names)} times over")
+        raise FetchError(Outcome.MALFORMED, f"the body is encoded {len(names)} times over")
     stages = [_get_decoder(name) for name in reversed(names)]
     pieces = limit_size(chunks, limit)
     for stage in stages:
@@ -162,7 +165,7 @@ def limit_size(chunks: Iterable[bytes], limit: int) -> Iterator[bytes]:
         size += len(chunk)
         if size > limit:
             detail = f"the body has more than {limit:,} bytes; raise FetchLimits.bytes to read it"
-            raise FetchError("too_large", detail)
+            raise FetchError(Outcome.TOO_LARGE, detail)
         yield chunk
 
 
@@ -173,7 +176,9 @@ def _split_encodings(encoding: str) -> list[str]:
 
 def _get_decoder(name: str) -> BodyDecoder:
     if name not in BODY_DECODERS:
-        raise FetchError("malformed", f"the server sent the encoding {name[:40]!r}, not asked for")
+        raise FetchError(
+            Outcome.MALFORMED, f"the server sent the encoding {name[:40]!r}, not asked for"
+        )
     return BODY_DECODERS[name]
 
 
@@ -219,7 +224,7 @@ def _inflate_data(stream: "zlib._Decompress", data: bytes) -> bytes:
     try:
         return stream.decompress(data, PIECE_BYTES)
     except zlib.error as error:
-        raise FetchError("malformed", f"the compressed body is broken: {error}") from None
+        raise FetchError(Outcome.MALFORMED, f"the compressed body is broken: {error}") from None
 
 
 def _drain_stream(stream: "zlib._Decompress") -> Iterator[bytes]:
@@ -246,7 +251,7 @@ def _decode_brotli_data(stream: "brotli.Decompressor", data: bytes) -> bytes:
     try:
         piece: bytes = stream.process(data, output_buffer_limit=PIECE_BYTES)
     except brotli.error as error:
-        raise FetchError("malformed", f"the compressed body is broken: {error}") from None
+        raise FetchError(Outcome.MALFORMED, f"the compressed body is broken: {error}") from None
     return piece
 
 
@@ -271,17 +276,17 @@ def _decode_zstd_data(stream: zstd.ZstdDecompressor, data: bytes) -> bytes:
     try:
         return stream.decompress(data, PIECE_BYTES)
     except zstd.ZstdError as error:
-        raise FetchError("malformed", f"the compressed body is broken: {error}") from None
+        raise FetchError(Outcome.MALFORMED, f"the compressed body is broken: {error}") from None
 
 
 def _count_member(members: int, name: str) -> int:
     if members == MOST_MEMBERS:
-        raise FetchError("malformed", f"{name} in more than {MOST_MEMBERS} members")
+        raise FetchError(Outcome.MALFORMED, f"{name} in more than {MOST_MEMBERS} members")
     return members + 1
 
 
 def _build_truncated_error(name: str) -> FetchError:
-    return FetchError("truncated", f"the {name} stream stops before its end")
+    return FetchError(Outcome.TRUNCATED, f"the {name} stream stops before its end")
 
 
 NO_ENCODING = frozenset({"", "identity", "none", "binary", "7bit", "8bit", "utf-8", "utf8"})

@@ -25,7 +25,8 @@ from rookery.browse.web_library import (
     make_searxng_engine,
     make_wikipedia_engine,
 )
-from rookery.records import Failed, Failure, Hit, Library, Page, digest_of
+from rookery.errors import Failed, Outcome
+from rookery.records import Failure, Hit, Library, Page, digest_of
 
 
 class CombinedLibrary:
@@ -87,7 +88,7 @@ class CombinedLibrary:
             try:
                 return library.fetch(url)
             except Failed as failed:
-                if failed.failure.outcome != "url_not_shown":
+                if failed.failure.outcome != Outcome.URL_NOT_SHOWN:
                     raise
                 refused = failed
         assert refused is not None  # there is at least one library
@@ -123,7 +124,7 @@ def _make_search_error(query: str, failed: Sequence[Failure]) -> Failed:
     if len(failed) == 1:
         return Failed(failed[0])
     detail = "; ".join(f"{failure.outcome}: {failure.detail}" for failure in failed)
-    return Failed(Failure(query, "search_failed", f"no library could be searched ({detail})"))
+    return Failed(Failure(query, Outcome.SEARCH_FAILED, f"no library could be searched ({detail})"))
 
 
 @runtime_checkable
@@ -191,7 +192,7 @@ def _make_search_engine(name: str) -> SearchEngine:
             "use auto, duckduckgo, wikipedia, wikipedia:LANGUAGE, searxng:https://HOST, brave or "
             "google, or several joined by commas"
         )
-        raise Failed(Failure(name, "unknown_engine", advice))
+        raise Failed(Failure(name, Outcome.UNKNOWN_ENGINE, advice))
     return _ENGINE_MAKERS[kind](detail)
 
 
@@ -221,7 +222,7 @@ def open_places(
     files = [path for path in paths if not _is_warc_file(path) and path not in sharded]
     if selection != FileSelection() and not any(path.is_dir() for path in files):
         detail = "these choose among the files of a folder: name one with --in"
-        raise Failed(Failure("--glob, --exclude", "no_folder", detail))
+        raise Failed(Failure("--glob, --exclude", Outcome.NO_FOLDER, detail))
     libraries: list[Library] = []
     if files:
         libraries = [FolderLibrary(files, archive, cache, progress, FolderLimits(), selection)]
@@ -254,7 +255,7 @@ def resolve_place_path(place: str) -> Path:
     Raises Failed (not_found) for nothing at all, which a shell makes of an unset variable.
     """
     if not place.strip():
-        raise Failed(Failure("''", "not_found", "name a folder, a file or an address"))
+        raise Failed(Failure("''", Outcome.NOT_FOUND, "name a folder, a file or an address"))
     if place == BUNDLED_PLACE:
         return get_bundled_folder()
     if place.lower().startswith("file://"):

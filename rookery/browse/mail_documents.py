@@ -14,7 +14,8 @@ from urllib.parse import unquote
 from rookery.browse.documents import ReadLimits, build_read_error
 from rookery.browse.page_parts import NOWHERE, PagePart, join_parts, read_labels, read_part
 from rookery.browse.page_reader import decode_text
-from rookery.records import Failed, Page
+from rookery.errors import Failed, Outcome
+from rookery.records import Page
 
 _POSTMARK = re.compile(rb"^From (?=[^\n]*\d{4}\r?\n[!-9;-~]+:)", re.MULTILINE)
 """the line before each message of a mailbox: a sender and a date, followed by a header"""
@@ -50,7 +51,7 @@ def read_mailbox(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Pag
     if not starts:
         return read_mail(data, url, fetched, limits)
     if len(starts) > _MOST_MESSAGES:
-        raise build_read_error(url, "too_large", f"a mailbox of {len(starts):,} messages")
+        raise build_read_error(url, Outcome.TOO_LARGE, f"a mailbox of {len(starts):,} messages")
     pieces = (data[start:end] for start, end in zip(starts, [*starts[1:], len(data)], strict=True))
     return join_parts(_read_messages(pieces, url, limits), url, fetched, title, limits)
 
@@ -62,7 +63,7 @@ def _read_messages(pieces: Iterable[bytes], url: str, limits: ReadLimits) -> Ite
         try:
             page = join_parts(parts, url, "", "", limits)
         except Failed as failed:
-            if failed.failure.outcome != "empty_after_extraction":
+            if failed.failure.outcome != Outcome.EMPTY_AFTER_EXTRACTION:
                 raise
             continue
         yield PagePart(page, "message", str(number))
@@ -80,7 +81,9 @@ def _parse_message(data: bytes, url: str) -> Message:
         AttributeError,
         RecursionError,
     ) as error:
-        raise build_read_error(url, "malformed", f"the mail cannot be read ({error!r})") from error
+        raise build_read_error(
+            url, Outcome.MALFORMED, f"the mail cannot be read ({error!r})"
+        ) from error
 
 
 def _read_message(message: Message, limits: ReadLimits) -> Iterator[PagePart]:

@@ -19,6 +19,8 @@ from urllib.parse import quote, unquote, urlsplit
 import certifi
 import httpcore
 
+from rookery.errors import Outcome
+
 ResolveHost = Callable[[str, int], Sequence[str]]
 """from a host and a port to numeric addresses; raises OSError where there are none"""
 
@@ -63,21 +65,21 @@ def normalize_url(url: str, longest: int = 8192) -> NormalizedUrl:
     password, which would end up in logs and citations) or unsupported_scheme.
     """
     if len(url) > longest:
-        raise FetchError("invalid_url", f"the address has more than {longest:,} characters")
+        raise FetchError(Outcome.INVALID_URL, f"the address has more than {longest:,} characters")
     try:
         parts = urlsplit(re.sub(r"[\t\r\n]", "", url).strip())
         port, host, scheme = parts.port, parts.hostname or "", parts.scheme.lower()
         path = quote(parts.path or "/", safe=URL_SAFE_CHARACTERS)
         query = "?" + quote(parts.query, safe=URL_SAFE_CHARACTERS) if parts.query else ""
     except ValueError as error:  # includes text that is no Unicode
-        raise FetchError("invalid_url", f"the address cannot be read: {error}") from None
+        raise FetchError(Outcome.INVALID_URL, f"the address cannot be read: {error}") from None
     if scheme not in DEFAULT_PORTS:
         detail = f"{scheme or 'no scheme'}: only http:// and https:// are opened"
-        raise FetchError("unsupported_scheme", detail)
+        raise FetchError(Outcome.UNSUPPORTED_SCHEME, detail)
     if parts.username is not None or parts.password is not None:
-        raise FetchError("invalid_url", "take the user name and password out of the address")
+        raise FetchError(Outcome.INVALID_URL, "take the user name and password out of the address")
     if port == 0:
-        raise FetchError("invalid_url", "port 0 cannot be connected to")
+        raise FetchError(Outcome.INVALID_URL, "port 0 cannot be connected to")
     return NormalizedUrl(scheme, _encode_host(host), port or DEFAULT_PORTS[scheme], path + query)
 
 
@@ -93,7 +95,7 @@ def _encode_host(host: str) -> str:
     except UnicodeError:
         name = ""
     if not re.fullmatch(r"[a-z0-9_-][a-z0-9._-]{0,252}", name):
-        raise FetchError("invalid_url", f"{host[:80]!r} is not the name of a host")
+        raise FetchError(Outcome.INVALID_URL, f"{host[:80]!r} is not the name of a host")
     return name
 
 
@@ -202,11 +204,11 @@ def check_addresses(
         found = classify_address(address)
         if found == "special":
             detail = f"{host} has the address {address}, on which pages are never read"
-            raise FetchError("blocked_address", detail)
+            raise FetchError(Outcome.BLOCKED_ADDRESS, detail)
         if found == "private" and not allowed:
             detail = f"{host} has the address {address}, which is not on the public internet"
             advice = "allow private addresses (--allow-private) if it is yours"
-            raise FetchError("blocked_address", f"{detail}; {advice}")
+            raise FetchError(Outcome.BLOCKED_ADDRESS, f"{detail}; {advice}")
 
 
 def check_numeric_host(host: str, allow_private: bool | tuple[str, ...]) -> None:
@@ -251,7 +253,7 @@ def get_seconds_left(until: float | None) -> float | None:
         return None
     seconds = until - time.monotonic()
     if seconds <= 0:
-        raise FetchError("timed_out", "the time for this page was up")
+        raise FetchError(Outcome.TIMED_OUT, "the time for this page was up")
     return seconds
 
 
@@ -302,7 +304,7 @@ class GuardedBackend(httpcore.NetworkBackend):
             except (httpcore.ConnectError, httpcore.ConnectTimeout):
                 if rest == 1:
                     raise
-        raise FetchError("unresolved", f"{host} has no address")
+        raise FetchError(Outcome.UNRESOLVED, f"{host} has no address")
 
     def connect_unix_socket(
         self,
@@ -311,7 +313,7 @@ class GuardedBackend(httpcore.NetworkBackend):
         socket_options: Iterable[SocketOption] | None = None,
     ) -> httpcore.NetworkStream:
         """Raise FetchError (blocked_address): Unix sockets are always refused."""
-        raise FetchError("blocked_address", "a socket of this machine is never connected to")
+        raise FetchError(Outcome.BLOCKED_ADDRESS, "a socket of this machine is never connected to")
 
 
 def _resolve_in_time(resolve: ResolveHost, host: str, port: int, until: float | None) -> list[str]:
@@ -333,10 +335,10 @@ def _resolve_in_time(resolve: ResolveHost, host: str, port: int, until: float | 
     try:
         return answer.result(get_seconds_left(until))
     except TimeoutError:
-        raise FetchError("timed_out", f"the name {host} was not resolved in time") from None
+        raise FetchError(Outcome.TIMED_OUT, f"the name {host} was not resolved in time") from None
     except (OSError, UnicodeError) as error:
         detail = f"{host} could not be resolved ({error}); check the spelling and the network"
-        raise FetchError("unresolved", detail) from None
+        raise FetchError(Outcome.UNRESOLVED, detail) from None
 
 
 class TimedStream(httpcore.NetworkStream):
@@ -376,7 +378,7 @@ class TimedStream(httpcore.NetworkStream):
             )
         except httpcore.ConnectError as error:
             detail = f"no trusted TLS connection to {server_hostname}: {error}"
-            raise FetchError("tls_failed", detail) from None
+            raise FetchError(Outcome.TLS_FAILED, detail) from None
 
     def close(self) -> None:
         """Close the connection and end the wait of any thread that reads from it."""
@@ -393,19 +395,19 @@ class TimedStream(httpcore.NetworkStream):
 
 
 FETCH_OUTCOMES = {
-    "invalid_url": "the address cannot be read, is too long, or holds a user name or password",
-    "unsupported_scheme": "the address is neither http nor https",
-    "blocked_address": "the host, or one of its addresses, is not on the public internet",
-    "unresolved": "the host has no address",
-    "refused": "no connection could be made",
-    "tls_failed": "the server's certificate or its TLS is not in order",
-    "timed_out": "the time for this page, or for all pages together, was up",
-    "robots": "the site's robots.txt forbids this address, or could not be had",
-    "too_many_redirects": "the server redirects in a circle or too often",
-    "too_large": "the body, after decompression, or the headers pass the limit",
-    "truncated": "the server ended the connection before its answer was complete",
-    "malformed": "the answer breaks the rules of HTTP or of its own compression",
-    "unsupported_type": "the server declares something that holds no text, such as a video",
+    Outcome.INVALID_URL: "the address is unreadable, too long, or holds a user name or password",
+    Outcome.UNSUPPORTED_SCHEME: "the address is neither http nor https",
+    Outcome.BLOCKED_ADDRESS: "the host, or one of its addresses, is not on the public internet",
+    Outcome.UNRESOLVED: "the host has no address",
+    Outcome.REFUSED: "no connection could be made",
+    Outcome.TLS_FAILED: "the server's certificate or its TLS is not in order",
+    Outcome.TIMED_OUT: "the time for this page, or for all pages together, was up",
+    Outcome.ROBOTS: "the site's robots.txt forbids this address, or could not be had",
+    Outcome.TOO_MANY_REDIRECTS: "the server redirects in a circle or too often",
+    Outcome.TOO_LARGE: "the body, after decompression, or the headers pass the limit",
+    Outcome.TRUNCATED: "the server ended the connection before its answer was complete",
+    Outcome.MALFORMED: "the answer breaks the rules of HTTP or of its own compression",
+    Outcome.UNSUPPORTED_TYPE: "the server declares something that holds no text, such as a video",
 }
 """What each outcome means. Besides these: `http_<status>` for an answer that is not a page
 (http_404, http_503, ...), and the outcomes of `rookery.browse.page_reader.read_page`."""

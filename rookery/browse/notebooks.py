@@ -9,6 +9,7 @@ import msgspec
 
 from rookery.browse.documents import ReadLimits, build_read_error
 from rookery.browse.page_parts import PagePart, join_parts, read_part
+from rookery.errors import Outcome
 from rookery.records import Page
 
 _TERMINAL_COLOR = re.compile("\x1b\\[[0-9;]*[A-Za-z]")
@@ -22,14 +23,16 @@ def read_notebook(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Pa
     try:
         notebook = msgspec.json.decode(data)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise build_read_error(url, "malformed", f"the notebook is no JSON ({error})") from error
+        raise build_read_error(
+            url, Outcome.MALFORMED, f"the notebook is no JSON ({error})"
+        ) from error
     cells = _find_cells(notebook)
     if cells is None:
-        raise build_read_error(url, "malformed", "the notebook holds no list of cells")
+        raise build_read_error(url, Outcome.MALFORMED, "the notebook holds no list of cells")
     prose = sum(len(_join_text(cell.get("source"))) for cell in cells if _is_markdown(cell))
     if prose > limits.markdown:
         raise build_read_error(
-            url, "too_large", f"Markdown of more than {limits.markdown:,} characters"
+            url, Outcome.TOO_LARGE, f"Markdown of more than {limits.markdown:,} characters"
         )
     metadata = notebook.get("metadata")
     title = metadata.get("title", "") if isinstance(metadata, dict) else ""

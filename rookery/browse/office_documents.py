@@ -16,6 +16,7 @@ from rookery.browse.page_parts import (
     join_parts,
     read_part,
 )
+from rookery.errors import Outcome
 from rookery.records import Page
 
 _MOST_REPEATED = 1000
@@ -43,7 +44,7 @@ def read_docx(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Page:
         if name.endswith((".xml", ".rels"))
     }
     if any(b"<!DOCTYPE" in part or b"<!ENTITY" in part for part in parts.values()):
-        raise build_read_error(url, "malformed", "the document's XML declares entities")
+        raise build_read_error(url, Outcome.MALFORMED, "the document's XML declares entities")
     without_pictures = mammoth.images.img_element(lambda image: {"src": ""})
     try:
         html = mammoth.convert_to_html(
@@ -54,7 +55,7 @@ def read_docx(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Page:
     # Mammoth has no exception of its own: what a damaged document raises is up to its parts.
     except Exception as error:
         raise build_read_error(
-            url, "malformed", f"the document cannot be read ({error!r})"[:300]
+            url, Outcome.MALFORMED, f"the document cannot be read ({error!r})"[:300]
         ) from error
     core = DocumentArchive(data, url, limits)
     return join_parts(
@@ -181,12 +182,12 @@ def read_open_document(data: bytes, url: str, fetched: str, limits: ReadLimits) 
     """
     archive = DocumentArchive(data, url, limits)
     if b"encryption-data" in archive.read_part("META-INF/manifest.xml"):
-        raise build_read_error(url, "encrypted", "the document needs a password")
+        raise build_read_error(url, Outcome.ENCRYPTED, "the document needs a password")
     meta, content = archive.parse_part("meta.xml"), archive.parse_part("content.xml")
     title = "" if meta is None else meta.findtext("office.meta/dc.title") or ""
     body = None if content is None else content.find("office.body")
     if body is None:
-        raise build_read_error(url, "malformed", "the archive holds no text of a document")
+        raise build_read_error(url, Outcome.MALFORMED, "the archive holds no text of a document")
     return join_parts(_read_body(body, limits), url, fetched, title, limits)
 
 

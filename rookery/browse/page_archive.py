@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 import msgspec
 
-from rookery.records import Block, Failed, Failure, Hit, Link, Mark, Page, Quote, prepare_type
+from rookery.errors import Failed, Outcome
+from rookery.records import Block, Failure, Hit, Link, Mark, Page, Quote, prepare_type
 
 if TYPE_CHECKING:
     from rookery.browse.postgres_archive import PostgresDatabase
@@ -167,7 +168,7 @@ class PageArchive:
         page = self.find_version(number)
         if page is None:
             detail = f"there is no version {number} in it"
-            raise Failed(Failure(self.name, "not_in_archive", detail))
+            raise Failed(Failure(self.name, Outcome.NOT_IN_ARCHIVE, detail))
         return page
 
     def find_version(self, number: int) -> Page | None:
@@ -339,7 +340,7 @@ class PageArchive:
             yield
         except (ValueError, zlib.error, msgspec.MsgspecError) as error:
             detail = f"{self._database.damage_advice} ({error})"
-            raise Failed(Failure(self.name, "unreadable_archive", detail)) from error
+            raise Failed(Failure(self.name, Outcome.UNREADABLE_ARCHIVE, detail)) from error
 
     def _find_first(self, where: str, values: Sequence[str | bytes | int]) -> Page | None:
         find = (
@@ -360,7 +361,7 @@ def _open_database(place: Path | str) -> "SqliteDatabase | PostgresDatabase":
         from rookery.browse.postgres_archive import PostgresDatabase
     except ModuleNotFoundError as error:
         detail = f"PostgreSQL needs more: pip install 'rookery[serve,postgres]' ({error})"
-        raise Failed(Failure("the archive", "no_archive", detail)) from error
+        raise Failed(Failure("the archive", Outcome.NO_ARCHIVE, detail)) from error
     return PostgresDatabase(place)
 
 
@@ -421,19 +422,19 @@ def _describe_error(path: Path, error: Exception) -> Failure:
     code = getattr(error, "sqlite_errorcode", 0) or 0
     kind = code & 0xFF
     if kind in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR) or "No space left" in str(error):
-        outcome = "disk_full"
+        outcome = Outcome.DISK_FULL
         advice = "the disk is full or failing: make room and run again; what was stored is safe"
     elif kind in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        outcome = "archive_busy"
+        outcome = Outcome.ARCHIVE_BUSY
         advice = "another process has been writing to it for a long time: wait, then run again"
     elif kind in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
-        outcome = "unreadable_archive"
+        outcome = Outcome.UNREADABLE_ARCHIVE
         advice = "it cannot be written: allow writing to the file and its folder, or name another"
     elif isinstance(error, OSError):
-        outcome = "unreadable_archive"
+        outcome = Outcome.UNREADABLE_ARCHIVE
         advice = "its folder cannot be made or entered: choose another place"
     else:
-        outcome = "unreadable_archive"
+        outcome = Outcome.UNREADABLE_ARCHIVE
         advice = SqliteDatabase.damage_advice
     return Failure(str(path), outcome, f"{advice} ({error})")
 
@@ -442,13 +443,13 @@ def _prepare_tables(file: sqlite3.Connection, path: Path) -> None:
     tables = {name for (name,) in file.execute("select name from sqlite_master")}
     if tables and "versions" not in tables:
         detail = "it is the database of another program: name another file"
-        raise Failed(Failure(str(path), "unreadable_archive", detail))
+        raise Failed(Failure(str(path), Outcome.UNREADABLE_ARCHIVE, detail))
     if _read_format(file) < _ARCHIVE_FORMAT:
         with begin_transaction(file):
             _create_tables(file)
     if (found := _read_format(file)) != _ARCHIVE_FORMAT:
         detail = f"written as format {found} by a newer Rookery: update, or name another file"
-        raise Failed(Failure(str(path), "unreadable_archive", detail))
+        raise Failed(Failure(str(path), Outcome.UNREADABLE_ARCHIVE, detail))
 
 
 def _create_tables(file: sqlite3.Connection) -> None:

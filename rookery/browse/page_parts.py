@@ -12,6 +12,7 @@ import msgspec
 from rookery.browse.documents import ReadLimits, build_read_error
 from rookery.browse.html_parser import count_tags, read_html, simplify_markup
 from rookery.browse.page_assembly import build_page
+from rookery.errors import Outcome
 from rookery.records import Block, Link, Mark, Page
 
 NOWHERE = "https://nowhere.invalid/"
@@ -37,7 +38,7 @@ def read_part(html: str, url: str, limits: ReadLimits) -> Page:
     `url` is the base of its relative links. Raises Failed: too_large.
     """
     if html.count("<") > limits.tags and count_tags(html) > limits.tags:
-        raise build_read_error(url, "too_large", f"more than {limits.tags:,} tags")
+        raise build_read_error(url, Outcome.TOO_LARGE, f"more than {limits.tags:,} tags")
     return build_page(read_html(simplify_markup(html)), url, whole=True)
 
 
@@ -69,12 +70,14 @@ def build_sparse_table(rows: Sequence[Mapping[int, str]], headed: bool, limits: 
     columns = sorted(set().union(*rows))
     if 2 * len(rows) * len(columns) > limits.tags:
         raise build_read_error(
-            NOWHERE, "too_large", f"a table of {len(rows):,} rows and {len(columns):,} columns"
+            NOWHERE,
+            Outcome.TOO_LARGE,
+            f"a table of {len(rows):,} rows and {len(columns):,} columns",
         )
     # One text may stand in many cells, and takes memory only when the table is written.
     if sum(len(cell) for row in rows for cell in row.values()) > limits.characters:
         raise build_read_error(
-            NOWHERE, "too_large", f"a table of more than {limits.characters:,} characters"
+            NOWHERE, Outcome.TOO_LARGE, f"a table of more than {limits.characters:,} characters"
         )
     wide = ([row.get(column, "") for column in columns] for row in rows)
     return build_table(wide, headed) if rows else ""
@@ -110,11 +113,11 @@ def join_parts(
         title = title or page.title
         if at > limits.characters:
             raise build_read_error(
-                url, "too_large", f"more than {limits.characters:,} characters of text"
+                url, Outcome.TOO_LARGE, f"more than {limits.characters:,} characters of text"
             )
     first = next((block for block in blocks if not block.hidden), None)
     if first is None:
-        raise build_read_error(url, "empty_after_extraction", "the document holds no text")
+        raise build_read_error(url, Outcome.EMPTY_AFTER_EXTRACTION, "the document holds no text")
     text = _GAP.join(texts)
     title = title or text[first.start : first.end].split("\n", 1)[0]
     return Page(

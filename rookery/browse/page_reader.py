@@ -29,7 +29,8 @@ from rookery.browse.html_tree import HtmlTree
 from rookery.browse.page_assembly import build_page
 from rookery.browse.page_text import join_visible_text, neutralize_text
 from rookery.browse.pdf_documents import read_pdf
-from rookery.records import Failed, Page
+from rookery.errors import Failed, Outcome
+from rookery.records import Page
 
 __all__ = ["ReadLimits", "detect_type", "join_visible_text", "neutralize_text", "read_page"]
 
@@ -110,16 +111,16 @@ def read_page(
     """
     if len(data) > limits.bytes:
         raise build_read_error(
-            url, "too_large", f"{len(data):,} bytes; at most {limits.bytes:,} are read"
+            url, Outcome.TOO_LARGE, f"{len(data):,} bytes; at most {limits.bytes:,} are read"
         )
     if not data.strip():
-        raise build_read_error(url, "empty_after_extraction", "there is nothing in it")
+        raise build_read_error(url, Outcome.EMPTY_AFTER_EXTRACTION, "there is nothing in it")
     page = _read_by_kind(
         detect_type(data, url, content_type), data, url, content_type, fetched, limits
     )
     if len(page.text) > limits.characters:
         raise build_read_error(
-            url, "too_large", f"more than {limits.characters:,} characters of text"
+            url, Outcome.TOO_LARGE, f"more than {limits.characters:,} characters of text"
         )
     return page
 
@@ -143,13 +144,13 @@ def _read_by_kind(
         except Failed as failed:  # a part may have an address of its own
             raise Failed(msgspec.structs.replace(failed.failure, what=url)) from failed
     if kind == "encrypted":
-        raise build_read_error(url, "encrypted", "the document needs a password")
+        raise build_read_error(url, Outcome.ENCRYPTED, "the document needs a password")
     if content_type and not content_type.startswith("text/"):
-        raise build_read_error(url, "unsupported_type", content_type)
+        raise build_read_error(url, Outcome.UNSUPPORTED_TYPE, content_type)
     if _detect_by_magic(data) is not None:
         what = "a picture, an archive or a document of a type that is not read"
-        raise build_read_error(url, "unsupported_type", what)
-    raise build_read_error(url, "binary", "its bytes are not text")
+        raise build_read_error(url, Outcome.UNSUPPORTED_TYPE, what)
+    raise build_read_error(url, Outcome.BINARY, "its bytes are not text")
 
 
 def _read_pdf_and_scans(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Page:
@@ -234,7 +235,7 @@ def _read_html(data: bytes, url: str, content_type: str, fetched: str, limits: R
     # In every encoding of the web a `<` holds this byte, and bytes are counted sooner.
     starts = data.count(b"<")
     if starts > limits.tags // 2 and count_tags(html) > limits.tags:
-        raise build_read_error(url, "too_large", f"more than {limits.tags:,} tags")
+        raise build_read_error(url, Outcome.TOO_LARGE, f"more than {limits.tags:,} tags")
     if starts > HARMLESS_TAG_COUNT:
         html = simplify_markup(html)
     tree = read_html(html)
@@ -297,9 +298,9 @@ def _refuse_shell(tree: HtmlTree, url: str) -> None:
         or (len(shown) < 400 and _WANTS_JAVASCRIPT.search(shown))
         or (len(shown) < 60 and _WANTS_JAVASCRIPT.search(tree.hidden))
     ):
-        raise build_read_error(url, "needs_javascript", "scripts fill it: --render runs them")
+        raise build_read_error(url, Outcome.NEEDS_JAVASCRIPT, "scripts fill it: --render runs them")
     if not shown:
-        raise build_read_error(url, "empty_after_extraction", "the page shows no text")
+        raise build_read_error(url, Outcome.EMPTY_AFTER_EXTRACTION, "the page shows no text")
 
 
 BYTE_ORDER_MARKS = (

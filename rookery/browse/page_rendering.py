@@ -25,7 +25,8 @@ import msgspec
 
 from rookery.browse.fetcher import Fetcher, FetchResponse
 from rookery.browse.network import FetchError, normalize_url
-from rookery.records import Failed, Failure, prepare_type
+from rookery.errors import Failed, Outcome
+from rookery.records import Failure, prepare_type
 
 WorkerConnection: TypeAlias = "Connection[bytes, bytes]"
 
@@ -116,7 +117,7 @@ class ChromiumRenderer:
         """
         if find_spec("playwright") is None:
             detail = "install it with pip install 'rookery[render]', and Chromium, for --render"
-            raise Failed(Failure(page.url, "no_renderer", detail))
+            raise Failed(Failure(page.url, Outcome.NO_RENDERER, detail))
         with self._slots:
             rendering = _Rendering(fetcher, self._others, page, self._limits)
             with TemporaryDirectory(prefix="rookery-render-") as place:
@@ -164,11 +165,11 @@ class _Rendering:
                         return message
                     requests.submit(self._send_reply, line, message)
                 detail = f"its scripts had not ended after {self._limits.seconds:g} s"
-                return RenderResult(outcome="timed_out", detail=detail)
+                return RenderResult(outcome=Outcome.TIMED_OUT, detail=detail)
             except (EOFError, OSError):
                 code = process.poll()
                 detail = f"the process that rendered it ended ({code}); rookery doctor says more"
-                return RenderResult(outcome="crashed", detail=detail)
+                return RenderResult(outcome=Outcome.CRASHED, detail=detail)
             finally:
                 _kill_tree(process)
                 requests.shutdown(wait=False, cancel_futures=True)
@@ -201,12 +202,12 @@ class _Rendering:
         with self._lock:
             self._requests += 1
             if self._requests > self._limits.requests:
-                raise FetchError("too_large", "the page makes too many requests")
+                raise FetchError(Outcome.TOO_LARGE, "the page makes too many requests")
         asked = (target.url, request.accept, request.document)
         try:
             return self._others.fetch_resource(*asked, within_origin=False)
         except Failed as failed:
-            if failed.failure.outcome != "blocked_address" or target.origin != self._origin:
+            if failed.failure.outcome != Outcome.BLOCKED_ADDRESS or target.origin != self._origin:
                 raise
         return self._own.fetch_resource(*asked, within_origin=True)
 

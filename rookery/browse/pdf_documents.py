@@ -19,7 +19,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from rookery.browse.documents import ReadLimits, build_read_error
-from rookery.records import Block, Failed, Mark, Page
+from rookery.errors import Failed, Outcome
+from rookery.records import Block, Mark, Page
 
 # PDFium keeps state of its own for the whole process: two threads in it are a segmentation fault.
 PDFIUM_LOCK = threading.Lock()
@@ -125,7 +126,7 @@ def read_pdf(
         detail = "its pages are pictures, which are read from files where tesseract is installed"
         if recognized:
             detail = "its pages are pictures, in which tesseract reads nothing"
-        raise build_read_error(url, "empty_after_extraction", f"no text in the PDF: {detail}")
+        raise build_read_error(url, Outcome.EMPTY_AFTER_EXTRACTION, f"no text in the PDF: {detail}")
     marks += [
         Mark(mark.start, mark.end, "ocr")
         for number, mark in enumerate(marks)
@@ -149,11 +150,13 @@ def _read_lines(data: bytes, url: str, limits: ReadLimits) -> tuple[list[list[_L
         document = pypdfium2.PdfDocument(data)
     except pypdfium2.PdfiumError as error:
         if getattr(error, "err_code", None) == _PASSWORD or "password" in str(error).lower():
-            raise build_read_error(url, "encrypted", "the PDF needs a password") from error
-        raise build_read_error(url, "malformed", f"the PDF cannot be opened ({error})") from error
+            raise build_read_error(url, Outcome.ENCRYPTED, "the PDF needs a password") from error
+        raise build_read_error(
+            url, Outcome.MALFORMED, f"the PDF cannot be opened ({error})"
+        ) from error
     try:
         if len(document) > limits.pdf_pages:
-            raise build_read_error(url, "too_large", f"a PDF of {len(document):,} pages")
+            raise build_read_error(url, Outcome.TOO_LARGE, f"a PDF of {len(document):,} pages")
         return list(_iter_page_lines(document, url, limits)), _read_title(document)
     finally:
         document.close()
@@ -182,7 +185,7 @@ def _iter_page_lines(document: Any, url: str, limits: ReadLimits) -> Iterator[li
     for number in range(len(document)):
         if time.monotonic() > deadline:
             raise build_read_error(
-                url, "too_large", f"the PDF takes more than {limits.seconds:g} seconds"
+                url, Outcome.TOO_LARGE, f"the PDF takes more than {limits.seconds:g} seconds"
             )
         try:
             upright = open_upright_page(document, number)
@@ -193,7 +196,9 @@ def _iter_page_lines(document: Any, url: str, limits: ReadLimits) -> Iterator[li
             lines = []
         rest -= sum(len(line.text) + 1 for line in lines)
         if rest < 0:
-            raise build_read_error(url, "too_large", f"more than {limits.characters:,} characters")
+            raise build_read_error(
+                url, Outcome.TOO_LARGE, f"more than {limits.characters:,} characters"
+            )
         yield lines
 
 

@@ -13,7 +13,8 @@ from sqlalchemy.engine import CursorResult, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from rookery.records import Failed, Failure
+from rookery.errors import Failed, Outcome
+from rookery.records import Failure
 
 ARCHIVE_SCHEMA = "rookery_archive"
 _FORMAT = 1
@@ -120,7 +121,7 @@ class PostgresDatabase:
                 "pages are kept in postgresql://USER@HOST/DATABASE (for which: pip install "
                 f"'rookery[postgres]'); {error}"
             )
-            raise Failed(Failure("the archive", "no_archive", detail)) from error
+            raise Failed(Failure("the archive", Outcome.NO_ARCHIVE, detail)) from error
         end_idle_transactions(self._engine)
         event.listen(self._engine, "connect", _enter_schema)
         try:
@@ -177,7 +178,7 @@ class PostgresDatabase:
             found = [number for (number,) in database.execute("select format from about")]
         if found != [_FORMAT]:
             detail = f"written as format {found} by a newer Rookery: update, or name another"
-            raise Failed(Failure(self.name, "unreadable_archive", detail))
+            raise Failed(Failure(self.name, Outcome.UNREADABLE_ARCHIVE, detail))
 
 
 def _enter_schema(connection: Any, record: object) -> None:
@@ -192,8 +193,10 @@ def _describe_error(name: str, error: DBAPIError | PoolTimeoutError) -> Failure:
     said = str(original).strip().partition("\n")[0]
     if (state.startswith("53") and state != "53300") or state.startswith("58"):
         advice = "the database's disk is full or failing: make room; what was stored is safe"
-        return Failure(name, "disk_full", f"{advice} ({said})")
+        return Failure(name, Outcome.DISK_FULL, f"{advice} ({said})")
     if state in ("40001", "40P01", "53300", "55P03") or isinstance(error, PoolTimeoutError):
         advice = "others have been writing to it for a long time: wait, then try again"
-        return Failure(name, "archive_busy", f"{advice} ({said})")
-    return Failure(name, "unreadable_archive", f"look at the database, then try again ({said})")
+        return Failure(name, Outcome.ARCHIVE_BUSY, f"{advice} ({said})")
+    return Failure(
+        name, Outcome.UNREADABLE_ARCHIVE, f"look at the database, then try again ({said})"
+    )

@@ -4,7 +4,8 @@ import logging
 import socket
 from typing import Any
 
-from rookery.records import Failed, Failure
+from rookery.errors import Failed, Outcome
+from rookery.records import Failure
 
 CONNECTION_SECONDS = 10.0
 
@@ -20,7 +21,7 @@ def connect_to_ray(address: str) -> Any:
         import ray.util.scheduling_strategies
     except ImportError as error:
         detail = "ray is not installed: pip install 'rookery[ray]'"
-        raise Failed(Failure(address, "not_installed", detail)) from error
+        raise Failed(Failure(address, Outcome.NOT_INSTALLED, detail)) from error
     if not ray.is_initialized():
         try:
             host, _, port = address.removeprefix("ray://").rpartition(":")
@@ -33,5 +34,5 @@ def connect_to_ray(address: str) -> Any:
                 "no Ray cluster answers there: ray start --head begins one; where one asks for a "
                 f"token (~/.ray/auth_token), set RAY_AUTH_MODE=token ({words})"
             )
-            raise Failed(Failure(address, "no_cluster", detail)) from error
+            raise Failed(Failure(address, Outcome.NO_CLUSTER, detail)) from error
     return ray

@@ -12,7 +12,8 @@ from typing import Any
 
 from rookery.browse.ray_cluster import connect_to_ray
 from rookery.browse.shards import Shard, ShardContents, ShardProgress, ShardTask, build_shard
-from rookery.records import Failed, Failure
+from rookery.errors import Failed, Outcome
+from rookery.records import Failure
 
 OPENING_SECONDS = 60.0
 """for which actors are waited for when a library is opened"""
@@ -82,6 +83,6 @@ def build_shards_with_ray(
             except ray.exceptions.RayError as error:
                 words = " ".join(str(error).split())[:200]
                 detail = f"run it again, and it goes on where it stopped ({words})"
-                raise Failed(Failure(f"shard {number + 1}", "worker_died", detail)) from error
+                raise Failed(Failure(f"shard {number + 1}", Outcome.WORKER_DIED, detail)) from error
             progress(number, built[number].pages, built[number].pages)
     return [built[task.number] for task in tasks]

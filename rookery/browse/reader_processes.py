@@ -27,7 +27,8 @@ import msgspec
 
 from rookery.browse.documents import ReadLimits, read_text
 from rookery.browse.search_index import IndexEntry, build_index_entries
-from rookery.records import Failed, Failure, Page, prepare_type
+from rookery.errors import Failed, Outcome
+from rookery.records import Failure, Page, prepare_type
 
 ReaderConnection: TypeAlias = "Connection[bytes, bytes]"
 
@@ -262,14 +263,14 @@ def _describe_error(error: Exception, job: ReadJob | PageJob, limits: FileLimits
     if isinstance(error, Failed):
         return msgspec.structs.replace(error.failure, what=job.name)
     if isinstance(error, OSError) and isinstance(job, ReadJob):
-        return Failure(job.name, "unreadable", error.strerror or str(error))
+        return Failure(job.name, Outcome.UNREADABLE, error.strerror or str(error))
     if isinstance(error, MemoryError):
         detail = f"reading it needs more than {limits.memory >> 20:,} MB of memory"
-        return Failure(job.name, "too_large", detail)
+        return Failure(job.name, Outcome.TOO_LARGE, detail)
     if isinstance(error, UnicodeEncodeError):
         detail = f"it holds half a character, which cannot be written ({error.reason})"
-        return Failure(job.name, "malformed", detail)
-    return Failure(job.name, "crashed", repr(error)[:500])
+        return Failure(job.name, Outcome.MALFORMED, detail)
+    return Failure(job.name, Outcome.CRASHED, repr(error)[:500])
 
 
 def _read_content(path: bytes, largest: int) -> bytes:
@@ -295,7 +296,7 @@ def _require_readable(path: bytes, head: bytes) -> None:
 
 def build_too_large(path: bytes, largest: int) -> Failure:
     """Return the failure of a file that has more than `largest` bytes."""
-    return Failure(os.fsdecode(path), "too_large", f"it has more than {largest:,} bytes")
+    return Failure(os.fsdecode(path), Outcome.TOO_LARGE, f"it has more than {largest:,} bytes")
 
 
 def _read_file_page(job: ReadJob, data: bytes) -> Page:
@@ -410,7 +411,7 @@ class _ReaderProcess:
 
     def _describe_timeout(self) -> Failure:
         detail = f"reading it took more than {self._order.limits.seconds:.3g} s"
-        return Failure(self._order.job.name, "timed_out", detail)
+        return Failure(self._order.job.name, Outcome.TIMED_OUT, detail)
 
     def _describe_death(self) -> Failure:
         name = self._order.job.name
@@ -419,15 +420,15 @@ class _ReaderProcess:
             # It ended by itself, which is not this page's fault: every other would fail with it.
             # One that a signal ended may have begun, and its word of that be lost with it.
             detail = f"{sys.executable} ended with code {code}; rookery must be importable in it"
-            raise Failed(Failure(name, "no_reader", detail))
+            raise Failed(Failure(name, Outcome.NO_READER, detail))
         if code == -signal.SIGALRM:
             return self._describe_timeout()
         if code == -signal.SIGABRT:
             # Libraries in C and C++ end their process where Python would raise MemoryError.
             detail = f"its reader gave up, as it does when {self._memory >> 20:,} MB are not enough"
-            return Failure(name, "too_large", detail)
+            return Failure(name, Outcome.TOO_LARGE, detail)
         ended = signal.Signals(-code).name if code < 0 else f"code {code}"
-        return Failure(name, "crashed", f"the process that read it ended with {ended}")
+        return Failure(name, Outcome.CRASHED, f"the process that read it ended with {ended}")
 
 
 _SERVE = (

@@ -24,7 +24,8 @@ from rookery.browse.bm25 import (
 from rookery.browse.page_archive import translate_storage_errors
 from rookery.browse.passages import Passage, cut_passages
 from rookery.browse.search_terms import LANGUAGES, find_language, join_pairs, split_terms
-from rookery.records import Failed, Failure, Hit, Library, Page, prepare_type
+from rookery.errors import Failed, Outcome
+from rookery.records import Failure, Hit, Library, Page, prepare_type
 
 INDEX_FORMAT = "5"
 """of what is stored in an index; a library rebuilds an index that was written in another"""
@@ -387,7 +388,7 @@ def translate_index_errors(place: Path) -> Iterator[None]:
         yield
     except (ValueError, OSError) as error:
         full = any(sign in str(error) for sign in _DISK_FULL_SIGNS)
-        outcome = "disk_full" if full else "index_failed"
+        outcome = Outcome.DISK_FULL if full else Outcome.INDEX_FAILED
         advice = "make room" if full else f"delete {place}"
         if any(sign in str(error) for sign in _READ_ONLY_SIGNS):
             advice = f"allow this user to write into {place}, where searching locks a file,"
@@ -462,7 +463,7 @@ class InMemoryLibrary(Library):
         page = self._pages.get(_strip_fragment(url))
         if page is None:
             detail = "it is no page of this library: open addresses that a search showed"
-            raise Failed(Failure(url, "url_not_shown", detail))
+            raise Failed(Failure(url, Outcome.URL_NOT_SHOWN, detail))
         return page
 
 

@@ -19,7 +19,8 @@ from rookery.browse.web_library import (
     make_google_engine,
     make_wikipedia_engine,
 )
-from rookery.records import Failed, Failure, Hit
+from rookery.errors import Failed, Outcome
+from rookery.records import Failure, Hit
 
 LONGEST_WAIT = 5.0
 """seconds of a Retry-After that are waited for; an engine that wants more is passed over"""
@@ -82,7 +83,7 @@ class MergedSearch:
         if answered:
             return SearchResults([], tuple(failures))
         outcomes = {failure.outcome for failure in failures}
-        outcome = outcomes.pop() if len(outcomes) == 1 else "search_failed"
+        outcome = outcomes.pop() if len(outcomes) == 1 else Outcome.SEARCH_FAILED
         raise Failed(Failure(query, outcome, "; ".join(failure.detail for failure in failures)))
 
     def _ask(
@@ -91,7 +92,7 @@ class MergedSearch:
         resting = self._resting_until.get(engine.name, 0.0) - self._clock()
         if resting > 0:
             detail = f"{engine.name} is left alone for {resting:.0f} s more, since it refused"
-            return Failure(query, "search_quota", detail)
+            return Failure(query, Outcome.SEARCH_QUOTA, detail)
         try:
             try:
                 return engine.search(fetcher, query, k)
@@ -108,7 +109,7 @@ class MergedSearch:
 
     def _let_rest(self, name: str, failure: Failure) -> None:
         seconds = parse_retry_after(failure.detail)
-        if seconds is None and failure.outcome in ("search_quota", "search_blocked"):
+        if seconds is None and failure.outcome in (Outcome.SEARCH_QUOTA, Outcome.SEARCH_BLOCKED):
             seconds = BLOCKED_SECONDS
         if seconds:
             with self._lock:

@@ -19,11 +19,7 @@ import msgspec
 
 from rookery.browse.bm25 import TermCounts, add_term_counts, parse_query
 from rookery.browse.file_selection import FileSelection
-from rookery.browse.folder_library import (
-    convert_url_to_path,
-    get_shard_number,
-    resolve_roots,
-)
+from rookery.browse.folder_library import convert_url_to_path, get_shard_number, resolve_roots
 from rookery.browse.page_archive import PageArchive, translate_storage_errors
 from rookery.browse.search_terms import LANGUAGES
 from rookery.browse.shards import (
@@ -38,10 +34,9 @@ from rookery.browse.shards import (
     get_shard_folder,
 )
 from rookery.browse.worker_processes import hold_signals, prepare_worker
-from rookery.records import Failed, Failure, Hit, Page, digest_of, prepare_type
+from rookery.errors import Failed, Outcome
+from rookery.records import Failure, Hit, Page, digest_of, prepare_type
 
-SHARD_FAILED = "shard_failed"
-"""outcome of a shard that did not answer"""
 ANSWER_SECONDS = 10.0
 """for which a shard is waited for"""
 
@@ -90,7 +85,7 @@ def find_shards_note(directory: Path) -> ShardsNote | None:
         return msgspec.json.decode(path.read_bytes(), type=prepare_type(ShardsNote))
     except (OSError, msgspec.MsgspecError) as error:
         detail = f"{NOTE_FILE} cannot be read: build the index again ({error})"
-        raise Failed(Failure(str(directory), "index_failed", detail)) from error
+        raise Failed(Failure(str(directory), Outcome.INDEX_FAILED, detail)) from error
 
 
 class ShardedLibrary:
@@ -109,7 +104,7 @@ class ShardedLibrary:
         note = find_shards_note(directory)
         if note is None or note.format != NOTE_FORMAT or len(note.shards) != note.count:
             detail = f"its index is not complete: run rookery index build ... --out {directory}"
-            raise Failed(Failure(str(directory), "index_failed", detail))
+            raise Failed(Failure(str(directory), Outcome.INDEX_FAILED, detail))
         self._note = note
         self._archive = archive
         self._seconds = seconds
@@ -175,7 +170,9 @@ class ShardedLibrary:
         counts: dict[int, TermCounts] = self._ask(filled, "count_terms", terms)
         if not counts:
             detail = "; ".join(failure.detail for failure in self._absent.values())
-            raise Failed(Failure(query, "search_failed", f"no shard could be searched: {detail}"))
+            raise Failed(
+                Failure(query, Outcome.SEARCH_FAILED, f"no shard could be searched: {detail}")
+            )
         total = add_term_counts([*counts.values()])
         found: dict[int, Sequence[Hit]] = self._ask(list(counts), "search", terms, total, k)
         return _merge_hits([*found.values()])[:k]
@@ -189,7 +186,7 @@ class ShardedLibrary:
         path = convert_url_to_path(url)
         if not path:
             detail = "it is no file of this library: open addresses that a search showed"
-            raise Failed(Failure(url, "url_not_shown", detail))
+            raise Failed(Failure(url, Outcome.URL_NOT_SHOWN, detail))
         number = get_shard_number(path, self._note.count)
         try:
             page: Page = self._shards[number].submit_call("fetch", url).result(self._seconds)
@@ -231,7 +228,7 @@ class ShardedLibrary:
             f"shard {number + 1} of {self._note.count} is missing, so that {shard.passages:,} "
             f"passages of {shard.pages:,} files were not searched: {why or type(error).__name__}"
         )
-        return Failure(str(self.index_folder), SHARD_FAILED, detail)
+        return Failure(str(self.index_folder), Outcome.SHARD_FAILED, detail)
 
 
 def _merge_hits(found: Sequence[Sequence[Hit]]) -> list[Hit]:
@@ -272,7 +269,7 @@ def build_sharded_index(
             f"it holds {former.count} shards of {', '.join(former.places)}: name the same places, "
             "patterns and number of shards, or another folder"
         )
-        raise Failed(Failure(str(directory), "index_failed", detail))
+        raise Failed(Failure(str(directory), Outcome.INDEX_FAILED, detail))
     with translate_storage_errors(directory):
         directory.mkdir(parents=True, exist_ok=True)
         if former is None:
@@ -286,7 +283,7 @@ def build_sharded_index(
         built = _build_in_processes(tasks, workers, progress)
     if not any(shard.pages for shard in built):
         detail = "no file could be read: name other places or patterns"
-        raise Failed(Failure(", ".join(roots), "empty_library", detail))
+        raise Failed(Failure(", ".join(roots), Outcome.EMPTY_LIBRARY, detail))
     whole = msgspec.structs.replace(note, shards=tuple(built))
     with translate_storage_errors(directory):
         write_shards_note(directory, whole)
@@ -316,7 +313,7 @@ def _build_in_processes(
             except Empty:
                 if any(process.exitcode for process in processes):
                     detail = "a process that built shards died: run it again, and it goes on"
-                    raise Failed(Failure(tasks[0].directory, "worker_died", detail)) from None
+                    raise Failed(Failure(tasks[0].directory, Outcome.WORKER_DIED, detail)) from None
                 continue
             if isinstance(report, Failure):
                 raise Failed(report)

@@ -22,7 +22,8 @@ from rookery.browse.folder_library import (
 )
 from rookery.browse.page_archive import PageArchive
 from rookery.browse.search_index import SearchIndex, translate_index_errors
-from rookery.records import Failed, Failure, Hit, Page, digest_of
+from rookery.errors import Failed, Outcome
+from rookery.records import Failure, Hit, Page, digest_of
 
 SHARD_ARCHIVE, SHARD_MANIFEST = "archive.sqlite", "manifest.sqlite"
 NOTE_FILE = "shards.json"
@@ -120,7 +121,7 @@ class Shard:
         for file in ("index/meta.json", SHARD_MANIFEST, SHARD_ARCHIVE):
             if not (folder / file).is_file():
                 detail = f"it has no {file}: run rookery index build again, which goes on"
-                raise Failed(Failure(str(folder), "index_failed", detail))
+                raise Failed(Failure(str(folder), Outcome.INDEX_FAILED, detail))
         with translate_index_errors(folder):
             self._index = SearchIndex(folder / "index")
         self._manifest = FolderManifest(folder / SHARD_MANIFEST)
@@ -144,13 +145,13 @@ class Shard:
         row = self._manifest.find_row(convert_url_to_path(url))
         if row is None:
             detail = "it is no file of this library: open addresses that a search showed"
-            raise Failed(Failure(url, "url_not_shown", detail))
+            raise Failed(Failure(url, Outcome.URL_NOT_SHOWN, detail))
         if row.outcome:
             raise Failed(Failure(url, row.outcome, row.detail))
         page = self._archive.find_page(row.digest, url)
         if page is None:
             detail = "the archive of its shard has lost it: build the index again"
-            raise Failed(Failure(url, "not_in_archive", detail))
+            raise Failed(Failure(url, Outcome.NOT_IN_ARCHIVE, detail))
         return page
 
     def draw_pages(self, share: float) -> list[Page]:

@@ -26,7 +26,8 @@ from rookery.browse.search_index import (
     record_index_use,
     translate_index_errors,
 )
-from rookery.records import Failed, Failure, Hit, Library, Page, digest_of, prepare_type
+from rookery.errors import Failed, Outcome
+from rookery.records import Failure, Hit, Library, Page, digest_of, prepare_type
 
 CRAWL_FORMAT = "1"
 _PORTS = {"http": 80, "https": 443}
@@ -126,7 +127,7 @@ class SiteLibrary(Library):
         try:
             self._scope = make_site_scope(self._start)
         except ValueError as error:
-            raise Failed(Failure(prefix_url, "invalid_url", str(error))) from error
+            raise Failed(Failure(prefix_url, Outcome.INVALID_URL, str(error))) from error
         self._archive = archive
         self._fetcher = fetcher
         self._limits = limits
@@ -199,12 +200,12 @@ class SiteLibrary(Library):
         known = address in self._crawl.pages
         if not known and not (address in self._shown_urls and self._is_in_scope(address)):
             detail = "only pages of this site that a search or an opened page showed are opened"
-            raise Failed(Failure(address, "url_not_shown", detail))
+            raise Failed(Failure(address, Outcome.URL_NOT_SHOWN, detail))
         if self._offline:
             page = self._archive.find_latest(address)
             if page is None:
                 detail = "this page was never opened: open it once without --offline"
-                raise Failed(Failure(address, "not_in_archive", detail))
+                raise Failed(Failure(address, Outcome.NOT_IN_ARCHIVE, detail))
             return page
         try:
             page = self._fetcher.fetch_page(address)
@@ -226,7 +227,7 @@ class SiteLibrary(Library):
         former = self._read_last_crawl()
         if former is None:
             detail = "this site was never crawled: ask once without --offline"
-            raise Failed(Failure(self._start, "not_in_archive", detail))
+            raise Failed(Failure(self._start, Outcome.NOT_IN_ARCHIVE, detail))
         waiting = "another process is indexing this site; waiting for it to finish"
         with hold_lock(self._index_folder / "lock", lambda: self._progress(0, 0, waiting)):
             return self._load_crawl() or self._rebuild_index(former)
@@ -333,7 +334,7 @@ class SiteLibrary(Library):
                     )  # where the user's own address leads, is meant
                 elif not scope.contains_url(page.url):
                     detail = f"it leads out of the site, to {page.url}"
-                    crawl.failures.append(Failure(asked, "outside_site", detail))
+                    crawl.failures.append(Failure(asked, Outcome.OUTSIDE_SITE, detail))
                     continue
                 self._store_page(crawl, index, asked, page, texts)
                 found = list(_iter_site_links(page, scope))

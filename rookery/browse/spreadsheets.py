@@ -13,13 +13,8 @@ from xml.etree.ElementTree import Element
 from rookery.browse.document_archive import DocumentArchive
 from rookery.browse.documents import ReadLimits, build_read_error
 from rookery.browse.office_documents import read_core_title
-from rookery.browse.page_parts import (
-    NOWHERE,
-    PagePart,
-    build_sparse_table,
-    join_parts,
-    read_part,
-)
+from rookery.browse.page_parts import NOWHERE, PagePart, build_sparse_table, join_parts, read_part
+from rookery.errors import Outcome
 from rookery.records import Page
 
 _FORMATS = {
@@ -52,7 +47,7 @@ def _read_sheets(archive: DocumentArchive) -> Iterator[PagePart]:
     relations = archive.read_relations(main)
     book = archive.parse_part(main)
     if book is None:
-        raise build_read_error(archive.url, "malformed", "the archive holds no workbook")
+        raise build_read_error(archive.url, Outcome.MALFORMED, "the archive holds no workbook")
     named = dict(relations.values())
     shared = archive.parse_part(named.get("sharedStrings", ""))
     texts = [] if shared is None else [_read_rich_text(item) for item in shared.iterfind("x.si")]

@@ -28,7 +28,8 @@ from rookery.browse.sharded_library import find_shards_note
 from rookery.browse.shards import NOTE_FILE, ShardsNote
 from rookery.browse.site_library import FinishedCrawl
 from rookery.browse.warc import WarcContents
-from rookery.records import Failed, Failure, Record, prepare_type
+from rookery.errors import Failed, Outcome
+from rookery.records import Failure, Record, prepare_type
 
 INDEX_KINDS = {"folders": "folder", "sites": "site", "warcs": "warc"}
 """By folder of the cache, the kind of its indexes."""
@@ -175,7 +176,7 @@ def remove_stored_index(directory: Path) -> None:
 
     def raise_busy() -> None:
         detail = "another process is writing this index: wait until it has finished"
-        raise Failed(Failure(str(directory), "index_busy", detail))
+        raise Failed(Failure(str(directory), Outcome.INDEX_BUSY, detail))
 
     with hold_lock(directory / _LOCK_FILE, raise_busy), translate_storage_errors(directory):
         entries = [entry for entry in directory.iterdir() if entry.name != _LOCK_FILE]

@@ -55,7 +55,8 @@ from rookery.browse.search_index import (
     record_index_use,
     translate_index_errors,
 )
-from rookery.records import Failed, Failure, Hit, Library, Page, digest_of, prepare_type
+from rookery.errors import Failed, Outcome
+from rookery.records import Failure, Hit, Library, Page, digest_of, prepare_type
 from rookery.version import __version__
 
 _DAMAGE_ERRORS = (EOFError, OSError, ValueError, zlib.error, StatusAndHeadersParserException)
@@ -111,19 +112,19 @@ def read_warc_records(
                     yield _describe_damage(path, file.tell(), error)
     except OSError as error:
         detail = f"it cannot be read ({error.strerror or error}): check the path"
-        raise Failed(Failure(str(path), "unreadable", detail)) from error
+        raise Failed(Failure(str(path), Outcome.UNREADABLE, detail)) from error
     if not found:
         detail = "there is no whole WARC record in it: name a file that a crawler wrote as WARC"
         if path.name.endswith(".zst"):
             detail = "what zstd has compressed is not read: unpack it with zstd -d first"
-        raise Failed(Failure(str(path), "unreadable", detail))
+        raise Failed(Failure(str(path), Outcome.UNREADABLE, detail))
 
 
 def _describe_damage(path: Path, place: int, error: Exception) -> Failure:
     cut = isinstance(error, EOFError)
     what = "it ends within a record" if cut else f"it is damaged before byte {place:,}"
     detail = f"{what}; what came before is read, the rest is not"
-    return Failure(str(path), "truncated" if cut else "malformed", detail)
+    return Failure(str(path), Outcome.TRUNCATED if cut else Outcome.MALFORMED, detail)
 
 
 def _iter_whole_records(
@@ -140,9 +141,13 @@ def _iter_whole_records(
         whole = WarcRecord(kind, headers, block, file.tell())
         record: WarcRecord | Failure = whole
         if kind in wanted and not kept:
-            record = Failure(whole.url, "too_large", f"{size:,} bytes; at most {most:,} are read")
+            record = Failure(
+                whole.url, Outcome.TOO_LARGE, f"{size:,} bytes; at most {most:,} are read"
+            )
         elif proven is False:
-            record = Failure(whole.url, "malformed", "its content has another digest than it names")
+            record = Failure(
+                whole.url, Outcome.MALFORMED, "its content has another digest than it names"
+            )
         # Whether a record without a digest is whole, only what comes next can show.
         waiting = kept and proven is None
         if not waiting:
@@ -218,7 +223,7 @@ def _write_page(writer: WARCWriter, page: Page) -> None:
         text, layout = about.pop("text").encode(), msgspec.json.encode(about)
     except UnicodeEncodeError as error:
         detail = f"it holds half a character, which cannot be written ({error.reason})"
-        raise build_read_error(page.url, "malformed", detail) from error
+        raise build_read_error(page.url, Outcome.MALFORMED, detail) from error
     named = {"WARC-Target-URI": quote(page.url, safe=URL_SAFE_CHARACTERS + "#")}
     if date := convert_to_utc(page.fetched):
         named["WARC-Date"] = date.replace("+00:00", "Z")
@@ -264,7 +269,9 @@ def join_text_and_layout(text: WarcRecord, after: WarcRecord) -> Page | None:
     except (msgspec.ValidationError, UnicodeDecodeError):
         page = None
     if page is None or not _is_consistent(page):
-        raise build_read_error(text.url, "malformed", "its text and its layout are not of one page")
+        raise build_read_error(
+            text.url, Outcome.MALFORMED, "its text and its layout are not of one page"
+        )
     return page
 
 
@@ -395,7 +402,7 @@ def _read_entry(
     except Failed as refused:
         return refused.failure
     except Exception as error:  # a parser may raise anything; it is recorded, not hidden
-        return Failure(url, "crashed", repr(error)[:500])
+        return Failure(url, Outcome.CRASHED, repr(error)[:500])
 
 
 def _read_record(
@@ -404,7 +411,7 @@ def _read_record(
     if record.kind == "revisit":
         return _read_revisit(record, url)
     if record.get_header("WARC-Truncated") or record.get_header("WARC-Segment-Number"):
-        raise FetchError("truncated", "the file has only a part of it, or has it in parts")
+        raise FetchError(Outcome.TRUNCATED, "the file has only a part of it, or has it in parts")
     date, kind, data = (
         convert_to_utc(record.get_header("WARC-Date")),
         record.get_header("Content-Type"),
@@ -418,7 +425,7 @@ def _read_record(
             return WarcRedirect(url, to)
         kind, data = read_header(said, b"content-type"), _decode_body(said, body, limits.bytes)
     if _STYLE_OR_SCRIPT.match(kind.lower()):
-        raise FetchError("unsupported_type", f"{kind} holds no text to quote")
+        raise FetchError(Outcome.UNSUPPORTED_TYPE, f"{kind} holds no text to quote")
     return readers.read_page(PageJob(data, url, kind, date, limits))
 
 
@@ -430,13 +437,15 @@ def _read_revisit(record: WarcRecord, url: str) -> WarcRedirect:
         return WarcRedirect(url, to)
     if seen := record.get_header("WARC-Refers-To-Target-URI"):
         return WarcRedirect(url, normalize_url(seen).url)
-    raise FetchError("not_found", "it was seen before, but the file does not say at which address")
+    raise FetchError(
+        Outcome.NOT_FOUND, "it was seen before, but the file does not say at which address"
+    )
 
 
 def _parse_http_response(block: bytes) -> tuple[httpcore.Response, bytes]:
     """Return the head of an HTTP answer, and its body as it was sent."""
     if not _STATUS_LINE.match(block):
-        raise FetchError("malformed", "it is no answer of HTTP")
+        raise FetchError(Outcome.MALFORMED, "it is no answer of HTTP")
     stream = BytesIO(block)
     said = StatusAndHeadersParser([], verify=False).parse(stream)
     headers = [(name.encode(), value.encode()) for name, value in said.headers]
@@ -459,7 +468,7 @@ def _decode_body(said: httpcore.Response, body: bytes, limit: int) -> bytes:
     if "chunked" in read_header(said, b"transfer-encoding").lower():
         body = _decode_chunks(body)
     elif not encoding and re.fullmatch("[0-9]{1,15}", length) and len(body) < int(length):
-        raise FetchError("truncated", "the server ended its answer early")
+        raise FetchError(Outcome.TRUNCATED, "the server ended its answer early")
     if encoding.lower() in ("gzip", "x-gzip") and not body.startswith(b"\x1f\x8b"):
         encoding = ""
     pieces = (body[at : at + PIECE_BYTES] for at in range(0, len(body), PIECE_BYTES))
@@ -472,7 +481,9 @@ def _decode_chunks(body: bytes) -> bytes:
     try:
         return bytes(ChunkedDataReader(BytesIO(body), raise_exceptions=True).read())
     except ChunkedDataException:
-        raise FetchError("truncated", "its chunks are cut off or do not fit together") from None
+        raise FetchError(
+            Outcome.TRUNCATED, "its chunks are cut off or do not fit together"
+        ) from None
 
 
 __all__ = ["WarcLibrary", "read_warc", "write_warc"]
@@ -522,7 +533,7 @@ class WarcLibrary(Library):
         )
         if not self._contents.pages:
             detail = f"no record of it could be read as a page ({len(self.failures)} failed)"
-            raise Failed(Failure(str(path), "empty_library", detail))
+            raise Failed(Failure(str(path), Outcome.EMPTY_LIBRARY, detail))
 
     @property
     def index_folder(self) -> Path:
@@ -563,11 +574,11 @@ class WarcLibrary(Library):
         known = self._contents.pages.get(_normalize_address(url))
         if known is None:
             detail = "it is no page of this file: open addresses that a search showed"
-            raise Failed(Failure(url, "url_not_shown", detail))
+            raise Failed(Failure(url, Outcome.URL_NOT_SHOWN, detail))
         page = self._archive.find_page(known[1], known[0])
         if page is None:
             detail = f"the archive has lost it: delete {self._index_folder} to read the file again"
-            raise Failed(Failure(url, "not_in_archive", detail))
+            raise Failed(Failure(url, Outcome.NOT_IN_ARCHIVE, detail))
         return page
 
     def _open_stored(self) -> bool:
@@ -587,7 +598,9 @@ class WarcLibrary(Library):
         try:
             about = self._path.stat()
         except OSError as error:
-            outcome = "not_found" if isinstance(error, FileNotFoundError) else "unreadable"
+            outcome = (
+                Outcome.NOT_FOUND if isinstance(error, FileNotFoundError) else Outcome.UNREADABLE
+            )
             detail = f"there is no such file, or no way to it ({error.strerror}): check the path"
             raise Failed(Failure(str(self._path), outcome, detail)) from error
         return _hash_name(

@@ -16,7 +16,8 @@ import msgspec
 from rookery.browse.fetcher import Fetcher, FetchResponse
 from rookery.browse.page_archive import PageArchive
 from rookery.browse.search_terms import get_keywords
-from rookery.records import Failed, Failure, Hit, Library, Page
+from rookery.errors import Failed, Outcome
+from rookery.records import Failure, Hit, Library, Page
 
 MIN_RESULTS = 10
 """results that are asked for, so that a search repeated offline can show more than the first did"""
@@ -100,7 +101,7 @@ class WebLibrary(Library):
         address = urldefrag(url).url
         if address not in self._shown_urls:
             detail = "only addresses that a search, an opened page or the user showed are opened"
-            raise Failed(Failure(url, "url_not_shown", detail))
+            raise Failed(Failure(url, Outcome.URL_NOT_SHOWN, detail))
         try:
             page = self._load_archived(address) if self._offline else self._fetch_and_store(address)
         except Failed as failed:
@@ -121,7 +122,7 @@ class WebLibrary(Library):
         hits = self._archive.find_search(self._engine.name, query)
         if hits is None:
             detail = f"{self._engine.name} was never asked this: ask it once without --offline"
-            raise Failed(Failure(query, "not_in_archive", detail))
+            raise Failed(Failure(query, Outcome.NOT_IN_ARCHIVE, detail))
         return hits
 
     def _fetch_and_store(self, url: str) -> Page:
@@ -133,7 +134,7 @@ class WebLibrary(Library):
         page = self._archive.find_latest(url)
         if page is None:
             detail = "this page was never opened: open it once without --offline"
-            raise Failed(Failure(url, "not_in_archive", detail))
+            raise Failed(Failure(url, Outcome.NOT_IN_ARCHIVE, detail))
         return page
 
 
@@ -188,7 +189,7 @@ def make_searxng_engine(base_url: str) -> SearchEngine:
         silent = answer.get("unresponsive_engines")
         if not results and silent:
             raise _make_error(
-                query, "search_failed", f"none of its engines answered: {silent}"[:300]
+                query, Outcome.SEARCH_FAILED, f"none of its engines answered: {silent}"[:300]
             )
         return _make_hits((_extract_text(result, "url"), result) for result in results)[:k]
 
@@ -250,12 +251,12 @@ def make_duckduckgo_engine(base_url: str = "https://html.duckduckgo.com") -> Sea
             response = _fetch_api_response(fetcher, url, query, (), refused)
         except Failed as failed:
             if "http_403" in failed.failure.detail:
-                raise _make_error(query, "search_blocked", failed.failure.detail) from None
+                raise _make_error(query, Outcome.SEARCH_BLOCKED, failed.failure.detail) from None
             raise
         page = response.data.decode("utf-8", "replace")
         if response.status == 202 or _CHALLENGE.search(page):
             detail = "it wants to know whether a person searches; wait, or use another engine"
-            raise _make_error(query, "search_blocked", detail)
+            raise _make_error(query, Outcome.SEARCH_BLOCKED, detail)
         return _read_duckduckgo_results(page, response.url, query)[:k]
 
     return SearchEngine("duckduckgo", search)
@@ -280,7 +281,7 @@ def _read_duckduckgo_results(page: str, url: str, query: str) -> list[Hit]:
             results.append((address, fields))
     if not results and tree.css_first(".no-results") is None:
         detail = "its page holds neither results nor the word that there are none"
-        raise _make_error(query, "search_failed", detail)
+        raise _make_error(query, Outcome.SEARCH_FAILED, detail)
     return _make_hits(results)
 
 
@@ -323,7 +324,7 @@ def _fetch_json(
         detail = f"the answer is not JSON ({error}); it begins {start!r}"
         raise _make_refused_error(query, response.status, detail, forbidden) from error
     if not isinstance(answer, dict):
-        raise _make_error(query, "search_failed", "the answer is not a JSON object")
+        raise _make_error(query, Outcome.SEARCH_FAILED, "the answer is not a JSON object")
     if response.status != 200 or answer.get("error"):
         said = msgspec.json.encode(answer.get("error", answer)).decode()[:300]
         raise _make_refused_error(query, response.status, said, forbidden)
@@ -332,7 +333,7 @@ def _fetch_json(
 
 def _check_query(query: str) -> None:
     if not query.strip():
-        raise _make_error(query, "search_failed", "the query is empty: ask something")
+        raise _make_error(query, Outcome.SEARCH_FAILED, "the query is empty: ask something")
 
 
 def _fetch_api_response(
@@ -348,10 +349,12 @@ def _fetch_api_response(
 
 def _make_refused_error(query: str, status: int, said: str, forbidden: str) -> Failed:
     if status == 429 or _QUOTA_MESSAGE.search(said):
-        return _make_error(query, "search_quota", f"wait, or use another engine ({said})")
+        return _make_error(query, Outcome.SEARCH_QUOTA, f"wait, or use another engine ({said})")
     if status in (401, 403, 422):
-        return _make_error(query, "search_failed", f"{forbidden} ({said})")
-    return _make_error(query, "search_failed", f"HTTP {status}: {said}" if status != 200 else said)
+        return _make_error(query, Outcome.SEARCH_FAILED, f"{forbidden} ({said})")
+    return _make_error(
+        query, Outcome.SEARCH_FAILED, f"HTTP {status}: {said}" if status != 200 else said
+    )
 
 
 def _make_error(query: str, outcome: str, detail: str) -> Failed:
@@ -361,7 +364,9 @@ def _make_error(query: str, outcome: str, detail: str) -> Failed:
 def _read_api_key(name: str, query: str) -> str:
     key = os.environ.get(name, "").strip()
     if not key:
-        raise _make_error(query, "no_key", f"set {name}, or choose an engine that needs no key")
+        raise _make_error(
+            query, Outcome.NO_KEY, f"set {name}, or choose an engine that needs no key"
+        )
     return key
 
 
@@ -372,7 +377,7 @@ def _extract_results(answer: dict[str, Any], query: str, *names: str) -> list[di
     for name in names:
         found = found.get(name) if isinstance(found, dict) else None
     if not isinstance(found, list):
-        raise _make_error(query, "search_failed", f"the answer has no list {'.'.join(names)}")
+        raise _make_error(query, Outcome.SEARCH_FAILED, f"the answer has no list {'.'.join(names)}")
     return [result for result in found if isinstance(result, dict)]
 
 

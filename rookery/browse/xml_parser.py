@@ -7,6 +7,7 @@ from typing import Any
 from xml.etree.ElementTree import Element, TreeBuilder
 
 from rookery.browse.documents import ReadLimits, build_read_error
+from rookery.errors import Outcome
 
 _MOST_DEPTH = 200
 _OASIS = "urn:oasis:names:tc:opendocument:xmlns"
@@ -65,9 +66,13 @@ def parse_xml(data: bytes, url: str, limits: ReadLimits) -> Element:
         depth += 1
         elements += 1
         if depth > _MOST_DEPTH:
-            raise build_read_error(url, "malformed", "the document's XML is nested too deeply")
+            raise build_read_error(
+                url, Outcome.MALFORMED, "the document's XML is nested too deeply"
+            )
         if elements > limits.tags:
-            raise build_read_error(url, "too_large", f"more than {limits.tags:,} elements of XML")
+            raise build_read_error(
+                url, Outcome.TOO_LARGE, f"more than {limits.tags:,} elements of XML"
+            )
         builder.start(get_name(name), {get_name(key): value for key, value in attributes.items()})
 
     def close_element(name: str) -> None:
@@ -76,7 +81,7 @@ def parse_xml(data: bytes, url: str, limits: ReadLimits) -> Element:
         builder.end(get_name(name))
 
     def refuse_entity(*declaration: Any) -> None:
-        raise build_read_error(url, "malformed", "the document's XML declares entities")
+        raise build_read_error(url, Outcome.MALFORMED, "the document's XML declares entities")
 
     parser.StartElementHandler = open_element
     parser.EndElementHandler = close_element
@@ -87,6 +92,6 @@ def parse_xml(data: bytes, url: str, limits: ReadLimits) -> Element:
     # The last two: an encoding that Python does not know, and one that it cannot give to Expat.
     except (expat.ExpatError, LookupError, ValueError) as error:
         raise build_read_error(
-            url, "malformed", f"the document's XML is damaged ({error})"
+            url, Outcome.MALFORMED, f"the document's XML is damaged ({error})"
         ) from error
     return builder.close()

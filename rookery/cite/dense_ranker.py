@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rookery.cite.evidence_model import TOKENIZER_FILE, open_onnx_session
-from rookery.records import Failed, Failure
+from rookery.errors import Failed, Outcome
+from rookery.records import Failure
 
 if TYPE_CHECKING:
     import numpy as np
@@ -102,12 +103,12 @@ def load_dense_ranker(folder: Path) -> DenseRanker:
             f"it holds no encoder ({ENCODER_FILE} is missing): name the folder model that rookery "
             "learn retrieve wrote, or train again where an earlier version wrote it"
         )
-        raise Failed(Failure(str(folder), "no_encoder", detail))
+        raise Failed(Failure(str(folder), Outcome.NO_ENCODER, detail))
     try:
         ranker = DenseRanker(folder)
         ranker.compute_similarities("", [""])
     except Exception as error:  # a broken folder can raise nearly anything
         words = " ".join(str(error).split())[:300]
         detail = f"its encoder cannot be read ({type(error).__name__}: {words}): train it again"
-        raise Failed(Failure(str(folder), "bad_model", detail)) from error
+        raise Failed(Failure(str(folder), Outcome.BAD_MODEL, detail)) from error
     return ranker

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from rookery.records import Failed, Failure, Record, prepare_type
+from rookery.errors import Failed, Outcome
+from rookery.records import Failure, Record, prepare_type
 
 if TYPE_CHECKING:
     import numpy as np
@@ -226,7 +227,7 @@ def load_evidence_model(folder: Path) -> EvidenceModel:
         detail = (
             f"it holds no evidence model ({' and '.join(missing)} missing): name another folder"
         )
-        raise Failed(Failure(str(folder), "no_model", detail))
+        raise Failed(Failure(str(folder), Outcome.NO_MODEL, detail))
     try:
         return EvidenceModel(folder)
     except Exception as error:  # a broken file can raise nearly anything
@@ -234,4 +235,4 @@ def load_evidence_model(folder: Path) -> EvidenceModel:
         detail = (
             f"its evidence model cannot be read ({type(error).__name__}: {words}): export it anew"
         )
-        raise Failed(Failure(str(folder), "bad_model", detail)) from error
+        raise Failed(Failure(str(folder), Outcome.BAD_MODEL, detail)) from error

@@ -23,8 +23,6 @@ from rookery.cite.syntax import NUMBERED
 from rookery.cite.word_overlap import split_words
 from rookery.records import Answer, Claim, Page, Quote
 
-UNSUPPORTED = "unsupported"
-"""outcome of a sentence that was taken out, among an episode's failures"""
 _LIST_MARK = re.compile(r"^[ \t]*(?:[-*•–]|\(?[0-9]{1,2}[.)]|#+)[ \t]+", re.M)
 _LEAD = re.compile(
     r"(?:answer|(?:the|my) answer(?: to (?:this|the|your) question)?(?: is)?)\s*[:,]\s*"

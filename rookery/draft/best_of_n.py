@@ -13,17 +13,8 @@ from typing import Generic, Literal, NamedTuple, TypeVar
 import msgspec
 
 from rookery.cite.syntax import CitationSyntaxError
-from rookery.records import (
-    Answer,
-    Completion,
-    Episode,
-    Failed,
-    Failure,
-    Policy,
-    Question,
-    Reward,
-    Step,
-)
+from rookery.errors import Failed, Outcome
+from rookery.records import Answer, Completion, Episode, Failure, Policy, Question, Reward, Step
 
 T = TypeVar("T")
 
@@ -189,7 +180,7 @@ def _index_of_best(scores: Sequence[float]) -> int:
         detail = "there is no answer: draw at least one"
         if scores:
             detail = f"none of {len(scores)} answers has a finite score: check what scores them"
-        raise Failed(Failure("choosing an answer", "no_score", detail))
+        raise Failed(Failure("choosing an answer", Outcome.NO_SCORE, detail))
     return max(usable, key=lambda number: scores[number])
 
 
@@ -296,7 +287,7 @@ def answer_with_best_draft(
         return drawn[known:]
 
     choice = _choose_draft(draw_drafts, question, choosing)
-    faults = (Failure(by, "bad_syntax", draft.fault) for draft in drawn if draft.fault)
+    faults = (Failure(by, Outcome.BAD_SYNTAX, draft.fault) for draft in drawn if draft.fault)
     failures = (
         *failures,
         *dict.fromkeys(faults),
@@ -307,7 +298,12 @@ def answer_with_best_draft(
     if best is None or best.answer is None:
         steps = (*before, *(draft.step for draft in drawn[:1]))
         return Episode(
-            question, by, steps, None, "policy_failed" if broken else "bad_syntax", failures
+            question,
+            by,
+            steps,
+            None,
+            Outcome.POLICY_FAILED if broken else Outcome.BAD_SYNTAX,
+            failures,
         )
     answer = msgspec.structs.replace(best.answer, score=choice.score if choice else None)
     stop = "end"
@@ -344,11 +340,11 @@ def _report_saved_samples(
         f"{len(choice.scores)} of {choosing.samples} samples were drawn, {choice.saved:.0%} saved: "
         f"another was not expected to raise the score by {choosing.worth:g}"
     )
-    return (Failure(by, "stopped_early", detail),)
+    return (Failure(by, Outcome.STOPPED_EARLY, detail),)
 
 
 def make_failed_episode(
     question: Question, by: str, error: Failed, before: Sequence[Step] = ()
 ) -> Episode:
     """Make an episode without an answer for a policy that failed, with the steps `before` that."""
-    return Episode(question, by, tuple(before), None, "policy_failed", (error.failure,))
+    return Episode(question, by, tuple(before), None, Outcome.POLICY_FAILED, (error.failure,))

@@ -26,18 +26,14 @@ from rookery.cite.passage_ranking import (
 )
 from rookery.cite.verification import TextVerdict, is_quote_too_short
 from rookery.draft.best_of_n import render_prompt
-from rookery.draft.evidence_answers import (
-    JudgedSection,
-    choose_quote,
-    judge_sections,
-)
+from rookery.draft.evidence_answers import JudgedSection, choose_quote, judge_sections
 from rookery.draft.retrieval import RetrievalLimits, RetrievedPassages, gather_passages
+from rookery.errors import Failed, Outcome
 from rookery.records import (
     Answer,
     Claim,
     Completion,
     Episode,
-    Failed,
     Failure,
     Hit,
     Library,
@@ -144,7 +140,7 @@ def answer_both_sides(
         return Episode(question, SIDES_METHOD, tuple(steps), answer, stop, tuple(failures))
 
     if policy is None and judge is None:
-        raise Failed(Failure(SIDES_METHOD, "no_model", NO_JUDGE_ADVICE))
+        raise Failed(Failure(SIDES_METHOD, Outcome.NO_MODEL, NO_JUDGE_ADVICE))
     try:
         claim = _word_claim(question.text, policy, steps)
     except Failed as failed:
@@ -190,7 +186,7 @@ def _word_claim(question: str, policy: Policy | None, steps: list[Step]) -> Assu
         or (closed and re.search(r"\bor\b", stated))
     ):
         detail = NO_CLAIM_ADVICE
-        raise Failed(Failure(asked[:MAX_QUESTION_CHARACTERS], "no_claim", detail))
+        raise Failed(Failure(asked[:MAX_QUESTION_CHARACTERS], Outcome.NO_CLAIM, detail))
     return AssumedClaim(f"yes to “{asked}”", asked) if closed else AssumedClaim(stated, stated)
 
 

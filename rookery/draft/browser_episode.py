@@ -20,16 +20,17 @@ from rookery.browse.browser_commands import BrowserTask, Observation
 from rookery.browse.page_archive import convert_nested
 from rookery.browse.page_view import PageViewCache
 from rookery.cite.syntax import CitationSyntaxError, parse_numbered
+from rookery.errors import Outcome
 from rookery.records import Completion, Episode, Failure, Library, Step, prepare_type
 
 FINISHED_STOPS = (
     "end",
-    "max_actions",
-    "max_quotes",
-    "no_quotes",
-    "nonsense",
-    "controversial",
-    "bad_syntax",
+    Outcome.MAX_ACTIONS,
+    Outcome.MAX_QUOTES,
+    Outcome.NO_QUOTES,
+    Outcome.NONSENSE,
+    Outcome.CONTROVERSIAL,
+    Outcome.BAD_SYNTAX,
 )
 """stops of episodes that came to their end; others were broken off: policy_failed where the policy
 gave no completion, browser_failed where a library's answer could not be shown"""

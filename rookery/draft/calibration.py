@@ -19,7 +19,8 @@ import msgspec
 
 from rookery.draft.completion_settings import LOCAL_MODEL_PREFIX, LocalEndpoint
 from rookery.draft.openai_protocol import ModelEndpoint
-from rookery.records import Failed, Failure, Question, Record, digest_of
+from rookery.errors import Failed, Outcome
+from rookery.records import Failure, Question, Record, digest_of
 
 MAX_THRESHOLDS = 200
 """maximum number of thresholds that are tested, spread evenly over the labels"""
@@ -214,7 +215,7 @@ def _require_usable(
     elif not (0 < wanted < 1 and 0 < confidence < 1):
         problem = "the wanted share and the confidence lie between 0 and 1, both excluded"
     if problem:
-        raise Failed(Failure("calibration", "not_usable", problem))
+        raise Failed(Failure("calibration", Outcome.NOT_USABLE, problem))
 
 
 PLOT_WIDTH, PLOT_HEIGHT, PLOT_MARGIN = 560, 360, 50
@@ -401,7 +402,7 @@ def identify_score_source(
     browser = _model_name_and_address(model("browse")) if method == "webgpt" else writer
     if writer[0].startswith(LOCAL_MODEL_PREFIX) and not _local_folder(writer[0]).is_dir():
         detail = "there is no such folder: check the path behind path:"
-        raise Failed(Failure(writer[0], "not_found", detail))
+        raise Failed(Failure(writer[0], Outcome.NOT_FOUND, detail))
     other = "" if browser == writer else " at ".join(filter(None, browser))
     return ScoreSource(method, *writer, other, samples or 0, worth, score)
 
@@ -457,7 +458,7 @@ def load_calibration_labels(scored: ScoreSource, home: Path) -> CalibrationLabel
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         problem = f"it is damaged ({error})"
     detail = f"{problem}: move it away and run `rookery calibrate` again"
-    raise Failed(Failure(str(path), "bad_calibration", detail))
+    raise Failed(Failure(str(path), Outcome.BAD_CALIBRATION, detail))
 
 
 def _without_folder(scored: ScoreSource) -> ScoreSource:
@@ -515,7 +516,7 @@ def replace_file(path: Path, text: str) -> None:
             f"it cannot be written ({error.strerror}) and is unchanged: "
             "make room or allow writing, and run the same command again"
         )
-        raise Failed(Failure(str(path), "unwritable", detail)) from error
+        raise Failed(Failure(str(path), Outcome.UNWRITABLE, detail)) from error
 
 
 def find_decline_threshold(
@@ -536,7 +537,7 @@ def find_decline_threshold(
         "--ranker, if you use them), of questions with a `gold` answer or answers that people then "
         f"rate; after it, rookery calibrate ANSWERS.jsonl {scored.options}"
     )
-    raise Failed(Failure(scored.name, "no_calibration", detail))
+    raise Failed(Failure(scored.name, Outcome.NO_CALIBRATION, detail))
 
 
 def get_minimum_score(calibration: Calibration) -> float:

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 from msgspec import inspect
 
-from rookery.records import Failed, Failure, prepare_type
+from rookery.errors import Failed, Outcome
+from rookery.records import Failure, prepare_type
 
 S = TypeVar("S", bound=msgspec.Struct)
 TablePath = tuple[str, ...]
@@ -26,7 +27,7 @@ def read_toml_table(path: Path) -> dict[str, Any]:
         detail = f"it cannot be read ({error.strerror}): name a TOML file"
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         detail = f"it is not valid TOML: {error}"
-    raise Failed(Failure(str(path), "bad_config", detail))
+    raise Failed(Failure(str(path), Outcome.BAD_CONFIG, detail))
 
 
 def parse_settings(
@@ -45,7 +46,7 @@ def parse_settings(
         except (msgspec.MsgspecError, ValueError) as error:
             place = f"[{'.'.join(under)}]: " if under else ""
             detail = f"correct it: {place}{error}"
-    raise Failed(Failure(str(path), "bad_config", detail))
+    raise Failed(Failure(str(path), Outcome.BAD_CONFIG, detail))
 
 
 def merge_tables(below: Any, above: Any) -> Any:

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from rookery.cite.syntax import AnswerShape, render_inline
 from rookery.draft.openai_protocol import ModelEndpoint
 from rookery.draft.remote_model import AllowedTokens, LanguageModel, probe_grammar
-from rookery.records import Answer, Claim, Completion, Failed, Failure, Page, Policy
+from rookery.errors import Failed, Outcome
+from rookery.records import Answer, Claim, Completion, Failure, Page, Policy
 
 if TYPE_CHECKING:
     from rookery.cite.grammar import VerbatimGrammar
@@ -64,7 +65,7 @@ def constrain_by_grammar(
             try:
                 return model.complete(prompt, n, grammar=grammar)
             except Failed as failed:
-                if failed.failure.outcome != "model_refused":
+                if failed.failure.outcome != Outcome.MODEL_REFUSED:
                     raise
                 return model.complete(prompt, n)
 

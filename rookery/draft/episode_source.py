@@ -19,6 +19,7 @@ from rookery.browse.libraries import get_contents_digest
 from rookery.browse.page_view import PageViewCache
 from rookery.draft.browser_episode import BrowserEpisode, replace_surrogates
 from rookery.draft.gold_answers import is_correct_answer
+from rookery.errors import Outcome
 from rookery.records import Answer, Completion, Episode, Failure, Library, Question, Reward
 
 
@@ -86,7 +87,7 @@ class SourceEpisode:
         except Exception as error:  # what one page holds must not end the other episodes
             detail = f"{type(error).__name__}: {error}"
             identity = self.selected.task.question.id
-            self.browser.break_off(Failure(identity, "browser_failed", detail))
+            self.browser.break_off(Failure(identity, Outcome.BROWSER_FAILED, detail))
             return None
 
 

@@ -23,6 +23,7 @@ from rookery.cite.evidence_model import (
 from rookery.cite.passage_ranking import RankedPassage, RankingObserver
 from rookery.cite.verification import is_quote_too_short
 from rookery.draft.retrieval import RetrievalLimits, RetrievedPassages, gather_passages
+from rookery.errors import Outcome
 from rookery.records import Answer, Block, Claim, Episode, Hit, Library, Page, Question, Quote
 
 SECTION_SIZES = PassageSizes(short=700, long=1000)
@@ -104,7 +105,7 @@ def answer_by_evidence(
     """
     judged, gathered = search_sections(question.text, library, judge, settings.limits)
     if not gathered.found and gathered.failures:
-        return Episode(question, "extract", stop="no_evidence", failures=gathered.failures)
+        return Episode(question, "extract", stop=Outcome.NO_EVIDENCE, failures=gathered.failures)
     probabilities = estimate_probabilities(judged)
     for number, section in enumerate(judged[: settings.quotes]):
         if probabilities[number] >= (settings.second if number else settings.decline):

@@ -27,6 +27,7 @@ from rookery.cite.passage_ranking import (
 )
 from rookery.cite.verification import TextVerdict, is_quote_too_short
 from rookery.draft.retrieval import RetrievalLimits, RetrievedPassages, gather_passages
+from rookery.errors import Outcome
 from rookery.records import Answer, Claim, Episode, Library, Page, Question, Quote
 
 NOTHING_FOUND = "No passage was found."
@@ -123,7 +124,7 @@ def answer_by_extraction(
     gathered = gather_passages(question.text, library, settings.limits)
     answer = compose_extract_answer(question.text, gathered, similarity, settings, observe)
     if not gathered.found and gathered.failures:
-        return Episode(question, "extract", stop="no_evidence", failures=gathered.failures)
+        return Episode(question, "extract", stop=Outcome.NO_EVIDENCE, failures=gathered.failures)
     stop = "declined" if answer.declined else "end"
     return Episode(question, "extract", answer=answer, stop=stop, failures=gathered.failures)
 

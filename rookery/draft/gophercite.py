@@ -27,16 +27,8 @@ from rookery.draft.best_of_n import (
 from rookery.draft.constrained_decoding import PolicyConstrainer
 from rookery.draft.retrieval import RetrievalLimits, RetrievedPassages, gather_passages
 from rookery.draft.support_filter import require_supported_claims
-from rookery.records import (
-    Answer,
-    Episode,
-    Failure,
-    Library,
-    Page,
-    Policy,
-    Question,
-    Quote,
-)
+from rookery.errors import Outcome
+from rookery.records import Answer, Episode, Failure, Library, Page, Policy, Question, Quote
 
 GOPHERCITE_METHOD = "gophercite"
 
@@ -85,7 +77,9 @@ def answer_with_gophercite(
     gathered = gather_passages(question.text, library, settings.limits)
     places = choose_best_pages(question, gathered, rank, settings.pages, observe)
     if not places:
-        return Episode(question, GOPHERCITE_METHOD, stop="no_evidence", failures=gathered.failures)
+        return Episode(
+            question, GOPHERCITE_METHOD, stop=Outcome.NO_EVIDENCE, failures=gathered.failures
+        )
     repairs: dict[Quote, float] = {}
 
     @cache
@@ -166,7 +160,7 @@ def widen_to_sentences(page: Page, quote: Quote) -> Quote:
 
 def _report_repair(quote: Quote, score: float) -> Failure:
     detail = f"quoted with {score:.0f} % of the page's own words, which are shown instead"
-    return Failure(quote.url, "repaired", detail)
+    return Failure(quote.url, Outcome.REPAIRED, detail)
 
 
 def choose_best_pages(

@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from rookery.records import Failed, Failure, Record
+from rookery.errors import Failed, Outcome
+from rookery.records import Failure, Record
 
 MODELS_FOLDER = "models"
 """name of the folder of all models in the user's data folder"""
@@ -68,7 +69,7 @@ def install_model(name: str, home: Path, write: ModelWriter) -> InstalledModel:
     folder = _locate_model(name, home)
     if folder.exists():
         detail = f"there is a model of this name: rookery models remove {name}, or add it --as NAME"
-        raise Failed(Failure(name, "name_taken", detail))
+        raise Failed(Failure(name, Outcome.NAME_TAKEN, detail))
     staging, _ = _list_leftover_folders(folder)
     shutil.rmtree(staging, ignore_errors=True)  # of a process that was killed
     staging.mkdir(parents=True)
@@ -93,7 +94,7 @@ def find_model_folder(name: str, home: Path) -> Path:
         "no model of this name was added to this machine: rookery models list shows those that "
         "were, and rookery models add adds one"
     )
-    raise Failed(Failure(name, "no_model", detail))
+    raise Failed(Failure(name, Outcome.NO_MODEL, detail))
 
 
 def read_installed_model(name: str, home: Path) -> InstalledModel:
@@ -105,7 +106,7 @@ def read_installed_model(name: str, home: Path) -> InstalledModel:
         detail = (
             f"its record cannot be read ({error}): rookery models remove {name}, and add it again"
         )
-        raise Failed(Failure(str(folder), "bad_model", detail)) from error
+        raise Failed(Failure(str(folder), Outcome.BAD_MODEL, detail)) from error
 
 
 def list_installed_models(home: Path) -> list[InstalledModel]:
@@ -125,7 +126,7 @@ def choose_writing_model(home: Path) -> str:
             "no language model was added to this machine: pip install torch==2.13.0, then "
             f"'rookery[write]', and run rookery models add {WRITING_MODEL}"
         )
-        raise Failed(Failure("--write", "no_model", detail))
+        raise Failed(Failure("--write", Outcome.NO_MODEL, detail))
     return WRITING_MODEL if WRITING_MODEL in names else names[0]
 
 
@@ -145,7 +146,7 @@ def remove_installed_model(name: str, home: Path) -> int:
     folder = _locate_model(name, home)
     if folder.is_dir() and (folder.is_symlink() or not (folder / RECORD_FILE).is_file()):
         detail = "rookery models add did not write this folder: delete it yourself"
-        raise Failed(Failure(str(folder), "not_added", detail))
+        raise Failed(Failure(str(folder), Outcome.NOT_ADDED, detail))
     staging, gone = _list_leftover_folders(folder)
     left = [path for path in (staging, gone) if path.exists()]
     size = sum(map(_measure_files, left))
@@ -197,7 +198,7 @@ def require_disk_room(home: Path, size: int) -> None:
     free = shutil.disk_usage(home).free
     if free < size:
         detail = f"it takes {size / 1e6:,.0f} MB and {free / 1e6:,.0f} MB are free: make room"
-        raise Failed(Failure(str(home), "unwritable", detail))
+        raise Failed(Failure(str(home), Outcome.UNWRITABLE, detail))
 
 
 def copy_model_files(files: Iterable[Path], folder: Path) -> None:
@@ -212,7 +213,7 @@ def copy_model_files(files: Iterable[Path], folder: Path) -> None:
 def make_unwritable_error(path: Path, reason: str) -> Failed:
     """Return the error of a model's file that cannot be written, for lack of room as a rule."""
     detail = f"it cannot be written ({reason}): make room and run the same command again"
-    return Failed(Failure(str(path), "unwritable", detail))
+    return Failed(Failure(str(path), Outcome.UNWRITABLE, detail))
 
 
 def _locate_model(name: str, home: Path) -> Path:
@@ -222,7 +223,7 @@ def _locate_model(name: str, home: Path) -> Path:
             "a model's name is letters, digits, dots, hyphens and underscores: give it such a name "
             "with rookery models add --as NAME"
         )
-        raise Failed(Failure(name[:80], "bad_name", detail))
+        raise Failed(Failure(name[:80], Outcome.BAD_NAME, detail))
     return home / MODELS_FOLDER / name
 
 

@@ -27,7 +27,8 @@ from rookery.draft.completion_settings import (
     LocalModelSettings,
 )
 from rookery.draft.config import describe_unknown_key
-from rookery.records import Completion, Failed, Failure, Record, prepare_type
+from rookery.errors import Failed, Outcome
+from rookery.records import Completion, Failure, Record, prepare_type
 
 GrammarServer = Literal["none", "vllm", "sglang", "llama.cpp"]
 DEFAULT_KEY_NAME = "OPENAI_API_KEY"
@@ -139,7 +140,7 @@ def read_endpoints(path: Path) -> dict[str, ModelEndpoint | LocalEndpoint]:
             detail += "; keys are in the environment: name the variable in key_name"
         if "key `kind`" in detail:
             detail += "; chat = false continues prompts as they are"
-    raise Failed(Failure(str(path), "bad_endpoint", detail))
+    raise Failed(Failure(str(path), Outcome.BAD_ENDPOINT, detail))
 
 
 def _choose_endpoint_kind(table: dict[str, Any]) -> type[ModelEndpoint | LocalEndpoint]:
@@ -173,12 +174,12 @@ def select_endpoint(
         if model and base_url:
             return ModelEndpoint(model, base_url)
     except ValueError as error:
-        raise Failed(Failure(role, "bad_endpoint", str(error))) from error
+        raise Failed(Failure(role, Outcome.BAD_ENDPOINT, str(error))) from error
     detail = (
         "say which model and where it is served: --model NAME --base-url URL"
         f" (http://localhost:8000/v1, say), or a file with a table [{role}] or [default]"
     )
-    raise Failed(Failure(role, "no_model", detail))
+    raise Failed(Failure(role, Outcome.NO_MODEL, detail))
 
 
 def get_slots_address(endpoint: ModelEndpoint) -> str:
@@ -209,10 +210,10 @@ def read_api_key(endpoint: ModelEndpoint) -> str:
     name = endpoint.key_name
     key = os.environ.get(name, "").strip()
     if not key and name != DEFAULT_KEY_NAME:
-        raise Failed(Failure(endpoint.name, "no_key", f"set {name} in the environment"))
+        raise Failed(Failure(endpoint.name, Outcome.NO_KEY, f"set {name} in the environment"))
     if not is_sendable_key(key):
         detail = f"{name} holds characters that no key has: set it again"
-        raise Failed(Failure(endpoint.name, "no_key", detail))
+        raise Failed(Failure(endpoint.name, Outcome.NO_KEY, detail))
     return key
 
 
@@ -222,20 +223,20 @@ def is_sendable_key(key: str) -> bool:
 
 
 MODEL_FAILURE_OUTCOMES = (
-    "no_model",  # none was named, or no role of a file has one
-    "no_key",
-    "bad_endpoint",  # a setting that is wrong in itself
-    "no_openai",  # the client library is not installed
-    "model_unreachable",
-    "model_timed_out",
-    "model_refused_key",
-    "model_not_found",  # the model, or the route to it
-    "model_quota",
-    "model_refused",  # the request: too long, a field that the server does not know
-    "model_failed",  # a fault of the server
-    "model_bad_answer",
-    "model_broke_off",  # the answer has no end
-    "spending_cap",
+    Outcome.NO_MODEL,  # none was named, or no role of a file has one
+    Outcome.NO_KEY,
+    Outcome.BAD_ENDPOINT,  # a setting that is wrong in itself
+    Outcome.NO_OPENAI,  # the client library is not installed
+    Outcome.MODEL_UNREACHABLE,
+    Outcome.MODEL_TIMED_OUT,
+    Outcome.MODEL_REFUSED_KEY,
+    Outcome.MODEL_NOT_FOUND,  # the model, or the route to it
+    Outcome.MODEL_QUOTA,
+    Outcome.MODEL_REFUSED,  # the request: too long, a field that the server does not know
+    Outcome.MODEL_FAILED,  # a fault of the server
+    Outcome.MODEL_BAD_ANSWER,
+    Outcome.MODEL_BROKE_OFF,  # the answer has no end
+    Outcome.SPENDING_CAP,
 )
 """outcomes of the Failed that a call of a remote model raises; a recorded model raises not_recorded
 and the outcomes of a PageArchive"""
@@ -262,7 +263,7 @@ def make_bad_response_error(advice: str, said: str = "") -> ModelRequestError:
 
     `said` is the server's text.
     """
-    return ModelRequestError("model_bad_answer", advice, said)
+    return ModelRequestError(Outcome.MODEL_BAD_ANSWER, advice, said)
 
 
 def make_status_error(
@@ -276,8 +277,10 @@ def make_status_error(
     if status < 400:
         said = f"HTTP {status} {headers.get('location', '')}".rstrip()
         advice = "it redirects: give the address that it redirects to as base_url"
-        return ModelRequestError("model_unreachable", advice, said, billed=False)
-    outcome = _STATUS_OUTCOMES.get(status, "model_failed" if status >= 500 else "model_refused")
+        return ModelRequestError(Outcome.MODEL_UNREACHABLE, advice, said, billed=False)
+    outcome = _STATUS_OUTCOMES.get(
+        status, Outcome.MODEL_FAILED if status >= 500 else Outcome.MODEL_REFUSED
+    )
     again = status in (408, 429) or (status >= 500 and status not in (501, 505))
     again = again and "insufficient_quota" not in said
     billed = status in (408, 504)  # a proxy gave up waiting, but the model may have gone on
@@ -289,25 +292,25 @@ def make_status_error(
 
 
 _STATUS_OUTCOMES = {
-    401: "model_refused_key",
-    402: "model_quota",
-    403: "model_refused_key",
-    404: "model_not_found",
-    405: "model_not_found",
-    408: "model_timed_out",
-    410: "model_not_found",
-    429: "model_quota",
-    504: "model_timed_out",
+    401: Outcome.MODEL_REFUSED_KEY,
+    402: Outcome.MODEL_QUOTA,
+    403: Outcome.MODEL_REFUSED_KEY,
+    404: Outcome.MODEL_NOT_FOUND,
+    405: Outcome.MODEL_NOT_FOUND,
+    408: Outcome.MODEL_TIMED_OUT,
+    410: Outcome.MODEL_NOT_FOUND,
+    429: Outcome.MODEL_QUOTA,
+    504: Outcome.MODEL_TIMED_OUT,
 }
 _STATUS_ADVICE = {
-    "model_refused_key": "set {key} in the environment to a key that it takes",
-    "model_quota": "wait, ask less at once, pay for more, or use another endpoint",
-    "model_not_found": (
+    Outcome.MODEL_REFUSED_KEY: "set {key} in the environment to a key that it takes",
+    Outcome.MODEL_QUOTA: "wait, ask less at once, pay for more, or use another endpoint",
+    Outcome.MODEL_NOT_FOUND: (
         "check the model's name and base_url (most end in /v1); if the server {remedy}"
     ),
-    "model_timed_out": "ask for fewer tokens (max_tokens), or try when it has less to do",
-    "model_refused": "shorten the prompt, or change the setting that it names",
-    "model_failed": "the fault is the server's: look into its log, or try again later",
+    Outcome.MODEL_TIMED_OUT: "ask for fewer tokens (max_tokens), or try when it has less to do",
+    Outcome.MODEL_REFUSED: "shorten the prompt, or change the setting that it names",
+    Outcome.MODEL_FAILED: "the fault is the server's: look into its log, or try again later",
 }
 
 
@@ -444,7 +447,7 @@ class SpendingBudget:
         """
         with self._turn:
             if excess := self._describe_excess(self._spent.add_total(most)):
-                raise Failed(Failure(what, "spending_cap", excess))
+                raise Failed(Failure(what, Outcome.SPENDING_CAP, excess))
             if self._describe_excess(
                 reduce(SpendingTotal.add_total, self._reserved, self._spent.add_total(most))
             ):
@@ -546,7 +549,7 @@ def find_request_remedy(trouble: ModelRequestError, fields: dict[str, Any]) -> s
     It is max_completion_tokens (send it in place of max_tokens) or an optional field to leave out.
     The server's error text must name the field, and the request must have had it.
     """
-    if trouble.outcome == "model_refused":
+    if trouble.outcome == Outcome.MODEL_REFUSED:
         if "max_completion_tokens" in trouble.server_text and "max_tokens" in fields:
             return "max_completion_tokens"
         for name in OPTIONAL_FIELDS:
@@ -733,7 +736,7 @@ class ResponseReader:
         reasons = [choice.finish_reason for choice in self._choices if choice.finish_reason]
         if not reasons and not (self._done and self._choices):
             advice = "the answer broke off: ask again, and look into the server's log"
-            raise ModelRequestError("model_broke_off", advice, retryable=True)
+            raise ModelRequestError(Outcome.MODEL_BROKE_OFF, advice, retryable=True)
         said = [choice.message_part for choice in self._choices]
         message = _Message(
             _join_strings(_get_text(each) for each in said),
@@ -760,7 +763,7 @@ def _to_completion(choice: _Choice) -> Completion:
     message, reason = choice.message_part, choice.finish_reason or ""
     if reason in _ABORT_REASONS:
         advice = "the server gave up in the middle of the answer: ask again, and see its log"
-        raise ModelRequestError("model_broke_off", advice, reason, retryable=True)
+        raise ModelRequestError(Outcome.MODEL_BROKE_OFF, advice, reason, retryable=True)
     stop, written = _FINISH_REASONS.get(reason, "unknown"), _get_text(message)
     if message.refusal and not written:
         return Completion(message.refusal, stop="refusal")

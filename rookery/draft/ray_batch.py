@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 from rookery.browse.ray_cluster import connect_to_ray
 from rookery.draft.batch import MAX_RESTARTS, WORKER_DIED, make_function
-from rookery.records import Failed
+from rookery.errors import Failed
 
 T = TypeVar("T")
 R = TypeVar("R")

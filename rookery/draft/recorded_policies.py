@@ -10,7 +10,8 @@ import msgspec
 from rookery.browse.call_recording import CallRecording, CallReplay, RecordedAnswer
 from rookery.browse.page_archive import decode_column
 from rookery.draft.remote_model import AllowedTokens, LanguageModel, Seed
-from rookery.records import Completion, Episode, Failed, Failure, Policy, prepare_type
+from rookery.errors import Failed, Outcome
+from rookery.records import Completion, Episode, Failure, Policy, prepare_type
 
 
 class RecordingPolicy:
@@ -69,7 +70,7 @@ class ReplayPolicy:
             if len(names) != 1:
                 known = ", ".join(sorted(names)) or "there is none; record it again"
                 detail = f"name one of the policies that were recorded in it: {known}"
-                raise Failed(Failure(session, "not_recorded", detail))
+                raise Failed(Failure(session, Outcome.NOT_RECORDED, detail))
             (name,) = names
         self.name = name
 
@@ -89,7 +90,7 @@ class ReplayPolicy:
 
         def refuse_call(answers: list[bytes]) -> bytes:
             detail = f"this was asked {len(answers)} times: record a session that asks it again"
-            raise Failed(Failure(" ".join(prompt.split())[:80], "not_recorded", detail))
+            raise Failed(Failure(" ".join(prompt.split())[:80], Outcome.NOT_RECORDED, detail))
 
         call = (self.name, prompt, n, seed, grammar)
         return list(self._replay.replay_call(*call, find_other=refuse_call).completions)
@@ -120,7 +121,7 @@ class ScriptedPolicy:
             lines = path.read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
             detail = f"the script cannot be read ({error}): name a file of JSON lines"
-            raise Failed(Failure(str(path), "no_model", detail)) from None
+            raise Failed(Failure(str(path), Outcome.NO_MODEL, detail)) from None
         self._left = iter(
             [
                 said
@@ -142,7 +143,7 @@ class ScriptedPolicy:
             said = [completion for _, completion in zip(range(n), self._left, strict=False)]
         if len(said) < n:
             detail = "the script has no lines left: add lines to it, or ask for less"
-            raise Failed(Failure(str(self._path), "script_ended", detail))
+            raise Failed(Failure(str(self._path), Outcome.SCRIPT_ENDED, detail))
         return said
 
     def stream(self, prompt: str, seed: Seed = None) -> Generator[str, None, Completion]:
@@ -164,4 +165,4 @@ class ScriptedPolicy:
                 )
         except (msgspec.MsgspecError, ValueError) as error:
             detail = f"line {number} is neither a JSON string nor an episode: {error}"
-            raise Failed(Failure(str(self._path), "no_model", detail)) from None
+            raise Failed(Failure(str(self._path), Outcome.NO_MODEL, detail)) from None

@@ -12,14 +12,7 @@ import ssl
 import threading
 import weakref
 from collections import deque
-from collections.abc import (
-    AsyncIterator,
-    Callable,
-    Coroutine,
-    Generator,
-    Iterable,
-    Sequence,
-)
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import aclosing, asynccontextmanager, suppress
 from queue import SimpleQueue
@@ -50,7 +43,8 @@ from rookery.draft.openai_protocol import (
     make_status_error,
     read_slots,
 )
-from rookery.records import Completion, Failed, Failure
+from rookery.errors import Failed, Outcome
+from rookery.records import Completion, Failure
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -105,7 +99,7 @@ class ModelConnection:
             return future.result()
         except CancelledError:
             detail = "the model was closed before it had answered: ask again"
-            raise Failed(Failure(self._endpoint.name, "model_broke_off", detail)) from None
+            raise Failed(Failure(self._endpoint.name, Outcome.MODEL_BROKE_OFF, detail)) from None
         finally:
             future.cancel()  # has an effect only where the wait was interrupted
 
@@ -158,10 +152,10 @@ def _convert_library_error(error: Exception, begun: bool) -> ModelRequestError:
     said = f"{type(cause).__name__}: {cause}"
     if begun:
         advice = "the answer broke off: ask again, and look into the server's log"
-        return ModelRequestError("model_broke_off", advice, said, retryable=True)
+        return ModelRequestError(Outcome.MODEL_BROKE_OFF, advice, said, retryable=True)
     advice = "see whether it runs, and whether base_url leads to it"
     billed = not type(cause).__name__.startswith("Connect")
-    return ModelRequestError("model_unreachable", advice, said, retryable=True, billed=billed)
+    return ModelRequestError(Outcome.MODEL_UNREACHABLE, advice, said, retryable=True, billed=billed)
 
 
 def _run_loop(loop: asyncio.AbstractEventLoop, client: AsyncOpenAI) -> None:
@@ -189,12 +183,14 @@ def _create_client(endpoint: ModelEndpoint, key: str) -> AsyncOpenAI:
     Raises Failed: no_key, no_openai where the library is missing, bad_endpoint.
     """
     if not is_sendable_key(key):
-        raise Failed(Failure(endpoint.name, "no_key", "the key holds characters that no key has"))
+        raise Failed(
+            Failure(endpoint.name, Outcome.NO_KEY, "the key holds characters that no key has")
+        )
     try:
         import openai
     except ImportError as error:
         detail = 'the client library is missing: pip install "rookery[models]"'
-        raise Failed(Failure(endpoint.name, "no_openai", detail)) from error
+        raise Failed(Failure(endpoint.name, Outcome.NO_OPENAI, detail)) from error
 
     async def strip_foreign_headers(request: Any) -> None:
         # The library adds headers of its own, and others that environment variables name
@@ -226,7 +222,7 @@ def _create_client(endpoint: ModelEndpoint, key: str) -> AsyncOpenAI:
         )
     except Exception as error:
         detail = f"base_url cannot be used: {error}"
-        raise Failed(Failure(endpoint.name, "bad_endpoint", detail)) from error
+        raise Failed(Failure(endpoint.name, Outcome.BAD_ENDPOINT, detail)) from error
 
 
 async def _read_error_response(endpoint: ModelEndpoint, response: Any) -> ModelRequestError:
@@ -246,7 +242,7 @@ async def _read_error_response(endpoint: ModelEndpoint, response: Any) -> ModelR
 
 AllowedTokens = Callable[[Sequence[int]], Iterable[int]] | None
 Seed = int | None
-Outcome = TypeVar("Outcome")
+Reply = TypeVar("Reply")
 _MAX_SERVER_TEXT = 300
 """characters of a server's error text that a failure repeats"""
 
@@ -382,7 +378,7 @@ class RemoteModel:
         self._spending = spending or SpendingBudget()
         if self._spending.cap.money is not None and None in (endpoint.price_in, endpoint.price_out):
             detail = "a cap on money needs to know what it costs: set price_in and price_out"
-            raise Failed(Failure(endpoint.name, "bad_endpoint", detail))
+            raise Failed(Failure(endpoint.name, Outcome.BAD_ENDPOINT, detail))
         self._slots = (slots or SlotTable()).get_slots(endpoint)
         self._slots_turn = asyncio.Lock()
         self._has_asked_for_slots = False
@@ -476,7 +472,7 @@ class RemoteModel:
             try:
                 first = await self._request_with_retries(asked)
             except Failed as failed:
-                if failed.failure.outcome != "model_refused":
+                if failed.failure.outcome != Outcome.MODEL_REFUSED:
                     raise
         got = first.completions if first else []
         seed = self._endpoint.seed if asked.seed is None else asked.seed
@@ -541,7 +537,7 @@ class RemoteModel:
             return heard
         except TimeoutError:
             advice = f"no whole answer after {seconds:g} seconds: allow more, or ask for less"
-            raise ModelRequestError("model_timed_out", advice, retryable=True) from None
+            raise ModelRequestError(Outcome.MODEL_TIMED_OUT, advice, retryable=True) from None
         except ModelRequestError as trouble:
             taken = highest if trouble.billed else SpendingTotal()
             raise
@@ -570,7 +566,7 @@ class RemoteModel:
         raise Failed(Failure(self._endpoint.name, trouble.outcome, detail)) from None
 
 
-async def _gather_all(work: Iterable[Coroutine[Any, Any, Outcome]]) -> list[Outcome]:
+async def _gather_all(work: Iterable[Coroutine[Any, Any, Reply]]) -> list[Reply]:
     """Run coroutines concurrently and return their results; if one fails, cancel the others."""
     try:
         async with asyncio.TaskGroup() as group:
@@ -598,7 +594,7 @@ def probe_grammar(model: LanguageModel) -> Literal["obeyed", "ignored", "refused
     try:
         said = model.complete("What is the weather like today?", grammar=PROBE_GRAMMAR)
     except Failed as failed:
-        if failed.failure.outcome == "model_refused":
+        if failed.failure.outcome == Outcome.MODEL_REFUSED:
             return "refused"
         raise
     return "obeyed" if said[0].text == PROBE_TEXT else "ignored"

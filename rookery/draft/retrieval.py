@@ -6,7 +6,8 @@ import msgspec
 
 from rookery.browse.fetcher import fetch_pages
 from rookery.browse.search_index import SearchIndex
-from rookery.records import Failed, Failure, Hit, Library, Page
+from rookery.errors import Failed
+from rookery.records import Failure, Hit, Library, Page
 
 
 class RetrievalLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -32,7 +32,8 @@ from rookery.draft.browser_episode import (
     ensure_encodable,
     replace_surrogates,
 )
-from rookery.records import Completion, Episode, Failed, Failure, Hit, Library, Page, Policy, Step
+from rookery.errors import Failed, Outcome
+from rookery.records import Completion, Episode, Failure, Hit, Library, Page, Policy, Step
 
 T = TypeVar("T")
 MAX_ABANDONED_THREADS = 256
@@ -138,7 +139,7 @@ class LibraryRequests:
     def _answer_timed_out(self, asked: "_PendingRequest", why: str) -> None:
         request = asked.request
         what = request.query if isinstance(request, BrowserSearch) else request.url
-        late = _TimedOutLibrary(Failure(what, "timed_out", why))
+        late = _TimedOutLibrary(Failure(what, Outcome.TIMED_OUT, why))
         self._answer(asked.session, answer_request(asked.recorder(late), request))
 
 
@@ -349,7 +350,7 @@ def strip_prompts(episode: Episode) -> Episode:
     """
     if not episode.session:
         detail = "its prompts would be lost: give rollouts a recording, or store it whole"
-        raise Failed(Failure(episode.question.id, "not_recorded", detail))
+        raise Failed(Failure(episode.question.id, Outcome.NOT_RECORDED, detail))
     steps = tuple(Step("", step.said) for step in episode.steps)
     return msgspec.structs.replace(episode, steps=steps)
 
@@ -392,7 +393,7 @@ def _load_task(session: str, recording: CallRecording) -> BrowserTask:
 
 
 def _make_replay_error(session: str, why: str) -> Failed:
-    return Failed(Failure(session, "not_replayable", f"{why}: name the recording of its run"))
+    return Failed(Failure(session, Outcome.NOT_REPLAYABLE, f"{why}: name the recording of its run"))
 
 
 class _RolloutSession(NamedTuple):
@@ -491,7 +492,7 @@ class _RolloutLoop:
             request = advance()
         except Exception as error:  # an error in one session must not end the others
             detail = _describe_error(error)
-            episode.break_off(Failure(episode.task.question.id, "browser_failed", detail))
+            episode.break_off(Failure(episode.task.question.id, Outcome.BROWSER_FAILED, detail))
             request = None
         if request is not None:
             self._requests.ask(session.number, request, session.library, session.recorder)
@@ -541,7 +542,7 @@ class _RolloutLoop:
                 raise ValueError(f"the policy gave {len(said)} completions for {len(turns)} turns")
         except Exception as error:
             if len(turns) == 1:
-                return [Failure(self._by, "policy_failed", _describe_error(error))]
+                return [Failure(self._by, Outcome.POLICY_FAILED, _describe_error(error))]
             each = (self._ask_policy([turn]) for turn in turns if not self._closed.is_set())
             return [one for alone in each for one in alone]
         return [self._make_storable(completion) for completion in said]
@@ -552,7 +553,7 @@ class _RolloutLoop:
             text = replace_surrogates(completion.text)
             return Completion.from_json(msgspec.structs.replace(completion, text=text).to_json())
         except Exception as error:  # no Completion, or one that holds NaN, or numpy's numbers
-            return Failure(self._by, "policy_failed", _describe_error(error))
+            return Failure(self._by, Outcome.POLICY_FAILED, _describe_error(error))
 
     def _handle_completions(
         self, turns: Sequence[RolloutTurn], said: Sequence[Completion | Failure]

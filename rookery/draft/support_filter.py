@@ -7,13 +7,13 @@ import msgspec
 
 from rookery.cite.evidence_model import EvidenceJudge
 from rookery.cite.sentence_support import (
-    UNSUPPORTED,
     SupportedText,
     cite_sentences,
     is_supported,
     locate_answers,
 )
 from rookery.cite.syntax import CitationSyntaxError, order_quotes_by_use
+from rookery.errors import Outcome
 from rookery.records import Answer, Claim, Episode, Failure, Question, Quote
 
 
@@ -43,7 +43,7 @@ class SupportFilter:
         if episode.answer is None:
             return episode
         removed = self._cite(episode.steps[-1].said.text.strip()).removed
-        failures = (Failure(episode.by, UNSUPPORTED, sentence) for sentence in removed)
+        failures = (Failure(episode.by, Outcome.UNSUPPORTED, sentence) for sentence in removed)
         return msgspec.structs.replace(episode, failures=(*episode.failures, *failures))
 
 

@@ -28,6 +28,7 @@ from rookery.draft.best_of_n import (
     sample_drafts,
 )
 from rookery.draft.retrieval import RetrievalLimits, gather_passages
+from rookery.errors import Outcome
 from rookery.records import (
     Answer,
     Claim,
@@ -82,7 +83,9 @@ def answer_with_webglm(
         for passage in ranked[: settings.references]
     )
     if not quotes:
-        return Episode(question, WEBGLM_METHOD, stop="no_evidence", failures=gathered.failures)
+        return Episode(
+            question, WEBGLM_METHOD, stop=Outcome.NO_EVIDENCE, failures=gathered.failures
+        )
 
     def read(text: str) -> Answer:
         return order_quotes_by_use(parse_and_correct(text, quotes, settings.correct))
@@ -215,16 +218,16 @@ def _find_rejection(
     overlap = compute_rouge_n(content, _content_words(" ".join(shown))).precision
     if overlap < settings.overlap:
         detail = f"{overlap:.0%} of its words are in the references, less than the least share"
-        return Failure("answer", "hallucination", detail)
+        return Failure("answer", Outcome.HALLUCINATION, detail)
     cited = {number for claim in answer.claims for number in claim.quotes}
     least = min(settings.citations, len(shown))
     if len(cited) < least:
         detail = f"it cites {len(cited)} of {len(shown)} references, fewer than {least}"
-        return Failure("answer", "few_citations", detail)
+        return Failure("answer", Outcome.FEW_CITATIONS, detail)
     kept = _measure_citation_accuracy(step.said.text, shown, settings.correct)
     if kept < settings.accuracy:
         detail = f"{kept:.0%} of its citations fit what they cite, less than the least share"
-        return Failure("answer", "low_citation_accuracy", detail)
+        return Failure("answer", Outcome.LOW_CITATION_ACCURACY, detail)
     return None
 
 

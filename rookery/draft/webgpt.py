@@ -22,17 +22,8 @@ from rookery.draft.best_of_n import (
 )
 from rookery.draft.browser_episode import replace_surrogates
 from rookery.draft.support_filter import SupportFilter
-from rookery.records import (
-    Answer,
-    Completion,
-    Episode,
-    Failed,
-    Failure,
-    Library,
-    Policy,
-    Question,
-    Step,
-)
+from rookery.errors import Failed, Outcome
+from rookery.records import Answer, Completion, Episode, Failure, Library, Policy, Question, Step
 
 WEBGPT_METHOD = "webgpt"
 STUCK_REPEATS = 5
@@ -126,7 +117,7 @@ def _browse_until_answer(
             return None, ended.value
         idle = idle + 1 if following.note else 0
         if idle >= HOPELESS_STEPS or min(idle, same) >= STUCK_REPEATS:
-            return None, BrowseResult(following.quotes, "stuck")
+            return None, BrowseResult(following.quotes, Outcome.STUCK)
         shown = following
     return shown, None
 
@@ -136,10 +127,10 @@ def _make_unanswered_episode(
 ) -> Episode:
     assert ended is not None  # there is no observation that asks for an answer
     failures = ended.failures
-    if ended.stop == "stuck":
+    if ended.stop == Outcome.STUCK:
         said = steps[-1].said.text[:80]
         detail = f"its commands had no effect; the last was {said!r}"
-        failures = (Failure(WEBGPT_METHOD, "stuck", detail),)
+        failures = (Failure(WEBGPT_METHOD, Outcome.STUCK, detail),)
     return Episode(question, WEBGPT_METHOD, tuple(steps), None, ended.stop, failures)
 
 

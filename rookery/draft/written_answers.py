@@ -16,7 +16,6 @@ from rookery.cite.answer_types import is_yes_no_question
 from rookery.cite.evidence_model import EvidenceJudge, EvidencePassage, convert_to_probability
 from rookery.cite.repair import measure_shared_words
 from rookery.cite.sentence_support import (
-    UNSUPPORTED,
     AnswerSource,
     SupportedText,
     SupportSettings,
@@ -33,10 +32,8 @@ from rookery.draft.best_of_n import (
     render_prompt,
 )
 from rookery.draft.webglm import WEBGLM_METHOD
+from rookery.errors import Outcome
 from rookery.records import Answer, Episode, Failure, Policy, Step
-
-NOT_WRITTEN = "not_written"
-"""outcome where nothing that the model wrote is a supported answer, and quotes are given instead"""
 
 
 class WritingSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -130,14 +127,14 @@ def put_into_words(
     written = answer_with_best_draft(
         found.question, WEBGLM_METHOD, sample, choosing, found.failures
     )
-    if written.stop == "policy_failed":
+    if written.stop == Outcome.POLICY_FAILED:
         return written
     said = written.steps[-1].said
     taken_out = cite_text(said.text.strip(), said.stop != "length").removed
-    removed = tuple(Failure(WEBGLM_METHOD, UNSUPPORTED, sentence) for sentence in taken_out)
+    removed = tuple(Failure(WEBGLM_METHOD, Outcome.UNSUPPORTED, sentence) for sentence in taken_out)
     if written.answer is None:
         detail = "nothing that the model wrote is a supported answer: the quotes stand as they are"
-        failures = (*found.failures, *removed, Failure(WEBGLM_METHOD, NOT_WRITTEN, detail))
+        failures = (*found.failures, *removed, Failure(WEBGLM_METHOD, Outcome.NOT_WRITTEN, detail))
         return msgspec.structs.replace(found, steps=written.steps, failures=failures)
     answer = msgspec.structs.replace(
         written.answer, score=found.answer.score, calibrated=found.answer.calibrated

@@ -9,12 +9,13 @@ from typing import NamedTuple, get_args
 
 from sqlalchemy import Connection, Row, bindparam, insert, select, update
 
+from rookery.errors import Failed, Outcome
 from rookery.judge import tables
 from rookery.judge.labelling_records import PersonRole
 from rookery.judge.store import CHAIN_START, Store, compute_chain_link, take_advisory_lock
 from rookery.judge.tables import audits as audit_book
 from rookery.judge.tables import invites, sessions
-from rookery.records import Failed, Failure
+from rookery.records import Failure
 
 DAY_SECONDS = 86_400.0
 SESSION_IDLE_SECONDS = 7 * DAY_SECONDS
@@ -71,7 +72,7 @@ def add_person(store: Store, name: str, role: PersonRole) -> Person:
     _check_name(name)
     with store.begin_write() as connection:
         if _find_person_name(connection, name) is not None:
-            raise Failed(Failure(name, "already", "somebody has this name: choose another"))
+            raise Failed(Failure(name, Outcome.ALREADY, "somebody has this name: choose another"))
         return _insert_person(connection, name, role, store.clock())
 
 
@@ -238,10 +239,10 @@ def _find_person_name(connection: Connection, name: str) -> str | None:
 def _check_name(name: str) -> None:
     if not name.strip() or name != name.strip() or not name.isprintable():
         detail = "give a name without space around it, in letters that show"
-        raise Failed(Failure(name, "bad_name", detail))
+        raise Failed(Failure(name, Outcome.BAD_NAME, detail))
     if len(name) > MAX_NAME_CHARACTERS:
         detail = f"give a name of at most {MAX_NAME_CHARACTERS} characters"
-        raise Failed(Failure(name, "bad_name", detail))
+        raise Failed(Failure(name, Outcome.BAD_NAME, detail))
 
 
 def _insert_person(connection: Connection, name: str, role: PersonRole, now: float) -> Person:
@@ -253,7 +254,7 @@ def _insert_person(connection: Connection, name: str, role: PersonRole, now: flo
 def _update_person(connection: Connection, name: str, **values: object) -> None:
     person = tables.people.c.name == name
     if connection.execute(update(tables.people).where(person).values(**values)).rowcount == 0:
-        raise Failed(Failure(name, "no_person", "nobody has this name: look at who there is"))
+        raise Failed(Failure(name, Outcome.NO_PERSON, "nobody has this name: look at who there is"))
 
 
 def _make_refused_invite_error(found: Row[tuple[str, str, float, float | None]] | None) -> Failed:
@@ -263,7 +264,7 @@ def _make_refused_invite_error(found: Row[tuple[str, str, float, float | None]] 
         detail = "it was used before, and each lets one person in once: ask for another"
     else:
         detail = "it is too old: ask for another"
-    return Failed(Failure("the invite", "no_invite", detail))
+    return Failed(Failure("the invite", Outcome.NO_INVITE, detail))
 
 
 def _hash_token(token: str) -> str:

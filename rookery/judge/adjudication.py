@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 import msgspec
 from sqlalchemy import Connection, Row, bindparam, insert, select
 
+from rookery.errors import Failed, Outcome
 from rookery.judge import tables
 from rookery.judge.accounts import ROLES
 from rookery.judge.agreement import (
@@ -48,7 +49,7 @@ from rookery.judge.judgement_conversion import (
 from rookery.judge.labelling_records import Decision, Judgement, LabellingItem, PersonRole
 from rookery.judge.projects import load_pass_shares
 from rookery.judge.tables import exclusions, items, judgements
-from rookery.records import Failed, Failure, Record
+from rookery.records import Failure, Record
 
 _EXCLUSIONS = exclusions.select().order_by(exclusions.c.number)
 _EXCLUSIONS_OF = _EXCLUSIONS.where(exclusions.c.which == bindparam("whose"))
@@ -235,7 +236,7 @@ def write_exclusion(
     `which` is a person's name or a judgement's id. Raises Failed (no_reason) for a blank reason.
     """
     if not reason.strip():
-        raise Failed(Failure(which, "no_reason", "say why: others will ask"))
+        raise Failed(Failure(which, Outcome.NO_REASON, "say why: others will ask"))
     named = f"{_PERSON_IN_BATCH}{batch}" if batch else what
     values = {"which": which, "reason": reason.strip(), "by": by, "at": at, "lifts": lifts}
     key = connection.execute(insert(exclusions).values(what=named, **values)).inserted_primary_key

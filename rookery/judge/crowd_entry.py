@@ -16,6 +16,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 from sqlalchemy import Connection, Row, insert, select, update
 
+from rookery.errors import Failed, Outcome
 from rookery.judge.accounts import DAY_SECONDS, open_session, write_audit_entry
 from rookery.judge.adjudication import load_exclusions, select_active_exclusions
 from rookery.judge.projects import (
@@ -26,7 +27,7 @@ from rookery.judge.projects import (
 )
 from rookery.judge.store import Store, take_advisory_lock
 from rookery.judge.tables import crowd_entries, items, people, project_batches, projects, slots
-from rookery.records import Failed, Failure, Record
+from rookery.records import Failure, Record
 
 CROWD_PREFIX = "/enter/crowd/"
 """Path of the links, before the project's name."""
@@ -94,10 +95,10 @@ def make_crowd_link(store: Store, project: str, days: float, study: str, by: str
     """
     if not 0 < days <= MAX_LINK_DAYS:
         detail = f"give a number of days from 1 to {MAX_LINK_DAYS}"
-        raise Failed(Failure(f"{days:g}", "bad_days", detail))
+        raise Failed(Failure(f"{days:g}", Outcome.BAD_DAYS, detail))
     if study and not _PLATFORM_ID.fullmatch(study):
         detail = "a study's id has letters, digits, - and _ only: copy it from the platform"
-        raise Failed(Failure(study, "bad_study", detail))
+        raise Failed(Failure(study, Outcome.BAD_STUDY, detail))
     now = store.clock()
     with store.begin_write() as connection:
         find_project(connection, project)
@@ -197,19 +198,19 @@ def finish_crowd_session(store: Store, person: str, waiting: bool) -> str:
     with store.begin_write() as connection:
         entry = find_current_session(connection, person)
         if entry is None:
-            raise Failed(Failure(person, "not_allowed", "codes are for people of a platform"))
+            raise Failed(Failure(person, Outcome.NOT_ALLOWED, "codes are for people of a platform"))
         rows = select_active_exclusions(load_exclusions(connection, person))
         here = {"", *_list_batch_names(connection, entry.project)}
         reasons = [row.reason for row in rows if row.what == "person" and row.batch in here]
         if reasons:
             detail = f"there is no code, because of this: {reasons[0]}. Write to us on the platform"
-            raise Failed(Failure(person, "not_allowed", detail))
+            raise Failed(Failure(person, Outcome.NOT_ALLOWED, detail))
         done = count_session_work(connection, entry)
         left = count_session_items(connection, person)
         if entry.ended is None:
             if done == 0 or (waiting and left != 0):
                 detail = "there is still something to do: the code comes after the last task"
-                raise Failed(Failure(person, "not_allowed", detail))
+                raise Failed(Failure(person, Outcome.NOT_ALLOWED, detail))
             its = (crowd_entries.c.project == entry.project) & (
                 crowd_entries.c.session == entry.session
             )
@@ -266,4 +267,4 @@ def _sign_parts(key: str, *parts: str) -> str:
 
 
 def _make_refusal(detail: str) -> Failed:
-    return Failed(Failure("the link", "no_invite", detail))
+    return Failed(Failure("the link", Outcome.NO_INVITE, detail))

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from rookery.errors import Failed, Outcome
 from rookery.judge.adjudication import LeftOutJudgement, measure_judging_seconds
 from rookery.judge.form_versions import FormVersion, index_forms
 from rookery.judge.forms import LabellingForm, find_form
@@ -34,7 +35,7 @@ from rookery.judge.training_formats import (
     make_demonstration_rows,
     make_preference_rows,
 )
-from rookery.records import Comparison, Episode, Failed, Failure, Rating
+from rookery.records import Comparison, Episode, Failure, Rating
 
 UNPAIRED_SCALES = (GOOD_SCALE, "thumbs")
 """Scales whose ratings say that an answer is good (1) or not (0)."""
@@ -92,7 +93,7 @@ def write_dataset(source: Path, out: Path) -> WrittenDataset:
     rows = {name: some for name, some in found.items() if some}
     if not rows:
         detail = "nothing in it can be learnt from: export it when something was judged"
-        raise Failed(Failure(str(source), "nothing", detail))
+        raise Failed(Failure(str(source), Outcome.NOTHING, detail))
     counts = {name: len(some) for name, some in rows.items()}
     files = {
         _name_file(name): [msgspec.json.encode(row).decode() for row in some]
@@ -106,7 +107,7 @@ def write_dataset(source: Path, out: Path) -> WrittenDataset:
             write_whole_file(out / file, lines)
     except OSError as error:
         detail = f"make room, or allow writing there, and run again ({error.strerror})"
-        raise Failed(Failure(str(out), "not_written", detail)) from error
+        raise Failed(Failure(str(out), Outcome.NOT_WRITTEN, detail)) from error
     return WrittenDataset(counts, preferred.left_out + shown.left_out)
 
 
@@ -116,7 +117,7 @@ def _read_manifest(source: Path) -> Snapshot:
         return Snapshot.from_json(path.read_bytes())
     except (OSError, msgspec.MsgspecError, ValueError) as error:
         detail = "name a folder that rookery judge export wrote"
-        raise Failed(Failure(str(path), "not_found", detail)) from error
+        raise Failed(Failure(str(path), Outcome.NOT_FOUND, detail)) from error
 
 
 def _make_unpaired_rows(source: Path) -> Iterator[dict[str, object]]:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, insert, select
 
+from rookery.errors import Failed, Outcome
 from rookery.judge.accounts import write_audit_entry
 from rookery.judge.adjudication import (
     LabellingData,
@@ -30,7 +31,7 @@ from rookery.judge.labelling_queue import load_item
 from rookery.judge.labelling_records import Decision, Judgement
 from rookery.judge.store import Store, take_advisory_lock
 from rookery.judge.tables import decisions, items
-from rookery.records import Failed, Failure, digest_of
+from rookery.records import Failure, digest_of
 
 _Labels = dict[tuple[str, tuple[int, ...]], LabelValue]
 """Labels of one judgement by the field's name and what it is about."""
@@ -102,7 +103,7 @@ def decide_item(
     judged the item, also where that does not count).
     """
     if not reason.strip():
-        raise Failed(Failure(item, "no_reason", "say why: the raters will ask"))
+        raise Failed(Failure(item, Outcome.NO_REASON, "say why: the raters will ask"))
     now = store.clock()
     form = load_form(store, load_item(store, item).form)
     with store.begin_write() as connection:
@@ -110,7 +111,7 @@ def decide_item(
         dispute = _find_disagreement(connection, item)
         if by in dispute.raters:
             detail = "you judged this item yourself: a third person decides"
-            raise Failed(Failure(item, "not_allowed", detail))
+            raise Failed(Failure(item, Outcome.NOT_ALLOWED, detail))
         decision = Decision(
             digest_of(f"decision {item} {by} {now!r} {len(load_decisions(connection))}"),
             item,
@@ -163,7 +164,7 @@ def _find_disagreement(connection: Connection, item: str) -> Disagreement:
         if each.placed.id == item:
             return each
     detail = "there is no such item on which raters disagree: look at the list again"
-    raise Failed(Failure(item, "no_item", detail))
+    raise Failed(Failure(item, Outcome.NO_ITEM, detail))
 
 
 def _find_differing_fields(work: LabellingData, made: tuple[Judgement, ...]) -> tuple[str, ...]:

@@ -9,13 +9,14 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, func, insert, select
 
+from rookery.errors import Failed, Outcome
 from rookery.judge.accounts import write_audit_entry
 from rookery.judge.forms import FORMS, FormFile, LabellingForm, parse_form_file
 from rookery.judge.item_import import find_item_problems
 from rookery.judge.labelling_records import LabellingItem
 from rookery.judge.store import Store, take_advisory_lock
 from rookery.judge.tables import forms, items
-from rookery.records import Failed, Failure, Record
+from rookery.records import Failure, Record
 
 
 class FormVersion(Record, frozen=True):
@@ -37,7 +38,7 @@ def parse_own_form(text: str) -> FormFile:
     found = parse_form_file(text)
     if found.form.name in FORMS:
         detail = f'"{found.form.name}" is a form of Rookery\'s: give yours another name'
-        raise Failed(Failure(found.form.name, "taken", detail))
+        raise Failed(Failure(found.form.name, Outcome.TAKEN, detail))
     return found
 
 
@@ -79,7 +80,7 @@ def load_form(store: Store, name: str, digest: str = "") -> LabellingForm:
         if body is None:
             names = connection.scalars(select(forms.c.name).distinct())
             detail = f"there is no such form: name one of {', '.join([*FORMS, *sorted(names)])}"
-            raise Failed(Failure(name, "no_form", detail))
+            raise Failed(Failure(name, Outcome.NO_FORM, detail))
     return LabellingForm.from_json(body)
 
 
@@ -129,7 +130,7 @@ def restore_form_versions(store: Store, versions: Sequence[FormVersion]) -> int:
             theirs = [each for each in versions if each.name == name]
             if any(one.form != other.form for one, other in zip(here, theirs, strict=False)):
                 detail = "another form here has this name: import into a store of its own"
-                raise Failed(Failure(name, "already", detail))
+                raise Failed(Failure(name, Outcome.ALREADY, detail))
             for each in theirs[len(here) :]:
                 _insert_version(connection, each)
                 new += 1
@@ -147,7 +148,7 @@ def _check_waiting_items(
             f"{number:,} items have the {before.answers} answers of the version before, and this "
             f"one has {form.answers}: give it another name"
         )
-        raise Failed(Failure(form.name, "in_use", detail))
+        raise Failed(Failure(form.name, Outcome.IN_USE, detail))
     query = select(items.c.body).where(its)
     if (form.trusted, form.decides) == (before.trusted, before.decides):
         # Then only right answers that were given in advance can be wrong.
@@ -156,7 +157,7 @@ def _check_waiting_items(
         item = LabellingItem.from_json(body)
         for problem in find_item_problems(item, {form.name: form}):
             detail = f"an item of it would not suit this version any more: {problem}"
-            raise Failed(Failure(form.name, "in_use", detail))
+            raise Failed(Failure(form.name, Outcome.IN_USE, detail))
 
 
 def _find_newest_row(connection: Connection, name: str) -> Row[Any] | None:

@@ -16,7 +16,8 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 
-from rookery.records import Failed, Failure, Record, digest_of, prepare_type
+from rookery.errors import Failed, Outcome
+from rookery.records import Failure, Record, digest_of, prepare_type
 
 RequiredWhen = Literal["always", "whole", "never"]
 """When a field must be filled in; `whole`: only where every part of the form is required (WebGPT,
@@ -299,14 +300,14 @@ def read_packaged_form_text(name: str) -> str:
     """Return the TOML text of a form that comes with Rookery. Raises Failed (no_form)."""
     if name not in PACKAGED_FORM_NAMES:
         detail = f"there is no such form: name one of {', '.join(PACKAGED_FORM_NAMES)}"
-        raise Failed(Failure(name, "no_form", detail))
+        raise Failed(Failure(name, Outcome.NO_FORM, detail))
     folder = files("rookery.judge").joinpath("packaged_forms")
     return folder.joinpath(f"{name}.toml").read_text(encoding="utf-8")
 
 
 def _make_refusal(where: str, sentence: str) -> Failed:
     detail = f"{where[0].upper()}{where[1:]}: {sentence}."
-    return Failed(Failure("the form", "bad_form", detail))
+    return Failed(Failure("the form", Outcome.BAD_FORM, detail))
 
 
 def _convert_table(plain: object, kind: type[T], where: str) -> T:

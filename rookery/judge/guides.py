@@ -5,12 +5,13 @@ from importlib.resources import files
 
 from sqlalchemy import Connection, bindparam, insert, select
 
+from rookery.errors import Failed, Outcome
 from rookery.judge import tables
 from rookery.judge.accounts import write_audit_entry
 from rookery.judge.form_versions import list_form_versions
 from rookery.judge.forms import FORMS, parse_form_file
 from rookery.judge.store import Store, take_advisory_lock
-from rookery.records import Failed, Failure, Record
+from rookery.records import Failure, Record
 
 PACKAGED_AUTHOR = "rookery"
 """Author of the guides that come with Rookery."""
@@ -59,13 +60,15 @@ def write_guide(store: Store, form: str, text: str, by: str) -> LabellingGuide:
     load_guide(store, form)
     text = "\n".join(text.split("\r\n")).strip() + "\n"
     if not text.strip():
-        raise Failed(Failure(form, "no_text", "the guide is empty: write what people are to do"))
+        raise Failed(
+            Failure(form, Outcome.NO_TEXT, "the guide is empty: write what people are to do")
+        )
     if len(text) > MAX_GUIDE_CHARACTERS:
         detail = (
             f"it has {len(text):,} characters, and {MAX_GUIDE_CHARACTERS:,} are the "
             "most: leave some out"
         )
-        raise Failed(Failure(form, "too_long", detail))
+        raise Failed(Failure(form, Outcome.TOO_LONG, detail))
     return _add_version(store, form, text, by)
 
 
@@ -81,7 +84,7 @@ def read_packaged_guide(form: str) -> str:
     """Read the guide of a form that comes with Rookery. Raises Failed (no_form)."""
     if form not in FORMS:
         detail = f"there is no such form: name one of {', '.join(FORMS)}"
-        raise Failed(Failure(form, "no_form", detail))
+        raise Failed(Failure(form, Outcome.NO_FORM, detail))
     return files("rookery.judge").joinpath("guides", f"{form}.md").read_text(encoding="utf-8")
 
 

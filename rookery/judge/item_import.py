@@ -16,10 +16,11 @@ import msgspec
 from msgspec.structs import replace
 
 from rookery.ask.question_files import MOST_LINE_BYTES, parse_question
+from rookery.errors import Failed, Outcome
 from rookery.judge.form_parsing import ANSWER_MARK, encode_form, parse_form
 from rookery.judge.forms import FORMS, FormField, LabellingForm, join_form_names
 from rookery.judge.labelling_records import GoldLabels, LabellingItem
-from rookery.records import Answer, Failed, Failure, Question, digest_of, prepare_type
+from rookery.records import Answer, Failure, Question, digest_of, prepare_type
 
 _EXPECTED_LINE = (
     'a question {"id": "1", "text": "Why ...?"}, a line that rookery ask --batch wrote, or '
@@ -78,7 +79,7 @@ def read_items(
     """
     if form not in forms:
         detail = f"there is no such form: use one of {join_form_names(forms)}"
-        raise Failed(Failure(form, "no_form", detail))
+        raise Failed(Failure(form, Outcome.NO_FORM, detail))
     files = [list(_read_source_lines(path)) for path in paths]
     if len(files) > 1 or any(isinstance(line.found, _SavedAnswerLine) for line in files[0]):
         found = _join_saved_answers(paths, files, forms[form], prelude)
@@ -93,7 +94,7 @@ def read_items(
 
 
 def _make_line_error(where: str, sentence: str) -> Failed:
-    return Failed(Failure(where, "bad_line", sentence))
+    return Failed(Failure(where, Outcome.BAD_LINE, sentence))
 
 
 def _read_source_lines(path: Path) -> Iterator[_SourceLine]:
@@ -108,7 +109,7 @@ def _read_source_lines(path: Path) -> Iterator[_SourceLine]:
                     yield _SourceLine(where, _parse_line(line, where))
     except OSError as error:
         detail = f"it cannot be read ({error.strerror}): check the path"
-        raise Failed(Failure(str(path), "not_found", detail)) from error
+        raise Failed(Failure(str(path), Outcome.NOT_FOUND, detail)) from error
 
 
 def _parse_line(

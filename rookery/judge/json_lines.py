@@ -6,7 +6,8 @@ from typing import TypeVar
 
 import msgspec
 
-from rookery.records import Failed, Failure, prepare_type
+from rookery.errors import Failed, Outcome
+from rookery.records import Failure, prepare_type
 
 MAX_LINE_BYTES = 512_000_000
 """Maximum bytes of a line."""
@@ -26,7 +27,7 @@ def read_json_lines(path: Path, kind: type[T]) -> Iterator[T]:
                     yield _decode_line(line, decoder, f"{path}, line {number}")
     except OSError as error:
         detail = f"it cannot be read ({error.strerror}): check the path"
-        raise Failed(Failure(str(path), "not_found", detail)) from error
+        raise Failed(Failure(str(path), Outcome.NOT_FOUND, detail)) from error
 
 
 def _decode_line(line: bytes, decoder: msgspec.json.Decoder[T], where: str) -> T:
@@ -35,4 +36,4 @@ def _decode_line(line: bytes, decoder: msgspec.json.Decoder[T], where: str) -> T
     except (msgspec.MsgspecError, ValueError) as error:
         name = decoder.type.__name__.strip("_")
         detail = f"no {name} ({error}): write it again, or take the line out"
-        raise Failed(Failure(where, "bad_line", detail)) from error
+        raise Failed(Failure(where, Outcome.BAD_LINE, detail)) from error

@@ -34,12 +34,13 @@ from sqlalchemy import (
     update,
 )
 
+from rookery.errors import Failed, Outcome
 from rookery.judge.adjudication import load_exclusions, select_active_exclusions
 from rookery.judge.labelling_records import ItemLease, Judgement, JudgementKind, LabellingItem
 from rookery.judge.projects import find_batch_access
 from rookery.judge.store import Store, take_advisory_lock
 from rookery.judge.tables import OPEN, drafts, items, judgements, leases, slots, work_signs
-from rookery.records import Failed, Failure, digest_of
+from rookery.records import Failure, digest_of
 
 LEASE_SECONDS = 1800.0
 """Seconds without an action after which work counts as abandoned."""
@@ -385,7 +386,9 @@ def load_item_and_draft(
 def _read_item(connection: Connection, item_id: str) -> LabellingItem:
     found = connection.execute(_ITEM, {"its": item_id}).first()
     if found is None:
-        raise Failed(Failure(item_id, "no_item", "no such item: go back to the desk's first page"))
+        raise Failed(
+            Failure(item_id, Outcome.NO_ITEM, "no such item: go back to the desk's first page")
+        )
     return LabellingItem.from_json(found.body)
 
 
@@ -574,7 +577,7 @@ def correct_judgement(store: Store, judgement: Judgement) -> Judgement:
         old = _find_judgement(connection, judgement.supersedes)
         if old is None or old.by != judgement.by or old.kind not in ("done", "extra"):
             detail = "correct what you handed in yourself: look at your history"
-            raise Failed(Failure(judgement.supersedes, "no_judgement", detail))
+            raise Failed(Failure(judgement.supersedes, Outcome.NO_JUDGEMENT, detail))
         key = _make_judgement_id(f"instead of {old.id}")
         before = _find_judgement(connection, key)
         if before is not None:
@@ -647,7 +650,7 @@ def _find_leased_item(connection: Connection, token: str, person: str) -> str:
     item: str | None = connection.scalar(_LEASED_ITEM, {"lease": token, "asker": person})
     if item is None:
         detail = "this work was not handed out to you: go back to the desk's first page"
-        raise Failed(Failure("the lease", "no_lease", detail))
+        raise Failed(Failure("the lease", Outcome.NO_LEASE, detail))
     return item
 
 
@@ -686,7 +689,9 @@ def _require_same_values(before: Judgement, filled: dict[str, Any]) -> Judgement
 
 
 def _make_already_error(item: str) -> Failed:
-    return Failed(Failure(item, "already", "you handed this in before: correct it in your history"))
+    return Failed(
+        Failure(item, Outcome.ALREADY, "you handed this in before: correct it in your history")
+    )
 
 
 def _make_judgement_id(what: str) -> str:

@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import msgspec
 from sqlalchemy import Connection, Row, bindparam, delete, insert, select, update
 
+from rookery.errors import Failed, Outcome
 from rookery.judge.accounts import ROLES, write_audit_entry
 from rookery.judge.store import Store, take_advisory_lock
 from rookery.judge.tables import (
@@ -26,7 +27,7 @@ from rookery.judge.tables import (
     project_batches,
     projects,
 )
-from rookery.records import Failed, Failure, Record, prepare_type
+from rookery.records import Failure, Record, prepare_type
 
 PASS_SHARE = 0.75
 """Share of an attention check that must be right (GopherCite, appendix C.1: 3 of 4)."""
@@ -110,7 +111,7 @@ def save_project(store: Store, name: str, settings: ProjectSettings, by: str) ->
     """
     if not name.strip() or not name.isprintable() or len(name) > MAX_PROJECT_NAME:
         detail = f"name the project in 1 to {MAX_PROJECT_NAME} letters that show"
-        raise Failed(Failure(name, "bad_name", detail))
+        raise Failed(Failure(name, Outcome.BAD_NAME, detail))
     now, body = store.clock(), settings.to_json()
     with store.begin_write() as connection:
         take_advisory_lock(connection, "projects")
@@ -133,7 +134,7 @@ def find_project(connection: Connection, name: str) -> Project:
     row = connection.execute(select(projects).where(projects.c.name == name)).first()
     if row is None:
         detail = "there is no such project: rookery judge project NAME makes one"
-        raise Failed(Failure(name, "no_project", detail))
+        raise Failed(Failure(name, Outcome.NO_PROJECT, detail))
     return Project(row.name, ProjectSettings.from_json(row.body), row.made)
 
 
@@ -154,9 +155,11 @@ def read_project_settings(path: Path, before: ProjectSettings) -> ProjectSetting
         return parse_project_settings(read, before)
     except OSError as error:
         detail = f"it cannot be read ({error.strerror}): check the path"
-        raise Failed(Failure(str(path), "not_found", detail)) from error
+        raise Failed(Failure(str(path), Outcome.NOT_FOUND, detail)) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise Failed(Failure(str(path), "bad_settings", f"this is no TOML: {error}")) from error
+        raise Failed(
+            Failure(str(path), Outcome.BAD_SETTINGS, f"this is no TOML: {error}")
+        ) from error
 
 
 def parse_project_settings(
@@ -171,7 +174,7 @@ def parse_project_settings(
         return msgspec.convert(whole, prepare_type(ProjectSettings), strict=strict)
     except (msgspec.ValidationError, ValueError) as error:
         detail = _explain_settings_error(str(error))
-        raise Failed(Failure("the project's settings", "bad_settings", detail)) from error
+        raise Failed(Failure("the project's settings", Outcome.BAD_SETTINGS, detail)) from error
 
 
 _WANTED_TYPES: dict[object, str] = {
@@ -204,10 +207,10 @@ def place_batch(
     bad_name (a blank batch).
     """
     if not batch.strip():
-        raise Failed(Failure(batch, "bad_name", "name the batch"))
+        raise Failed(Failure(batch, Outcome.BAD_NAME, "name the batch"))
     if trial and not project:
         detail = "a trial is part of a project: name the project"
-        raise Failed(Failure(batch, "bad_trial", detail))
+        raise Failed(Failure(batch, Outcome.BAD_TRIAL, detail))
     with store.begin_write() as connection:
         take_advisory_lock(connection, "projects")
         for person in named:
@@ -271,7 +274,7 @@ def decide_admission(
     no_reason (a refusal without one), no_project, no_person.
     """
     if not admitted and not reason.strip():
-        raise Failed(Failure(person, "no_reason", "say why: others will ask"))
+        raise Failed(Failure(person, Outcome.NO_REASON, "say why: others will ask"))
     now = store.clock()
     with store.begin_write() as connection:
         find_project(connection, project)
@@ -422,4 +425,4 @@ def load_pass_shares(connection: Connection) -> dict[str, float]:
 def _check_person(connection: Connection, name: str) -> None:
     if connection.scalar(select(people.c.name).where(people.c.name == name)) is None:
         detail = "nobody has this name: invite them first (rookery judge invite NAME)"
-        raise Failed(Failure(name, "no_person", detail))
+        raise Failed(Failure(name, Outcome.NO_PERSON, detail))

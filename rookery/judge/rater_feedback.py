@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, insert, select
 
+from rookery.errors import Failed, Outcome
 from rookery.judge.accounts import write_audit_entry
 from rookery.judge.adjudication import LabellingData, load_labelling_data, merge_degrees
 from rookery.judge.agreement import (
@@ -27,7 +28,7 @@ from rookery.judge.labelling_records import Judgement
 from rookery.judge.projects import ProjectSettings
 from rookery.judge.store import Store
 from rookery.judge.tables import flag_replies, items, judgements, project_batches, projects
-from rookery.records import Failed, Failure
+from rookery.records import Failure
 
 DAY_SECONDS = 86_400.0
 MIN_FEEDBACK_ITEMS = 5
@@ -88,13 +89,13 @@ def reply_to_flag(store: Store, judgement: str, text: str, by: str) -> None:
     Raises Failed: no_reason (a blank answer), no_judgement (nobody flagged by it).
     """
     if not text.strip():
-        raise Failed(Failure(judgement, "no_reason", "write what came of it"))
+        raise Failed(Failure(judgement, Outcome.NO_REASON, "write what came of it"))
     now = store.clock()
     with store.begin_write() as connection:
         flagged = (judgements.c.id == judgement) & (judgements.c.kind == "flagged")
         if connection.scalar(select(judgements.c.id).where(flagged)) is None:
             detail = "nobody flagged anything by that: look at the board"
-            raise Failed(Failure(judgement, "no_judgement", detail))
+            raise Failed(Failure(judgement, Outcome.NO_JUDGEMENT, detail))
         connection.execute(flag_replies.delete().where(flag_replies.c.judgement == judgement))
         row = {"judgement": judgement, "text": text.strip(), "by": by, "at": now}
         connection.execute(insert(flag_replies).values(row))

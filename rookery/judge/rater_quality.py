@@ -11,6 +11,7 @@ from typing import Literal
 
 from sqlalchemy import Connection, select
 
+from rookery.errors import Failed, Outcome
 from rookery.judge.accounts import write_audit_entry
 from rookery.judge.adjudication import (
     Exclusion,
@@ -50,7 +51,7 @@ from rookery.judge.labelling_records import Judgement, PersonRole
 from rookery.judge.projects import PASS_SHARE
 from rookery.judge.store import Store, take_advisory_lock
 from rookery.judge.tables import judgements, people
-from rookery.records import Failed, Failure, Record
+from rookery.records import Failure, Record
 
 SUPER_RATER_AGREEMENT = 0.85
 """Agreement with researchers required of super raters, on each of three judgements (GopherCite,
@@ -350,7 +351,9 @@ def build_quality_report(
         found = load_labelling_data(connection, [batch] if batch is not None else [])
         rows = load_exclusions(connection)
     if batch is not None and not found.items:
-        raise Failed(Failure(batch, "no_batch", "there is no such batch: look at their names"))
+        raise Failed(
+            Failure(batch, Outcome.NO_BATCH, "there is no such batch: look at their names")
+        )
     everybody = summarize_raters(found)
     return QualityReport(
         batch or "",
@@ -409,7 +412,7 @@ def lift_exclusion(store: Store, number: int, reason: str, by: str) -> Exclusion
         held = {row.number: row for row in select_active_exclusions(load_exclusions(connection))}
         if number not in held:
             detail = "there is none of this number that holds: look at the board again"
-            raise Failed(Failure(str(number), "no_exclusion", detail))
+            raise Failed(Failure(str(number), Outcome.NO_EXCLUSION, detail))
         one = held[number]
         found = write_exclusion(
             connection, one.what, one.which, reason, by, store.clock(), one.batch, number
@@ -454,14 +457,14 @@ def _insert_exclusion(
 ) -> Exclusion:
     if what == "judgement" and batch:
         detail = "one judgement is excluded without a batch: leave the batch out"
-        raise Failed(Failure(which, "bad_batch", detail))
+        raise Failed(Failure(which, Outcome.BAD_BATCH, detail))
     take_advisory_lock(connection, "exclusions")
     known = people.c.name if what == "person" else judgements.c.id
     if connection.scalar(select(known).where(known == which)) is None:
         raise Failed(Failure(which, f"no_{what}", f"there is no such {what}: look at the board"))
     for row in select_active_exclusions(load_exclusions(connection)):
         if (row.what, row.which, row.batch) == (what, which, batch):
-            raise Failed(Failure(which, "already", f"excluded before: {row.reason}"))
+            raise Failed(Failure(which, Outcome.ALREADY, f"excluded before: {row.reason}"))
     return write_exclusion(connection, what, which, reason, by, now, batch)
 
 

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import msgspec
 from sqlalchemy import Connection, Row, insert, select
 
+from rookery.errors import Failed, Outcome
 from rookery.judge.accounts import add_person, list_people, write_audit_entry
 from rookery.judge.adjudication import (
     LabellingData,
@@ -47,7 +48,7 @@ from rookery.judge.labelling_queue import add_items, restore_judgements, retire_
 from rookery.judge.labelling_records import Decision, Judgement, LabellingItem, PersonRole
 from rookery.judge.store import Store, store_page, take_advisory_lock
 from rookery.judge.tables import pages, snapshots
-from rookery.records import Failed, Failure, Page, Record, digest_of
+from rookery.records import Failure, Page, Record, digest_of
 from rookery.version import __version__
 
 SNAPSHOT_FILES = frozenset(
@@ -243,7 +244,7 @@ def _restore_labelling_data(connection: Connection, frozen: SnapshotContents) ->
     decided = {each.id: each for each in load_decisions(connection)}
     if gone := [key for key in frozen.items if key not in now.items]:
         detail = "its reader deleted this answer for good: freeze a new snapshot, without it"
-        raise Failed(Failure(gone[0], "changed", detail))
+        raise Failed(Failure(gone[0], Outcome.CHANGED, detail))
     return LabellingData(
         {key: now.items[key]._replace(retired=frozen.retired.get(key)) for key in frozen.items},
         [made[key] for key in frozen.judgements],
@@ -325,12 +326,14 @@ def freeze_snapshot(store: Store, name: str, wanted: SnapshotSelection, by: str)
     matches).
     """
     if not name.strip() or not name.isprintable():
-        raise Failed(Failure(name, "bad_name", "give the snapshot a name of letters that show"))
+        raise Failed(
+            Failure(name, Outcome.BAD_NAME, "give the snapshot a name of letters that show")
+        )
     with store.begin_read() as connection:  # may take seconds, and blocks no writer
         frozen = capture_contents(connection, wanted)
         if not frozen.items:
             detail = "there are no items in these batches and of these forms: look at their names"
-            raise Failed(Failure(name, "nothing", detail))
+            raise Failed(Failure(name, Outcome.NOTHING, detail))
         snapshot = _describe_contents(
             name, by, store.clock(), frozen, render_snapshot_lines(connection, frozen)
         )
@@ -338,7 +341,7 @@ def freeze_snapshot(store: Store, name: str, wanted: SnapshotSelection, by: str)
         take_advisory_lock(connection, "snapshots")
         if _find_snapshot_row(connection, name) is not None:
             detail = "there is a snapshot of this name: choose another, or export that one"
-            raise Failed(Failure(name, "already", detail))
+            raise Failed(Failure(name, Outcome.ALREADY, detail))
         _insert_snapshot_row(connection, snapshot, frozen)
         write_audit_entry(connection, by, "freeze", f"{name}: {snapshot.digest}", snapshot.at)
     return snapshot
@@ -368,7 +371,7 @@ def export_snapshot(
         row = _find_snapshot_row(connection, name)
         if row is None:
             detail = "there is no such snapshot: look at their names, or freeze one"
-            raise Failed(Failure(name, "no_snapshot", detail))
+            raise Failed(Failure(name, Outcome.NO_SNAPSHOT, detail))
         frozen = SnapshotContents.from_json(row.body)
         lines = render_snapshot_lines(connection, frozen)
         found = _describe_contents(name, row.by, row.at, frozen, lines)
@@ -378,7 +381,7 @@ def export_snapshot(
                 f"Rookery {before} froze it, and Rookery {__version__} reads it otherwise: export "
                 "it with the former, or freeze it anew under another name"
             )
-            raise Failed(Failure(name, "changed", detail))
+            raise Failed(Failure(name, Outcome.CHANGED, detail))
         with _translate_disk_errors(folder):
             for file, written in lines.items():
                 write_whole_file(folder / file, written())
@@ -407,7 +410,7 @@ def import_snapshot(store: Store, folder: Path, by: str = "rookery judge") -> Im
         row = _find_snapshot_row(connection, found.snapshot.name)
     if row is not None and row.digest != found.snapshot.digest:
         detail = "another snapshot here has this name: import it into a store of its own"
-        raise Failed(Failure(found.snapshot.name, "already", detail))
+        raise Failed(Failure(found.snapshot.name, Outcome.ALREADY, detail))
     if row is not None:  # it is stored last, so that everything of it is there
         return ImportedSnapshot(found.snapshot.name, 0, 0)
     known = {person.name for person in list_people(store)}
@@ -498,7 +501,7 @@ def _translate_disk_errors(folder: Path) -> Iterator[None]:
     except OSError as error:
         where = str(error.filename or folder)
         detail = f"{error.strerror}: make room, or allow writing there, and export again"
-        raise Failed(Failure(where, "unwritable", detail)) from error
+        raise Failed(Failure(where, Outcome.UNWRITABLE, detail)) from error
 
 
 def write_whole_file(path: Path, lines: Iterable[str]) -> None:
@@ -586,7 +589,7 @@ def _read_manifest(folder: Path) -> Snapshot:
         return Snapshot.from_json(path.read_bytes())
     except OSError as error:
         detail = f"this is no exported snapshot ({error.strerror}): name its folder"
-        raise Failed(Failure(str(path), "not_found", detail)) from error
+        raise Failed(Failure(str(path), Outcome.NOT_FOUND, detail)) from error
     except (msgspec.MsgspecError, ValueError) as error:
         raise _make_damaged_error(path, f"this is no manifest ({error})") from error
 
@@ -600,4 +603,4 @@ def _hash_file(path: Path) -> str:
 
 
 def _make_damaged_error(path: Path, why: str) -> Failed:
-    return Failed(Failure(str(path), "damaged", f"{why}: export it again"))
+    return Failed(Failure(str(path), Outcome.DAMAGED, f"{why}: export it again"))

@@ -11,11 +11,12 @@ from typing import Any
 from sqlalchemy import Row, bindparam, insert, select, update
 from sqlalchemy.engine import Connection
 
+from rookery.errors import Failed, Outcome
 from rookery.judge import tables
 from rookery.judge.accounts import Person, has_role, write_audit_entry
 from rookery.judge.agreement import get_sign
 from rookery.judge.store import Store, take_advisory_lock
-from rookery.records import Failed, Failure, Record
+from rookery.records import Failure, Record
 
 SILENT_AFTER_SECONDS = 600.0
 """Seconds without a sign of life after which a run is shown as silent."""
@@ -94,7 +95,7 @@ def begin_run(store: Store, run: str, step: int = 0) -> None:
     with store.begin_write() as connection:
         known = {"seen": store.clock(), "step": step, "ended": None}
         if pull := _find_open_stop(connection, run):
-            raise Failed(Failure(run, "stopped", describe_run_stop(pull)))
+            raise Failed(Failure(run, Outcome.STOPPED, describe_run_stop(pull)))
         if not _update_run(connection, run, **known):
             new = insert(tables.runs).values(name=run, began=store.clock(), **known)
             connection.execute(new)
@@ -207,7 +208,7 @@ def release_run(store: Store, number: int, person: str, reason: str) -> RunRelea
         _check_releaser(found, _require_person(connection, person))
         if connection.execute(select(tables.releases).filter_by(pull=number)).first():
             detail = "somebody has released it already: look at the list of runs again"
-            raise Failed(Failure(found.run, "released", detail))
+            raise Failed(Failure(found.run, Outcome.RELEASED, detail))
         said = {"person": person, "reason": _clean_reason(reason), "at": store.clock()}
         connection.execute(insert(tables.releases).values(pull=number, **said))
         what = f"{found.run}, stopped by {found.person}: {said['reason']}"
@@ -252,7 +253,7 @@ def _list_open_stops(connection: Connection, run: str) -> list[RunStop]:
 def _load_stop_row(connection: Connection, number: int) -> RunStop:
     row = connection.execute(select(tables.pulls).filter_by(number=number)).first()
     if row is None:
-        raise Failed(Failure(f"pull {number}", "no_pull", "look at the list of runs again"))
+        raise Failed(Failure(f"pull {number}", Outcome.NO_PULL, "look at the list of runs again"))
     return RunStop(*row)
 
 
@@ -277,7 +278,7 @@ def _require_person(connection: Connection, name: str) -> Person:
     row = connection.execute(select(tables.people).filter_by(name=name)).first()
     if row is None or row.gone is not None:
         detail = "nobody of this name may work at the desk: ask a researcher for an invitation"
-        raise Failed(Failure(name, "no_person", detail))
+        raise Failed(Failure(name, Outcome.NO_PERSON, detail))
     return Person(*row)
 
 
@@ -288,16 +289,18 @@ def _check_releaser(pull: RunStop, second: Person) -> None:
         detail = "a reviewer, researcher or admin lets a run go on: ask one of them"
     else:
         return
-    raise Failed(Failure(pull.run, "not_allowed", detail))
+    raise Failed(Failure(pull.run, Outcome.NOT_ALLOWED, detail))
 
 
 def _clean_reason(said: str) -> str:
     reason = " ".join(said.split())
     if not 0 < len(reason) <= MAX_REASON_CHARACTERS:
         detail = f"say why, in at most {MAX_REASON_CHARACTERS} characters"
-        raise Failed(Failure("reason", "no_reason", detail))
+        raise Failed(Failure("reason", Outcome.NO_REASON, detail))
     return reason
 
 
 def _make_unknown_run_error(run: str) -> Failed:
-    return Failed(Failure(run, "no_run", "the desk knows no such run: look at the list of runs"))
+    return Failed(
+        Failure(run, Outcome.NO_RUN, "the desk knows no such run: look at the list of runs")
+    )

@@ -22,8 +22,9 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.exc import TimeoutError as NoConnection
 
 from rookery.browse.postgres_archive import build_postgres_url, end_idle_transactions
+from rookery.errors import Failed, Outcome
 from rookery.judge.tables import events, pages
-from rookery.records import Failed, Failure, Page
+from rookery.records import Failure, Page
 
 BUSY_TIMEOUT = 20
 """Seconds to wait for other writers."""
@@ -110,7 +111,7 @@ class Store:
             raise _make_missing_store_error(self.place)
         if found != _list_revisions(_MIGRATIONS)[0]:
             detail = f"bring it up to date: rookery judge init --store {self.place}"
-            raise Failed(Failure(self.place, "old_store", detail))
+            raise Failed(Failure(self.place, Outcome.OLD_STORE, detail))
 
 
 def take_advisory_lock(connection: Connection, what: str) -> None:
@@ -156,7 +157,7 @@ def _read_revision(place: str, connection: Connection) -> str | None:
     """Return the revision of a store's schema, None if there is none. Raises Failed (new_store)."""
     found = MigrationContext.configure(connection).get_current_revision()
     if found is not None and found not in _list_revisions(_MIGRATIONS):
-        raise Failed(Failure(place, "new_store", "a newer Rookery wrote it: update Rookery"))
+        raise Failed(Failure(place, Outcome.NEW_STORE, "a newer Rookery wrote it: update Rookery"))
     return found
 
 
@@ -186,7 +187,7 @@ def _create_database_engine(place: str) -> Engine:
             "name a file, or postgresql://USER@HOST/DATABASE (for which: pip install "
             f"'rookery[postgres]'); {error}"
         )
-        raise Failed(Failure(place, "no_store", detail)) from error
+        raise Failed(Failure(place, Outcome.NO_STORE, detail)) from error
 
 
 def _configure_sqlite(connection: Any, record: object) -> None:
@@ -205,7 +206,9 @@ def _begin_transaction(connection: Connection) -> None:
 
 
 def _make_missing_store_error(place: str) -> Failed:
-    return Failed(Failure(place, "no_store", f"there is none: rookery judge init --store {place}"))
+    return Failed(
+        Failure(place, Outcome.NO_STORE, f"there is none: rookery judge init --store {place}")
+    )
 
 
 @contextmanager
@@ -221,18 +224,18 @@ def translate_database_errors(place: str) -> Iterator[None]:
         if type(error).__name__ == "IntegrityError":
             raise
         if "locked" in said or "deadlock" in said:
-            outcome, detail = "store_busy", BUSY_DETAIL
+            outcome, detail = Outcome.STORE_BUSY, BUSY_DETAIL
         elif any(words in said for words in ("full", "No space", "disk I/O")):
-            outcome, detail = "disk_full", FULL_DETAIL
+            outcome, detail = Outcome.DISK_FULL, FULL_DETAIL
         else:
-            outcome, detail = "store_fails", f"look at the database, then try again ({said})"
+            outcome, detail = Outcome.STORE_FAILS, f"look at the database, then try again ({said})"
         raise Failed(Failure(place, outcome, detail)) from error
     except NoConnection as error:
-        raise Failed(Failure(place, "store_busy", BUSY_DETAIL)) from error
+        raise Failed(Failure(place, Outcome.STORE_BUSY, BUSY_DETAIL)) from error
     except OSError as error:
         if error.errno != errno.ENOSPC:
             raise
-        raise Failed(Failure(place, "disk_full", FULL_DETAIL)) from error
+        raise Failed(Failure(place, Outcome.DISK_FULL, FULL_DETAIL)) from error
 
 
 CHAIN_START = ""
@@ -301,7 +304,7 @@ def load_stored_page(store: Store, key: str) -> Page:
     with store.begin_read() as connection:
         body = connection.scalar(select(pages.c.body).where(pages.c.key == key))
     if body is None:
-        raise Failed(Failure(key, "no_page", "no such page is kept: open it again"))
+        raise Failed(Failure(key, Outcome.NO_PAGE, "no such page is kept: open it again"))
     return Page.from_json(body)
 
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from rookery.cite.syntax import insert_marks
+from rookery.errors import Failed, Outcome
 from rookery.judge.json_lines import read_json_lines
 from rookery.records import (
     Answer,
@@ -20,7 +21,6 @@ from rookery.records import (
     Comparison,
     Completion,
     Episode,
-    Failed,
     Failure,
     Question,
     Record,
@@ -124,7 +124,7 @@ def write_training_rows(rows: Iterable[TrainingRow | Record], path: Path) -> Non
         new.replace(path)
     except OSError as error:
         detail = f"make room, or allow writing there, and run again ({error.strerror})"
-        raise Failed(Failure(str(path), "not_written", detail)) from error
+        raise Failed(Failure(str(path), Outcome.NOT_WRITTEN, detail)) from error
     finally:
         new.unlink(missing_ok=True)
 
@@ -152,7 +152,7 @@ def convert_training_file(source: Path, out: Path, by: str) -> tuple[int, Counte
         detail = (
             "its first line is no comparison, no episode, and no row with `chosen` or `completion`"
         )
-        raise Failed(Failure(str(source), "unknown_format", detail))
+        raise Failed(Failure(str(source), Outcome.UNKNOWN_FORMAT, detail))
     write_training_rows(rows, out)
     return len(rows), left_out
 
@@ -209,5 +209,5 @@ def _extract_text(value: _Text, path: Path, number: int) -> str:
             f"row {number} has a conversation of {len(value)} messages where one is read: write "
             "the prompt as one message or text, and only the last one as its completion"
         )
-        raise Failed(Failure(str(path), "many_messages", detail))
+        raise Failed(Failure(str(path), Outcome.MANY_MESSAGES, detail))
     return value[0].content

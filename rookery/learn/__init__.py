@@ -5,7 +5,8 @@ Importing it raises Failed (no_torch) where torch or transformers is not install
 
 from importlib.util import find_spec
 
-from rookery.records import Failed, Failure
+from rookery.errors import Failed, Outcome
+from rookery.records import Failure
 
 for _name in ("torch", "transformers"):
     if find_spec(_name) is None:
@@ -13,4 +14,4 @@ for _name in ("torch", "transformers"):
             f"{_name} is not installed: pip install torch 'rookery[write]', or 'rookery[learn]' to "
             "train"
         )
-        raise Failed(Failure("rookery.learn", "no_torch", _detail))
+        raise Failed(Failure("rookery.learn", Outcome.NO_TORCH, _detail))

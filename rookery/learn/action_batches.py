@@ -17,8 +17,9 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from rookery.errors import Failed, Outcome
 from rookery.learn.pretrained_models import unwrap_lora
-from rookery.records import Failed, Failure
+from rookery.records import Failure
 
 # Names of tensors end with their shapes: B rows, T tokens of a row, N tokens of all actions, D
 # width of the hidden states, V ids.
@@ -227,7 +228,7 @@ def compute_logits(
         logits_NV = plain(input_ids=ids_1N, use_cache=False).logits[0]
     if len(calls) != 1:
         detail = "its head cannot be computed without its layers: begin as another kind of model"
-        raise Failed(Failure(type(plain).__name__, "bad_model", detail))
+        raise Failed(Failure(type(plain).__name__, Outcome.BAD_MODEL, detail))
     return mask_logits(logits_NV.float() / temperature, allowed)
 
 

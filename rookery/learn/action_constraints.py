@@ -20,19 +20,13 @@ from rookery.cite.grammar import VerbatimGrammar
 from rookery.cite.syntax import AnswerShape
 from rookery.draft.constrained_decoding import UNFORCED, build_command_grammar
 from rookery.draft.remote_model import AllowedTokens
+from rookery.errors import Failed, Outcome
 from rookery.learn.action_batches import TokenIds
-from rookery.learn.decoding import (
-    SampledAction,
-)
-from rookery.learn.episodes import (
-    PolicySampler,
-    RolloutEnvironment,
-    ServerConstraint,
-    Trajectory,
-)
+from rookery.learn.decoding import SampledAction
+from rookery.learn.episodes import PolicySampler, RolloutEnvironment, ServerConstraint, Trajectory
 from rookery.learn.prompt_encoding import PolicyTokenizer
 from rookery.learn.training_data import PromptConstraint
-from rookery.records import Failed, Failure
+from rookery.records import Failure
 
 _CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
 CandidateFunction = Callable[[str], Sequence[str]]
@@ -170,7 +164,7 @@ def constrain_commands_on_server(speech: PolicyTokenizer) -> PromptConstraint:
             )
         except ValueError as error:
             detail = f"{error}; or leave `server` empty, so that this process samples"
-            raise Failed(Failure("a screen of the browser", "too_long", detail)) from error
+            raise Failed(Failure("a screen of the browser", Outcome.TOO_LONG, detail)) from error
         grammar = UNFORCED + rules
         return ServerConstraint(_GrammarTokens(tokenizer, grammar, shared), grammar)
 

@@ -30,6 +30,7 @@ from rookery.browse.browser_commands import (
 from rookery.browse.page_view import PageViewCache
 from rookery.draft.browser_episode import build_episode
 from rookery.draft.remote_model import AllowedTokens
+from rookery.errors import Failed, Outcome
 from rookery.learn.decoding import (
     SampledAction,
     SamplingSettings,
@@ -38,7 +39,7 @@ from rookery.learn.decoding import (
 )
 from rookery.learn.episodes import PolicySampler, RolloutEnvironment, Trajectory
 from rookery.learn.prompt_encoding import PolicyTokenizer
-from rookery.records import Answer, Failed, Library, Question, Reward
+from rookery.records import Answer, Library, Question, Reward
 
 BatchRewardFunction = Callable[[Sequence[tuple[Question, Answer]]], Sequence[float]]
 """rewards of many answers at once, such as `RewardModel.score_answers`; what is not a number is no
@@ -243,7 +244,7 @@ class _BrowserEpisode:
         except Failed as failed:
             self._abort_episode(failed.failure.outcome)
         except Exception:  # what one page holds must not end the other sessions
-            self._abort_episode("browser_failed")
+            self._abort_episode(Outcome.BROWSER_FAILED)
         return None
 
     def _abort_episode(self, stop: str) -> None:

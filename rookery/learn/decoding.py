@@ -12,20 +12,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
-from transformers import (
-    AttentionInterface,
-    AttentionMaskInterface,
-    DynamicCache,
-    PreTrainedModel,
-)
+from transformers import AttentionInterface, AttentionMaskInterface, DynamicCache, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 from rookery.draft.completion_settings import CompletionSettings
 from rookery.draft.remote_model import AllowedTokens
+from rookery.errors import Failed, Outcome
 from rookery.learn.action_batches import ActionRow, TokenIds, collate_allowed, mask_logits
 from rookery.learn.pretrained_models import LoadedModel, load_model
-from rookery.records import Failed, Failure
+from rookery.records import Failure
 
 
 def draw_tokens(
@@ -238,7 +234,7 @@ def _compute_last_logits(
     logits_BV: Tensor = said.logits[:, -1].float()
     if not logits_BV.isfinite().any(-1).all():
         detail = "the model predicts what is no number: go on from an earlier checkpoint"
-        raise Failed(Failure("sampling", "not_a_number", detail))
+        raise Failed(Failure("sampling", Outcome.NOT_A_NUMBER, detail))
     return logits_BV
 
 

@@ -12,6 +12,7 @@ from typing import Any, Self, TypeVar
 import msgspec
 from sqlalchemy import select
 
+from rookery.errors import Failed, Outcome
 from rookery.judge import judgement_conversion, labelling_queue, stop_switch, tables
 from rookery.judge.adjudication import (
     covers_judgement,
@@ -23,7 +24,7 @@ from rookery.judge.labelling_records import Judgement, LabellingItem
 from rookery.judge.store import Store
 from rookery.learn.online_labelling import ComparisonQuestion
 from rookery.learn.training_run import StepCallback, find_checkpoint_step
-from rookery.records import Comparison, Failed, Failure, digest_of
+from rookery.records import Comparison, Failure, digest_of
 
 COMPARISON_FORMS = {2: "compare_short", 3: "best_of_four", 4: "best_of_four"}
 """the form for so many answers"""
@@ -35,7 +36,9 @@ MAX_SAMPLE_CHARACTERS = 4_000
 """characters of a sample: the end of what was shown, the beginning of what was said"""
 NO_RATER = "nobody"
 """who has compared what a lead took back"""
-STORE_LOST_OUTCOMES = frozenset({"no_store", "store_busy", "disk_full", "store_fails"})
+STORE_LOST_OUTCOMES = frozenset(
+    {Outcome.NO_STORE, Outcome.STORE_BUSY, Outcome.DISK_FULL, Outcome.STORE_FAILS}
+)
 T = TypeVar("T")
 
 
@@ -273,7 +276,9 @@ class HumanFeedback:
     def _check_store_file(self) -> None:
         """A file that was deleted or replaced is still read by who had opened it before."""
         if _identify_file(self._store.place) != self._store_identity:
-            raise Failed(Failure(self._store.place, "no_store", "the file is not there any more"))
+            raise Failed(
+                Failure(self._store.place, Outcome.NO_STORE, "the file is not there any more")
+            )
 
     def _describe_store_loss(self, failure: Failure) -> str:
         return (
@@ -282,7 +287,7 @@ class HumanFeedback:
         )
 
     def _make_stopped_error(self, why: str) -> Failed:
-        return Failed(Failure(self.run, "stopped", why))
+        return Failed(Failure(self.run, Outcome.STOPPED, why))
 
 
 def _make_item_id(batch: str, item: LabellingItem) -> str:

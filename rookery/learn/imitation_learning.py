@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from rookery.browse.browser_commands import parse_command
 from rookery.browse.call_recording import CallRecording
+from rookery.errors import Failed, Outcome
 from rookery.judge.json_lines import read_json_lines
 from rookery.learn.action_batches import ActionRow
 from rookery.learn.browser_environment import measure_policy_reward
@@ -49,7 +50,7 @@ from rookery.learn.training_data import (
     read_episodes,
 )
 from rookery.learn.training_run import ResumableRun, StepCallback
-from rookery.records import Failed, Failure, Rating, prepare_type
+from rookery.records import Failure, Rating, prepare_type
 
 
 class GenerationSettings(NamedTuple):
@@ -257,7 +258,7 @@ def train_by_imitation(
     """
     if (settings.best == "reward") != (environment is not None):
         detail = 'best = "reward" and an environment to earn it in, [world] of a file, go together'
-        raise Failed(Failure("validation", "no_environment", detail))
+        raise Failed(Failure("validation", Outcome.NO_ENVIRONMENT, detail))
     accelerator = make_accelerator(settings.trained.dtype)
     files = (*settings.episodes, settings.recording, settings.ratings)
     with ResumableRun(out, settings, accelerator, data=files) as run:
@@ -350,7 +351,7 @@ def _load_data(
         if settings.recording:
             if not Path(settings.recording).exists():
                 detail = "there is no such recording: check the path"
-                raise Failed(Failure(settings.recording, "not_found", detail))
+                raise Failed(Failure(settings.recording, Outcome.NOT_FOUND, detail))
             recording = stack.enter_context(CallRecording(Path(settings.recording)))
         ratings = read_json_lines(Path(settings.ratings), Rating) if settings.ratings else ()
         episodes = read_episodes([Path(each) for each in settings.episodes], recording)
@@ -360,7 +361,7 @@ def _load_data(
     if not read.found:
         why = describe_left_out(read.left_out) or "the files hold no episode"
         detail = f"no step is left to learn from ({why}): name other files, or choose less strictly"
-        raise Failed(Failure(", ".join(settings.episodes), "nothing_chosen", detail))
+        raise Failed(Failure(", ".join(settings.episodes), Outcome.NOTHING_CHOSEN, detail))
     return _ImitationData(read, settings)
 
 
@@ -373,7 +374,7 @@ def _choose_prompts(
         detail = (
             "no prompt that is answered asks for a command: choose by loss, or let asked be more"
         )
-        raise Failed(Failure("validation", "no_commands", detail))
+        raise Failed(Failure("validation", Outcome.NO_COMMANDS, detail))
     return asked
 
 
@@ -392,7 +393,7 @@ def _require_packing(learner: ModelOptimizer, settings: ImitationSettings) -> No
             detail = (
                 "this model would mix rows that stand one behind the other: let packing be false"
             )
-            raise Failed(Failure(settings.trained.model, "cannot_pack", detail))
+            raise Failed(Failure(settings.trained.model, Outcome.CANNOT_PACK, detail))
 
 
 class _ImitationState:

@@ -24,6 +24,7 @@ from rookery.draft.openai_protocol import (
     count_settled_characters,
 )
 from rookery.draft.remote_model import AllowedTokens, Seed
+from rookery.errors import Failed, Outcome
 from rookery.learn.decoding import (
     PrefixBranches,
     PromptPrefix,
@@ -35,7 +36,7 @@ from rookery.learn.decoding import (
 )
 from rookery.learn.pretrained_models import choose_precision, load_model
 from rookery.learn.prompt_encoding import tokenize_prompt
-from rookery.records import Completion, Failed, Failure
+from rookery.records import Completion, Failure
 
 
 class StreamedCompletion:
@@ -121,7 +122,7 @@ class LocalModel:
         loaded = load_model(folder, settings.device, dtype)
         self._model, self._tokenizer, self.vocabulary, self._ends, self._context = loaded
         if settings.chat and self._tokenizer.chat_template is None:
-            raise self._make_error("bad_model", "it has no chat template: leave chat unset")
+            raise self._make_error(Outcome.BAD_MODEL, "it has no chat template: leave chat unset")
         enable_prefix_sharing(self._model)
         self._cached_prefix: PromptPrefix | None = None
         self._turn_lock = threading.RLock()  # a stream may be cleared away in the middle of a call
@@ -187,7 +188,7 @@ class LocalModel:
                 f"the prompt has {len(tokens)} tokens, and the model takes {self._context}, its "
                 "answer included: show it less, or use a model with a longer context"
             )
-            raise self._make_error("prompt_too_long", detail)
+            raise self._make_error(Outcome.PROMPT_TOO_LONG, detail)
         return tokens
 
     def _start_completions(self, size: int, n: int, seed: Seed) -> list[_CompletionStream]:
@@ -259,7 +260,7 @@ class LocalModel:
                 one.saying.add(int(ids[at]), logprob)
         except FloatingPointError as error:
             detail = f"{error}: train it again, or set dtype to float32"
-            raise self._make_error("bad_model", detail) from error
+            raise self._make_error(Outcome.BAD_MODEL, detail) from error
 
     def _make_error(self, outcome: str, detail: str) -> Failed:
         return Failed(Failure(str(self._folder), outcome, detail))

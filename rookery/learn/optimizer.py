@@ -31,8 +31,9 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 
+from rookery.errors import Failed, Outcome
 from rookery.learn.update_rules import Adafactor, TensorFlowAdam, get_local_part
-from rookery.records import Failed, Failure
+from rookery.records import Failure
 
 _UNSUPPORTED_TYPES = (
     DistributedType.DEEPSPEED,
@@ -47,7 +48,7 @@ def require_supported_processes(accelerator: Accelerator) -> None:
     kind = accelerator.distributed_type
     if kind in _UNSUPPORTED_TYPES:
         detail = "start it with torchrun, and set sharded = true in [optimising] to split weights"
-        raise Failed(Failure(f"accelerate: {kind.value}", "unsupported", detail))
+        raise Failed(Failure(f"accelerate: {kind.value}", Outcome.UNSUPPORTED, detail))
 
 
 def shard_model(model: nn.Module, accelerator: Accelerator) -> None:
@@ -218,7 +219,7 @@ class ModelOptimizer:
             model.eval()
         if not any(weight.requires_grad for weight in model.parameters()):
             detail = "no weight of the model is to be learnt: freeze fewer layers"
-            raise Failed(Failure("the model", "nothing_to_learn", detail))
+            raise Failed(Failure("the model", Outcome.NOTHING_TO_LEARN, detail))
         self._skeleton: nn.Module | None = None
         """a copy without weights, which are gathered into copies of it; None: weights are whole"""
         if is_sharded(settings, self.accelerator):
@@ -325,7 +326,7 @@ class ModelOptimizer:
             detail = (
                 "the gradient is no number: lower the rate, or look for what is wrong in the data"
             )
-            raise Failed(Failure(f"step {number}", "not_a_number", detail))
+            raise Failed(Failure(f"step {number}", Outcome.NOT_A_NUMBER, detail))
         self._raise_if_stopped()
         self._optimizer.step()
         self._optimizer.zero_grad()
@@ -363,7 +364,7 @@ class ModelOptimizer:
     def _raise_if_stopped(self) -> None:
         if why := self._find_stop_reason():
             self._optimizer.zero_grad()
-            raise Failed(Failure("training", "stopped", why))
+            raise Failed(Failure("training", Outcome.STOPPED, why))
 
     def _clip_gradient(self) -> float:
         longest = math.inf if self.settings.clip is None else self.settings.clip
@@ -388,7 +389,7 @@ class ModelOptimizer:
         place = folder / _STATE_FOLDER
         if not place.is_dir():
             detail = "its checkpoints are of an earlier version: begin again, in another folder"
-            raise Failed(Failure(str(folder), "other_run", detail))
+            raise Failed(Failure(str(folder), Outcome.OTHER_RUN, detail))
         state = self._collect_state()
         with _raise_causes():
             state_dict_loader.load(state, checkpoint_id=place)

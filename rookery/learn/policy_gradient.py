@@ -22,6 +22,7 @@ import torch
 from accelerate.utils import gather_object
 from torch import Tensor, nn
 
+from rookery.errors import Failed, Outcome
 from rookery.learn.action_batches import (
     ActionBatch,
     ActionRow,
@@ -49,7 +50,7 @@ from rookery.learn.pretrained_models import (
     load_trainable_model,
 )
 from rookery.learn.reinforcement_settings import ReinforcementSettings
-from rookery.records import Failed, Failure
+from rookery.records import Failure
 
 
 def compute_policy_loss(
@@ -701,7 +702,7 @@ class PolicyGradientTrainer:
         order = _gather_row_locations(played, process)
         if not order:
             detail = "no episode of the batch has an action: look at what the world shows"
-            raise Failed(Failure(f"step {step}", "nothing_said", detail))
+            raise Failed(Failure(f"step {step}", Outcome.NOTHING_SAID, detail))
         portions = BatchSplitter(rows, order, process, self._rules.piece, self._pad, device)
         begun = portions.split_into_minibatches(
             self._rules.minibatches, self._make_shuffle_seed(step, 0)
@@ -828,7 +829,7 @@ class PolicyGradientTrainer:
                 "each episode is alone in its group, so that all its leave-one-out advantages are "
                 "0: let the world play each prompt 2 times or more in a row (its `group`)"
             )
-            raise Failed(Failure("advantage = rloo", "nothing_to_learn", detail))
+            raise Failed(Failure("advantage = rloo", Outcome.NOTHING_TO_LEARN, detail))
         found = compute_rloo_advantages(scores, groups)
         mine = self._accelerator.process_index
         ours = [

@@ -33,7 +33,8 @@ from transformers.utils import logging
 
 from rookery.cite.vocabulary import Vocabulary, read_vocabulary
 from rookery.draft.installed_models import find_model_folder, make_unwritable_error
-from rookery.records import Failed, Failure
+from rookery.errors import Failed, Outcome
+from rookery.records import Failure
 
 REQUIRED_FILES = {
     "config.json": "a configuration",
@@ -77,7 +78,7 @@ def load_model(folder: Path, device: str = "", dtype: str = "") -> LoadedModel:
     except Exception as error:  # there is no end to what may be wrong in a folder
         words = " ".join(str(error).split())[:300]
         detail = f"it cannot be loaded: write it again ({type(error).__name__}: {words})"
-        raise Failed(Failure(str(folder), "bad_model", detail)) from error
+        raise Failed(Failure(str(folder), Outcome.BAD_MODEL, detail)) from error
 
 
 def locate_model(model: Path) -> Path:
@@ -114,11 +115,11 @@ def require_model_files(folder: Path) -> None:
     """Raise Failed (no_model) unless a folder has all files of a saved model."""
     if not folder.is_dir():
         detail = "there is no such folder, and no model of this name: see rookery models list"
-        raise Failed(Failure(str(folder), "no_model", detail))
+        raise Failed(Failure(str(folder), Outcome.NO_MODEL, detail))
     if missing := [name for name in REQUIRED_FILES if not any(folder.glob(name))]:
         lacks = " and ".join(f"{REQUIRED_FILES[name]} ({name})" for name in missing)
         detail = f"the folder lacks {lacks}: name one that save_pretrained has written whole"
-        raise Failed(Failure(str(folder), "no_model", detail))
+        raise Failed(Failure(str(folder), Outcome.NO_MODEL, detail))
 
 
 def choose_device(name: str) -> torch.device:
@@ -129,7 +130,7 @@ def choose_device(name: str) -> torch.device:
         torch.empty(0, device=name or usual)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         detail = f"this machine has no such device: leave it empty for {usual}"
-        raise Failed(Failure(name, "no_device", detail)) from error
+        raise Failed(Failure(name, Outcome.NO_DEVICE, detail)) from error
     return torch.device(name or usual)
 
 
@@ -273,7 +274,7 @@ def prepare_trainable_model(
     `load_trainable_model` says. Raises Failed: no_peft, no_targets, no_dropout."""
     if not _set_dropout(model, trained.dropout) and trained.dropout:
         detail = "this kind of model has no place for dropout: let dropout be 0"
-        raise Failed(Failure(trained.model, "no_dropout", detail))
+        raise Failed(Failure(trained.model, Outcome.NO_DROPOUT, detail))
     freeze_lower_layers(model, trained.frozen)
     if trained.frozen:
         for each in get_embeddings(model).values():
@@ -335,7 +336,7 @@ def convert_load_errors(folder: Path) -> Iterator[None]:
     except Exception as error:  # there is no end to what may be wrong in a folder
         words = " ".join(str(error).split())[:300]
         detail = f"it cannot be loaded: write it again ({type(error).__name__}: {words})"
-        raise Failed(Failure(str(folder), "bad_model", detail)) from error
+        raise Failed(Failure(str(folder), Outcome.BAD_MODEL, detail)) from error
 
 
 def find_head(model: nn.Module) -> nn.Linear:
@@ -421,7 +422,7 @@ def _add_lora(model: PreTrainedModel, lora: LoraSettings, frozen: float) -> PreT
         from peft import LoraConfig, get_peft_model
     except ImportError as error:
         detail = "peft is not installed: pip install 'rookery[write]'"
-        raise Failed(Failure("lora", "no_peft", detail)) from error
+        raise Failed(Failure("lora", Outcome.NO_PEFT, detail)) from error
     still = {each for layer in _get_lower_layers(model, frozen) for each in layer.modules()}
     config = LoraConfig(
         r=lora.rank,
@@ -436,7 +437,7 @@ def _add_lora(model: PreTrainedModel, lora: LoraSettings, frozen: float) -> PreT
             wrapped: Any = get_peft_model(model, config)
         except ValueError as error:
             detail = "no layer that may learn has such modules: name others, or freeze fewer layers"
-            raise Failed(Failure(", ".join(lora.targets), "no_targets", detail)) from error
+            raise Failed(Failure(", ".join(lora.targets), Outcome.NO_TARGETS, detail)) from error
     return wrapped  # type: ignore[no-any-return]
 
 

@@ -10,8 +10,9 @@ from transformers import AutoConfig, PreTrainedTokenizerBase
 
 from rookery.cite.vocabulary import Vocabulary, read_vocabulary
 from rookery.draft.browser_episode import replace_surrogates
+from rookery.errors import Failed, Outcome
 from rookery.learn.pretrained_models import load_tokenizer, locate_model
-from rookery.records import Failed, Failure
+from rookery.records import Failure
 
 _PLACEHOLDER = "\ue000"
 _BLANKS = " \t\n\r\u2581"
@@ -112,7 +113,7 @@ class PolicyTokenizer(NamedTuple):
                 "an action: show less "
                 "of a page, let actions be shorter, or use a model with a longer context"
             )
-            raise Failed(Failure("a prompt", "prompt_too_long", detail))
+            raise Failed(Failure("a prompt", Outcome.PROMPT_TOO_LONG, detail))
         return found
 
     def decode_action(self, action: Sequence[int]) -> str:
@@ -141,10 +142,10 @@ def load_policy_tokenizer(folder: Path, tokens: int, chat: bool | None = None) -
     try:
         vocabulary = read_vocabulary(folder / "tokenizer.json", usual)
     except ValueError as error:
-        raise Failed(Failure(str(folder), "bad_model", str(error))) from error
+        raise Failed(Failure(str(folder), Outcome.BAD_MODEL, str(error))) from error
     config = AutoConfig.from_pretrained(folder, local_files_only=True).get_text_config()
     room = getattr(config, "max_position_embeddings", tokenizer.model_max_length) - tokens
     if room < 1:
         detail = f"actions of {tokens} tokens leave no room for a prompt: let them be shorter"
-        raise Failed(Failure(str(folder), "prompt_too_long", detail))
+        raise Failed(Failure(str(folder), Outcome.PROMPT_TOO_LONG, detail))
     return PolicyTokenizer(tokenizer, vocabulary, ends, tokens, room, chat)

@@ -5,14 +5,7 @@ from pathlib import Path
 
 import torch
 from safetensors.torch import save_file
-from tokenizers import (
-    Tokenizer,
-    decoders,
-    models,
-    pre_tokenizers,
-    processors,
-    trainers,
-)
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import (
     GenerationConfig,
     LlamaConfig,

@@ -15,6 +15,7 @@ import msgspec
 import torch
 from accelerate import Accelerator
 
+from rookery.errors import Failed, Outcome
 from rookery.learn.decoding import SampledAction, sample_actions, set_threads
 from rookery.learn.episodes import PolicySampler, RolloutEnvironment, Trajectory, split_long_actions
 from rookery.learn.optimizer import ModelOptimizer, is_sharded, make_accelerator
@@ -42,7 +43,7 @@ from rookery.learn.training_run import (
     StopCheck,
 )
 from rookery.learn.vllm_sampler import DrawnActions, VllmSampler
-from rookery.records import Failed, Failure, prepare_type
+from rookery.records import Failure, prepare_type
 
 _MAX_CHECKPOINT_INTERVAL = 10
 """steps, at most, from one checkpoint to the next: batches of episodes take long"""
@@ -291,7 +292,7 @@ def _play_batch(
     for one in played:
         if one.reward is not None and not torch.isfinite(torch.tensor(one.reward)):
             detail = f"its reward is {one.reward}: give a number, or None where there is no answer"
-            raise Failed(Failure(f"episode {one.episode}", "not_a_number", detail))
+            raise Failed(Failure(f"episode {one.episode}", Outcome.NOT_A_NUMBER, detail))
     return [one._replace(rows=split_long_actions(one.rows, settings.chunk)) for one in played]
 
 

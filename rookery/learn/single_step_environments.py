@@ -14,26 +14,21 @@ from rookery.cite.repair import parse_and_correct
 from rookery.cite.syntax import AnswerShape, order_quotes_by_use
 from rookery.draft.best_of_n import AnswerParser, parse_draft, render_prompt
 from rookery.draft.constrained_decoding import UNFORCED, build_lark_grammar
-from rookery.draft.gophercite import (
-    GopherCiteSettings,
-    build_page_prompt,
-    choose_best_pages,
-)
+from rookery.draft.gophercite import GopherCiteSettings, build_page_prompt, choose_best_pages
 from rookery.draft.remote_model import AllowedTokens
 from rookery.draft.retrieval import gather_passages
 from rookery.draft.webglm import WebglmSettings, quote_passage, render_references
+from rookery.errors import Failed, Outcome
 from rookery.learn.browser_environment import (
     CONCURRENT_REQUESTS,
     BatchRewardFunction,
     assign_questions,
     compute_answer_rewards,
 )
-from rookery.learn.decoding import (
-    SampledAction,
-)
+from rookery.learn.decoding import SampledAction
 from rookery.learn.episodes import PolicySampler, ServerConstraint, Trajectory
 from rookery.learn.prompt_encoding import PolicyTokenizer
-from rookery.records import Answer, Failed, Failure, Library, Question
+from rookery.records import Answer, Failure, Library, Question
 
 _FREE_FACTOR = 16
 """times the tokens of an action: a grammar counts free text in characters, four for a token, and
@@ -206,7 +201,7 @@ def constrain_on_server(grammar: VerbatimGrammar, document: tuple[str, str]) -> 
         return ServerConstraint(allow, UNFORCED + build_lark_grammar([document], grammar.shape))
     except ValueError as error:
         detail = f"{error}; or leave `server` empty, so that this process samples"
-        raise Failed(Failure(document[0] or "a page", "too_long", detail)) from error
+        raise Failed(Failure(document[0] or "a page", Outcome.TOO_LONG, detail)) from error
 
 
 def make_quote_environment(

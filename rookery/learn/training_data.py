@@ -19,6 +19,7 @@ from rookery.browse.page_view import PageViewCache
 from rookery.draft.browser_episode import replace_surrogates
 from rookery.draft.remote_model import AllowedTokens
 from rookery.draft.rollout import replay_episode
+from rookery.errors import Failed, Outcome
 from rookery.judge.json_lines import read_json_lines
 from rookery.learn.action_batches import ActionRow, TokenIds
 from rookery.learn.pretrained_models import LoadedModel
@@ -29,7 +30,6 @@ from rookery.records import (
     Comparison,
     Completion,
     Episode,
-    Failed,
     Failure,
     Question,
     Quote,
@@ -90,7 +90,7 @@ def read_episodes(
                 yield episode
             elif recording is None:
                 detail = "its prompts are not stored: name the recording of its run"
-                raise Failed(Failure(f"{path}: {episode.question.id}", "no_prompts", detail))
+                raise Failed(Failure(f"{path}: {episode.question.id}", Outcome.NO_PROMPTS, detail))
             else:
                 yield replay_episode(episode, recording, views)
 
@@ -246,7 +246,7 @@ def choose_validation_questions(
     questions = sorted({example.question for example in found})
     if share and len(questions) < 2:
         detail = "one question cannot be shared out: add others, or let validation be 0"
-        raise Failed(Failure(questions[0][:80], "one_question", detail))
+        raise Failed(Failure(questions[0][:80], Outcome.ONE_QUESTION, detail))
     size = min(max(round(share * len(questions)), 1), len(questions) - 1) if share else 0
     return set(Random(f"{seed} validation").sample(questions, size))
 
@@ -309,17 +309,17 @@ def load_comparisons(path: Path) -> list[Comparison]:
     found = list(read_json_lines(path, Comparison))
     if not found:
         detail = "there are no comparisons in it: write one Comparison as JSON a line"
-        raise Failed(Failure(str(path), "no_data", detail))
+        raise Failed(Failure(str(path), Outcome.NO_DATA, detail))
     for number, each in enumerate(found, 1):
         if len(each.answers) < 2 or not all(0 <= weight <= 1 for weight in each.weights):
             detail = (
                 f"comparison {number} is to have two answers at least, and weights from 0 to 1: "
                 "mend it or take it out"
             )
-            raise Failed(Failure(str(path), "bad_line", detail))
+            raise Failed(Failure(str(path), Outcome.BAD_LINE, detail))
     if all(max(each.weights) == min(each.weights) for each in found):
         detail = "every comparison is a tie of all its answers, which teaches nothing: add others"
-        raise Failed(Failure(str(path), "one_sided", detail))
+        raise Failed(Failure(str(path), Outcome.ONE_SIDED, detail))
     return found
 
 
@@ -333,13 +333,13 @@ def load_answer_pairs(path: Path) -> list[QuestionAnswer]:
         episodes = list(read_json_lines(path, Episode))
         found = [(each.question, each.answer) for each in episodes if each.answer is not None]
     except Failed as failed:
-        if failed.failure.outcome != "bad_line":
+        if failed.failure.outcome != Outcome.BAD_LINE:
             raise
         several = read_json_lines(path, Comparison)
         found = [(each.question, answer) for each in several for answer in each.answers]
     if not found:
         detail = "there are no answers in it: write one Episode or Comparison as JSON a line"
-        raise Failed(Failure(str(path), "no_data", detail))
+        raise Failed(Failure(str(path), Outcome.NO_DATA, detail))
     return found
 
 
@@ -354,7 +354,7 @@ def load_good_answers(path: Path, scales: Sequence[str]) -> dict[QuestionAnswer,
     for rating in read_json_lines(path, Rating):
         if not 0 <= rating.value <= 1:
             detail = f"a rating has the value {rating.value:g}: write 0 for no and 1 for yes"
-            raise Failed(Failure(str(path), "bad_line", detail))
+            raise Failed(Failure(str(path), Outcome.BAD_LINE, detail))
         values[normalize_pair(rating.question, rating.answer)][rating.scale].append(rating.value)
     found = {
         pair: float(all(sum(by[scale]) >= GOOD_RATING * len(by[scale]) for scale in scales))
@@ -364,10 +364,10 @@ def load_good_answers(path: Path, scales: Sequence[str]) -> dict[QuestionAnswer,
     named = " and ".join(scales)
     if not found:
         detail = f"nobody rated an answer on {named}: name other scales, or leave ratings empty"
-        raise Failed(Failure(str(path), "no_data", detail))
+        raise Failed(Failure(str(path), Outcome.NO_DATA, detail))
     if len(set(found.values())) == 1:
         detail = f"all answers are rated alike ({named}), which teaches nothing: add others"
-        raise Failed(Failure(str(path), "one_sided", detail))
+        raise Failed(Failure(str(path), Outcome.ONE_SIDED, detail))
     return found
 
 
@@ -412,7 +412,7 @@ def build_comparison_items(
         found.append(ComparisonItem(shown[0][0].text, tokens, weights, rated, by))
     if not any(item.is_comparison for item in found):
         detail = f"no comparison fits into {showing.context} tokens: use a longer context"
-        raise Failed(Failure("comparisons", "too_long", detail))
+        raise Failed(Failure("comparisons", Outcome.TOO_LONG, detail))
     return ComparisonSplit(*_split_by_question(found, validation, seed), left, cut)
 
 
@@ -425,7 +425,7 @@ def _split_by_question(
     count = math.ceil(share * len(questions))
     if count == len(questions):
         detail = f"there are {count} questions: add more, or let validation be 0"
-        raise Failed(Failure("comparisons", "few_questions", detail))
+        raise Failed(Failure("comparisons", Outcome.FEW_QUESTIONS, detail))
     held = set(questions[:count])
     trained = [item for item in found if item.question not in held]
     return trained, [item for item in found if item.question in held]

@@ -20,7 +20,8 @@ from accelerate import Accelerator
 from accelerate.utils import gather_object
 from safetensors import SafetensorError
 
-from rookery.records import Failed, Failure
+from rookery.errors import Failed, Outcome
+from rookery.records import Failure
 
 KEPT_CHECKPOINTS = 2
 """checkpoints: should the last be damaged, there is another"""
@@ -94,7 +95,7 @@ class ResumableRun:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             detail = "another process trains here: wait for it, or name another folder"
-            raise Failed(Failure(str(self.folder), "run_in_use", detail)) from None
+            raise Failed(Failure(str(self.folder), Outcome.RUN_IN_USE, detail)) from None
 
     def _write_config(self, config: bytes, kept: str) -> None:
         """Write the configuration; until there is a checkpoint it may still be changed."""
@@ -102,7 +103,7 @@ class ResumableRun:
         begun = (self.folder / kept).exists()
         if begun and place.exists() and place.read_bytes() != config:
             detail = "it holds a run with another configuration: name another folder for this one"
-            raise Failed(Failure(str(self.folder), "other_run", detail))
+            raise Failed(Failure(str(self.folder), Outcome.OTHER_RUN, detail))
         _write_atomically(place, config)
 
     def _write_data_digests(self, data: Iterable[str], kept: str) -> None:
@@ -120,7 +121,7 @@ class ResumableRun:
                     f"{changed[0]} has changed since this run was begun: name another folder for a "
                     "run with the new data, or put the old file back"
                 )
-                raise Failed(Failure(str(self.folder), "other_run", detail))
+                raise Failed(Failure(str(self.folder), Outcome.OTHER_RUN, detail))
         _write_atomically(place, json.dumps(now).encode())
 
     def __enter__(self) -> Self:
@@ -162,7 +163,7 @@ class ResumableRun:
         self._step_metrics: dict[str, float] = {}
         for number in range(first, count):
             if why := self.find_stop_reason():
-                raise Failed(Failure(str(self.folder), "stopped", why))
+                raise Failed(Failure(str(self.folder), Outcome.STOPPED, why))
             yield number
             if self._is_main_process:
                 _append_json_line(
@@ -203,7 +204,7 @@ class ResumableRun:
             state.save(new)
         except (OSError, RuntimeError, SafetensorError) as error:  # a full disk is any of these
             detail = f"it cannot be written ({error}): make room and run the same command again"
-            raise Failed(Failure(str(new), "unwritable", detail)) from error
+            raise Failed(Failure(str(new), Outcome.UNWRITABLE, detail)) from error
         self._wait_for_everyone()
         digests = self._digest_files(new)
         if not self._is_main_process:

@@ -15,11 +15,7 @@ names. Its decorator `register` would replace that entry, and with it the source
 from typing import Any
 from uuid import uuid4
 
-from verl.experimental.agent_loop.agent_loop import (
-    AgentLoopBase,
-    AgentLoopMetrics,
-    AgentLoopOutput,
-)
+from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
 
 from rookery.browse.browser import BrowserRequest, answer_request
 from rookery.draft.episode_source import EpisodeSource, SourceEpisode

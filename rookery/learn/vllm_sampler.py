@@ -22,17 +22,13 @@ from transformers import PreTrainedTokenizerBase
 
 from rookery.draft.openai_protocol import extract_error_message
 from rookery.draft.remote_model import AllowedTokens
-from rookery.learn.action_batches import (
-    ActionRow,
-    TokenIds,
-    collate_rows,
-    compute_action_logprobs,
-)
+from rookery.errors import Failed, Outcome
+from rookery.learn.action_batches import ActionRow, TokenIds, collate_rows, compute_action_logprobs
 from rookery.learn.decoding import SampledAction, SamplingSettings
 from rookery.learn.episodes import PolicySampler, ServerConstraint
 from rookery.learn.pretrained_models import save_pretrained_model
 from rookery.learn.weight_transfer import serve_folder
-from rookery.records import Failed, Failure, prepare_type
+from rookery.records import Failure, prepare_type
 
 T = TypeVar("T")
 _TIMEOUTS = {"connect": 10.0, "read": 900.0, "write": 60.0, "pool": None}
@@ -124,7 +120,7 @@ class VllmSampler:
                 list(threads.map(lambda server: server.load_weights(step, address), self._servers))
         except OSError as error:
             detail = f"the weights cannot be sent from there ({error}): name a free port, or none"
-            raise Failed(Failure(host, "port_taken", detail)) from error
+            raise Failed(Failure(host, Outcome.PORT_TAKEN, detail)) from error
         for server in self._servers:
             server.check_logprobs(policy)
 
@@ -147,7 +143,7 @@ class VllmSampler:
         held = list(allow or [None] * len(contexts))
         if not all(one is None or isinstance(one, ServerConstraint) for one in held):
             detail = "it cannot hold an action token by token: leave `server` empty for this world"
-            raise self._servers[0].make_error("not_served", detail)
+            raise self._servers[0].make_error(Outcome.NOT_SERVED, detail)
         places = [Random(f"{seed}").getrandbits(31) for seed in seeds]
         rows = self._settings.rows
         free: Queue[_VllmServer] = Queue()
@@ -303,7 +299,7 @@ class _VllmServer:
         asked = {"prompt": _PROBE_TEXT, "add_special_tokens": False}
         if self._send_request("/tokenize", asked, _TokenizeResponse).tokens != self._probe_prompt:
             detail = "its tokens are not the policy's: start it with the folder of the policy"
-            raise self.make_error("other_model", detail)
+            raise self.make_error(Outcome.OTHER_MODEL, detail)
 
     def load_weights(self, step: int, address: str = "") -> None:
         """Let it load the weights in the folder as those of this step, by the folder's path or from
@@ -320,7 +316,7 @@ class _VllmServer:
             "/reset_prefix_cache?reset_running_requests=true", {}, _SuccessResponse
         ).success:
             raise self.make_error(
-                "model_failed", "it keeps old prompts: see its log; start it again"
+                Outcome.MODEL_FAILED, "it keeps old prompts: see its log; start it again"
             )
         self._send_request(
             "/update_weight_version",
@@ -337,7 +333,7 @@ class _VllmServer:
                 "it was told other weights while it sampled, or was started again: let one run "
                 "alone use it, and run the same command again"
             )
-            raise self.make_error("other_weights", detail)
+            raise self.make_error(Outcome.OTHER_WEIGHTS, detail)
 
     def _make_weight_version(self, step: int) -> str:
         return f"{self._folder} {step}"
@@ -365,14 +361,14 @@ class _VllmServer:
         found = said.logprobs.token_logprobs
         if said.prompt_token_ids != asked["prompt"] or len(found) != len(said.token_ids):
             detail = "it answers another prompt, or with tokens that have no log-probabilities"
-            raise self.make_error("model_bad_answer", f"{detail}: use vLLM 0.32 or later")
+            raise self.make_error(Outcome.MODEL_BAD_ANSWER, f"{detail}: use vLLM 0.32 or later")
         ended = said.token_ids[-1] in self._ends
         if not ended and len(said.token_ids) < tokens:
             detail = (
                 f"it cut an action of {tokens} tokens after {len(said.token_ids)}: start it with a "
                 "longer --max-model-len and with --generation-config vllm"
             )
-            raise self.make_error("model_broke_off", detail)
+            raise self.make_error(Outcome.MODEL_BROKE_OFF, detail)
         return SampledAction(ActionRow(context, said.token_ids), found, ended)
 
     def require_constraint(self, said: SampledAction, allow: AllowedTokens) -> SampledAction:
@@ -383,7 +379,7 @@ class _VllmServer:
                 "it does not keep to a grammar in llguidance's dialect: start it with "
                 """--structured-outputs-config '{"backend": "guidance"}'"""
             )
-            raise self.make_error("model_bad_answer", detail)
+            raise self.make_error(Outcome.MODEL_BAD_ANSWER, detail)
         return said._replace(row=row)
 
     @torch.no_grad()
@@ -409,7 +405,7 @@ class _VllmServer:
             "other run use it (without a GPU, vLLM 0.32 keeps the old head of a model with tied "
             "embeddings)"
         )
-        raise self.make_error("other_weights", detail)
+        raise self.make_error(Outcome.OTHER_WEIGHTS, detail)
 
     def _send_request(
         self,
@@ -432,23 +428,25 @@ class _VllmServer:
                 f"it does not answer ({type(error).__name__}: {error}): see whether vLLM runs "
                 "there, and run the same command again"
             )
-            raise self.make_error("model_unreachable", detail) from error
+            raise self.make_error(Outcome.MODEL_UNREACHABLE, detail) from error
         if answer.status != 200:
             raise self._make_refusal_error(route, answer)
         try:
             return msgspec.json.decode(answer.content, type=prepare_type(kind))
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             detail = f"its answer makes no sense ({error}): use vLLM 0.32 or later"
-            raise self.make_error("model_bad_answer", detail) from error
+            raise self.make_error(Outcome.MODEL_BAD_ANSWER, detail) from error
 
     def _make_refusal_error(self, route: str, answer: httpcore.Response) -> Failed:
         said = f"HTTP {answer.status}: {extract_error_message(answer.content)[:300]}"
         if answer.status in (404, 405):
             advice = "use vLLM 0.32 or later, with VLLM_SERVER_DEV_MODE=1 in its environment"
-            return self.make_error("model_not_found", f"it has no {route.split('?')[0]}: {advice}")
+            return self.make_error(
+                Outcome.MODEL_NOT_FOUND, f"it has no {route.split('?')[0]}: {advice}"
+            )
         if answer.status < 500:
             advice = "start it without a key, and with a --max-model-len for a prompt and an action"
-            return self.make_error("model_refused", f"{advice} ({said})")
+            return self.make_error(Outcome.MODEL_REFUSED, f"{advice} ({said})")
         advice = "look into its log, start it again and run the same command again"
         if route == "/collective_rpc":
             advice = (
@@ -456,7 +454,7 @@ class _VllmServer:
                 "and find that path, or be sent the weights (weights_host) and have "
                 f"--worker-extension-cls rookery.learn.weight_transfer.WeightDownload; {advice}"
             )
-        return self.make_error("model_failed", f"{advice} ({said})")
+        return self.make_error(Outcome.MODEL_FAILED, f"{advice} ({said})")
 
     def make_error(self, outcome: str, detail: str) -> Failed:
         return Failed(Failure(self._address, outcome, detail))

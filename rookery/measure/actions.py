@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 
 from rookery.browse.browser_commands import parse_command
+from rookery.errors import Outcome
 from rookery.measure.figures import Figure, TableCell, make_bars
 from rookery.measure.intervals import Estimate, estimate_mean
 from rookery.records import Completion, Episode, Record
@@ -108,7 +109,7 @@ def make_actions_figure(
 def _group_by_action(episode: Episode) -> dict[str, list[Completion]]:
     """Return the completions of one episode by action."""
     found: dict[str, list[Completion]] = defaultdict(list)
-    written = episode.answer is not None or episode.stop == "bad_syntax"
+    written = episode.answer is not None or episode.stop == Outcome.BAD_SYNTAX
     ended = False
     for left, step in zip(reversed(range(len(episode.steps))), episode.steps, strict=True):
         command = parse_command(step.said.text)

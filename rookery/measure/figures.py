@@ -15,8 +15,9 @@ from typing import Literal, TypeVar
 
 import msgspec
 
+from rookery.errors import Failed, Outcome
 from rookery.measure.intervals import Estimate
-from rookery.records import Failed, Failure, Record, prepare_type
+from rookery.records import Failure, Record, prepare_type
 
 TableCell = str | int | float | None
 """cell of a table; None if there is nothing to say"""
@@ -238,7 +239,7 @@ def write_report(folder: Path) -> Path:
     figures = read_figures(folder)
     if not results and not figures:
         detail = "no figure is in it: name a folder that rookery measure or a recipe wrote"
-        raise Failed(Failure(str(folder), "not_found", detail))
+        raise Failed(Failure(str(folder), Outcome.NOT_FOUND, detail))
     place, home = folder / "report.html", Path(__file__).parent
     parts = sorted((_name_part(folder, path), path) for path in figures)
     with _require_packages():
@@ -280,7 +281,7 @@ def _read_json(place: Path, kind: type[T]) -> T:
         return msgspec.json.decode(place.read_bytes(), type=prepare_type(kind))
     except (msgspec.MsgspecError, ValueError) as error:
         detail = f"this is not what was written there ({error}): make it again, or delete it"
-        raise Failed(Failure(str(place), "bad_figure", detail)) from error
+        raise Failed(Failure(str(place), Outcome.BAD_FIGURE, detail)) from error
 
 
 def format_figure_markdown(figure: Figure) -> str:
@@ -314,7 +315,7 @@ def _require_packages() -> Iterator[None]:
         yield
     except ModuleNotFoundError as error:
         detail = f"pictures need {error.name}: pip install 'rookery[measure]'"
-        raise Failed(Failure("measure", "not_installed", detail)) from error
+        raise Failed(Failure("measure", Outcome.NOT_INSTALLED, detail)) from error
 
 
 def _drop_nonfinite(figure: Figure) -> Figure:

@@ -33,8 +33,8 @@ from rookery.browse.site_library import SiteLibrary, SiteLimits
 from rookery.browse.stored_indexes import list_index_digests
 from rookery.browse.warc import WarcLibrary
 from rookery.browse.web_library import WebLibrary, WebSearch
-from rookery.records import Episode, Failed, Failure, Hit, Library, Page, Question, Quote
-from rookery.serve.exit_codes import USER_ERROR_OUTCOMES
+from rookery.errors import USER_ERROR_OUTCOMES, Failed, Outcome
+from rookery.records import Episode, Failure, Hit, Library, Page, Question, Quote
 from rookery.serve.file_reading import read_document_file, read_standard_input
 from rookery.serve.methods import MethodResources, get_method
 from rookery.serve.settings import (
@@ -200,7 +200,7 @@ class EvidenceSources:
             library = self.open_library()  # files are looked at whenever they are opened
             if isinstance(library, ShardedLibrary):
                 detail = "shards are brought up to date by rookery index build, said as before"
-                raise Failed(Failure(place, "sharded", detail))
+                raise Failed(Failure(place, Outcome.SHARDED, detail))
             assert isinstance(library, FolderLibrary | WarcLibrary)
             return library
         began = time.time()
@@ -328,7 +328,7 @@ class EvidenceSources:
                 f"it holds neither an evidence model ({MODEL_FILE}) nor a trained encoder "
                 f"({ENCODER_FILE}): name another folder, or {WORDS} to rank by words alone"
             )
-            raise Failed(Failure(self.settings.ranker, "bad_model", detail))
+            raise Failed(Failure(self.settings.ranker, Outcome.BAD_MODEL, detail))
 
     def fetch_page(self, url: str) -> Page:
         """Fetch a page now, keep it in the archive and return it. Raises Failed."""
@@ -393,7 +393,7 @@ class AnswerSession:
             if failed.failure.outcome in USER_ERROR_OUTCOMES:
                 raise
             method, why = self.settings.method, (failed.failure,)
-            return Episode(question, method, stop="no_evidence", failures=why)
+            return Episode(question, method, stop=Outcome.NO_EVIDENCE, failures=why)
 
     def rewrite_question(self, question: str, earlier: Sequence[str]) -> str:
         """Return a question that stands alone without the `earlier` ones of its conversation.
@@ -599,6 +599,6 @@ class FallbackLibrary(Library):
         try:
             return self._library.fetch(url)
         except Failed as failed:
-            if failed.failure.outcome != "url_not_shown":
+            if failed.failure.outcome != Outcome.URL_NOT_SHOWN:
                 raise
         return self._fallback.fetch(url)

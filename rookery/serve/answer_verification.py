@@ -31,9 +31,10 @@ from rookery.cite.verification import (
 from rookery.draft.both_sides import SIDES_METHOD as SIDES
 from rookery.draft.both_sides import find_altered_sides
 from rookery.draft.extract import find_altered_extract
-from rookery.records import Failed, Failure, Page, Quote
+from rookery.errors import Failed
+from rookery.records import Failure, Page, Quote
 from rookery.serve.answer_session import EvidenceSources
-from rookery.serve.exit_codes import EXIT_ANSWERED, EXIT_NO_EVIDENCE, EXIT_UNVERIFIED
+from rookery.serve.command_line import EXIT_ANSWERED, EXIT_NO_EVIDENCE, EXIT_UNVERIFIED
 from rookery.serve.file_reading import list_document_files, read_document_file, read_document_files
 from rookery.serve.settings import Settings
 from rookery.serve.terminal_output import (

@@ -21,9 +21,9 @@ from rookery.browse.browser import (
 )
 from rookery.browse.browser_commands import BrowserTask, Observation, parse_command
 from rookery.browse.page_view import PageView, PageViewCache
+from rookery.errors import Failed
 from rookery.records import (
     Completion,
-    Failed,
     Failure,
     Hit,
     Library,

@@ -22,8 +22,9 @@ from rookery.cite.evidence_model import (
 from rookery.cite.saved_answers import SavedAnswer, parse_saved_answers
 from rookery.cite.verification import ClaimedVerdict, Verdict
 from rookery.draft.both_sides import SIDES_METHOD
+from rookery.errors import Failed, Outcome
 from rookery.measure.citations import compute_word_share, list_statements
-from rookery.records import Failed, Failure, Page
+from rookery.records import Failure, Page
 from rookery.serve.answer_verification import AnyVerdict, SourcePages
 from rookery.serve.settings import WORDS
 
@@ -48,13 +49,13 @@ def make_claim_judge(ranker: str) -> EvidenceJudge:
                 "shared words do not tell support from refutation: name the folder of an evidence "
                 "model with --ranker"
             )
-            raise Failed(Failure(ranker, "no_model", detail))
+            raise Failed(Failure(ranker, Outcome.NO_MODEL, detail))
         if not ranker and not is_evidence_model(BUNDLED_MODEL):
             detail = (
                 "no evidence model comes with this installation: name the folder of one with "
                 "--ranker"
             )
-            raise Failed(Failure("support", "no_model", detail))
+            raise Failed(Failure("support", Outcome.NO_MODEL, detail))
         return load_evidence_model(Path(ranker or BUNDLED_MODEL)).judge_passages
 
     return lambda claim, passages: load_judge()(claim, passages)

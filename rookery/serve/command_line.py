@@ -11,9 +11,22 @@ from typing import Any, TextIO
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from rookery.records import Failed, Record
-from rookery.serve.exit_codes import EXIT_ANSWERED, EXIT_USAGE
+from rookery.errors import Failed
+from rookery.records import Record
 
+EXIT_ANSWERED = 0
+EXIT_USAGE = 2
+EXIT_DECLINED = 3
+EXIT_NO_EVIDENCE = 4
+"""nothing could be searched or opened, or a file holds no quote that could be checked; the reasons
+are on standard error"""
+EXIT_UNVERIFIED = 5
+"""a quote is not what it claims to be, or an answer's text not what its method writes"""
+EXIT_NO_ANSWER = 6
+"""a model could not be asked, or said nothing that can be shown; the reasons are told"""
+EXIT_STOPPED = 7
+"""the cord of a training run was pulled"""
+# Ctrl-C gives 130 and a request to end 143, as they do everywhere.
 MAX_HELP_COLUMNS = 100
 """columns of a help page in a terminal, at most; longer lines are hard to read"""
 UNWRAPPED_COLUMNS = 1_000_000

@@ -19,7 +19,8 @@ from rookery.browse.browser_commands import BrowserTask
 from rookery.browse.call_recording import CallRecording, RecordingLibrary
 from rookery.browse.page_archive import pack_records, translate_storage_errors, unpack_records
 from rookery.draft.browser_episode import build_episode
-from rookery.records import Episode, Failed, Failure, Record, prepare_type
+from rookery.errors import Failed, Outcome
+from rookery.records import Episode, Failure, Record, prepare_type
 from rookery.serve.browser_session import BrowserSession, SessionEvent
 from rookery.serve.settings import Settings
 
@@ -71,7 +72,7 @@ def save_demonstration(
         advice = (
             f"{out} cannot be written ({error.strerror}): make room or allow it, and save again"
         )
-        raise Failed(Failure(str(out), "unwritable", advice)) from error
+        raise Failed(Failure(str(out), Outcome.UNWRITABLE, advice)) from error
     return episode
 
 
@@ -184,7 +185,7 @@ class UnfinishedSession:
                 raise ValueError("it has no beginning")
         except (ValueError, zlib.error, msgspec.MsgspecError) as error:
             detail = f"it is no unfinished session of this version: delete it ({error})"
-            raise Failed(Failure(str(self._path), "unreadable_archive", detail)) from error
+            raise Failed(Failure(str(self._path), Outcome.UNREADABLE_ARCHIVE, detail)) from error
         return begun, [deed for deed in deeds if not isinstance(deed, SessionStart)]
 
     def delete(self) -> None:

@@ -11,7 +11,8 @@ from pathlib import Path
 from rookery.browse.file_selection import FileSelection, list_folders
 from rookery.browse.reader_processes import FileLimits, PageJob, ReaderPool, ReadJob, read_jobs
 from rookery.draft.batch import count_cores
-from rookery.records import Failed, Failure, Page
+from rookery.errors import Failed, Outcome
+from rookery.records import Failure, Page
 
 
 def read_standard_input() -> Page:
@@ -20,7 +21,7 @@ def read_standard_input() -> Page:
     data = sys.stdin.buffer.read(largest + 1)
     if len(data) > largest:
         detail = f"it has more than {largest:,} bytes"
-        raise Failed(Failure("standard input", "too_large", detail))
+        raise Failed(Failure("standard input", Outcome.TOO_LARGE, detail))
     with ReaderPool() as readers:
         return readers.read_page(PageJob(data, "file:///dev/stdin"))
 
@@ -29,7 +30,7 @@ def read_document_file(path: Path) -> Page:
     """Return the page of a file. Raises Failed where there is none or it cannot be read."""
     if path.is_dir():
         detail = "this is a folder: name a file in it, or ask about it with --in"
-        raise Failed(Failure(str(path), "not_found", detail))
+        raise Failed(Failure(str(path), Outcome.NOT_FOUND, detail))
     [page] = read_document_files(list_document_files(path))
     if isinstance(page, Failure):
         raise Failed(page)
@@ -53,7 +54,7 @@ def list_document_files(place: Path) -> list[Path]:
     """
     if not place.exists():
         detail = "there is no such file or folder: check the path"
-        raise Failed(Failure(str(place), "not_found", detail))
+        raise Failed(Failure(str(place), Outcome.NOT_FOUND, detail))
     if not place.is_dir():
         return [place]
     unreadable: list[Failure] = []

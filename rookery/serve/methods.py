@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import msgspec
 
 from rookery.draft.completion_settings import WRITING_SETTINGS, LocalModelSettings
-from rookery.records import Episode, Failed, Failure, Library, Question
+from rookery.errors import Failed, Outcome
+from rookery.records import Episode, Failure, Library, Question
 from rookery.serve.settings import WORDS, Settings
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ class AnswerMethod(NamedTuple):
 def _open_role(resources: MethodResources, role: str) -> "LanguageModel":
     if resources.open_model is None:
         detail = "this method needs a language model: set Settings.models"
-        raise Failed(Failure(resources.settings.method, "no_model", detail))
+        raise Failed(Failure(resources.settings.method, Outcome.NO_MODEL, detail))
     return resources.open_model(role)
 
 
@@ -266,5 +267,5 @@ def get_method(name: str) -> AnswerMethod:
     """Return the method of this name. Raises Failed: unknown_method."""
     if name not in METHODS:
         detail = f"there is no such method: use one of {', '.join(METHODS)}"
-        raise Failed(Failure(name[:80], "unknown_method", detail))
+        raise Failed(Failure(name[:80], Outcome.UNKNOWN_METHOD, detail))
     return METHODS[name]

@@ -16,11 +16,7 @@ from rookery.browse.call_recording import (
     ReplayLibrary,
 )
 from rookery.browse.page_archive import PageArchive
-from rookery.draft.completion_settings import (
-    LocalEndpoint,
-    LocalModelSettings,
-    override_settings,
-)
+from rookery.draft.completion_settings import LocalEndpoint, LocalModelSettings, override_settings
 from rookery.draft.constrained_decoding import (
     LOCAL_QUOTE_SHAPE,
     ConstrainerChoice,
@@ -37,20 +33,10 @@ from rookery.draft.openai_protocol import (
     select_endpoint,
 )
 from rookery.draft.recorded_policies import RecordingPolicy, ReplayPolicy, ScriptedPolicy
-from rookery.draft.remote_model import (
-    LanguageModel,
-    RemoteModel,
-    SlotTable,
-    StreamingPolicy,
-)
-from rookery.records import Episode, Failed, Failure, Library, Question, digest_of
-from rookery.serve.settings import (
-    LOCAL,
-    SCRIPT,
-    ModelSettings,
-    is_local_model,
-    locate_local_model,
-)
+from rookery.draft.remote_model import LanguageModel, RemoteModel, SlotTable, StreamingPolicy
+from rookery.errors import Failed, Outcome
+from rookery.records import Episode, Failure, Library, Question, digest_of
+from rookery.serve.settings import LOCAL, SCRIPT, ModelSettings, is_local_model, locate_local_model
 
 if TYPE_CHECKING:
     from rookery.cite.grammar import VerbatimGrammar
@@ -130,7 +116,7 @@ class ModelPool:
         try:
             found = override_settings(found, settings)
         except ValueError as error:
-            raise Failed(Failure(found.model, "bad_endpoint", str(error))) from error
+            raise Failed(Failure(found.model, Outcome.BAD_ENDPOINT, str(error))) from error
         if isinstance(found, LocalEndpoint):
             place = f"{LOCAL}{locate_local_model(found.model)}"
             return msgspec.structs.replace(found, model=place)
@@ -183,7 +169,7 @@ class ModelPool:
 
             library = RecordingLibrary(self._recording, open_library(), new)
             episode = write_answer(RecordedResources(library, open_model))
-            if episode.stop != "policy_failed":
+            if episode.stop != Outcome.POLICY_FAILED:
                 self._recording.rename_session(new, name)
                 self._transcript.rename_session(new, name)
             return episode
@@ -191,7 +177,7 @@ class ModelPool:
     def _replay_session(self, name: str) -> RecordedResources:
         if name not in self._recording.list_sessions():
             detail = "this was not asked before with these settings: ask it once without --offline"
-            raise Failed(Failure("--offline", "not_recorded", detail))
+            raise Failed(Failure("--offline", Outcome.NOT_RECORDED, detail))
         return RecordedResources(
             ReplayLibrary(self._recording, name),
             lambda role: ReplayPolicy(self._transcript, name, self._get_name(role)),

@@ -7,7 +7,8 @@ from platformdirs import user_cache_path, user_data_path
 
 from rookery.browse.file_selection import FileSelection
 from rookery.draft.completion_settings import COMPLETION_FIELDS, CompletionSettings
-from rookery.records import Failed, Failure, Record
+from rookery.errors import Failed
+from rookery.records import Failure, Record
 
 ARCHIVE = "archive.sqlite"
 """file name of the page archive in the data folder"""

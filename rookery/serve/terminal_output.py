@@ -13,13 +13,11 @@ from rich.text import Text
 from rookery.browse.file_selection import SKIP_REASONS, SkippedGroup
 from rookery.browse.page_text import join_separator
 from rookery.browse.search_terms import find_language, get_question_terms, split_terms
-from rookery.browse.sharded_library import SHARD_FAILED
 from rookery.cite.claim_support import ClaimVerdict
 from rookery.cite.quote_links import describe_location, make_deep_link
-from rookery.cite.sentence_support import UNSUPPORTED
 from rookery.cite.verification import ClaimedVerdict, TextVerdict, Verdict
 from rookery.draft.score_wording import word_score
-from rookery.draft.written_answers import NOT_WRITTEN
+from rookery.errors import Outcome
 from rookery.records import Answer, Episode, Failure, Mark, Page, Quote, Record
 from rookery.serve.command_line import UNWRAPPED_COLUMNS
 from rookery.serve.methods import MODEL_METHODS
@@ -192,7 +190,7 @@ def summarize_answer(episode: Episode, verdicts: Sequence[Verdict]) -> str:
         quotes = f"{good} of {len(verdicts)} quote{'s' * (len(verdicts) != 1)} verified"
         score = [word_score(episode)] if answer.score is not None else []
         parts = [*["declined"] * answer.declined, *[quotes, *score] * bool(verdicts), *parts]
-    early = [failure for failure in episode.failures if failure.outcome == "stopped_early"]
+    early = [failure for failure in episode.failures if failure.outcome == Outcome.STOPPED_EARLY]
     parts += [failure.detail.partition(":")[0] for failure in early]
     if episode.failures:
         by_model = any(each in MODEL_METHODS for each in (episode.by, episode.failures[-1].what))
@@ -202,15 +200,15 @@ def summarize_answer(episode: Episode, verdicts: Sequence[Verdict]) -> str:
 
 
 NO_ANSWER_MESSAGES = {
-    "no_evidence": "no evidence",
-    "no_claim": "no answer: the question assumes no claim that could be denied",
-    "bad_syntax": "no answer: what the model wrote cites nothing that it was shown",
-    "no_quotes": "no answer: the model quoted nothing to answer from",
-    "max_actions": "no answer: the model's actions ran out before it quoted anything",
-    "nonsense": "no answer: the model takes the question for nonsense",
-    "controversial": "no answer: the model takes the question for controversial",
-    "stuck": "no answer: the model went round in circles",
-    "policy_failed": "no answer: the model could not be asked",
+    Outcome.NO_EVIDENCE: "no evidence",
+    Outcome.NO_CLAIM: "no answer: the question assumes no claim that could be denied",
+    Outcome.BAD_SYNTAX: "no answer: what the model wrote cites nothing that it was shown",
+    Outcome.NO_QUOTES: "no answer: the model quoted nothing to answer from",
+    Outcome.MAX_ACTIONS: "no answer: the model's actions ran out before it quoted anything",
+    Outcome.NONSENSE: "no answer: the model takes the question for nonsense",
+    Outcome.CONTROVERSIAL: "no answer: the model takes the question for controversial",
+    Outcome.STUCK: "no answer: the model went round in circles",
+    Outcome.POLICY_FAILED: "no answer: the model could not be asked",
 }
 
 
@@ -229,12 +227,12 @@ def format_failure_counts(
 
 
 OUTCOME_WORDS = {
-    UNSUPPORTED: (
+    Outcome.UNSUPPORTED: (
         "sentence taken out, which no quote supports",
         "sentences taken out, which no quote supports",
     ),
-    NOT_WRITTEN: ("answer quoted, as the model wrote none that is supported",) * 2,
-    SHARD_FAILED: ("shard of the library missing", "shards of the library missing"),
+    Outcome.NOT_WRITTEN: ("answer quoted, as the model wrote none that is supported",) * 2,
+    Outcome.SHARD_FAILED: ("shard of the library missing", "shards of the library missing"),
 }
 """words for outcomes that are no codes to the reader: for one, and for several"""
 

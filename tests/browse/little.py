@@ -6,7 +6,8 @@ from rookery.browse.browser import BrowseResult, browse_library
 from rookery.browse.browser_commands import BrowserRules, BrowserTask, Observation
 from rookery.browse.page_reader import read_page
 from rookery.browse.page_view import PageViewCache
-from rookery.records import Failed, Failure, Hit, Library, Page, Question
+from rookery.errors import Failed
+from rookery.records import Failure, Hit, Library, Page, Question
 
 
 class Little(Library):

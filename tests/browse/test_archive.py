@@ -15,7 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rookery.browse.page_archive import PageArchive, insert_page
-from rookery.records import Block, Failed, Hit, Link, Mark, Page, Quote, digest_of
+from rookery.errors import Failed
+from rookery.records import Block, Hit, Link, Mark, Page, Quote, digest_of
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "judge"))
 from stores import Server, postgres
@@ -185,7 +186,8 @@ _FILL = """
 import resource, signal, sys
 from pathlib import Path
 from rookery.browse.page_archive import PageArchive, insert_page
-from rookery.records import Failed, Page
+from rookery.errors import Failed
+from rookery.records import Page
 import random
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))

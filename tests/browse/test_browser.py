@@ -22,7 +22,8 @@ from rookery.browse.browser_commands import (
     draw_action_limit,
 )
 from rookery.browse.page_view import PageViewCache
-from rookery.records import Block, Failed, Failure, Hit, Page, Question, Quote
+from rookery.errors import Failed
+from rookery.records import Block, Failure, Hit, Page, Question, Quote
 
 LONG = "".join(
     f"<p>Paragraph {n} says something of its own, and nothing else.</p>" for n in range(90)

@@ -22,7 +22,8 @@ from rookery.browse.file_selection import FileSelection, list_folders
 from rookery.browse.page_reader import detect_type, read_page
 from rookery.browse.page_text import join_visible_text
 from rookery.cite.quote_links import describe_location, make_deep_link
-from rookery.records import Failed, Page
+from rookery.errors import Failed
+from rookery.records import Page
 
 FILES = Path(__file__).parent / "files"
 needs_mandoc = pytest.mark.skipif(not shutil.which("mandoc"), reason="mandoc is not installed")

@@ -12,7 +12,7 @@ import rookery
 from rookery.browse.documents import ReadLimits
 from rookery.browse.page_reader import detect_type, read_page
 from rookery.browse.page_text import join_visible_text
-from rookery.records import Failed
+from rookery.errors import Failed
 
 WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"

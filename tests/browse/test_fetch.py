@@ -18,7 +18,8 @@ from servers import NOT_FOUND, PAGE, Route, Server, Visit, redirect, reply, serv
 
 from rookery.browse.fetcher import Fetcher, FetchLimits, HostRateLimiter, fetch_pages
 from rookery.browse.network import FETCH_OUTCOMES
-from rookery.records import Failed, Failure, Page
+from rookery.errors import Failed
+from rookery.records import Failure, Page
 
 if sys.version_info >= (3, 14):
     from compression import zstd

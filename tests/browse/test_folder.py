@@ -18,7 +18,7 @@ from rookery.browse.libraries import CombinedLibrary, get_contents_digest
 from rookery.browse.page_archive import PageArchive
 from rookery.browse.reader_processes import FileLimits, ReadJob, ReadResult, read_jobs
 from rookery.browse.search_index import SearchIndex, build_index_entries
-from rookery.records import Failed
+from rookery.errors import Failed
 
 posix = pytest.mark.skipif(os.name != "posix", reason="reading processes are POSIX only")
 
@@ -371,7 +371,7 @@ from pathlib import Path
 from rookery.browse.page_archive import PageArchive
 from rookery.browse.folder_library import FolderLibrary, FolderLimits
 from rookery.browse.libraries import CombinedLibrary, get_contents_digest
-from rookery.records import Failed
+from rookery.errors import Failed
 
 documents, archive, cache, pause, most = sys.argv[1:]
 if int(most):

@@ -15,7 +15,8 @@ from rookery.browse.html_parser import (
 )
 from rookery.browse.page_reader import read_page
 from rookery.browse.page_text import join_visible_text, neutralize_text
-from rookery.records import Failed, Link, Page
+from rookery.errors import Failed
+from rookery.records import Link, Page
 
 URL = "https://example.org/dir/page.html"
 

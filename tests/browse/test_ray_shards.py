@@ -11,7 +11,8 @@ from test_sharded_library import QUESTIONS, list_places, write_documents
 from rookery.browse.folder_library import FolderLibrary
 from rookery.browse.page_archive import PageArchive
 from rookery.browse.sharded_library import ShardedLibrary, build_sharded_index
-from rookery.records import Failed, Failure
+from rookery.errors import Failed
+from rookery.records import Failure
 
 pytest.importorskip("ray")
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ray")]  # one cluster at a time

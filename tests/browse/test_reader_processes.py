@@ -21,7 +21,8 @@ from rookery.browse.page_reader import read_page
 from rookery.browse.reader_processes import PageJob, ReaderPool
 from rookery.browse.site_library import SiteLibrary
 from rookery.browse.warc import read_warc
-from rookery.records import Failed, Failure, Page
+from rookery.errors import Failed
+from rookery.records import Failure, Page
 
 pytestmark = [
     pytest.mark.slow,

@@ -28,7 +28,8 @@ from rookery.browse.call_recording import (
     ReplayLibrary,
 )
 from rookery.browse.page_archive import PageArchive
-from rookery.records import Block, Completion, Failed, Failure, Hit, Library, Link, Mark, Page
+from rookery.errors import Failed
+from rookery.records import Block, Completion, Failure, Hit, Library, Link, Mark, Page
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "judge"))
 from stores import Server, postgres
@@ -443,7 +444,8 @@ from rookery.browse.call_recording import (
     RecordingLibrary,
     ReplayLibrary,
 )
-from rookery.records import Failed, Page
+from rookery.errors import Failed
+from rookery.records import Page
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))
 chance = random.Random(1)

@@ -18,7 +18,7 @@ from rookery.browse.libraries import make_web_search
 from rookery.browse.page_archive import PageArchive
 from rookery.browse.page_rendering import ChromiumRenderer, RenderLimits, find_chromium
 from rookery.browse.web_library import WebLibrary
-from rookery.records import Failed
+from rookery.errors import Failed
 
 needs_chromium = pytest.mark.skipif(
     not find_chromium() and "CI" not in os.environ, reason="needs chromium"

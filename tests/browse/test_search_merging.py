@@ -9,12 +9,7 @@ import pytest
 from stage import Said, Stage, stage
 from test_web import BRAVE, SEARXNG, WIKIPEDIA, says
 
-from rookery.browse.fetcher import (
-    USER_AGENT,
-    Fetcher,
-    build_user_agent,
-    parse_product_token,
-)
+from rookery.browse.fetcher import USER_AGENT, Fetcher, build_user_agent, parse_product_token
 from rookery.browse.http_response import parse_retry_after
 from rookery.browse.libraries import make_web_search
 from rookery.browse.page_archive import PageArchive
@@ -32,7 +27,8 @@ from rookery.browse.web_library import (
     make_searxng_engine,
     make_wikipedia_engine,
 )
-from rookery.records import Failed, Hit
+from rookery.errors import Failed
+from rookery.records import Hit
 
 RESULT = """
 <div class="result results_links results_links_deep web-result {kind}">

@@ -12,7 +12,8 @@ from rookery.browse.file_selection import (
     list_folders,
     name_unread_type,
 )
-from rookery.records import Failed, Failure
+from rookery.errors import Failed
+from rookery.records import Failure
 from rookery.serve.terminal_output import format_skipped_files
 
 

@@ -24,7 +24,8 @@ from rookery.browse.page_archive import PageArchive
 from rookery.browse.search_index import SearchIndex, build_index_entries
 from rookery.browse.sharded_library import ShardedLibrary, build_sharded_index
 from rookery.browse.shards import Shard, get_shard_folder
-from rookery.records import Failed, Hit, Page, digest_of
+from rookery.errors import Failed
+from rookery.records import Hit, Page, digest_of
 
 WORDS = (
     "crow raven rook jackdaw nest tower gift memory plan cache eats finds keeps the of in".split()

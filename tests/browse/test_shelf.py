@@ -4,7 +4,8 @@ import pytest
 
 from rookery.browse.page_reader import read_page
 from rookery.browse.search_index import InMemoryLibrary
-from rookery.records import Failed, Library, Page
+from rookery.errors import Failed
+from rookery.records import Library, Page
 
 
 def page(url: str, text: str) -> Page:

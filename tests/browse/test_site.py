@@ -11,7 +11,7 @@ from stage import Said, Stage, stage
 from rookery.browse.fetcher import Fetcher
 from rookery.browse.page_archive import PageArchive
 from rookery.browse.site_library import SiteLibrary, SiteLimits, make_site_scope
-from rookery.records import Failed
+from rookery.errors import Failed
 
 
 class Web:

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from rookery.browse.page_reader import decode_text, is_text, read_page
 from rookery.browse.passages import cut_passages, find_sentences, get_headings_above
-from rookery.records import Failed, Page
+from rookery.errors import Failed
+from rookery.records import Page
 
 JAPANESE = "カラスは人の顔を覚えることができる。仮面をかぶった人を何年も覚えていた。"
 CHINESE = "乌鸦能够记住人的面孔。研究人员戴着面具进行实验，几年之后乌鸦仍然认得他们。"

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rookery.browse.libraries import CombinedLibrary
-from rookery.records import Failed, Failure, Hit, Library, Page
+from rookery.errors import Failed
+from rookery.records import Failure, Hit, Library, Page
 
 
 class Shelf(Library):

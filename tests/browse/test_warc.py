@@ -31,7 +31,8 @@ from rookery.browse.page_archive import PageArchive
 from rookery.browse.page_reader import read_page
 from rookery.browse.reader_processes import ReaderPool
 from rookery.browse.warc import WarcLibrary, read_warc, write_warc
-from rookery.records import Block, Failed, Failure, Link, Mark, Page
+from rookery.errors import Failed
+from rookery.records import Block, Failure, Link, Mark, Page
 
 posix = pytest.mark.skipif(os.name != "posix", reason="kills a process")
 

@@ -21,7 +21,8 @@ from rookery.browse.web_library import (
     make_searxng_engine,
     make_wikipedia_engine,
 )
-from rookery.records import Failed, Hit
+from rookery.errors import Failed
+from rookery.records import Hit
 
 WIKIPEDIA = {
     "batchcomplete": True,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rookery.cite.dense_ranker import clean_encoder_text, is_dense_ranker, load_dense_ranker
-from rookery.records import Failed
+from rookery.errors import Failed
 
 
 def test_a_folder_without_an_encoder_says_what_to_do(tmp_path: Path) -> None:

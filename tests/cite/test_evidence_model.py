@@ -18,7 +18,7 @@ from rookery.cite.evidence_model import (
     find_best_span,
     load_evidence_model,
 )
-from rookery.records import Failed
+from rookery.errors import Failed
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "who", "lives", "here", "the", "rook", "nests", "?"]
 

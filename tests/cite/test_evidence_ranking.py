@@ -6,11 +6,7 @@ import pytest
 
 from rookery.browse.page_reader import read_page
 from rookery.cite.evidence_model import EvidenceJudgement, EvidencePassage
-from rookery.cite.evidence_ranking import (
-    LONG_QUERY_WORDS,
-    MAX_JUDGED_PASSAGES,
-    rank_by_evidence,
-)
+from rookery.cite.evidence_ranking import LONG_QUERY_WORDS, MAX_JUDGED_PASSAGES, rank_by_evidence
 from rookery.records import Hit, Page
 
 

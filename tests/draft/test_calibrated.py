@@ -30,7 +30,8 @@ from rookery.draft.calibration import (
     write_calibration_curve,
 )
 from rookery.draft.openai_protocol import ModelEndpoint
-from rookery.records import Answer, Completion, Failed, Question, Step
+from rookery.errors import Failed
+from rookery.records import Answer, Completion, Question, Step
 
 SERVED = ScoreSource("gophercite", "tiny 7B", "http://localhost:8000/v1", samples=8)
 FORTY_GOOD = [AnswerLabel(f"{n:032x}", -float(n), n < 40) for n in range(100)]

@@ -19,7 +19,8 @@ from rookery.draft.best_of_n import (
     mean_logprob,
     sum_logprob,
 )
-from rookery.records import Answer, Completion, Failed, Question
+from rookery.errors import Failed
+from rookery.records import Answer, Completion, Question
 
 ASKED = Question("1", "Why do crows scold?")
 NAN, INFINITE = math.nan, math.inf

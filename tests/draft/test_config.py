@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from rookery.draft.config import describe_unknown_key, merge_tables, parse_settings, read_toml_table
+from rookery.errors import Failed
 from rookery.learn.imitation_learning import ImitationSettings
 from rookery.learn.reinforcement_settings import ReinforcementSettings
 from rookery.learn.reward_training import RewardTrainingSettings
-from rookery.records import Failed
 
 FILE = Path("lesson.toml")
 

@@ -18,7 +18,7 @@ from rookery.draft.calibration import (
     compute_lower_bound,
     count_required_labels,
 )
-from rookery.records import Failed
+from rookery.errors import Failed
 
 LABELS = st.lists(st.tuples(st.integers(0, 30).map(lambda n: n / 7), st.booleans()), max_size=120)
 

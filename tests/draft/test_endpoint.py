@@ -15,7 +15,7 @@ from rookery.draft.openai_protocol import (
     read_endpoints,
     select_endpoint,
 )
-from rookery.records import Failed
+from rookery.errors import Failed
 
 TOML = """
 [write]

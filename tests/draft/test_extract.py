@@ -20,7 +20,8 @@ from rookery.draft.extract import (
     weigh_evidence,
 )
 from rookery.draft.retrieval import RetrievalLimits, RetrievedPassages, gather_passages
-from rookery.records import Answer, Block, Claim, Failed, Failure, Hit, Library, Page, Question
+from rookery.errors import Failed
+from rookery.records import Answer, Block, Claim, Failure, Hit, Library, Page, Question
 
 
 def page(url: str, text: str, title: str = "") -> Page:

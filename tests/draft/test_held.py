@@ -25,7 +25,8 @@ from rookery.draft.constrained_decoding import (
 )
 from rookery.draft.openai_protocol import GrammarServer, ModelEndpoint
 from rookery.draft.remote_model import RemoteLimits, RemoteModel
-from rookery.records import Answer, Completion, Failed, Page, Policy
+from rookery.errors import Failed
+from rookery.records import Answer, Completion, Page, Policy
 
 SERVERS: tuple[Any, ...] = ("vllm", "sglang", "llama.cpp")
 WAYS = {"vllm": "backend guidance", "sglang": "backend llguidance", "llama.cpp": "LLAMA_LLGUIDANCE"}

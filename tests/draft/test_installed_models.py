@@ -26,7 +26,7 @@ from rookery.draft.installed_models import (
     remove_installed_model,
     require_disk_room,
 )
-from rookery.records import Failed
+from rookery.errors import Failed
 
 SOURCE = ModelSource("package birds 1.0", "Apache-2.0", chat=True)
 

@@ -20,17 +20,8 @@ from rookery.draft.webgpt import (
     answer_with_webgpt,
     extract_command,
 )
-from rookery.records import (
-    Answer,
-    Completion,
-    Episode,
-    Failed,
-    Failure,
-    Hit,
-    Library,
-    Page,
-    Question,
-)
+from rookery.errors import Failed
+from rookery.records import Answer, Completion, Episode, Failure, Hit, Library, Page, Question
 
 GIFTS = "Crows bring gifts because they have learned that a particular person feeds them."
 FACES = "In 2006 researchers in Seattle trapped seven crows while wearing a caveman mask."

@@ -11,7 +11,8 @@ import pytest
 
 from rookery.draft.batch import answer_all, map_in_workers
 from rookery.draft.ray_batch import count_ray_processors
-from rookery.records import Failed, Failure, Question
+from rookery.errors import Failed
+from rookery.records import Failure, Question
 
 pytest.importorskip("ray")
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ray")]  # one cluster at a time

@@ -37,13 +37,9 @@ from models import (
 from ports import find_free_port
 
 from rookery.draft.openai_protocol import ModelEndpoint, SpendingBudget, SpendingCap, SpendingTotal
-from rookery.draft.remote_model import (
-    PROBE_GRAMMAR,
-    RemoteLimits,
-    RemoteModel,
-    probe_grammar,
-)
-from rookery.records import Completion, Failed, Failure
+from rookery.draft.remote_model import PROBE_GRAMMAR, RemoteLimits, RemoteModel, probe_grammar
+from rookery.errors import Failed
+from rookery.records import Completion, Failure
 
 KEY = "sk-very-secret-0123456789"
 HURRY = RemoteLimits(seconds=60, deadline=120, tries=3, wait=0.01, longest_wait=1)

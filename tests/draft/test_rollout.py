@@ -34,18 +34,8 @@ from rookery.draft.rollout import (
     run_rollouts,
     strip_prompts,
 )
-from rookery.records import (
-    Claim,
-    Completion,
-    Episode,
-    Failed,
-    Failure,
-    Hit,
-    Library,
-    Page,
-    Question,
-    Step,
-)
+from rookery.errors import Failed
+from rookery.records import Claim, Completion, Episode, Failure, Hit, Library, Page, Question, Step
 
 
 def html(url: str, body: str, title: str) -> Page:

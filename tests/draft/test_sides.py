@@ -19,13 +19,13 @@ from rookery.draft.both_sides import (
     find_altered_sides,
 )
 from rookery.draft.retrieval import gather_passages
+from rookery.errors import Failed
 from rookery.records import (
     Answer,
     Block,
     Claim,
     Completion,
     Episode,
-    Failed,
     Failure,
     Hit,
     Library,

@@ -9,7 +9,7 @@ from models import Asking, chat, reply, said, serving
 
 from rookery.draft.openai_protocol import ModelEndpoint, get_slots_address, read_slots
 from rookery.draft.remote_model import RemoteLimits, RemoteModel, SlotTable
-from rookery.records import Failed
+from rookery.errors import Failed
 
 PATIENCE = 120.0
 

@@ -23,13 +23,9 @@ from rookery.browse.page_archive import pack_records
 from rookery.browse.search_index import InMemoryLibrary
 from rookery.draft.openai_protocol import ModelEndpoint
 from rookery.draft.recorded_policies import RecordingPolicy, ReplayPolicy
-from rookery.draft.remote_model import (
-    AllowedTokens,
-    LanguageModel,
-    RemoteLimits,
-    RemoteModel,
-)
-from rookery.records import Completion, Failed, Failure, Hit, Page, digest_of
+from rookery.draft.remote_model import AllowedTokens, LanguageModel, RemoteLimits, RemoteModel
+from rookery.errors import Failed
+from rookery.records import Completion, Failure, Hit, Page, digest_of
 
 KEY = "sk-very-secret-0123456789"
 ONCE = RemoteLimits(tries=1)

@@ -10,7 +10,8 @@ from rookery.cite.evidence_model import EvidenceJudgement, EvidencePassage
 from rookery.cite.sentence_support import locate_answers
 from rookery.draft.best_of_n import BestOfNSettings
 from rookery.draft.written_answers import put_into_words, render_writing_prompt
-from rookery.records import Answer, Claim, Completion, Episode, Failed, Failure, Page, Question
+from rookery.errors import Failed
+from rookery.records import Answer, Claim, Completion, Episode, Failure, Page, Question
 
 GIFTS = (
     "Crows bring gifts because a particular person feeds them. Nobody has tested this in 2006. "

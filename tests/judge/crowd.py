@@ -15,11 +15,12 @@ from typing import Any, NamedTuple
 from sqlalchemy import func, insert, select
 from stores import processes
 
+from rookery.errors import Failed
 from rookery.judge import accounts, labelling_queue
 from rookery.judge.labelling_records import Judgement, LabellingItem
 from rookery.judge.store import Store, take_advisory_lock
 from rookery.judge.tables import items, judgements, leases, slots
-from rookery.records import Failed, Question, digest_of
+from rookery.records import Question, digest_of
 
 PEOPLE, TABS, PROCESSES = 12, 2, 4
 ITEMS, PLACES = 20, 3

@@ -6,11 +6,12 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
+from rookery.errors import Failed
 from rookery.judge import tables
 from rookery.judge.labelling_queue import add_items, claim_item, submit_judgement
 from rookery.judge.labelling_records import ItemLease, Judgement, LabellingItem
 from rookery.judge.store import Store
-from rookery.records import Failed, Question
+from rookery.records import Question
 
 NAMES = ("Ada", "Ben", "Cyd", "Dov")
 FORMS = ("compare", "thumbs")

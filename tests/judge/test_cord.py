@@ -6,6 +6,7 @@ import pytest
 from sqlalchemy import event
 from stores import Clock
 
+from rookery.errors import Failed
 from rookery.judge import stop_switch
 from rookery.judge.accounts import (
     add_person,
@@ -15,7 +16,6 @@ from rookery.judge.accounts import (
 )
 from rookery.judge.stop_switch import PolicySample
 from rookery.judge.store import Store
-from rookery.records import Failed
 
 DAY = 86_400.0
 

@@ -9,11 +9,7 @@ from stores import Clock
 from working import Desk, some
 
 from rookery.judge.accounts import list_audit_entries
-from rookery.judge.decisions import (
-    decide_item,
-    load_disagreement,
-    load_disagreements,
-)
+from rookery.judge.decisions import decide_item, load_disagreement, load_disagreements
 from rookery.judge.rater_quality import build_quality_report, exclude_judgements
 from rookery.judge.snapshots import (
     SNAPSHOT_FILES,

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rookery.errors import Failed
 from rookery.judge.training_formats import (
     DemonstrationRow,
     PreferenceRow,
@@ -21,17 +22,7 @@ from rookery.judge.training_formats import (
     write_training_rows,
 )
 from rookery.learn.random_models import write_tiny_model
-from rookery.records import (
-    Answer,
-    Claim,
-    Comparison,
-    Completion,
-    Episode,
-    Failed,
-    Page,
-    Question,
-    Step,
-)
+from rookery.records import Answer, Claim, Comparison, Completion, Episode, Page, Question, Step
 
 WHY = Question("1", "Why do crows bring gifts?")
 PAGE = Page("https://a.org", "Gifts", "They are fed. Nobody tested it.")

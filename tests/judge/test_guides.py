@@ -10,6 +10,7 @@ from hatchling.builders.wheel import WheelBuilder
 from markdown_it import MarkdownIt
 from stores import Clock
 
+from rookery.errors import Failed
 from rookery.judge import tables
 from rookery.judge.accounts import list_audit_entries
 from rookery.judge.forms import FORMS
@@ -21,7 +22,6 @@ from rookery.judge.guides import (
     write_guide,
 )
 from rookery.judge.store import Store
-from rookery.records import Failed
 
 ROOT = Path(__file__).parent.parent.parent
 OTHERS_WORDS = (

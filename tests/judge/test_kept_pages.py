@@ -5,8 +5,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from rookery.errors import Failed
 from rookery.judge.store import Store, find_pages_by_digest, load_stored_page, store_page
-from rookery.records import Block, Failed, Link, Page
+from rookery.records import Block, Link, Page
 
 CROWS = Page(
     "https://birds.example/crows",

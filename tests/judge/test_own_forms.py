@@ -14,23 +14,19 @@ from own_forms import TONE
 from stores import Clock
 from working import Desk
 
+from rookery.errors import Failed
 from rookery.judge import adjudication, decisions, guides, labelling_queue, snapshots
 from rookery.judge.dataset_export import LABELS_CSV, write_dataset
 from rookery.judge.form_parsing import encode_form, parse_form
 from rookery.judge.form_versions import add_form, list_form_versions, list_forms, load_form
-from rookery.judge.forms import (
-    FORMS,
-    PACKAGED_FORM_NAMES,
-    parse_form_text,
-    read_packaged_form_text,
-)
+from rookery.judge.forms import FORMS, PACKAGED_FORM_NAMES, parse_form_text, read_packaged_form_text
 from rookery.judge.item_import import find_item_problems
 from rookery.judge.judgement_conversion import format_justification
 from rookery.judge.labelling_records import GoldLabels, Judgement, LabellingItem
 from rookery.judge.rater_quality import build_quality_report
 from rookery.judge.snapshots import SnapshotSelection
 from rookery.judge.store import Store
-from rookery.records import Answer, Failed, Page, Question, digest_of
+from rookery.records import Answer, Page, Question, digest_of
 
 FIRST_DIGESTS = {
     "demonstrate": "c50a43b8689b103939e63345e67a8e86",

@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import delete, text, update
 from stores import Clock
 
+from rookery.errors import Failed
 from rookery.judge import accounts, tables
 from rookery.judge.accounts import (
     DAY_SECONDS,
@@ -21,7 +22,6 @@ from rookery.judge.accounts import (
 )
 from rookery.judge.labelling_records import PersonRole
 from rookery.judge.store import Store
-from rookery.records import Failed
 
 
 def refused(what: Any, *arguments: Any) -> tuple[str, str]:

@@ -7,6 +7,7 @@ import pytest
 from stores import Clock
 from working import Desk, some
 
+from rookery.errors import Failed
 from rookery.judge import accounts, labelling_queue
 from rookery.judge.adjudication import (
     SUPPORTED_AND_PLAUSIBLE,
@@ -27,7 +28,6 @@ from rookery.judge.rater_quality import (
     list_exclusions,
 )
 from rookery.judge.store import Store
-from rookery.records import Failed
 
 
 @pytest.fixture

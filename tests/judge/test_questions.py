@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rookery.errors import Failed
 from rookery.judge.item_import import read_items
 from rookery.judge.labelling_records import GoldLabels, LabellingItem
-from rookery.records import Answer, Failed, Question
+from rookery.records import Answer, Question
 
 
 def written(path: Path, *rows: Any) -> Path:

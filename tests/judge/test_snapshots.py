@@ -14,6 +14,7 @@ from sqlalchemy import update
 from stores import Clock
 from working import Desk, some
 
+from rookery.errors import Failed
 from rookery.judge import accounts, labelling_queue, tables
 from rookery.judge.adjudication import MajorityLabel
 from rookery.judge.json_lines import read_json_lines
@@ -42,7 +43,6 @@ from rookery.records import (
     Comparison,
     Completion,
     Episode,
-    Failed,
     Page,
     Question,
     Rating,

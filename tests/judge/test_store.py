@@ -19,10 +19,11 @@ from sqlalchemy import insert, inspect, select, text
 from sqlalchemy.exc import IntegrityError
 from stores import Clock
 
+from rookery.errors import Failed
 from rookery.judge import accounts, labelling_queue, store, tables
 from rookery.judge.labelling_records import Judgement, LabellingItem
 from rookery.judge.store import Store, downgrade_store, initialize_store, take_advisory_lock
-from rookery.records import Failed, Question
+from rookery.records import Question
 
 
 def outcome(what: Any, *arguments: Any) -> str:
@@ -164,7 +165,8 @@ import resource, sys, time
 from rookery.judge import labelling_queue, accounts
 from rookery.judge.store import Store
 from rookery.judge.labelling_records import LabellingItem
-from rookery.records import Failed, Question
+from rookery.errors import Failed
+from rookery.records import Question
 place = sys.argv[1]
 resource.setrlimit(resource.RLIMIT_FSIZE, (600_000, 600_000))
 store = Store(place)

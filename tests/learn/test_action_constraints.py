@@ -21,6 +21,7 @@ from rookery.browse.browser_commands import (
 )
 from rookery.browse.page_reader import read_page
 from rookery.browse.search_index import InMemoryLibrary
+from rookery.errors import Failed
 from rookery.learn.action_batches import TokenIds
 from rookery.learn.action_constraints import (
     ConstrainedEnvironment,
@@ -35,7 +36,7 @@ from rookery.learn.pretrained_models import TrainedModelSettings, load_trainable
 from rookery.learn.prompt_encoding import PolicyTokenizer, load_policy_tokenizer
 from rookery.learn.random_models import write_tiny_model
 from rookery.learn.training_data import list_allowed_ids
-from rookery.records import Answer, Failed, Question
+from rookery.records import Answer, Question
 
 TOKENS = 60
 LIBRARY = InMemoryLibrary(

@@ -21,6 +21,7 @@ from labelling import QUESTIONS, run, settings_of, vowels, world_of
 from safetensors.torch import load_file
 from sqlalchemy import func, select
 
+from rookery.errors import Failed
 from rookery.judge import labelling_queue, rater_quality, stop_switch, tables
 from rookery.judge.accounts import add_person
 from rookery.judge.json_lines import read_json_lines
@@ -36,7 +37,7 @@ from rookery.learn.optimizer import ModelOptimizer, OptimizerSettings
 from rookery.learn.reinforcement_learning import train_by_reinforcement
 from rookery.learn.reinforcement_settings import ReinforcementSettings
 from rookery.learn.training_run import StepCallback, StopCheck
-from rookery.records import Answer, Comparison, Failed, Question
+from rookery.records import Answer, Comparison, Question
 
 QUICK = HumanFeedbackSettings(rest=0.0, every=0.01, repeated=0.0, grace=0.3)
 

@@ -14,6 +14,7 @@ from kept import checkpoint_weights
 from safetensors.torch import load_file
 from torch import Tensor
 
+from rookery.errors import Failed
 from rookery.learn.decoding import SamplingSettings
 from rookery.learn.episodes import PolicySampler, PromptEnvironment, Trajectory
 from rookery.learn.imitation_learning import ImitationSettings, train_by_imitation
@@ -22,7 +23,7 @@ from rookery.learn.pretrained_models import TrainedModelSettings
 from rookery.learn.reinforcement_learning import ReinforcementResult, train_by_reinforcement
 from rookery.learn.reinforcement_settings import ReinforcementSettings, make_ppo_settings
 from rookery.learn.training_data import EpisodeFilter
-from rookery.records import Completion, Episode, Failed, Question, Step
+from rookery.records import Completion, Episode, Question, Step
 
 
 @pytest.fixture(scope="module")

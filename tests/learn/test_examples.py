@@ -16,6 +16,7 @@ from rookery.cite.syntax import AnswerShape
 from rookery.draft.completion_settings import LocalModelSettings
 from rookery.draft.remote_model import AllowedTokens
 from rookery.draft.rollout import make_scripted_policy, run_rollouts, strip_prompts
+from rookery.errors import Failed
 from rookery.learn.action_batches import ActionRow
 from rookery.learn.local_model import LocalModel
 from rookery.learn.pretrained_models import LoadedModel, load_model
@@ -32,16 +33,7 @@ from rookery.learn.training_data import (
     encode_target,
     read_episodes,
 )
-from rookery.records import (
-    Answer,
-    Claim,
-    Completion,
-    Episode,
-    Failed,
-    Question,
-    Rating,
-    Step,
-)
+from rookery.records import Answer, Claim, Completion, Episode, Question, Rating, Step
 
 QUOTED = Answer("Crows are clever.", (PAGES[0].quote(0, 24),), (Claim(0, 17, (0,)),), score=0.6)
 

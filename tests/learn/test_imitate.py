@@ -17,6 +17,7 @@ from several import in_two_processes
 from transformers import AutoModelForCausalLM
 
 from rookery.draft.completion_settings import LocalModelSettings
+from rookery.errors import Failed
 from rookery.learn.imitation_learning import (
     ImitationResult,
     ImitationSettings,
@@ -30,7 +31,7 @@ from rookery.learn.local_model import LocalModel
 from rookery.learn.optimizer import OptimizerSettings
 from rookery.learn.pretrained_models import LoraSettings, TrainedModelSettings, load_model
 from rookery.learn.training_data import ImitationExample, build_imitation_examples
-from rookery.records import Episode, Failed
+from rookery.records import Episode
 
 Measured = dict[str, float]
 

@@ -18,21 +18,13 @@ from comparing import write_small
 from forked import PROCESSES
 from hypothesis import given
 from hypothesis import strategies as st
-from labelling import (
-    QUESTIONS,
-    Person,
-    kill_at,
-    numbers,
-    run,
-    settings_of,
-    vowels,
-    world_of,
-)
+from labelling import QUESTIONS, Person, kill_at, numbers, run, settings_of, vowels, world_of
 from ports import find_free_port
 from safetensors.torch import load_file
 from torch import nn
 
 from recipes.rewards import MockLabeller
+from rookery.errors import Failed
 from rookery.judge.json_lines import read_json_lines
 from rookery.learn.browser_environment import BatchRewardFunction, compute_answer_rewards
 from rookery.learn.episodes import PromptEnvironment
@@ -51,7 +43,7 @@ from rookery.learn.reward_model import RewardModel
 from rookery.learn.reward_training import RewardTrainingSettings
 from rookery.learn.training_data import load_answer_pairs
 from rookery.learn.training_run import ResumableRun
-from rookery.records import Answer, Comparison, Failed, Failure
+from rookery.records import Answer, Comparison, Failure
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,7 @@ from transformers import OpenAIGPTConfig, OpenAIGPTLMHeadModel, PreTrainedModel
 
 from rookery.draft.completion_settings import LocalModelSettings
 from rookery.draft.installed_models import install_model
+from rookery.errors import Failed
 from rookery.learn.local_model import LocalModel
 from rookery.learn.model_import import copy_saved_model
 from rookery.learn.pretrained_models import (
@@ -28,7 +29,7 @@ from rookery.learn.pretrained_models import (
 )
 from rookery.learn.prompt_encoding import load_policy_tokenizer
 from rookery.learn.random_models import write_tiny_model
-from rookery.records import Failed, Failure
+from rookery.records import Failure
 
 
 @pytest.fixture
@@ -188,7 +189,7 @@ def test_without_torch_the_room_says_what_to_install(missing: str) -> None:
     code = f"""
 import sys
 sys.modules[{missing!r}] = None
-from rookery.records import Failed
+from rookery.errors import Failed
 try:
     import rookery.learn.local_model
 except Failed as failed:

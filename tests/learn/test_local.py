@@ -20,10 +20,11 @@ from rookery.cite.verification import verify_quotes
 from rookery.draft.completion_settings import LocalModelSettings
 from rookery.draft.openai_protocol import SpendingBudget, SpendingCap, SpendingTotal
 from rookery.draft.remote_model import LanguageModel
+from rookery.errors import Failed
 from rookery.learn.local_model import LocalModel
 from rookery.learn.prompt_encoding import tokenize_prompt
 from rookery.learn.random_models import write_tiny_model
-from rookery.records import Completion, Failed, Policy
+from rookery.records import Completion, Policy
 
 PADDING = 24
 """logits that belong to no token"""

@@ -10,6 +10,7 @@ from plain import plain_logits
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, PreTrainedConfig
 
+from rookery.errors import Failed
 from rookery.learn import action_batches
 from rookery.learn.action_batches import (
     ActionBatch,
@@ -29,7 +30,6 @@ from rookery.learn.pretrained_models import (
     prepare_trainable_model,
     unwrap_lora,
 )
-from rookery.records import Failed
 
 IDS, WIDTH, AT_ONCE, WARMTH = 40, 32, 3, 0.7
 SIZES: dict[str, Any] = {

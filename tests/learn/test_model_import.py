@@ -17,6 +17,7 @@ import pytest
 from small import TEXTS
 
 from rookery.draft.installed_models import RECORD_FILE, install_model
+from rookery.errors import Failed
 from rookery.learn.model_import import (
     PACKAGED_MODELS,
     check_saved_model,
@@ -24,7 +25,6 @@ from rookery.learn.model_import import (
     copy_saved_model,
 )
 from rookery.learn.random_models import write_tiny_model
-from rookery.records import Failed
 
 
 @pytest.fixture(scope="module")

@@ -25,10 +25,7 @@ from hypothesis import strategies as st
 from plain import plain_logprobs
 from transformers import AutoModelForCausalLM
 
-from rookery.learn.action_batches import (
-    ActionRow,
-    collate_rows,
-)
+from rookery.learn.action_batches import ActionRow, collate_rows
 from rookery.learn.reinforcement_settings import make_ppo_settings, make_rloo_settings
 
 

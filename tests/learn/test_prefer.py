@@ -16,6 +16,7 @@ from safetensors.torch import load_file, save_file
 from several import in_two_processes
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
+from rookery.errors import Failed
 from rookery.learn.optimizer import OptimizerSettings
 from rookery.learn.pretrained_models import (
     LoraSettings,
@@ -35,7 +36,7 @@ from rookery.learn.reward_training import (
     train_reward_model,
 )
 from rookery.learn.training_data import make_epoch_batches
-from rookery.records import Answer, Comparison, Episode, Failed, Page
+from rookery.records import Answer, Comparison, Episode, Page
 
 HERE = Path(__file__).parent
 

@@ -8,6 +8,7 @@ from asking import write_triples
 
 from rookery.draft.recorded_policies import ScriptedPolicy
 from rookery.draft.webglm import answer_with_webglm, render_references
+from rookery.errors import Failed
 from rookery.learn.retrieval_data import (
     ReferenceSamplingSettings,
     ReferenceScorer,
@@ -19,18 +20,7 @@ from rookery.learn.retrieval_data import (
     sample_references,
     split_off_questions,
 )
-from rookery.records import (
-    Answer,
-    Claim,
-    Completion,
-    Episode,
-    Failed,
-    Hit,
-    Library,
-    Page,
-    Question,
-    Step,
-)
+from rookery.records import Answer, Claim, Completion, Episode, Hit, Library, Page, Question, Step
 
 CROWS = "Crows hide nuts, and crows find nuts again in the snow."
 

@@ -25,10 +25,8 @@ from several import run_by_torchrun
 from transformers import AutoModelForCausalLM
 
 from rookery.draft.config import merge_tables
-from rookery.learn.action_batches import (
-    ActionRow,
-    collate_rows,
-)
+from rookery.errors import Failed
+from rookery.learn.action_batches import ActionRow, collate_rows
 from rookery.learn.decoding import SampledAction, SamplingSettings, sample_actions
 from rookery.learn.episodes import PolicySampler, PromptEnvironment, Trajectory
 from rookery.learn.optimizer import ModelOptimizer, OptimizerSettings
@@ -47,7 +45,6 @@ from rookery.learn.reinforcement_settings import (
     make_rloo_settings,
     make_webgpt_settings,
 )
-from rookery.records import Failed
 
 HERE = Path(__file__).parent
 

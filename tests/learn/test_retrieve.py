@@ -15,6 +15,7 @@ from asking import FILLERS, triple, write_bert, write_triples
 from safetensors.torch import load_file, save_file
 
 from rookery.cite.dense_ranker import load_dense_ranker
+from rookery.errors import Failed
 from rookery.learn.optimizer import OptimizerSettings
 from rookery.learn.retrieval_data import (
     ReferenceSamplingSettings,
@@ -30,7 +31,6 @@ from rookery.learn.retrieval_training import (
     load_sentence_encoder,
     train_retriever,
 )
-from rookery.records import Failed
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForSequenceClassification, PreTrainedModel
 
 from rookery.draft.best_of_n import choose_best_answer
+from rookery.errors import Failed
 from rookery.learn.optimizer import OptimizerSettings
 from rookery.learn.pretrained_models import (
     TrainedModelSettings,
@@ -26,7 +27,7 @@ from rookery.learn.reward_training import (
     RewardTrainingSettings,
     train_reward_model,
 )
-from rookery.records import Answer, Failed, Question, Reward
+from rookery.records import Answer, Question, Reward
 
 ASKED = [(question(n), answer(bool(n % 2), Random(n))) for n in range(30)]
 

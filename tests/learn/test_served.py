@@ -26,6 +26,7 @@ from small import logprobs
 from speaking import LENGTH, Answer, StandIn, kill, speaking, standing_in, vllm, write_policy
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from rookery.errors import Failed
 from rookery.learn.action_batches import ActionRow
 from rookery.learn.decoding import SampledAction, SamplingSettings
 from rookery.learn.episodes import PolicySampler
@@ -38,7 +39,6 @@ from rookery.learn.pretrained_models import (
 from rookery.learn.reinforcement_learning import train_by_reinforcement
 from rookery.learn.vllm_sampler import DrawnActions, VllmSampler
 from rookery.learn.weight_transfer import serve_folder
-from rookery.records import Failed
 
 pytestmark = pytest.mark.xdist_group("vllm")  # one server, however many workers
 HERE = Path(__file__).parent

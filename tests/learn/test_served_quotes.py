@@ -21,11 +21,9 @@ from rookery.browse.search_index import InMemoryLibrary
 from rookery.cite.verification import verify_quotes
 from rookery.draft.config import parse_settings
 from rookery.draft.gophercite import GopherCiteSettings
+from rookery.errors import Failed
 from rookery.learn.action_batches import ActionRow, TokenIds
-from rookery.learn.action_constraints import (
-    ConstrainedEnvironment,
-    constrain_commands_on_server,
-)
+from rookery.learn.action_constraints import ConstrainedEnvironment, constrain_commands_on_server
 from rookery.learn.browser_environment import (
     BrowserEnvironment,
     BrowserEnvironmentSettings,
@@ -42,7 +40,7 @@ from rookery.learn.reinforcement_settings import ReinforcementSettings, make_rlo
 from rookery.learn.single_step_environments import SingleStepEnvironment, make_quote_environment
 from rookery.learn.training_run import StopCheck
 from rookery.learn.vllm_sampler import VllmSampler
-from rookery.records import Answer, Failed, Question
+from rookery.records import Answer, Question
 from rookery.serve.cli.reinforce_command import ReinforceFile, _build_environments
 
 pytestmark = [pytest.mark.xdist_group("vllm"), pytest.mark.slow]

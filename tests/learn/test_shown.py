@@ -5,9 +5,10 @@ from comparing import write_small
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rookery.errors import Failed
 from rookery.learn.pretrained_models import load_tokenizer
 from rookery.learn.reward_model import RewardInputEncoder, choose_pad_token
-from rookery.records import Answer, Claim, Failed, Page, Question, Quote
+from rookery.records import Answer, Claim, Page, Question, Quote
 
 CROW = Page("https://crow.example", "Crows", "Crows are clever. They hide food and find it again.")
 MAGPIE = Page("https://magpie.example", "", "Magpies know themselves in a mirror.")

@@ -19,6 +19,7 @@ from several import in_two_processes, run_in_two
 from split_run import Lesson
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from rookery.errors import Failed
 from rookery.learn.decoding import SamplingSettings
 from rookery.learn.imitation_learning import ImitationSettings, train_by_imitation
 from rookery.learn.optimizer import OptimizerSettings, require_supported_processes
@@ -32,7 +33,6 @@ from rookery.learn.reinforcement_settings import (
 from rookery.learn.retrieval_data import ReferenceSamplingSettings, RetrievalSources
 from rookery.learn.retrieval_training import RetrievalTrainingSettings, train_retriever
 from rookery.learn.reward_training import RewardTrainingSettings, train_reward_model
-from rookery.records import Failed
 
 SCRIPT = Path(__file__).with_name("split_run.py")
 FAST = OptimizerSettings(rate=1e-3, epsilon=1e-5, average=0.5)

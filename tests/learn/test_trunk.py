@@ -16,6 +16,7 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, PreTrainedConfig
 from trunk_run import apart, in_two, metrics, settings
 
+from rookery.errors import Failed
 from rookery.learn import policy_gradient
 from rookery.learn.action_batches import ActionRow
 from rookery.learn.decoding import SamplingSettings, sample_actions
@@ -39,7 +40,6 @@ from rookery.learn.pretrained_models import (
 )
 from rookery.learn.reinforcement_learning import train_by_reinforcement
 from rookery.learn.reinforcement_settings import make_a2c_settings, make_rloo_settings
-from rookery.records import Failed
 
 HERE = Path(__file__).parent
 LAYERS, FROZEN = 3, 2

@@ -8,6 +8,7 @@ from asking import FILLERS, write_bert
 from comparing import write_lines
 
 from recipes.rewards import score_with_both_outputs, write_pretrained_encoder
+from rookery.errors import Failed
 from rookery.learn.optimizer import OptimizerSettings
 from rookery.learn.pretrained_models import TrainedModelSettings, load_tokenizer
 from rookery.learn.reward_model import RewardInputEncoder, RewardModel
@@ -16,7 +17,7 @@ from rookery.learn.reward_training import (
     RewardTrainingSettings,
     train_reward_model,
 )
-from rookery.records import Answer, Comparison, Failed, Page, Question, Rating
+from rookery.records import Answer, Comparison, Page, Question, Rating
 
 CONTEXT = 40
 ASKED = Question("q", "asks1")

@@ -19,6 +19,7 @@ from rookery.draft.gophercite import GopherCiteSettings, answer_with_gophercite
 from rookery.draft.remote_model import AllowedTokens
 from rookery.draft.rollout import make_scripted_policy, run_rollouts
 from rookery.draft.webglm import WebglmSettings, answer_with_webglm
+from rookery.errors import Failed
 from rookery.learn.action_batches import ActionRow
 from rookery.learn.browser_environment import (
     WEBGPT_BROWSER_SETTINGS,
@@ -37,7 +38,7 @@ from rookery.learn.single_step_environments import (
     make_quote_environment,
     make_reference_environment,
 )
-from rookery.records import Answer, Completion, Failed, Failure, Hit, Library, Page, Question
+from rookery.records import Answer, Completion, Failure, Hit, Library, Page, Question
 
 TOKENS = 48
 PAGES = [

@@ -4,12 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rookery.measure.actions import (
-    INVALID,
-    WRITE,
-    count_actions,
-    make_actions_figure,
-)
+from rookery.measure.actions import INVALID, WRITE, count_actions, make_actions_figure
 from rookery.measure.intervals import estimate_mean
 from rookery.records import Answer, Completion, Episode, Question, Step
 

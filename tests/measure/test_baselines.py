@@ -11,11 +11,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from rookery.browse.search_index import InMemoryLibrary
 from rookery.browse.search_terms import split_terms
 from rookery.cite.passage_ranking import rank_passages
-from rookery.measure.ranking import (
-    count_corpus_terms,
-    score_bm25,
-    score_tf_idf,
-)
+from rookery.measure.ranking import count_corpus_terms, score_bm25, score_tf_idf
 from rookery.records import Hit, Page
 
 BIRDS = (

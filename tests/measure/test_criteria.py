@@ -5,11 +5,7 @@ import pytest
 from rookery.judge.judgement_conversion import convert_to_ratings as ratings_of
 from rookery.judge.labelling_records import Judgement, LabellingItem
 from rookery.measure.intervals import estimate_mean
-from rookery.measure.ratings import (
-    LEVELS,
-    average_criteria,
-    make_criteria_figure,
-)
+from rookery.measure.ratings import LEVELS, average_criteria, make_criteria_figure
 from rookery.records import Answer, Question, Rating
 
 

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from playwright.sync_api import Browser, Dialog, Page, sync_playwright
 from selectolax.lexbor import LexborHTMLParser
 
+from rookery.errors import Failed
 from rookery.measure.figures import (
     Figure,
     FigureLine,
@@ -28,7 +29,6 @@ from rookery.measure.figures import (
     write_figure,
     write_report,
 )
-from rookery.records import Failed
 
 ROOT = Path(__file__).parent.parent.parent
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -140,7 +140,7 @@ def test_without_matplotlib_the_numbers_are_kept_and_it_is_said_what_to_install(
         "from pathlib import Path\n"
         "from rookery.measure.figures import Figure\n"
         "from rookery.measure.figures import write_figure\n"
-        "from rookery.records import Failed\n"
+        "from rookery.errors import Failed\n"
         "try: write_figure(Figure.from_json(sys.stdin.read()), Path('.'))\n"
         "except Failed as failed: print(failed.failure.detail)\n"
     )

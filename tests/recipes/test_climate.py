@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from recipes.fact_comparisons import make_fact_comparisons, read_climate_claims
-from rookery.records import Failed
+from rookery.errors import Failed
 
 
 def line(number: int, label: str, *shown: tuple[str, int, str, str]) -> str:

@@ -13,11 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recipes.gold_answers import (
-    AnswerLocation,
-    locate_answer,
-    look_up_answer,
-)
+from recipes.gold_answers import AnswerLocation, locate_answer, look_up_answer
 from recipes.oracle_policies import (
     DemonstratorHabits,
     QuoteHabits,
@@ -45,12 +41,12 @@ from rookery.browse.search_terms import split_terms
 from rookery.cite.syntax import parse_numbered
 from rookery.draft.gold_answers import contains_gold_answer
 from rookery.draft.rollout import replay_episode
+from rookery.errors import Failed
 from rookery.records import (
     Answer,
     Claim,
     Completion,
     Episode,
-    Failed,
     Failure,
     Hit,
     Library,

@@ -25,7 +25,7 @@ from recipes.evidence_training import EvidenceNetwork, collate_pairs
 from recipes.stages import run_recipe
 from recipes.webglm_data import write_tiny_data
 from rookery.cite.evidence_model import EvidencePassage, EvidenceTokenizer, load_evidence_model
-from rookery.records import Failed
+from rookery.errors import Failed
 
 CLAIMS = (
     "the owl eats mice",

@@ -11,12 +11,8 @@ import pytest
 from bench import documentation
 from recipes.evidence_calibration import JudgedQuestion, calibrate_model, fit_calibration
 from rookery.browse.search_terms import get_question_terms, split_terms
-from rookery.cite.evidence_model import (
-    EvidenceJudgement,
-    EvidenceModel,
-    EvidencePassage,
-)
-from rookery.records import Failed
+from rookery.cite.evidence_model import EvidenceJudgement, EvidenceModel, EvidencePassage
+from rookery.errors import Failed
 
 
 class WordModel:

@@ -22,8 +22,8 @@ from recipes.evidence_training import (
 from recipes.random_models import write_tiny_encoder
 from rookery.cite.evidence_model import EvidencePassage, EvidenceTokenizer, load_evidence_model
 from rookery.draft.extract import find_altered_extract
+from rookery.errors import Failed
 from rookery.learn.optimizer import OptimizerSettings
-from rookery.records import Failed
 
 BIRDS = ("owl", "finch", "heron", "swift", "wren", "crane")
 FOODS = ("mice", "seeds", "frogs", "flies")

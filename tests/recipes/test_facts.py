@@ -20,7 +20,8 @@ from recipes.fact_comparisons import (
     read_fever_pages,
 )
 from rookery.cite.syntax import parse_numbered, render_numbered
-from rookery.records import Comparison, Completion, Failed
+from rookery.errors import Failed
+from rookery.records import Comparison, Completion
 
 Group = list[tuple[str | None, int | None]]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from recipes.vote_comparisons import ForumPost, ForumThread, read_forum_threads
-from rookery.records import Failed
+from rookery.errors import Failed
 
 ASKED = {
     "site": "beer.stackexchange.com",

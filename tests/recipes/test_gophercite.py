@@ -42,10 +42,11 @@ from recipes.stages import ROOT, Result, load_or_make, run_recipe
 from rookery.ask.question_files import read_squad
 from rookery.draft.config import parse_settings, read_toml_table
 from rookery.draft.gold_answers import is_correct_answer
+from rookery.errors import Failed
 from rookery.judge.json_lines import read_json_lines
 from rookery.learn.imitation_learning import ImitationResult
 from rookery.measure.figures import read_figures
-from rookery.records import Answer, Comparison, Episode, Failed, Page, Question, Rating
+from rookery.records import Answer, Comparison, Episode, Page, Question, Rating
 
 pytestmark = pytest.mark.xdist_group("gophercite")  # its models are made once
 SIZES = ROOT / "recipes" / "sizes"

@@ -29,6 +29,7 @@ from recipes.memory_plan import (
     shape_reinforcement,
 )
 from rookery.browse.libraries import get_bundled_folder
+from rookery.errors import Failed
 from rookery.learn import action_batches
 from rookery.learn.decoding import SamplingSettings
 from rookery.learn.episodes import PromptEnvironment
@@ -38,7 +39,6 @@ from rookery.learn.pretrained_models import TrainedModelSettings
 from rookery.learn.random_models import write_tiny_model
 from rookery.learn.reinforcement_learning import train_by_reinforcement
 from rookery.learn.reinforcement_settings import make_ppo_settings, make_rloo_settings
-from rookery.records import Failed
 
 CONTEXT = 1024
 

@@ -12,8 +12,9 @@ from recipes.baselines import (
     score_by_time,
 )
 from recipes.vote_comparisons import ForumPost, ForumThread
+from rookery.errors import Failed
 from rookery.measure.ranking import measure_rankings
-from rookery.records import Block, Failed, Page
+from rookery.records import Block, Page
 
 BIRDS = (
     "The raven is a large black bird.",

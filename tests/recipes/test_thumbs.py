@@ -7,14 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recipes.vote_comparisons import (
-    ForumPost,
-    ForumThread,
-    ThumbsSettings,
-    make_vote_comparisons,
-)
+from recipes.vote_comparisons import ForumPost, ForumThread, ThumbsSettings, make_vote_comparisons
+from rookery.errors import Failed
 from rookery.judge.json_lines import read_json_lines
-from rookery.records import Comparison, Failed
+from rookery.records import Comparison
 
 PLAIN = ThumbsSettings(balanced=False)
 LOOSE = ThumbsSettings(votes=0, answers=2, gap=0, balanced=False)

@@ -29,6 +29,7 @@ from recipes.webglm_stages import (
 from rookery.ask.question_files import SquadData, read_squad
 from rookery.draft.config import parse_settings, read_toml_table
 from rookery.draft.webglm import WebglmSettings
+from rookery.errors import Failed
 from rookery.judge.json_lines import read_json_lines
 from rookery.learn.imitation_learning import ImitationResult, ImitationSettings
 from rookery.learn.pretrained_models import TrainedModelSettings
@@ -37,7 +38,7 @@ from rookery.learn.reward_model import RewardModel
 from rookery.learn.reward_training import RewardTrainingResult
 from rookery.measure.citations import score_system_citations
 from rookery.measure.figures import read_figures
-from rookery.records import Comparison, Failed
+from rookery.records import Comparison
 
 pytestmark = pytest.mark.xdist_group("webglm")  # its models are made once
 SIZES = ROOT / "recipes" / "sizes"

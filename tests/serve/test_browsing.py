@@ -28,7 +28,8 @@ from rookery.browse.page_archive import PageArchive
 from rookery.browse.text_folding import fold_text
 from rookery.cite.syntax import parse_numbered
 from rookery.draft.rollout import replay_episode
-from rookery.records import Episode, Failed, Failure, Question
+from rookery.errors import Failed
+from rookery.records import Episode, Failure, Question
 from rookery.serve import demonstration_files
 from rookery.serve.browser_session import (
     BrowserSession,

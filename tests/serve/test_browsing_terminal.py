@@ -16,7 +16,8 @@ from tmux import PATIENCE, Terminal, terminal
 
 from rookery.browse.call_recording import CallRecording
 from rookery.draft.rollout import replay_episode
-from rookery.records import Episode, Failed
+from rookery.errors import Failed
+from rookery.records import Episode
 from rookery.serve.demonstration_files import UnfinishedSession
 
 pytestmark = [

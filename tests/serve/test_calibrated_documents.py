@@ -12,7 +12,8 @@ from rookery.browse.file_selection import FileSelection
 from rookery.browse.sharded_library import ShardedLibrary, build_sharded_index
 from rookery.browse.shards import get_shard_folder
 from rookery.cite.evidence_model import EvidenceJudgement, EvidencePassage
-from rookery.records import Answer, Failed, Question
+from rookery.errors import Failed
+from rookery.records import Answer, Question
 from rookery.serve.answer_session import AnswerSession, EvidenceSources
 from rookery.serve.cli.calibrate_command import calibrate_documents
 from rookery.serve.cli.index_command import _refresh_index

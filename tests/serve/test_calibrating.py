@@ -16,7 +16,8 @@ from rookery.draft.calibration import (
     find_decline_threshold,
     load_calibration_labels,
 )
-from rookery.records import Answer, Claim, Failed, Question, Rating, Record
+from rookery.errors import Failed
+from rookery.records import Answer, Claim, Question, Rating, Record
 from rookery.serve.cli.ask_command import AskResult
 from rookery.serve.cli.calibrate_command import CalibrationReport, calibrate_answers, judge_by_gold
 from rookery.serve.settings import ModelSettings, Settings, get_data_folder

@@ -34,8 +34,9 @@ from rookery.browse.call_recording import CallRecording
 from rookery.browse.search_index import InMemoryLibrary
 from rookery.draft.episode_source import EpisodeSource, reward_accepted_answer
 from rookery.draft.rollout import replay_episode
+from rookery.errors import Failed
 from rookery.judge.store import Store, initialize_store
-from rookery.records import Answer, Failed, Failure, Hit
+from rookery.records import Answer, Failure, Hit
 from rookery.serve.api.endpoints import create_api_key
 from rookery.serve.env.app import EnvError, EnvLimits, EnvSessions
 

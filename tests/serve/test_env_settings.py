@@ -22,7 +22,7 @@ from rookery.browse.frozen_web import FrozenWeb
 from rookery.cite.evidence_model import BUNDLED_MODEL, load_evidence_model
 from rookery.draft.episode_source import SourceEpisode
 from rookery.draft.evidence_reward import make_evidence_reward
-from rookery.records import Failed
+from rookery.errors import Failed
 from rookery.serve.env.settings import EnvSettings, open_environment
 from rookery.serve.settings import Settings
 

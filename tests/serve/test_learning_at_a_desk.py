@@ -16,7 +16,7 @@ from rookery.judge import stop_switch
 from rookery.judge.accounts import add_person
 from rookery.judge.store import Store, initialize_store
 from rookery.serve.cli.learn_example import write_example
-from rookery.serve.exit_codes import EXIT_STOPPED
+from rookery.serve.command_line import EXIT_STOPPED
 
 FILE = """
 paper = "rloo"

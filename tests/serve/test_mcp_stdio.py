@@ -10,7 +10,8 @@ import pytest
 from commands import CORVIDS, Run
 from mcpline import Line, asked, called, greeting, stateless
 
-from rookery.records import Answer, Claim, Failed, Failure, Quote
+from rookery.errors import Failed
+from rookery.records import Answer, Claim, Failure, Quote
 from rookery.serve.api.answer_sessions import AnswerOutcome, QuestionRequest
 from rookery.serve.mcp.protocol import HANDSHAKE_VERSIONS, McpProtocol, StdioConnection, StdioLimits
 from rookery.serve.mcp.tools import McpLibrary, McpTools

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from rookery.browse.browser import browse_library
 from rookery.browse.browser_commands import BrowserRules, BrowserTask, parse_command
-from rookery.records import Block, Failed, Library, Link, Page, Question
+from rookery.errors import Failed
+from rookery.records import Block, Library, Link, Page, Question
 from rookery.serve.api.answer_sessions import AnswerOutcome, QuestionRequest
 from rookery.serve.mcp.tools import (
     BrowserLimits,

@@ -21,7 +21,7 @@ from rookery.draft.completion_settings import (
     override_settings,
 )
 from rookery.draft.openai_protocol import ModelEndpoint
-from rookery.records import Failed
+from rookery.errors import Failed
 from rookery.serve.command_options import COMPLETION_OPTIONS
 from rookery.serve.model_pool import ModelPool
 from rookery.serve.settings import ModelSettings, Settings

@@ -6,8 +6,8 @@ import pytest
 from commands import Run
 
 from recipes.random_models import write_tiny_encoder
+from rookery.errors import Failed
 from rookery.learn.retrieval_training import export_sentence_encoder
-from rookery.records import Failed
 from rookery.serve.answer_session import EvidenceSources
 from rookery.serve.settings import Settings
 

@@ -28,7 +28,8 @@ from rookery.__main__ import main
 from rookery.browse.libraries import get_bundled_folder
 from rookery.draft.openai_protocol import GrammarServer, ModelEndpoint, SpendingBudget
 from rookery.draft.remote_model import RemoteLimits, RemoteModel, probe_grammar
-from rookery.records import Completion, Episode, Failed, Failure
+from rookery.errors import Failed
+from rookery.records import Completion, Episode, Failure
 
 pytestmark = pytest.mark.xdist_group("model_server")  # its models are made once
 WORDS = "because they have learned that a particular person feeds them"

@@ -8,6 +8,7 @@ import msgspec
 from sqlalchemy import ColumnElement, Connection, Row, delete, insert, or_, select, update
 
 from rookery.cite.verification import Verdict
+from rookery.errors import Failed, Outcome
 from rookery.judge.store import Store, append_event, read_events, take_advisory_lock
 from rookery.judge.tables import (
     answers,
@@ -21,13 +22,8 @@ from rookery.judge.tables import (
     slots,
     work_signs,
 )
-from rookery.records import Episode, Failed, Failure, Question, prepare_type
-from rookery.serve.api.answer_sessions import (
-    AnswerEvent,
-    AnswerOutcome,
-    EventKind,
-    QuestionRequest,
-)
+from rookery.records import Episode, Failure, Question, prepare_type
+from rookery.serve.api.answer_sessions import AnswerEvent, AnswerOutcome, EventKind, QuestionRequest
 from rookery.serve.api.endpoints import is_answer_charged, refund_key
 
 MAX_ATTEMPTS = 3
@@ -128,7 +124,9 @@ def find_answer(store: Store, answer: str) -> StoredAnswer:
     with store.begin_read() as connection:
         row = connection.execute(select(answers).where(answers.c.id == answer)).first()
     if row is None:
-        raise Failed(Failure(answer[:80], "no_answer", "no such answer: look in your history"))
+        raise Failed(
+            Failure(answer[:80], Outcome.NO_ANSWER, "no such answer: look in your history")
+        )
     return _build_stored_answer(row)
 
 
@@ -159,7 +157,7 @@ def find_linked_answer(store: Store, link: str) -> StoredAnswer:
         row = connection.execute(select(answers).where(answers.c.link == link)).first()
     if row is None:
         detail = "there is no such answer, or it is not shared any more"
-        raise Failed(Failure("the link", "no_answer", detail))
+        raise Failed(Failure("the link", Outcome.NO_ANSWER, detail))
     return _build_stored_answer(row)
 
 

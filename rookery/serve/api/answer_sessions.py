@@ -13,17 +13,8 @@ import msgspec
 from rookery.ask.question_files import parse_question
 from rookery.cite.verification import Verdict, verify_quotes
 from rookery.draft.remote_model import SlotTable
-from rookery.records import (
-    Episode,
-    Failed,
-    Failure,
-    Hit,
-    Library,
-    Page,
-    Question,
-    Record,
-    digest_of,
-)
+from rookery.errors import Failed, Outcome
+from rookery.records import Episode, Failure, Hit, Library, Page, Question, Record, digest_of
 from rookery.serve.answer_session import AnswerCallbacks, AnswerSession, EvidenceSources
 from rookery.serve.methods import METHODS, names_evidence_model
 from rookery.serve.settings import ModelSettings, Settings
@@ -127,7 +118,7 @@ def parse_requested_question(wanted: QuestionRequest, identity: str) -> Question
         return parse_question(wanted.question, identity)
     except ValueError as error:
         detail = str(error).partition(":")[0] + ": ask in one sentence"
-        raise Failed(Failure("question", "bad_question", detail)) from error
+        raise Failed(Failure("question", Outcome.BAD_QUESTION, detail)) from error
 
 
 def resolve_settings(
@@ -142,9 +133,11 @@ def resolve_settings(
     if wanted.model and wanted.model not in offered.models:
         raise _build_unknown_failure("model", wanted.model, offered.models)
     if wanted.decline is not None and not 0 <= wanted.decline <= 1:
-        raise Failed(Failure("decline", "bad_decline", "give a number from 0 to 1"))
+        raise Failed(Failure("decline", Outcome.BAD_DECLINE, "give a number from 0 to 1"))
     if wanted.samples is not None and not 1 <= wanted.samples <= MAX_SAMPLES:
-        raise Failed(Failure("samples", "bad_samples", f"give a number from 1 to {MAX_SAMPLES}"))
+        raise Failed(
+            Failure("samples", Outcome.BAD_SAMPLES, f"give a number from 1 to {MAX_SAMPLES}")
+        )
     decline = base.decline if wanted.decline is None else round(wanted.decline, 2)
     return msgspec.structs.replace(
         base,
@@ -174,15 +167,17 @@ def _resolve_places(offered: ServerCapabilities, wanted: QuestionRequest) -> tup
     files = {name: _find_file(offered, name) for name in names if name not in offered.places}
     for name, file in files.items():
         if not file and offered.file_place and name.startswith(f"{offered.file_place}/"):
-            raise Failed(Failure(name[:80], "unknown_place", DOCUMENT_GONE))
+            raise Failed(Failure(name[:80], Outcome.UNKNOWN_PLACE, DOCUMENT_GONE))
         if not file:
             raise _build_unknown_failure("place", name, offered.places)
     if WEB_PLACE in names and len(names) > 1 and not offered.places[WEB_PLACE]:
         detail = "the web is searched by itself: name either the web or other places"
-        raise Failed(Failure("the places", "unknown_place", detail))
+        raise Failed(Failure("the places", Outcome.UNKNOWN_PLACE, detail))
     found = tuple(filter(None, ({**offered.places, **files}[name] for name in names)))
     if not found and WEB_PLACE not in names:  # settings without places are the web
-        raise Failed(Failure("the places", "unknown_place", "this server has no place to search"))
+        raise Failed(
+            Failure("the places", Outcome.UNKNOWN_PLACE, "this server has no place to search")
+        )
     return found
 
 
@@ -282,7 +277,7 @@ class DomainFilteredLibrary(Library):
     def _require_allowed(self, url: str) -> str:
         if not is_allowed_url(url, self._domains):
             detail = "this host is not among those that were asked for"
-            raise Failed(Failure(url, "not_allowed", detail))
+            raise Failed(Failure(url, Outcome.NOT_ALLOWED, detail))
         return url
 
 

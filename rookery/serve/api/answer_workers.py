@@ -20,8 +20,9 @@ from starlette.requests import Request
 
 from rookery.browse.page_archive import PageArchive
 from rookery.draft.batch import count_cores
+from rookery.errors import USER_ERROR_OUTCOMES, Failed, Outcome
 from rookery.judge.store import Store
-from rookery.records import Failed, Failure, Library, Page, Quote, digest_of
+from rookery.records import Failure, Library, Page, Quote, digest_of
 from rookery.serve.api import answer_queue
 from rookery.serve.api.answer_queue import AnswerLease
 from rookery.serve.api.answer_sessions import (
@@ -39,7 +40,6 @@ from rookery.serve.api.answer_sessions import (
     parse_requested_question,
     resolve_settings,
 )
-from rookery.serve.exit_codes import USER_ERROR_OUTCOMES
 from rookery.serve.settings import Settings, locate_archive
 
 if TYPE_CHECKING:
@@ -308,7 +308,7 @@ class AnswerService:
         self._resolve_settings(wanted)
         question = parse_requested_question(wanted, "")
         if self._waiting.qsize() >= self.worker_settings.waiting:
-            raise Failed(Failure("the question", "busy", TOO_BUSY))
+            raise Failed(Failure("the question", Outcome.BUSY, TOO_BUSY))
         answer = answer_queue.enqueue_answer(self.store, wanted, question.text, by, token)
         self.start()
         self._enqueue(answer)
@@ -487,8 +487,13 @@ class AnswerService:
         except Failed as failed:
             _LOG.warning("%s: %s", answer, failed)
             outcome, detail = failed.failure.outcome, failed.failure.detail
-            if outcome in ("not_found", "empty_library") and self._names_single_files(taken.wanted):
-                outcome, detail = "unknown_place", DOCUMENT_GONE  # removed before it was opened
+            if outcome in (Outcome.NOT_FOUND, Outcome.EMPTY_LIBRARY) and self._names_single_files(
+                taken.wanted
+            ):
+                outcome, detail = (
+                    Outcome.UNKNOWN_PLACE,
+                    DOCUMENT_GONE,
+                )  # removed before it was opened
             elif outcome in USER_ERROR_OUTCOMES:  # the operator's mistake, not the reader's
                 detail = NOT_CONFIGURED
             live.finish_without_answer(outcome, detail)

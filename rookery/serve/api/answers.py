@@ -13,7 +13,8 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 from starlette.responses import Response
 
-from rookery.records import Failed, Failure
+from rookery.errors import Failed, Outcome
+from rookery.records import Failure
 from rookery.serve.api.answer_queue import StoredAnswer, follow_answer
 from rookery.serve.api.answer_sessions import (
     EXTRACT_METHOD,
@@ -294,7 +295,7 @@ def _find_own_answer(call: ApiRequest, answer: str, param: str = "answer_id") ->
         if found.person == call.key.person:
             return found
     except Failed as failed:
-        if failed.failure.outcome != "no_answer":
+        if failed.failure.outcome != Outcome.NO_ANSWER:
             raise
     raise ApiError(404, "This key asked for no such answer.", "answer_not_found", param)
 

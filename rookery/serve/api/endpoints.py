@@ -27,11 +27,12 @@ from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from rookery.errors import Failed, Outcome
 from rookery.judge import accounts
 from rookery.judge.store import Store
 from rookery.judge.tables import keys
 from rookery.judge.tables import people as those_here
-from rookery.records import Episode, Failed, Failure, prepare_type
+from rookery.records import Episode, Failure, prepare_type
 from rookery.serve.web.security import (
     TokenBuckets,
     is_loopback,
@@ -164,23 +165,26 @@ def convert_validation_error(error: msgspec.ValidationError, status: int = 400) 
 
 
 OUTCOME_ERRORS: Mapping[str, tuple[int, str]] = {
-    "store_busy": (503, "The store is busy. Send it again in a moment."),
-    "disk_full": (507, "The server's disk is full. Tell whoever runs it."),
-    "store_fails": (503, "The server cannot reach its store. Tell whoever runs it."),
-    "model_unreachable": (502, "The model's server cannot be reached. Try again later."),
-    "model_timed_out": (504, "The model did not answer in time. Try again later."),
-    "model_refused_key": (502, "The model's server refuses this server's key."),
-    "model_not_found": (502, "The model's server does not know the model."),
-    "model_quota": (503, "The model's server accepts no more requests now. Try again later."),
-    "model_refused": (502, "The model's server refused what it was asked."),
-    "model_failed": (502, "The model's server failed. Try again later."),
-    "model_bad_answer": (502, "The model's server sent a response that cannot be read."),
-    "model_broke_off": (502, "The model broke off in mid-answer. Try again."),
-    "spending_cap": (503, "The spending limit for models on this server is reached."),
-    "not_recorded": (404, "This request was not recorded, so it cannot be answered offline."),
-    "timed_out": (504, "That took longer than this server allows. Ask for less, or try again."),
-    "busy": (503, "Too many questions are being answered. Send it again in a moment."),
-    "no_calibration": (
+    Outcome.STORE_BUSY: (503, "The store is busy. Send it again in a moment."),
+    Outcome.DISK_FULL: (507, "The server's disk is full. Tell whoever runs it."),
+    Outcome.STORE_FAILS: (503, "The server cannot reach its store. Tell whoever runs it."),
+    Outcome.MODEL_UNREACHABLE: (502, "The model's server cannot be reached. Try again later."),
+    Outcome.MODEL_TIMED_OUT: (504, "The model did not answer in time. Try again later."),
+    Outcome.MODEL_REFUSED_KEY: (502, "The model's server refuses this server's key."),
+    Outcome.MODEL_NOT_FOUND: (502, "The model's server does not know the model."),
+    Outcome.MODEL_QUOTA: (503, "The model's server accepts no more requests now. Try again later."),
+    Outcome.MODEL_REFUSED: (502, "The model's server refused what it was asked."),
+    Outcome.MODEL_FAILED: (502, "The model's server failed. Try again later."),
+    Outcome.MODEL_BAD_ANSWER: (502, "The model's server sent a response that cannot be read."),
+    Outcome.MODEL_BROKE_OFF: (502, "The model broke off in mid-answer. Try again."),
+    Outcome.SPENDING_CAP: (503, "The spending limit for models on this server is reached."),
+    Outcome.NOT_RECORDED: (404, "This request was not recorded, so it cannot be answered offline."),
+    Outcome.TIMED_OUT: (
+        504,
+        "That took longer than this server allows. Ask for less, or try again.",
+    ),
+    Outcome.BUSY: (503, "Too many questions are being answered. Send it again in a moment."),
+    Outcome.NO_CALIBRATION: (
         400,
         "This model has no calibration, so it cannot decline by a probability.",
     ),
@@ -189,7 +193,7 @@ OUTCOME_ERRORS: Mapping[str, tuple[int, str]] = {
 machine"""
 RETRY_SECONDS = 2
 """Default number of seconds before a retry."""
-_RETRY_OUTCOMES = ("store_busy", "busy", "model_quota", "model_unreachable")
+_RETRY_OUTCOMES = (Outcome.STORE_BUSY, Outcome.BUSY, Outcome.MODEL_QUOTA, Outcome.MODEL_UNREACHABLE)
 
 
 def convert_failure(failure: Failure) -> ApiError:
@@ -271,7 +275,7 @@ def revoke_api_key(store: Store, name: str) -> None:
     with store.begin_write() as connection:
         if connection.execute(update(keys).where(its).values(ended=now)).rowcount == 0:
             detail = "no key in use has this name: look at its spelling"
-            raise Failed(Failure(name, "no_key_named", detail))
+            raise Failed(Failure(name, Outcome.NO_KEY_NAMED, detail))
         accounts.write_audit_entry(connection, name, "key revoked", name, now)
 
 
@@ -280,7 +284,7 @@ def ensure_reader(store: Store, name: str) -> None:
     try:
         accounts.add_person(store, name, "reader")
     except Failed as failed:
-        if failed.failure.outcome != "already":
+        if failed.failure.outcome != Outcome.ALREADY:
             raise
 
 
@@ -369,7 +373,7 @@ def is_answer_charged(episode: Episode | None, text_sent: bool = False) -> bool:
     """
     if episode is None:
         return text_sent
-    return episode.stop != "policy_failed"
+    return episode.stop != Outcome.POLICY_FAILED
 
 
 def require_rate(buckets: TokenBuckets, key: ApiKey) -> None:
@@ -437,7 +441,7 @@ class ApiRequest(NamedTuple):
 
     async def _run_limited(self, room: CapacityLimiter, what: Callable[[], Done]) -> Done:
         if room.statistics().tasks_waiting >= self.limits.waiting:
-            raise convert_failure(Failure("the request", "busy"))
+            raise convert_failure(Failure("the request", Outcome.BUSY))
         return await run_sync(what, limiter=room)
 
     @property

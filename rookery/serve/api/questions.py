@@ -20,8 +20,9 @@ from starlette.requests import Request
 from rookery.browse.libraries import is_url
 from rookery.cite.verification import Verdict
 from rookery.draft.both_sides import SIDES_METHOD as SIDES
+from rookery.errors import Failed, Outcome
 from rookery.judge.store import Store
-from rookery.records import Answer, Episode, Failed, Quote
+from rookery.records import Answer, Episode, Quote
 from rookery.serve.api.answer_sessions import (
     EXTRACT_METHOD,
     MAX_SAMPLES,
@@ -331,14 +332,14 @@ def extract_conversation(turns: Sequence[InputMessage], field: str) -> AskedConv
 Worked = TypeVar("Worked")
 CLIENT_GONE = "Nobody waits for the answer."
 BAD_REQUEST_OUTCOMES = (
-    "bad_question",
-    "bad_decline",
-    "bad_samples",
-    "unknown_method",
-    "unknown_place",
+    Outcome.BAD_QUESTION,
+    Outcome.BAD_DECLINE,
+    Outcome.BAD_SAMPLES,
+    Outcome.UNKNOWN_METHOD,
+    Outcome.UNKNOWN_PLACE,
 )
 """Outcomes that are the client's mistakes."""
-OUTCOME_FIELDS = {"unknown_method": "method", "unknown_place": "places"}
+OUTCOME_FIELDS = {Outcome.UNKNOWN_METHOD: "method", Outcome.UNKNOWN_PLACE: "places"}
 """Field of the request that such an outcome is about."""
 
 
@@ -471,7 +472,7 @@ def convert_question_failure(trouble: Failed) -> ApiError:
         return ApiError(
             404 if unknown else 400, f"{param}: {failure.detail}.", failure.outcome, param
         )
-    if failure.outcome == "unknown_model":
+    if failure.outcome == Outcome.UNKNOWN_MODEL:
         return build_unknown_model_error(failure.what)
     return convert_exception(trouble, "an answer")
 
@@ -490,7 +491,7 @@ def raise_on_model_failure(episode: Episode) -> None:
 
     That is neither an answer nor a decline.
     """
-    if episode.stop == "policy_failed" and episode.failures:
+    if episode.stop == Outcome.POLICY_FAILED and episode.failures:
         why = (failure for failure in episode.failures if failure.outcome in OUTCOME_ERRORS)
         raise Failed(next(why, episode.failures[-1]))
 

@@ -7,15 +7,11 @@ from msgspec import Meta, Struct
 from starlette.responses import Response
 
 from rookery.browse.libraries import is_url
-from rookery.records import Failed, Hit, Library, Page
+from rookery.errors import Failed
+from rookery.records import Hit, Library, Page
 from rookery.serve.api.answer_sessions import QuestionRequest
 from rookery.serve.api.answer_workers import get_answer_service
-from rookery.serve.api.endpoints import (
-    ApiOperation,
-    ApiRequest,
-    PlainError,
-    build_json_response,
-)
+from rookery.serve.api.endpoints import ApiOperation, ApiRequest, PlainError, build_json_response
 from rookery.serve.api.questions import EXAMPLE_SOURCE, PublicUrls, convert_question_failures
 
 SearchQuery = Annotated[str, Meta(min_length=1, max_length=2_000)]

@@ -19,7 +19,6 @@ from rookery.ask.question_files import parse_question, read_questions
 from rookery.browse.file_selection import SkippedGroup
 from rookery.browse.libraries import BUNDLED_PLACE, get_contents_digest, is_url, resolve_place_path
 from rookery.browse.passages import get_headings_above
-from rookery.browse.sharded_library import SHARD_FAILED
 from rookery.cite.passage_ranking import RankedPassage
 from rookery.cite.verification import Verdict, verify_quotes
 from rookery.draft.batch import JsonLineAnswerer, answer_all, choose_worker_count, map_in_workers
@@ -28,10 +27,10 @@ from rookery.draft.calibration import get_minimum_score
 from rookery.draft.evidence_answers import EvidenceSettings
 from rookery.draft.extract import ExtractSettings
 from rookery.draft.score_wording import explain_score
+from rookery.errors import Failed, Outcome
 from rookery.records import (
     Answer,
     Episode,
-    Failed,
     Failure,
     Hit,
     Library,
@@ -43,7 +42,7 @@ from rookery.records import (
 )
 from rookery.serve.answer_session import AnswerCallbacks, AnswerSession
 from rookery.serve.cli.progress_display import LiveDisplay, ProgressBar
-from rookery.serve.exit_codes import (
+from rookery.serve.command_line import (
     EXIT_ANSWERED,
     EXIT_DECLINED,
     EXIT_NO_ANSWER,
@@ -697,7 +696,7 @@ def _show_changes(saved: Sequence[_SavedLine], now: AnswerProvenance, err: Conso
         )
 
 
-STOP_DESCRIPTIONS = {"end": "answered", "no_evidence": "without evidence"}
+STOP_DESCRIPTIONS = {"end": "answered", Outcome.NO_EVIDENCE: "without evidence"}
 
 
 class _CountedLine(msgspec.Struct):
@@ -753,13 +752,13 @@ def _select_told_failures(episode: Episode) -> tuple[Failure, ...]:
     the library was not searched, since the answer may stand there."""
     if episode.stop != "end":
         return episode.failures
-    return tuple(failure for failure in episode.failures if failure.outcome == SHARD_FAILED)
+    return tuple(failure for failure in episode.failures if failure.outcome == Outcome.SHARD_FAILED)
 
 
 def _choose_exit_code(episode: Episode, verdicts: Sequence[Verdict]) -> int:
     if any(not verdict.verified for verdict in verdicts):
         return EXIT_UNVERIFIED
-    if episode.stop == "no_evidence":
+    if episode.stop == Outcome.NO_EVIDENCE:
         return EXIT_NO_EVIDENCE
     if episode.answer is None:
         return EXIT_NO_ANSWER

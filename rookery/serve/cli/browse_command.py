@@ -29,7 +29,8 @@ from rookery.browse.libraries import is_url, resolve_place_path
 from rookery.browse.page_archive import PageArchive
 from rookery.browse.page_view import get_domain
 from rookery.cite.verification import verify_quotes
-from rookery.records import Episode, Failed, Failure, Hit, Library, Page, Question
+from rookery.errors import Failed, Outcome
+from rookery.records import Episode, Failure, Hit, Library, Page, Question
 from rookery.serve import demonstration_files
 from rookery.serve.answer_session import EvidenceSources, FallbackLibrary
 from rookery.serve.browser_session import (
@@ -40,7 +41,7 @@ from rookery.serve.browser_session import (
     parse_typed_question,
 )
 from rookery.serve.cli.progress_display import ProgressBar
-from rookery.serve.command_line import get_user_name
+from rookery.serve.command_line import EXIT_ANSWERED, get_user_name
 from rookery.serve.demonstration_commands import (
     UNCITED,
     describe_request,
@@ -55,7 +56,6 @@ from rookery.serve.demonstration_files import (
     UnfinishedSession,
     list_unfinished,
 )
-from rookery.serve.exit_codes import EXIT_ANSWERED
 from rookery.serve.file_reading import read_document_file
 from rookery.serve.settings import Settings, get_data_folder
 from rookery.serve.terminal_output import (
@@ -180,7 +180,7 @@ def _start_session(place: str, settings: Settings, question: str, out: Path) -> 
         path = resolve_place_path(place)
         if not path.exists():
             detail = "there is no such file or folder: check the path"
-            raise Failed(Failure(place, "not_found", detail))
+            raise Failed(Failure(place, Outcome.NOT_FOUND, detail))
         places += (place,) if path.is_dir() else ()
         start = "" if path.is_dir() else path.resolve().as_uri()
     about = parse_typed_question(question) if question else Question("", "")
@@ -253,7 +253,7 @@ class _NearbyFiles(Library):
     def fetch(self, url: str) -> Page:
         if not (url.startswith("file:") and _path_from_url(url).is_relative_to(self._folder)):
             detail = "neither the library nor the folder of the first page holds it"
-            raise Failed(Failure(url, "url_not_shown", detail))
+            raise Failed(Failure(url, Outcome.URL_NOT_SHOWN, detail))
         page = read_document_file(_path_from_url(url))
         self._archive.store_page(page)
         return page

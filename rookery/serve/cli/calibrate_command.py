@@ -21,11 +21,12 @@ from rookery.draft.calibration import (
 )
 from rookery.draft.gold_answers import contains_gold_answer
 from rookery.draft.library_calibration import FEWEST_PASSAGES
-from rookery.records import Answer, Failed, Failure, Question, Rating, Record
+from rookery.errors import Failed, Outcome
+from rookery.records import Answer, Failure, Question, Rating, Record
 from rookery.serve.answer_session import AnswerSession, EvidenceSources
 from rookery.serve.cli.ask_command import AskResult
 from rookery.serve.cli.progress_display import ProgressBar
-from rookery.serve.exit_codes import EXIT_ANSWERED, EXIT_DECLINED
+from rookery.serve.command_line import EXIT_ANSWERED, EXIT_DECLINED
 from rookery.serve.settings import Settings, get_data_folder
 from rookery.serve.terminal_output import StreamConsole, sanitize_text, to_terminal_json
 
@@ -99,7 +100,7 @@ def calibrate_documents(settings: Settings, json: bool) -> int:
     with EvidenceSources(settings) as sources:
         if sources.load_evidence_judge() is None:
             detail = "there is no evidence model to calibrate: name its folder with --ranker DIR"
-            raise Failed(Failure("--ranker", "no_model", detail))
+            raise Failed(Failure("--ranker", Outcome.NO_MODEL, detail))
         with ProgressBar(err, "calibrating") as meter:
             made = sources.calibrate_library(meter)
     places = ", ".join(settings.places)
@@ -108,7 +109,7 @@ def calibrate_documents(settings: Settings, json: bool) -> int:
             f"these documents make too few questions: they need {FEWEST_PASSAGES} sections at "
             "least, in one index (files and folders, one site, or one web archive)"
         )
-        raise Failed(Failure(places, "not_usable", detail))
+        raise Failed(Failure(places, Outcome.NOT_USABLE, detail))
     shown = {f"{score:g}": made.calibrate_probability(score) for score in SHOWN_SCORES}
     if json:
         report = LibraryCalibrationReport(settings.places, made.questions, made.judgements, shown)
@@ -143,7 +144,7 @@ def calibrate_answers(settings: Settings, answers: Path, ratings: Path | None, j
     lines = _read_records(answers, AskResult, "an answer as rookery ask --batch writes it")
     labels = list(_make_labels(lines, scored.method, judge, silent, left_out))
     if not labels:
-        raise Failed(Failure(str(answers), "no_labels", _explain_no_labels(left_out)))
+        raise Failed(Failure(str(answers), Outcome.NO_LABELS, _explain_no_labels(left_out)))
     kept = store_calibration_labels(scored, labels, get_data_folder())
     calibration = kept.compute_calibration(wanted)
     report = CalibrationReport(
@@ -187,7 +188,7 @@ def make_rating_judge(ratings: Path) -> AnswerJudge:
             people[rating.by] = rating.value >= GOOD_RATING
     if not said:
         detail = f'no line of it is a rating on the scale "{RATING_SCALE}"'
-        raise Failed(Failure(str(ratings), "no_labels", detail))
+        raise Failed(Failure(str(ratings), Outcome.NO_LABELS, detail))
 
     def judge_answer(question: Question, answer: Answer) -> bool | None:
         votes = list(said.get(_make_rating_key(question, answer), {}).values())
@@ -228,7 +229,7 @@ def _read_records(path: Path, kind: type[Line], other: str) -> Iterator[Line]:
                 yield kind.from_json(line)
             except (msgspec.MsgspecError, ValueError, RecursionError) as error:
                 what, detail = f"{path}, line {number}", f"this is not {other} ({error})"
-                raise Failed(Failure(what, "unreadable", detail)) from error
+                raise Failed(Failure(what, Outcome.UNREADABLE, detail)) from error
 
 
 def _explain_no_labels(left_out: Counter[str]) -> str:

@@ -25,8 +25,9 @@ from rookery.cite.verification import verify_quotes
 from rookery.draft.extract import answer_by_extraction
 from rookery.draft.openai_protocol import ModelEndpoint
 from rookery.draft.remote_model import probe_grammar
-from rookery.records import Failed, Failure, Question, Record
-from rookery.serve.exit_codes import EXIT_ANSWERED, EXIT_NO_EVIDENCE
+from rookery.errors import Failed, Outcome
+from rookery.records import Failure, Question, Record
+from rookery.serve.command_line import EXIT_ANSWERED, EXIT_NO_EVIDENCE
 from rookery.serve.model_pool import ModelPool
 from rookery.serve.settings import ModelSettings, get_cache_folder, get_data_folder
 from rookery.serve.terminal_output import StreamConsole, to_terminal_json
@@ -155,7 +156,9 @@ def _check_index() -> str:
     with _open_bundled_library() as (folder, _):
         found = folder.search(SAMPLE_QUESTION, 1)
     if not found:
-        raise Failed(Failure("index", "nothing_found", "the bundled pages are not found by words"))
+        raise Failed(
+            Failure("index", Outcome.NOTHING_FOUND, "the bundled pages are not found by words")
+        )
     return f"reads and finds the bundled pages (best: {found[0].title!r})"
 
 
@@ -166,7 +169,7 @@ def _check_answer() -> str:
         verdicts = verify_quotes(answer, archive.find_quoted) if answer else []
     if answer is None or answer.declined or not all(verdict.verified for verdict in verdicts):
         detail = "a question that the bundled pages answer is not answered with verified quotes"
-        raise Failed(Failure("extract", "no_answer", f"{detail}: install Rookery again"))
+        raise Failed(Failure("extract", Outcome.NO_ANSWER, f"{detail}: install Rookery again"))
     return f"answers from the bundled pages offline; {len(verdicts)} quotes verified"
 
 
@@ -204,5 +207,7 @@ def _check_render(agent: str) -> str:
     with Fetcher() as fetcher:
         rendered = ChromiumRenderer(fetcher, agent).render_page(fetcher, page)
     if b"<p>42" not in rendered.data:
-        raise Failed(Failure("render", "crashed", "Chromium does not run the scripts of pages"))
+        raise Failed(
+            Failure("render", Outcome.CRASHED, "Chromium does not run the scripts of pages")
+        )
     return f"{find_chromium() or 'the Chromium of Playwright'} runs the scripts of pages"

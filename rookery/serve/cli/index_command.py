@@ -18,8 +18,15 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from rookery.records import Failed, Failure, Record
-from rookery.serve.command_line import CommandGroup, print_result
+from rookery.errors import USER_ERROR_OUTCOMES, Failed, Outcome
+from rookery.records import Failure, Record
+from rookery.serve.command_line import (
+    EXIT_ANSWERED,
+    EXIT_NO_EVIDENCE,
+    EXIT_USAGE,
+    CommandGroup,
+    print_result,
+)
 from rookery.serve.command_options import (
     ContactOption,
     ExcludesOption,
@@ -29,12 +36,6 @@ from rookery.serve.command_options import (
     ProxyOption,
     RankerOption,
     RenderOption,
-)
-from rookery.serve.exit_codes import (
-    EXIT_ANSWERED,
-    EXIT_NO_EVIDENCE,
-    EXIT_USAGE,
-    USER_ERROR_OUTCOMES,
 )
 
 if TYPE_CHECKING:
@@ -308,7 +309,7 @@ def remove_indexes(
             detail = "there is no index of this place: rookery index list shows all"
             if (Path(place) / NOTE_FILE).is_file():
                 detail = "it holds shards and their pages: delete the folder, and they are gone"
-            raise Failed(Failure(place, "not_indexed", detail))
+            raise Failed(Failure(place, Outcome.NOT_INDEXED, detail))
     unique = {each.id: each for found in chosen for each in found}
     _remove_all(list(unique.values()), [], dry_run, as_json)
 
@@ -395,7 +396,7 @@ def _remove_all(
             freed += each.bytes - (0 if dry_run else measure_disk_size(directory))
             removed.append(_format_index_name(each))
         except Failed as failed:
-            if failed.failure.outcome != "index_busy":
+            if failed.failure.outcome != Outcome.INDEX_BUSY:
                 raise
             busy.append(_format_index_name(each))
     if versions and not dry_run:
@@ -437,7 +438,9 @@ def _find_unused_versions(
     digests = collect_index_digests(get_cache_folder(), indexes)
     for file in keep:
         if not file.is_file():
-            raise Failed(Failure(str(file), "not_found", "there is no such file: check the path"))
+            raise Failed(
+                Failure(str(file), Outcome.NOT_FOUND, "there is no such file: check the path")
+            )
         digests |= _find_digests(file.read_bytes())
     for file in _list_record_files(get_data_folder()):
         digests |= _find_digests_in_file(file)
@@ -474,7 +477,7 @@ def _find_digests_in_file(path: Path) -> set[str]:
                             found |= _find_digests(value)
     except sqlite3.Error as error:
         detail = f"it cannot be read, and it may name pages of the archive ({error})"
-        raise Failed(Failure(str(path), "archive_busy", detail)) from error
+        raise Failed(Failure(str(path), Outcome.ARCHIVE_BUSY, detail)) from error
     return found
 
 

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from rookery.records import Failed, Page, Record
+from rookery.errors import Failed
+from rookery.records import Page, Record
 from rookery.serve.cli.serve_command import STORE_FILE
-from rookery.serve.command_line import CommandGroup, get_user_name
+from rookery.serve.command_line import EXIT_USAGE, CommandGroup, get_user_name
 from rookery.serve.command_options import (
     BatchesOption,
     DeskStoreOption,
@@ -22,7 +23,6 @@ from rookery.serve.command_options import (
     JsonOption,
     OneBatchOption,
 )
-from rookery.serve.exit_codes import EXIT_USAGE
 
 if TYPE_CHECKING:
     from rookery.judge.adjudication import (

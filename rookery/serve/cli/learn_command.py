@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from rookery.draft.config import parse_settings, read_toml_table
-from rookery.records import Failed, Failure
-from rookery.serve.command_line import CommandError, print_lines
-from rookery.serve.exit_codes import EXIT_ANSWERED, EXIT_STOPPED
+from rookery.errors import Failed, Outcome
+from rookery.records import Failure
+from rookery.serve.command_line import EXIT_ANSWERED, EXIT_STOPPED, CommandError, print_lines
 from rookery.serve.terminal_output import StreamConsole, sanitize_text
 
 if TYPE_CHECKING:
@@ -99,14 +99,14 @@ def run_learn(
         try:
             reached = TRAINERS[what](table, config, folder, progress.show_step, desk, main)
         except Failed as failed:
-            if failed.failure.outcome != "stopped":
+            if failed.failure.outcome != Outcome.STOPPED:
                 raise
             raise CommandError(_describe_stop(failed.failure, folder), EXIT_STOPPED) from failed
         except SafetensorError as error:  # is no OSError, as it is where others write
             detail = (
                 f"weights cannot be written ({error}): make room and run the same command again"
             )
-            raise Failed(Failure(str(folder), "unwritable", detail)) from error
+            raise Failed(Failure(str(folder), Outcome.UNWRITABLE, detail)) from error
     if main:
         _show_result(what, reached, folder, json, err)
     return EXIT_ANSWERED
@@ -128,7 +128,7 @@ def _get_run_folder(table: dict[str, Any], config: Path) -> Path:
     said = table.get("out")
     if not isinstance(said, str) or not said:
         detail = 'say where the run is kept: a line out = "runs/first", or --out DIR'
-        raise Failed(Failure(str(config), "bad_config", detail))
+        raise Failed(Failure(str(config), Outcome.BAD_CONFIG, detail))
     return Path(said)
 
 
@@ -262,7 +262,7 @@ def _open_tensorboard(folder: Path) -> Any:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
         detail = "TensorBoard is not installed: pip install tensorboard, or leave --board out"
-        raise Failed(Failure("--board", "no_tensorboard", detail)) from error
+        raise Failed(Failure("--board", Outcome.NO_TENSORBOARD, detail)) from error
     return SummaryWriter(str(folder / "board"))
 
 

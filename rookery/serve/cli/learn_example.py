@@ -13,25 +13,20 @@ from random import Random
 import msgspec
 
 from rookery.ask.question_files import bundled_questions, read_questions
-from rookery.browse.browser_commands import (
-    SCREEN_LINK,
-    BrowserRules,
-    BrowserTask,
-    Observation,
-)
+from rookery.browse.browser_commands import SCREEN_LINK, BrowserRules, BrowserTask, Observation
 from rookery.browse.folder_library import FolderLibrary
 from rookery.browse.libraries import get_bundled_folder
 from rookery.browse.page_archive import PageArchive
 from rookery.browse.passages import find_sentences
 from rookery.draft.gold_answers import contains_gold_answer, is_correct_answer
 from rookery.draft.rollout import make_scripted_policy, run_rollouts
+from rookery.errors import Failed, Outcome
 from rookery.learn.random_models import write_tiny_model
 from rookery.records import (
     Answer,
     Claim,
     Comparison,
     Episode,
-    Failed,
     Failure,
     Page,
     Question,
@@ -61,7 +56,7 @@ def write_example(folder: Path) -> list[Path]:
     in the folder.
     """
     if folder.exists() and any(folder.iterdir()):
-        raise Failed(Failure(str(folder), "not_empty", "name a folder that is new or empty"))
+        raise Failed(Failure(str(folder), Outcome.NOT_EMPTY, "name a folder that is new or empty"))
     folder.mkdir(parents=True, exist_ok=True)
     asked = list(read_questions(bundled_questions()))
     with (

@@ -18,6 +18,7 @@ from rookery.ask.question_files import read_questions
 from rookery.cite.dense_ranker import load_dense_ranker
 from rookery.draft.batch import choose_worker_count, map_in_workers
 from rookery.draft.gold_answers import contains_gold_answer
+from rookery.errors import Failed, Outcome
 from rookery.judge.json_lines import read_json_lines
 from rookery.measure import pairwise, reward_frontiers, text_metrics, truthfulness
 from rookery.measure.actions import count_actions, make_actions_figure
@@ -41,7 +42,7 @@ from rookery.measure.ratings import (
     make_criteria_figure,
     make_supported_figure,
 )
-from rookery.records import Answer, Comparison, Episode, Failed, Failure, Question, Rating
+from rookery.records import Answer, Comparison, Episode, Failure, Question, Rating
 from rookery.serve.claim_verification import make_claim_judge
 from rookery.serve.cli.calibrate_command import AnswerJudge, judge_by_gold, make_rating_judge
 from rookery.serve.settings import WORDS
@@ -105,7 +106,7 @@ def read_measured_records(path: Path, kind: type[T]) -> list[T]:
     """Return the records of a file. Raises Failed: not_found, bad_line, empty."""
     found = list(read_json_lines(path, kind))
     if not found:
-        raise Failed(Failure(str(path), "empty", "there is no line in it: name another file"))
+        raise Failed(Failure(str(path), Outcome.EMPTY, "there is no line in it: name another file"))
     return found
 
 
@@ -122,7 +123,7 @@ def group_by_system(files: Sequence[str], kind: type[Owned]) -> dict[str, list[O
             system = name or record.by or path.stem
             if system == path.stem and unnamed[system] > 1:
                 detail = f"two files are called {system}: say which is which, as in NAME={path}"
-                raise Failed(Failure(str(path), "same_name", detail))
+                raise Failed(Failure(str(path), Outcome.SAME_NAME, detail))
             found.setdefault(system, []).append(record)
     return found
 
@@ -158,7 +159,7 @@ class AnswerWriters:
             detail = (
                 f'no file of --systems has the answer "{said}" to "{asked}": add the one it is in'
             )
-            raise Failed(Failure("--systems", "unknown_system", detail))
+            raise Failed(Failure("--systems", Outcome.UNKNOWN_SYSTEM, detail))
         return tuple(names)
 
     def name_systems(self, comparison: Comparison) -> Comparison:

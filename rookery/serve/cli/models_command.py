@@ -11,10 +11,18 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from rookery.records import Failed, Failure, Record
-from rookery.serve.command_line import CommandError, CommandGroup, StopSignal, print_result
+from rookery.errors import Failed, Outcome
+from rookery.records import Failure, Record
+from rookery.serve.command_line import (
+    EXIT_ANSWERED,
+    EXIT_NO_ANSWER,
+    EXIT_UNVERIFIED,
+    CommandError,
+    CommandGroup,
+    StopSignal,
+    print_result,
+)
 from rookery.serve.command_options import JsonOption, add_completion_options
-from rookery.serve.exit_codes import EXIT_ANSWERED, EXIT_NO_ANSWER, EXIT_UNVERIFIED
 
 if TYPE_CHECKING:
     from rookery.draft.installed_models import InstalledModel
@@ -167,7 +175,7 @@ def run_model_test(name: ModelName, as_json: JsonOption = False, **completion: A
     record, folder = read_installed_model(name, home), find_model_folder(name, home)
     if digest_weights(folder) != record.digest:
         detail = "its weights are not those that were added: remove it and add it again"
-        raise Failed(Failure(name, "bad_model", detail))
+        raise Failed(Failure(name, Outcome.BAD_MODEL, detail))
     by_name = ModelSettings(name, threads=completion["threads"], dtype=completion["dtype"])
     try:
         speed = _measure_writing(ModelSettings(name, samples=1, **completion))
@@ -177,7 +185,7 @@ def run_model_test(name: ModelName, as_json: JsonOption = False, **completion: A
         if failed.failure.what != str(folder):
             raise
         detail = f"{failed.failure.detail}; rookery models remove {name}, and add it again"
-        raise Failed(Failure(name, "bad_model", detail)) from failed
+        raise Failed(Failure(name, Outcome.BAD_MODEL, detail)) from failed
     print_result(result, _format_test(result), as_json)
     if not result.answer:
         raise typer.Exit(EXIT_NO_ANSWER)

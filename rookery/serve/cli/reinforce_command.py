@@ -13,6 +13,7 @@ from rookery.ask.question_files import read_questions
 from rookery.draft.config import merge_tables, parse_settings
 from rookery.draft.gophercite import GopherCiteSettings
 from rookery.draft.webglm import WebglmSettings
+from rookery.errors import Failed, Outcome
 from rookery.learn.action_constraints import (
     ConstrainedEnvironment,
     allow_commands,
@@ -47,7 +48,7 @@ from rookery.learn.single_step_environments import (
     make_reference_environment,
 )
 from rookery.learn.training_run import StepCallback, StopCheck
-from rookery.records import Failed, Failure, Library, Question
+from rookery.records import Failure, Library, Question
 from rookery.serve.answer_session import EvidenceSources
 from rookery.serve.settings import Settings
 
@@ -214,7 +215,7 @@ def open_reward_environment(
         detail = (
             "name the folder of a reward model in world.reward: it says which policy is the best"
         )
-        raise Failed(Failure(str(path), "bad_config", detail))
+        raise Failed(Failure(str(path), Outcome.BAD_CONFIG, detail))
     with EvidenceSources(Settings(named.places, named.engine)) as sources:
         scores = RewardModel(Path(named.reward)).score_answers
         speech = load_policy_tokenizer(Path(model), tokens)
@@ -279,7 +280,7 @@ def _read_label_settings(config: ReinforceFile, path: Path) -> OnlineLabellingSe
     for name, place in {"reinforce": "[settings]", "group": "[world]"}.items():
         if name in config.labels:
             detail = f"`{name}` does not belong in [labels]: write it in {place}"
-            raise Failed(Failure(str(path), "bad_config", detail))
+            raise Failed(Failure(str(path), Outcome.BAD_CONFIG, detail))
     said = merge_tables({"prefer": {"comparisons": ""}}, config.labels)
     said |= {"reinforce": msgspec.to_builtins(config.settings), "group": config.world.group}
     labels = parse_settings(said, OnlineLabellingSettings, path, ("labels",))
@@ -288,7 +289,7 @@ def _read_label_settings(config: ReinforceFile, path: Path) -> OnlineLabellingSe
             f"people compare 2, 3 or {MOST_QUESTIONS_NAMED} answers at a desk, and "
             "labels.answers is more"
         )
-        raise Failed(Failure(str(path), "bad_config", detail))
+        raise Failed(Failure(str(path), Outcome.BAD_CONFIG, detail))
     return labels
 
 
@@ -300,7 +301,7 @@ def _open_labeller(
     if not store:
         if config.labels is not None or config.desk is not None:
             detail = "[labels] and [desk] are for a run at a desk: name its store, --desk STORE"
-            raise Failed(Failure(str(path), "bad_config", detail))
+            raise Failed(Failure(str(path), Outcome.BAD_CONFIG, detail))
         yield None
         return
     try:
@@ -308,7 +309,7 @@ def _open_labeller(
         from rookery.learn.human_feedback import HumanFeedback, HumanFeedbackSettings
     except ModuleNotFoundError as error:
         detail = f"a desk needs {error.name}: pip install 'rookery[serve]'"
-        raise Failed(Failure("--desk", "no_desk", detail)) from error
+        raise Failed(Failure("--desk", Outcome.NO_DESK, detail)) from error
 
     def show_waiting(count: int) -> None:
         told(desk.step, config.settings.steps, {"waiting": float(count)})
@@ -330,7 +331,7 @@ def _build_environments(config: ReinforceFile, library: Library) -> _Environment
         kept, validation = _split_questions(kept, named.validation, settings.seed + 1)
         if not validation:
             detail = "there are too few questions for settings.check: name more, or leave it out"
-            raise Failed(Failure(named.questions, "few_questions", detail))
+            raise Failed(Failure(named.questions, Outcome.FEW_QUESTIONS, detail))
 
     def make_environment(some: list[Question], served: bool = False) -> EnvironmentFactory:
         return lambda scores, group: _build_environment(

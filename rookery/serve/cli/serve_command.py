@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rookery.records import Failed
+from rookery.errors import Failed, Outcome
 from rookery.serve import command_options
 from rookery.serve.command_line import CommandGroup, get_user_name, translate_failures
 from rookery.serve.command_options import (
@@ -392,7 +392,7 @@ def run_serve_key(
                 return
             typer.echo(create_api_key(kept, name, per_minute, budget))
         except Failed as failed:
-            if failed.failure.outcome not in ("bad_name", "no_key_named"):
+            if failed.failure.outcome not in (Outcome.BAD_NAME, Outcome.NO_KEY_NAMED):
                 raise
             raise ValueError(f"{name}: {failed.failure.detail}") from failed
     typer.echo("It is not shown again. Send it as: Authorization: Bearer KEY", err=True)
@@ -445,7 +445,7 @@ def _open_or_create_store(place: str) -> "Store":
     try:
         return Store(place)
     except Failed as failed:
-        if failed.failure.outcome != "no_store" or "://" in place:
+        if failed.failure.outcome != Outcome.NO_STORE or "://" in place:
             raise
     Path(place).parent.mkdir(parents=True, exist_ok=True)
     initialize_store(place)

@@ -26,8 +26,9 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from rookery.browse.browser import BrowserReply, BrowserRequest, BrowserSearch, answer_request
 from rookery.draft.episode_source import EpisodeSource, SelectedTask, SourceEpisode
+from rookery.errors import Failed, Outcome
 from rookery.judge.store import Store
-from rookery.records import Answer, Claim, Episode, Failed, Failure, Quote, prepare_type
+from rookery.records import Answer, Claim, Episode, Failure, Quote, prepare_type
 from rookery.serve.api.endpoints import (
     INTERNAL_ERROR_MESSAGE,
     ApiEndpoint,
@@ -842,7 +843,7 @@ _EXAMPLE_STEP = EnvStepMetadata(
     stop="end",
     answer=Answer(_EXAMPLE_QUOTE.text, (_EXAMPLE_QUOTE,), (Claim(0, 42, (0,)),), score=0.9),
     quotes=(_EXAMPLE_QUOTE,),
-    failures=(Failure("https://birds.example/jays", "timed_out", "no answer in 10 seconds"),),
+    failures=(Failure("https://birds.example/jays", Outcome.TIMED_OUT, "no answer in 10 seconds"),),
 )
 _EXAMPLE_RESULT = EnvStepResult(EnvObservation("..."), 0.9, True, _EXAMPLE_STEP)
 _EXAMPLE_TASK = EnvTask("gifts", 1, "Why do crows bring gifts to people?")

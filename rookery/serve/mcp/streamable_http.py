@@ -20,8 +20,9 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from rookery.browse.libraries import is_url
+from rookery.errors import Failed, Outcome
 from rookery.judge.store import Store
-from rookery.records import Failed, Failure, Hit, Library, Page
+from rookery.records import Failure, Hit, Library, Page
 from rookery.serve.api.answer_sessions import EXTRACT_METHOD, AnswerOutcome, QuestionRequest
 from rookery.serve.api.answer_workers import AnswerService, get_answer_service
 from rookery.serve.api.endpoints import (
@@ -346,7 +347,7 @@ def _answer_question(
     try:
         return charge_answer(store, key, work, gone)
     except ApiError as refused:
-        raise Failed(Failure("answer", "no_budget", str(refused))) from refused
+        raise Failed(Failure("answer", Outcome.NO_BUDGET, str(refused))) from refused
 
 
 def _choose_status(reply: Any, visit: McpHttpRequest) -> int:

@@ -34,7 +34,8 @@ from rookery.cite.saved_answers import ClaimedQuote
 from rookery.cite.syntax import render_numbered
 from rookery.cite.verification import ClaimedVerdict, Verdict
 from rookery.draft.score_wording import word_score
-from rookery.records import Answer, Failed, Failure, Hit, Library, Page, Quote, Record, prepare_type
+from rookery.errors import Failed, Outcome
+from rookery.records import Answer, Failure, Hit, Library, Page, Quote, Record, prepare_type
 from rookery.serve.answer_session import EvidenceSources, FallbackLibrary
 from rookery.serve.answer_verification import (
     AnyVerdict,
@@ -196,7 +197,7 @@ class McpBrowser:
         url = self._ids.get(int(number)) if number.isascii() and number.isdigit() else None
         if url is None:
             detail = "no result of this session has this id: copy one from a search"
-            raise Failed(Failure(id[:80], "unknown_id", detail))
+            raise Failed(Failure(id[:80], Outcome.UNKNOWN_ID, detail))
         return url
 
     def open(self, address: str) -> None:
@@ -221,7 +222,7 @@ class McpBrowser:
         link = place.view.get_link(number)
         if link is None:
             detail = "what is shown has no such link: give the n of a 【n†…】 in it"
-            raise Failed(Failure(f"link {number}", "no_link", detail))
+            raise Failed(Failure(f"link {number}", Outcome.NO_LINK, detail))
         url, fragment = urldefrag(link.url)
         if place.quotable and url == urldefrag(place.view.page.url).url:
             self._position = place.move_to_anchor(fragment)
@@ -239,7 +240,7 @@ class McpBrowser:
         top = offset if offset is not None else view.top if full else place.top
         if not 0 <= top <= max(view.bottom - 1, 0):
             detail = f"what is shown ends at {view.bottom}: give an offset below that"
-            raise Failed(Failure(f"offset {top}", "past_the_end", detail))
+            raise Failed(Failure(f"offset {top}", Outcome.PAST_THE_END, detail))
         self._position = place._replace(view=view, top=top)
 
     def find(self, text: str) -> Span:
@@ -251,7 +252,7 @@ class McpBrowser:
         moved = place.move_to_text(text)
         if moved is None:
             detail = "this text is not on the page: try fewer words, or open another result"
-            raise Failed(Failure(_shorten_text(text), "not_on_page", detail))
+            raise Failed(Failure(_shorten_text(text), Outcome.NOT_ON_PAGE, detail))
         self._position, span = moved
         return span
 
@@ -264,7 +265,7 @@ class McpBrowser:
         span = place.find_quoted_span(text)
         if span is None:
             detail = "this text is not on the page: copy it as it stands, or give start and end"
-            raise Failed(Failure(_shorten_text(text), "not_on_page", detail))
+            raise Failed(Failure(_shorten_text(text), Outcome.NOT_ON_PAGE, detail))
         return self._cut_quote(place.opened.page, *span)
 
     def quote_span(self, start: int, end: int) -> Quote:
@@ -275,10 +276,10 @@ class McpBrowser:
         page, what = self._require_quotable().opened.page, f"[{start}:{end}]"
         if not 0 <= start < end <= len(page.text) or not page.text[start:end].strip():
             detail = f"nothing stands there: give offsets from 0 to {len(page.text)}, start first"
-            raise Failed(Failure(what, "nothing_to_quote", detail))
+            raise Failed(Failure(what, Outcome.NOTHING_TO_QUOTE, detail))
         if any(block.hidden and block.start < end and start < block.end for block in page.blocks):
             detail = "the page holds more between these than it shows: quote it in parts"
-            raise Failed(Failure(what, "hidden_text", detail))
+            raise Failed(Failure(what, Outcome.HIDDEN_TEXT, detail))
         return self._cut_quote(page, start, end)
 
     def read_window(self) -> PageWindow:
@@ -313,20 +314,20 @@ class McpBrowser:
     def _require_position(self) -> BrowserPosition:
         if self._position is None:
             detail = "nothing is open in this session: search, then open a result"
-            raise Failed(Failure(self.id, "nothing_open", detail))
+            raise Failed(Failure(self.id, Outcome.NOTHING_OPEN, detail))
         return self._position
 
     def _require_quotable(self) -> BrowserPosition:
         place = self._require_position()
         if not place.quotable:
             detail = "only a page that was opened can be quoted: open a result first"
-            raise Failed(Failure("search results", "not_quotable", detail))
+            raise Failed(Failure("search results", Outcome.NOT_QUOTABLE, detail))
         return place
 
     def _cut_quote(self, page: Page, start: int, end: int) -> Quote:
         if end - start > self._limits.quoted:
             detail = f"a quote has at most {self._limits.quoted:,} characters: quote less"
-            raise Failed(Failure(f"[{start}:{end}]", "too_long", detail))
+            raise Failed(Failure(f"[{start}:{end}]", Outcome.TOO_LONG, detail))
         return page.quote(start, end)
 
     def _show_page(self, page: Page, quotable: bool) -> BrowserPosition:
@@ -379,7 +380,7 @@ class McpBrowserPool:
                     f"of several workers has no sessions of another): "
                     f"{NEW_SESSION_HINT}"
                 )
-                raise Failed(Failure(_shorten_text(id), "no_session", detail))
+                raise Failed(Failure(_shorten_text(id), Outcome.NO_SESSION, detail))
             self._sessions[id] = browser, whose, self._clock()
             self._sessions.move_to_end(id)
         with browser.lock:
@@ -909,7 +910,7 @@ class McpTools:
         if answer is not None:
             quotes = tuple(_replace_quote_url(caller, quote) for quote in answer.quotes)
             answer = msgspec.structs.replace(answer, quotes=quotes)
-        if episode.stop == "no_evidence" and episode.failures:
+        if episode.stop == Outcome.NO_EVIDENCE and episode.failures:
             raise Failed(episode.failures[0])
         text = render_numbered(answer) if answer else ""
         out = AnswerOutput(

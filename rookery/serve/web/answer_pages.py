@@ -28,13 +28,14 @@ from rookery.cite.quote_links import describe_location, make_deep_link
 from rookery.cite.verification import Verdict
 from rookery.draft.both_sides import SIDES_METHOD as SIDES
 from rookery.draft.score_wording import explain_score, word_score
+from rookery.errors import Failed, Outcome
 from rookery.judge import accounts, form_parsing, guides, labelling_queue
 from rookery.judge.accounts import has_role
 from rookery.judge.forms import FORMS
 from rookery.judge.labelling_records import Judgement, JudgementKind, LabellingItem
 from rookery.judge.store import Store
 from rookery.judge.tables import judgements
-from rookery.records import Answer, Claim, Episode, Failed, Failure, Page, Quote, Record, digest_of
+from rookery.records import Answer, Claim, Episode, Failure, Page, Quote, Record, digest_of
 from rookery.serve.answer_export import EXPORT_TYPES, ExportedAnswer, ExportLanguage
 from rookery.serve.answer_export import render_export as made
 from rookery.serve.api import answer_queue
@@ -300,7 +301,7 @@ async def stream_answer_page(request: Request) -> Response:
         found = await run_in_threadpool(answering.find_answer, request.path_params["answer"])
         _require_access(found, person.name)
     except Failed as failed:
-        status = 404 if failed.failure.outcome == "no_answer" else 503
+        status = 404 if failed.failure.outcome == Outcome.NO_ANSWER else 503
         return PlainTextResponse("There is nothing to be heard.", status)
     newest = request.headers.get("last-event-id") or request.query_params.get("after", "")
     after = int(newest) if newest.isdecimal() and len(newest) < 9 else -1
@@ -396,7 +397,7 @@ def find_context(request: Request, wanted: QuestionRequest) -> QuestionRequest:
     try:
         found = get_answer_service(request).find_answer(before)
     except Failed as failed:
-        if failed.failure.outcome != "no_answer":
+        if failed.failure.outcome != Outcome.NO_ANSWER:
             raise
         return wanted
     if found.person != get_signed_in_person(request).name:
@@ -457,7 +458,7 @@ def _require_access(found: StoredAnswer, person: str) -> None:
     """Raise Failed (no_answer) unless the person asked, or the answer is shared with the team."""
     if found.person != person and not found.team:
         detail = mark_text("there is no such answer, or it is private: ask who asked to share it")
-        raise Failed(Failure(found.id, "no_answer", detail))
+        raise Failed(Failure(found.id, Outcome.NO_ANSWER, detail))
 
 
 @require_role("reader")
@@ -860,7 +861,7 @@ def save_answer_rating(
     raw = {"thumbs.0": [thumbs], "comment": [comment.strip()[:MAX_COMMENT_CHARACTERS]]}
     read = form_parsing.parse_form(THUMBS_FORM, item, (0,), raw, whole=False)
     if read.problems:
-        raise Failed(Failure(asked.id, "not_rated", "say whether the answer is good or bad"))
+        raise Failed(Failure(asked.id, Outcome.NOT_RATED, "say whether the answer is good or bad"))
     key = _store_item(store, item)
     before = [
         each for each in _list_judgements(store, key, person) if each.kind in ("done", "extra")
@@ -877,7 +878,7 @@ def flag_citation(store: Store, asked: StoredAnswer, person: str, number: int, w
     (not_rated)."""
     answer = _get_answer(asked)
     if not 1 <= number <= len(answer.quotes):
-        raise Failed(Failure(asked.id, "not_rated", "name a citation that the answer has"))
+        raise Failed(Failure(asked.id, Outcome.NOT_RATED, "name a citation that the answer has"))
     reason = ": ".join(
         filter(None, [WRONG_CITATION.format(number), words.strip()[:MAX_COMMENT_CHARACTERS]])
     )
@@ -913,7 +914,7 @@ def _make_item(asked: StoredAnswer) -> LabellingItem:
 def _get_answer(asked: StoredAnswer) -> Answer:
     """Return the answer. Raises Failed (not_rated) if there is none."""
     if asked.answered is None or asked.answered.episode.answer is None:
-        raise Failed(Failure(asked.id, "not_rated", "there is no answer that could be rated"))
+        raise Failed(Failure(asked.id, Outcome.NOT_RATED, "there is no answer that could be rated"))
     return asked.answered.episode.answer
 
 

@@ -31,10 +31,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.supervisors import Multiprocess
 
 from rookery.browse.worker_processes import end_with_parent
+from rookery.errors import Failed
 from rookery.judge import accounts, crowd_entry
 from rookery.judge.projects import load_project
 from rookery.judge.store import Store
-from rookery.records import Failed
 from rookery.serve.api.answer_workers import AnswerService, WorkerSettings
 from rookery.serve.settings import Settings
 from rookery.serve.web import (

@@ -10,10 +10,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from rookery.errors import Failed, Outcome
 from rookery.judge import accounts, crowd_entry, projects
 from rookery.judge.payment import build_payment_report, write_payment_csv
 from rookery.judge.projects import ProjectSettings
-from rookery.records import Failed, Failure
+from rookery.records import Failure
 from rookery.serve.web.dashboard import (
     SERVER_FAULTS,
     apply_dashboard_change,
@@ -110,7 +111,9 @@ def post_project(request: Request) -> Response:
 
     def make_project() -> None:
         if any(each.name == name for each in projects.list_projects(store)):
-            raise Failed(Failure(name, "already", "there is a project of this name: open it below"))
+            raise Failed(
+                Failure(name, Outcome.ALREADY, "there is a project of this name: open it below")
+            )
         projects.save_project(store, name, ProjectSettings(), by)
 
     return apply_dashboard_change(

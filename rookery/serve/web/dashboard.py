@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from rookery.errors import Failed, Outcome
 from rookery.judge import (
     accounts,
     guides,
@@ -31,7 +32,7 @@ from rookery.judge.snapshots import SnapshotContents, SnapshotSelection
 from rookery.judge.store import Store
 from rookery.judge.tables import items, judgements, slots
 from rookery.judge.tables import snapshots as kept
-from rookery.records import Failed, Failure
+from rookery.records import Failure
 from rookery.serve.web.endpoints import (
     get_app_context,
     get_form_fields,
@@ -84,7 +85,9 @@ CHANGE_NOTICES = {
     "guide": mark_text("That is the newest version now. The earlier ones are kept."),
 }
 """Notice shown after a change, by the value of `?did=`."""
-SERVER_FAULTS = frozenset({"store_busy", "disk_full", "store_fails", "no_store"})
+SERVER_FAULTS = frozenset(
+    {Outcome.STORE_BUSY, Outcome.DISK_FULL, Outcome.STORE_FAILS, Outcome.NO_STORE}
+)
 """Outcomes of failures of the server, which no change of the form would repair."""
 
 
@@ -126,10 +129,10 @@ def check_role_rank(store: Store, lead: Person, name: str, role: str) -> None:
     """
     had = [one.role for one in accounts.list_people(store) if one.name == name]
     if role not in ROLES:
-        raise Failed(Failure(role, "not_allowed", "choose one of the roles"))
+        raise Failed(Failure(role, Outcome.NOT_ALLOWED, "choose one of the roles"))
     if any(ROLES.index(one) > ROLES.index(lead.role) for one in (role, *had)):
         detail = mark_text("this is for somebody of that role or above: ask an admin")
-        raise Failed(Failure(name, "not_allowed", detail))
+        raise Failed(Failure(name, Outcome.NOT_ALLOWED, detail))
 
 
 ZIP_TIMESTAMP = (1980, 1, 1, 0, 0, 0)
@@ -411,7 +414,7 @@ def post_shut_out(request: Request) -> Response:
 
     def shut_person_out() -> None:
         if name == me.name:
-            raise Failed(Failure(name, "not_allowed", "ask somebody else to shut you out"))
+            raise Failed(Failure(name, Outcome.NOT_ALLOWED, "ask somebody else to shut you out"))
         check_role_rank(store, me, name, "labeller")
         accounts.shut_out_person(store, name, me.name)
 
@@ -538,7 +541,7 @@ def post_retirement(request: Request) -> Response:
 
     def retire_items() -> None:
         if not why or not (batch or item):
-            raise Failed(Failure("retire", "no_reason", "say why: others will ask"))
+            raise Failed(Failure("retire", Outcome.NO_REASON, "say why: others will ask"))
         labelling_queue.retire_items(store, why, [item] if item else None, None if item else batch)
 
     show, then = (

@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from rookery.errors import Failed, Outcome
 from rookery.judge import decisions, labelling_queue
 from rookery.judge.decisions import Disagreement
 from rookery.judge.form_parsing import encode_form
@@ -18,7 +19,6 @@ from rookery.judge.form_versions import list_forms, load_form
 from rookery.judge.forms import LabellingForm, PostedValues
 from rookery.judge.judgement_conversion import get_comparison_key
 from rookery.judge.labelling_records import Decision, Judgement
-from rookery.records import Failed
 from rookery.serve.web.dashboard import SERVER_FAULTS
 from rookery.serve.web.endpoints import (
     get_app_context,
@@ -102,7 +102,7 @@ def post_decision(request: Request) -> Response:
     try:
         decisions.decide_item(store, item, by, sheet.filled, get_last_value(posted, "reason"))
     except Failed as failed:
-        if failed.failure.outcome in SERVER_FAULTS | {"no_item"}:
+        if failed.failure.outcome in SERVER_FAULTS | {Outcome.NO_ITEM}:
             raise
         return _render_disagreement(request, dispute, sheet, failed.failure.detail)
     return redirect_after_post("/disagreements?said=decided")

@@ -29,13 +29,14 @@ from rookery.browse.page_text import neutralize_text
 from rookery.browse.page_view import WindowPart, get_domain, truncate_line
 from rookery.browse.text_search import Span
 from rookery.draft.score_wording import grade_score
+from rookery.errors import Failed, Outcome
 from rookery.judge import guides, judgement_conversion, labelling_queue
 from rookery.judge.accounts import has_role
 from rookery.judge.forms import FLAG_REASONS, FORMS, SKIP_REASONS
 from rookery.judge.labelling_records import Judgement, LabellingItem
 from rookery.judge.store import read_events
 from rookery.judge.tables import judgements
-from rookery.records import Episode, Failed, Page, Quote, digest_of
+from rookery.records import Episode, Page, Quote, digest_of
 from rookery.serve import demonstration_commands
 from rookery.serve.browser_session import (
     FIND_PREFIX,
@@ -73,12 +74,12 @@ SUGGESTIONS_KEY = "suggestions"
 if anything was."""
 STOP_DESCRIPTIONS = {
     "end": mark_text("an answer"),
-    "max_actions": mark_text("an answer, when the actions were used up"),
-    "max_quotes": mark_text("an answer, when the room for quotes was used up"),
-    "nonsense": mark_text("no answer: the question makes no sense"),
-    "controversial": mark_text("no answer: the question should not be answered"),
-    "no_quotes": mark_text("no answer: nothing was quoted"),
-    "bad_syntax": mark_text("no answer that could be read"),
+    Outcome.MAX_ACTIONS: mark_text("an answer, when the actions were used up"),
+    Outcome.MAX_QUOTES: mark_text("an answer, when the room for quotes was used up"),
+    Outcome.NONSENSE: mark_text("no answer: the question makes no sense"),
+    Outcome.CONTROVERSIAL: mark_text("no answer: the question should not be answered"),
+    Outcome.NO_QUOTES: mark_text("no answer: nothing was quoted"),
+    Outcome.BAD_SYNTAX: mark_text("no answer that could be read"),
 }
 """End of a demonstration in words, by stop reason."""
 _VERBS = {

@@ -21,10 +21,11 @@ from sqlalchemy import select
 
 from rookery.browse.browser import BrowserReply, answer_request
 from rookery.browse.browser_commands import BrowserTask
+from rookery.errors import Failed, Outcome
 from rookery.judge import labelling_queue
 from rookery.judge.store import Store, append_event, load_stored_page, read_events, store_page
 from rookery.judge.tables import judgements, leases
-from rookery.records import Failed, Failure, Library, Page, Record, prepare_type
+from rookery.records import Failure, Library, Page, Record, prepare_type
 from rookery.serve.answer_session import EvidenceSources
 from rookery.serve.browser_session import (
     BrowserSession,
@@ -201,7 +202,7 @@ class DemonstrationStore:
             detail = mark_text(
                 "this is no question to be answered: go back to the desk's first page"
             )
-            raise Failed(Failure(place.item, "no_item", detail))
+            raise Failed(Failure(place.item, Outcome.NO_ITEM, detail))
         work = DemonstrationSession(place, BrowserTask(item.question, item.rules, item.start))
         with self._lock:
             work = self._sessions.setdefault(place, work)
@@ -252,7 +253,7 @@ def make_storable_reply(what: str, reply: BrowserReply) -> BrowserReply:
         msgspec.json.encode(reply)
     except UnicodeEncodeError:
         detail = "it holds characters that cannot be kept (lone surrogates)"
-        return Failure(what, "unreadable", detail)
+        return Failure(what, Outcome.UNREADABLE, detail)
     return reply
 
 
@@ -263,7 +264,7 @@ def make_closed_error(standing: DemonstrationStatus) -> Failed:
         detail = mark_text("you skipped this task before: go back to the desk's first page")
     if standing.kind == "flagged":
         detail = mark_text("you flagged this task before: go back to the desk's first page")
-    return Failed(Failure(standing.judgement, "already", detail))
+    return Failed(Failure(standing.judgement, Outcome.ALREADY, detail))
 
 
 def _ignore_event(deed: SessionEvent) -> None:
@@ -296,7 +297,7 @@ class DeskLibrary:
         judge = self._open_sources().load_evidence_judge()
         if judge is None:
             detail = mark_text("there is no evidence model: tell whoever started the desk")
-            raise Failed(Failure("suggestions", "no_model", detail))
+            raise Failed(Failure("suggestions", Outcome.NO_MODEL, detail))
         return judge
 
     def _open_sources(self) -> EvidenceSources:

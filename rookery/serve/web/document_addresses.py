@@ -13,7 +13,8 @@ from rookery.browse.fetcher import FetchResponse
 from rookery.browse.file_selection import DOCUMENT_READERS, READER_OF_ENDING
 from rookery.browse.network import FetchError, normalize_url
 from rookery.browse.page_reader import decode_text, detect_type
-from rookery.records import Failed, Failure
+from rookery.errors import Failed, Outcome
+from rookery.records import Failure
 from rookery.serve.answer_session import EvidenceSources
 from rookery.serve.settings import Settings
 from rookery.serve.web.languages import mark_text
@@ -23,25 +24,29 @@ MAX_ADDRESS_CHARACTERS = 2000
 ACCEPTED_TYPES = "text/html, application/xhtml+xml, */*;q=0.8"
 """Accept header of a request."""
 OUTCOME_SENTENCES = {
-    "invalid_url": mark_text(
+    Outcome.INVALID_URL: mark_text(
         "this is no address: copy the whole of it, as in https://example.org/guide"
     ),
-    "unsupported_scheme": mark_text("only addresses that begin with https:// or http:// are read"),
-    "blocked_address": mark_text(
+    Outcome.UNSUPPORTED_SCHEME: mark_text(
+        "only addresses that begin with https:// or http:// are read"
+    ),
+    Outcome.BLOCKED_ADDRESS: mark_text(
         "it leads to a private network, and only public pages are fetched: upload it as a file"
     ),
-    "unresolved": mark_text("there is no site of this name: check the address"),
-    "refused": mark_text("no connection could be made: try again later"),
-    "tls_failed": mark_text("the site's certificate is not in order: try again later"),
-    "timed_out": mark_text("the site was too slow: try again later, or upload it as a file"),
-    "robots": mark_text(
+    Outcome.UNRESOLVED: mark_text("there is no site of this name: check the address"),
+    Outcome.REFUSED: mark_text("no connection could be made: try again later"),
+    Outcome.TLS_FAILED: mark_text("the site's certificate is not in order: try again later"),
+    Outcome.TIMED_OUT: mark_text("the site was too slow: try again later, or upload it as a file"),
+    Outcome.ROBOTS: mark_text(
         "the site does not let programs read this page: save it in your browser and upload it"
     ),
-    "too_many_redirects": mark_text("the site sends on without an end: check the address"),
-    "too_large": mark_text("it is larger than what is fetched: upload a shorter file"),
-    "truncated": mark_text("the site broke off: try again later"),
-    "malformed": mark_text("what the site sent is damaged: try again later"),
-    "unsupported_type": mark_text("what stands there holds no text, such as a picture or a film"),
+    Outcome.TOO_MANY_REDIRECTS: mark_text("the site sends on without an end: check the address"),
+    Outcome.TOO_LARGE: mark_text("it is larger than what is fetched: upload a shorter file"),
+    Outcome.TRUNCATED: mark_text("the site broke off: try again later"),
+    Outcome.MALFORMED: mark_text("what the site sent is damaged: try again later"),
+    Outcome.UNSUPPORTED_TYPE: mark_text(
+        "what stands there holds no text, such as a picture or a film"
+    ),
     "http_401": mark_text("the site wants a login: save it in your browser and upload it"),
     "http_403": mark_text(
         "the site does not let programs read this page: save it in your browser and upload it"

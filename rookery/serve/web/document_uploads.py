@@ -23,9 +23,10 @@ from rookery.browse.file_selection import name_unread_type
 from rookery.browse.folder_library import FolderLibrary
 from rookery.browse.page_archive import PageArchive, translate_storage_errors
 from rookery.browse.search_index import hold_lock
+from rookery.errors import Failed, Outcome
 from rookery.judge.accounts import Person, has_role
 from rookery.judge.snapshots import write_whole_file
-from rookery.records import Failed, Failure, Page, prepare_type
+from rookery.records import Failure, Page, prepare_type
 from rookery.serve.api.answer_sessions import DOCUMENTS_PLACE
 from rookery.serve.api.answer_workers import AnswerService
 from rookery.serve.file_reading import read_document_files
@@ -303,14 +304,14 @@ class DocumentReader:
                 detail = mark_text(
                     "reading it was broken off again and again: try it in another format"
                 )
-                raise Failed(Failure("", "given_up", detail))
+                raise Failed(Failure("", Outcome.GIVEN_UP, detail))
             _save_upload(upload)
             if upload.unfetched:
                 upload = self._fetch_file(upload)
             file = _get_upload_folder(upload) / upload.name
             if not file.is_file():
                 detail = mark_text("its upload was broken off: upload it again")
-                raise Failed(Failure("", "broken_off", detail))
+                raise Failed(Failure("", Outcome.BROKEN_OFF, detail))
             if upload.text is None:
                 upload = msgspec.structs.replace(upload, text=_read_text(file))
             with lock_documents():
@@ -321,7 +322,7 @@ class DocumentReader:
                 _save_upload(msgspec.structs.replace(upload, state=state, detail=detail))
         except Failed as failed:
             detail = failed.failure.detail or failed.failure.outcome
-            if failed.failure.outcome in ("disk_full", "archive_busy"):
+            if failed.failure.outcome in (Outcome.DISK_FULL, Outcome.ARCHIVE_BUSY):
                 kept = msgspec.structs.replace(upload, state="waiting", tries=0, detail=detail)
                 _save_upload(kept)
                 raise
@@ -336,7 +337,7 @@ class DocumentReader:
         """Fetch a page of the web as the file of its upload. Raises Failed as `fetch_address`."""
         got = fetch_address(upload.address, self._settings)
         if len(got.data) > self.limits.file:
-            raise Failed(Failure(upload.address, "too_large", word_outcome("too_large")))
+            raise Failed(Failure(upload.address, Outcome.TOO_LARGE, word_outcome("too_large")))
         name = make_safe_file_name(name_fetched_file(upload.address, got, distinct=False))
         record = load_document_records().get(name)
         if record and any(each.address != upload.address for each in record.versions):
@@ -369,17 +370,17 @@ class DocumentReader:
                         "it is here already as a document of somebody else: only they or a "
                         "reviewer can fetch it again"
                     )
-                    raise Failed(Failure("", "name_taken", detail))
+                    raise Failed(Failure("", Outcome.NAME_TAKEN, detail))
                 who = f", {current.owner}'s" if current.owner else ""
                 detail = f"a document of this name is here already{who}: give yours another name"
-                raise Failed(Failure("", "name_taken", detail))
+                raise Failed(Failure("", Outcome.NAME_TAKEN, detail))
             if not upload.replaces:
                 return "asks"
         others = [each for each in list_current_files() if each.name != upload.name]
         size = upload.size + sum(each.stat().st_size for each in others)
         if len(others) >= self.limits.files or size > self.limits.bytes:
             detail = mark_text("there is no more room for documents: remove some first")
-            raise Failed(Failure("", "too_many", detail))
+            raise Failed(Failure("", Outcome.TOO_MANY, detail))
         assert upload.text is not None
         add_document_version(
             upload.name, file, upload.owner, upload.made, upload.text, upload.address
@@ -465,7 +466,7 @@ def _read_text(file: Path) -> DocumentText:
     [got] = read_document_files([file])
     if isinstance(got, Page):
         return summarize_page(got)
-    if got.outcome in ("unsupported_type", "binary"):
+    if got.outcome in (Outcome.UNSUPPORTED_TYPE, Outcome.BINARY):
         got = msgspec.structs.replace(got, detail=f"{got.detail}: {READABLE_TYPES}")
     raise Failed(got)
 

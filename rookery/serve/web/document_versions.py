@@ -16,9 +16,10 @@ import msgspec
 
 from rookery.browse.page_archive import translate_storage_errors
 from rookery.browse.search_index import hold_lock
+from rookery.errors import Failed, Outcome
 from rookery.judge.accounts import Person, has_role
 from rookery.judge.snapshots import write_whole_file
-from rookery.records import Failed, Failure, prepare_type
+from rookery.records import Failure, prepare_type
 from rookery.serve.api.answer_sessions import DOCUMENTS_PLACE
 from rookery.serve.settings import get_data_folder
 from rookery.serve.web.languages import mark_text
@@ -109,7 +110,7 @@ def load_document_records() -> DocumentRecords:
             "the records of documents cannot be read: whoever keeps this server should put their "
             "file back from a copy, or move it away"
         )
-        raise Failed(Failure(str(path), "damaged_records", detail)) from error
+        raise Failed(Failure(str(path), Outcome.DAMAGED_RECORDS, detail)) from error
     for file in list_current_files():
         if file.name not in records:
             about = file.stat()

@@ -22,9 +22,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from rookery.browse.page_archive import PageArchive
+from rookery.errors import Failed, Outcome
 from rookery.judge import accounts
 from rookery.judge.accounts import Person, has_role
-from rookery.records import Failed
 from rookery.serve.api.answer_sessions import DOCUMENTS_PLACE
 from rookery.serve.api.answer_workers import get_answer_service
 from rookery.serve.settings import Settings, locate_archive
@@ -364,7 +364,7 @@ def _read_unnoted(names: list[str], archive: PageArchive) -> dict[str, DocumentT
                 except Failed as failed:
                     found[name] = failed
     except Failed as failed:
-        if failed.failure.outcome != "empty_library":
+        if failed.failure.outcome != Outcome.EMPTY_LIBRARY:
             raise
     return found
 

@@ -16,7 +16,7 @@ gives no details away.
 """
 
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
@@ -25,11 +25,11 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from rookery.errors import Failed, Outcome
 from rookery.judge import accounts
 from rookery.judge.accounts import Person
 from rookery.judge.labelling_records import PersonRole
 from rookery.judge.store import Store
-from rookery.records import Failed
 from rookery.serve.web.languages import mark_text, translate_borrowed_text
 from rookery.serve.web.rendering import PageAssets, render_page
 
@@ -41,20 +41,19 @@ SECURE_COOKIE = "__Host-rookery"
 cookies; most treat http://localhost as secure, too."""
 PLAIN_COOKIE = "rookery"
 """Name of the session cookie where the browser refuses Secure cookies: plain http."""
-REPORTED_STATUSES = {
-    "damaged_records": 500,
-    "already": 409,
-    "gone": 409,
-    "no_lease": 409,
-    "no_invite": 410,
-    "no_answer": 404,
-    "no_item": 404,
-    "not_allowed": 403,
-    "not_rated": 400,
-    "busy": 503,
+REPORTED_STATUSES: Mapping[str, int] = {
+    Outcome.DAMAGED_RECORDS: 500,
+    Outcome.ALREADY: 409,
+    Outcome.NO_LEASE: 409,
+    Outcome.NO_INVITE: 410,
+    Outcome.NO_ANSWER: 404,
+    Outcome.NO_ITEM: 404,
+    Outcome.NOT_ALLOWED: 403,
+    Outcome.NOT_RATED: 400,
+    Outcome.BUSY: 503,
 }
 """HTTP status by outcome of the Failed errors whose message is shown to the person."""
-BUSY_STATUSES = {"store_busy": 503, "disk_full": 507}
+BUSY_STATUSES: Mapping[str, int] = {Outcome.STORE_BUSY: 503, Outcome.DISK_FULL: 507}
 """HTTP status by outcome of the Failed errors after which sending again may succeed."""
 _LOG = logging.getLogger("rookery.desk")
 PageHandler = Callable[[Request], Response]

@@ -13,15 +13,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from rookery.errors import Failed
 from rookery.judge import form_versions
-from rookery.judge.forms import (
-    FORMS,
-    LabellingForm,
-    parse_form_file,
-    read_packaged_form_text,
-)
+from rookery.judge.forms import FORMS, LabellingForm, parse_form_file, read_packaged_form_text
 from rookery.judge.labelling_records import LabellingItem
-from rookery.records import Answer, Claim, Failed, Page, Question
+from rookery.records import Answer, Claim, Page, Question
 from rookery.serve.web.dashboard import apply_dashboard_change, render_dashboard_page
 from rookery.serve.web.endpoints import (
     get_app_context,

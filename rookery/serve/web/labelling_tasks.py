@@ -18,6 +18,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from rookery.errors import Failed, Outcome
 from rookery.judge import (
     crowd_entry,
     guides,
@@ -36,7 +37,7 @@ from rookery.judge.form_versions import list_forms, load_form
 from rookery.judge.forms import FLAG_REASONS, SKIP_REASONS
 from rookery.judge.labelling_queue import RaterProgress
 from rookery.judge.labelling_records import ItemLease, Judgement, LabellingItem
-from rookery.records import Failed, Record, prepare_type
+from rookery.records import Record, prepare_type
 from rookery.serve.web.endpoints import (
     get_app_context,
     get_form_fields,
@@ -407,7 +408,7 @@ def _submit_form(request: Request, item_id: str, begun: TaskDraft, sheet: TaskFo
     try:
         kind = labelling_queue.submit_judgement(store, begun.token, name, judgement)
     except Failed as failed:
-        if failed.failure.outcome != "already":
+        if failed.failure.outcome != Outcome.ALREADY:
             raise
         return _redirect_to_next_task(request, sheet.form.name, "again")  # by another tab, just now
     if sheet.item.gold and (batch := labelling_queue.find_prelude_batch(store, item_id)):
@@ -552,7 +553,12 @@ STOP_REASONS = (
     mark_text("It says the same again and again"),
 )
 """Reasons that can be given with one click."""
-GONE_STATUSES = {"no_run": 404, "no_pull": 404, "released": 409, "no_person": 403}
+GONE_STATUSES: Mapping[str, int] = {
+    Outcome.NO_RUN: 404,
+    Outcome.NO_PULL: 404,
+    Outcome.RELEASED: 409,
+    Outcome.NO_PERSON: 403,
+}
 """HTTP status by outcome, for a run or a stop that is missing, or that somebody else released."""
 STOP_NOTICES = {
     "pulled": mark_text("Stopped. The run makes no further step."),
@@ -593,7 +599,7 @@ def post_stop(request: Request) -> Response:
             get_app_context(request).store, name, get_signed_in_person(request).name, reason
         )
     except Failed as failed:
-        if failed.failure.outcome == "no_reason":
+        if failed.failure.outcome == Outcome.NO_REASON:
             return _render_runs_page(request, failed.failure.detail, get_last_value(said, "run"))
         return _render_missing_run(request, failed)
     return redirect_after_post("/cord?did=pulled")
@@ -636,7 +642,7 @@ def post_release(request: Request) -> Response:
             get_app_context(request).store, number, get_signed_in_person(request).name, reason
         )
     except Failed as failed:
-        if failed.failure.outcome == "no_reason":
+        if failed.failure.outcome == Outcome.NO_REASON:
             return _render_release_page(request, failed.failure.detail)
         return _render_missing_run(request, failed)
     return redirect_after_post("/cord?did=released")

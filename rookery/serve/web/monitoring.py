@@ -28,11 +28,7 @@ import msgspec
 from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, CollectorRegistry, Metric, generate_latest
-from prometheus_client.core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-)
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 from sqlalchemy import JSON, Connection, cast, func, select, type_coerce
 from starlette.applications import Starlette
@@ -41,9 +37,10 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import Message, Receive, Scope, Send
 
+from rookery.errors import Failed
 from rookery.judge.store import Store
 from rookery.judge.tables import answers, slots
-from rookery.records import Failed, prepare_type
+from rookery.records import prepare_type
 from rookery.serve.api.answer_sessions import QuestionRequest
 from rookery.serve.api.answer_workers import AnswerService
 from rookery.serve.api.endpoints import (

@@ -13,13 +13,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from rookery.records import Episode, Failed, Failure, Question
-from rookery.serve.answer_export import (
-    REPORT_TYPES,
-    ExportedAnswer,
-    ExportedReport,
-    render_report,
-)
+from rookery.errors import Failed, Outcome
+from rookery.records import Episode, Failure, Question
+from rookery.serve.answer_export import REPORT_TYPES, ExportedAnswer, ExportedReport, render_report
 from rookery.serve.api import answer_queue
 from rookery.serve.api.answer_queue import StoredAnswer
 from rookery.serve.api.answer_sessions import (
@@ -99,7 +95,7 @@ def post_questions(request: Request) -> Response:
     try:
         if not 1 <= len(lines) <= MAX_QUESTIONS:
             detail = _("ask 1 to %(most)s questions, each on a line of its own", most=MAX_QUESTIONS)
-            raise Failed(Failure("questions", "bad_question", detail))
+            raise Failed(Failure("questions", Outcome.BAD_QUESTION, detail))
         asked = [msgspec.structs.replace(wanted, question=line, follows="") for line in lines]
         for each in asked:
             parse_requested_question(each, "")

@@ -17,7 +17,8 @@ from typing import Any
 import msgspec
 
 from rookery.browse.pdf_documents import UprightPage, open_upright_page
-from rookery.records import Failed, Failure, Page, prepare_type
+from rookery.errors import Failed, Outcome
+from rookery.records import Failure, Page, prepare_type
 
 MAX_PICTURE_SIDE = 1240
 """pixels of a picture's longer side, at most, times two: letters stay sharp on every screen"""
@@ -132,7 +133,7 @@ class PdfRenderer:
         except (subprocess.SubprocessError, OSError, msgspec.MsgspecError) as error:
             detail = "this page of the PDF cannot be drawn: read its text instead"
             what = f"page {job.number}"
-            raise Failed(Failure(what, "not_drawn", detail)) from error
+            raise Failed(Failure(what, Outcome.NOT_DRAWN, detail)) from error
 
 
 _CHILD_CODE = (

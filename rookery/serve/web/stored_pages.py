@@ -28,8 +28,9 @@ from rookery.browse.page_view import truncate_line
 from rookery.browse.reader_processes import FileLimits
 from rookery.browse.text_folding import locate_quote
 from rookery.cite.quote_links import describe_location, make_deep_link
+from rookery.errors import Failed, Outcome
 from rookery.judge.store import find_pages_by_digest
-from rookery.records import Block, Failed, Failure, Mark, Page, Quote
+from rookery.records import Block, Failure, Mark, Page, Quote
 from rookery.serve.answer_session import EvidenceSources
 from rookery.serve.file_reading import read_document_file
 from rookery.serve.settings import get_cache_folder
@@ -428,7 +429,7 @@ class StoredPageViewer:
         if not is_url(stored.url):
             if urlsplit(stored.url).scheme != "file":
                 detail = mark_text("it came from no address")
-                raise Failed(Failure(stored.url, "not_found", detail))
+                raise Failed(Failure(stored.url, Outcome.NOT_FOUND, detail))
             return read_document_file(resolve_place_path(stored.url))
         sources = self._get_session(request)
         now = sources.fetch_page(stored.url)
@@ -548,4 +549,4 @@ def _get_pdf_path(digest: str, cache: Path) -> Path:
 
 
 def _make_no_pdf_error(detail: str) -> Failed:
-    return Failed(Failure("the PDF", "no_pdf", detail))
+    return Failed(Failure("the PDF", Outcome.NO_PDF, detail))

@@ -14,7 +14,7 @@ from visits import Opened, Visit
 from windows import Site, flaws, serving
 
 from rookery.browse.fetcher import FetchResponse
-from rookery.records import Failed
+from rookery.errors import Failed
 from rookery.serve.settings import Settings
 from rookery.serve.web import document_addresses
 from rookery.serve.web.app import build_web_app

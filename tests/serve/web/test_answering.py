@@ -17,9 +17,10 @@ from askers import CROWS, LONG, SECONDS, Held, home
 from visits import Clock, Opened
 
 from rookery.browse.libraries import BUNDLED_PLACE
+from rookery.errors import Failed
 from rookery.judge import accounts
 from rookery.judge.store import Store
-from rookery.records import Failed, Question
+from rookery.records import Question
 from rookery.serve.answer_session import EvidenceSources
 from rookery.serve.api import answer_queue
 from rookery.serve.api.answer_sessions import (

@@ -22,10 +22,11 @@ from sqlalchemy import event as database
 from sqlalchemy import insert
 
 from rookery.browse.browser_commands import BrowserRules
+from rookery.errors import Failed
 from rookery.judge import accounts
 from rookery.judge.store import Store
 from rookery.judge.tables import answers
-from rookery.records import Failed, Failure
+from rookery.records import Failure
 from rookery.serve.api import answer_queue, endpoints
 from rookery.serve.api.endpoints import ApiError, ApiLimits, convert_failure
 from rookery.serve.mcp.streamable_http import build_mcp_routes

@@ -21,11 +21,7 @@ from rookery.judge import judgement_conversion, store
 from rookery.records import Block, Episode, Page
 from rookery.serve import demonstration_commands, demonstration_files
 from rookery.serve.browser_session import FIND_PREFIX, BrowserSession
-from rookery.serve.demonstration_commands import (
-    UnquotableSpanError,
-    find_quote_command,
-    trim_span,
-)
+from rookery.serve.demonstration_commands import UnquotableSpanError, find_quote_command, trim_span
 from rookery.serve.web import demonstration_sessions
 from rookery.serve.web.demonstration_sessions import (
     DemonstrationStore,

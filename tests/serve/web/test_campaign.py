@@ -7,14 +7,7 @@ import pytest
 from boards import TEAM, hire, judge, work
 from visits import Opened, Visit, filled_in, item
 
-from rookery.judge import (
-    accounts,
-    crowd_entry,
-    decisions,
-    labelling_queue,
-    projects,
-    rater_quality,
-)
+from rookery.judge import accounts, crowd_entry, decisions, labelling_queue, projects, rater_quality
 from rookery.judge.accounts import list_audit_entries
 
 

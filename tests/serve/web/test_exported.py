@@ -13,17 +13,7 @@ from visits import Opened, Visit
 from windows import Site, flaws
 
 from rookery.cite.verification import check_quote
-from rookery.records import (
-    Answer,
-    Block,
-    Claim,
-    Completion,
-    Episode,
-    Failure,
-    Page,
-    Question,
-    Step,
-)
+from rookery.records import Answer, Block, Claim, Completion, Episode, Failure, Page, Question, Step
 from rookery.serve.answer_export import EXPORT_TYPES
 from rookery.serve.api import answer_queue
 from rookery.serve.api.answer_sessions import AnswerOutcome, QuestionRequest

@@ -15,7 +15,8 @@ from mcp_serving import at_work
 from mcpline import Json, asked, called, greeting, stateless
 from visits import Opened, open_store
 
-from rookery.records import Failed, Failure
+from rookery.errors import Failed
+from rookery.records import Failure
 from rookery.serve.api.answer_sessions import AnswerOutcome, QuestionRequest
 from rookery.serve.api.answer_workers import AnswerService
 from rookery.serve.api.endpoints import create_api_key, revoke_api_key

@@ -15,7 +15,8 @@ from visits import Opened, Visit
 from windows import CHROMIUM
 
 from rookery.browse.libraries import get_bundled_folder
-from rookery.records import Block, Failed, Mark, Page
+from rookery.errors import Failed
+from rookery.records import Block, Mark, Page
 from rookery.serve.web.pdf_rendering import (
     DrawnPage,
     PdfPage,

@@ -12,10 +12,11 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 from visits import FORMS_HERE, Opened, item
 
+from rookery.errors import Failed
 from rookery.judge import accounts, labelling_queue
 from rookery.judge.forms import FORMS
 from rookery.judge.labelling_records import PersonRole
-from rookery.records import Failed, Failure
+from rookery.records import Failure
 from rookery.serve.web.endpoints import require_role
 from rookery.serve.web.security import SecurityMiddleware, VisitorLimits
 

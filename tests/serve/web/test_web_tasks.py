@@ -5,17 +5,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import select
-from visits import (
-    BESIDE,
-    CLEAR,
-    FORMS_HERE,
-    JUSTIFICATION,
-    WRITERS,
-    Opened,
-    Visit,
-    filled_in,
-    item,
-)
+from visits import BESIDE, CLEAR, FORMS_HERE, JUSTIFICATION, WRITERS, Opened, Visit, filled_in, item
 
 from rookery.judge import labelling_queue, rater_quality
 from rookery.judge.forms import FORMS
