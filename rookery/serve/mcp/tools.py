@@ -403,8 +403,8 @@ def _fit_window(view: PageView, top: int, longest: int) -> tuple[str, int]:
     return text, view.window_at(top).end
 
 
-def _shorten_text(text: str) -> str:
-    return text if len(text) <= 80 else f"{text[:79]}…"
+def _shorten_text(text: str, most: int = 80) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 MAX_CHECKED_CHARACTERS = 300
@@ -474,21 +474,23 @@ class ArchivedSources:
 def describe_verdict(verdict: AnyVerdict) -> CheckedQuote:
     """Convert a verdict to the record that MCP clients get; long texts are truncated."""
     source: Quote | ClaimedQuote
-    gaps, accepted = tuple[str, ...](), False
+    gaps, accepted, most = tuple[str, ...](), False, MAX_CHECKED_CHARACTERS
     match verdict:
         case Verdict():
             source = verdict.quote
         case ClaimedVerdict():
             source, gaps, accepted = verdict.claimed, verdict.left_out, verdict.accepted
         case _:
-            text = _truncate_text(verdict.text)
+            text = _shorten_text(verdict.text, most)
             return CheckedQuote(text, "", "", verdict.outcome, verdict.detail)
-    about = _truncate_text(source.text), source.url, source.title, verdict.outcome, verdict.detail
-    return CheckedQuote(*about, tuple(map(_truncate_text, gaps)), accepted)
-
-
-def _truncate_text(text: str) -> str:
-    return text if len(text) <= MAX_CHECKED_CHARACTERS else f"{text[: MAX_CHECKED_CHARACTERS - 1]}…"
+    about = (
+        _shorten_text(source.text, most),
+        source.url,
+        source.title,
+        verdict.outcome,
+        verdict.detail,
+    )
+    return CheckedQuote(*about, tuple(_shorten_text(gap, most) for gap in gaps), accepted)
 
 
 _SESSION_HELP = "The id that search gave."

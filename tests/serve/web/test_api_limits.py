@@ -518,7 +518,9 @@ def test_who_goes_away_ends_the_work(
 
 def idle(here: Served) -> bool:
     """Whether no question is worked on."""
-    return here.answering._immediate_count == 0 and not here.answering._live
+    service = here.answering
+    free = service._worker_slots._value == service.worker_settings.workers
+    return free and not service._live
 
 
 def test_an_answer_that_takes_too_long_is_given_up(empty_store: Path, tmp_path: Path) -> None:
