@@ -19,18 +19,18 @@ demo: .venv/ready
 # What trains, and so loads torch.
 LEARN := tests/learn tests/recipes tests/served tests/serve/test_learning.py \
 	tests/serve/test_learning_at_a_desk.py tests/serve/test_plan_command.py
-PYTEST := $(BIN)/python -m pytest -q -n 2 --dist loadgroup
+PYTEST := $(BIN)/python -m pytest -q -n 2 --dist
 
 # The quick tier: tests that take at most half a second of one processor and need only Python.
 test: .venv/dev
-	$(PYTEST) -m "not (browser or program or slow)" $(LEARN:%=--ignore=%)
+	$(PYTEST) loadfile -m "not (browser or program or slow)" $(LEARN:%=--ignore=%)
 
 test-learn: .venv/dev
-	$(PYTEST) -m "not (browser or program or slow)" $(LEARN)
+	$(PYTEST) loadgroup -m "not (browser or program or slow)" $(LEARN)
 
 # The rest: Chromium, PostgreSQL, vLLM, other clients, killed processes, load.
 test-all: test test-learn
-	$(PYTEST) -m "browser or program or slow"
+	$(PYTEST) loadgroup -m "browser or program or slow"
 
 check: .venv/dev
 	$(BIN)/ruff check .

@@ -55,17 +55,6 @@ PAGES = [
     *sorted(str(path.relative_to(DOCS)) for path in DOCS.glob("tutorial/*.md")),
     *sorted(str(path.relative_to(DOCS)) for path in DOCS.glob("howto/*.md")),
 ]
-TIERS = {
-    "../README.md": pytest.mark.slow,  # nine commands, most of which other pages run too
-    "tutorial/batch.md": pytest.mark.slow,  # three batches, on several processes
-    "running.md": pytest.mark.program,  # PostgreSQL
-    "tutorial/judging.md": pytest.mark.slow,  # a server
-    "tutorial/measuring.md": pytest.mark.slow,  # matplotlib, twice
-    "howto/api.md": pytest.mark.slow,  # a server
-    "howto/environments.md": pytest.mark.slow,  # a server
-    "tutorial/models.md": pytest.mark.slow,  # torch
-    "tutorial/training.md": pytest.mark.slow,  # torch
-}
 MAX_PICTURE_BYTES = 150_000
 PATIENCE = 120.0
 """Seconds to wait for a server or a screen."""
@@ -372,7 +361,12 @@ def check_installing(command: str) -> None:
     assert extras <= set(project["optional-dependencies"])
 
 
-@pytest.mark.parametrize("page", [pytest.param(page, marks=TIERS.get(page, ())) for page in PAGES])
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "page",
+    # running.md asks for PostgreSQL
+    [pytest.param(page, marks=[pytest.mark.program] * (page == "running.md")) for page in PAGES],
+)
 def test_a_page_runs_as_written(page: str, tmp_path: Path) -> None:
     with ExitStack() as open_until_end:
         reader = Reader(tmp_path, open_until_end)

@@ -3,6 +3,7 @@
 import functools
 import io
 import json
+import shutil
 import signal
 import sys
 from collections.abc import Iterator
@@ -47,18 +48,20 @@ def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def asked(once: None, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """What asking loads is loaded, and the question of most tests was asked once."""
+def indexed_home(once: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A place with the index of the corvids. What asking loads is loaded by it, too."""
+    place = tmp_path_factory.mktemp("asked")
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in surroundings(tmp_path_factory.mktemp("asked")).items():
+        for name, value in surroundings(place).items():
             patch.setenv(name, value)
         with AnswerSession(Settings(("rookery:corvids",))) as session:
             session.answer(Question("1", GIFTS))
+    return place
 
 
 @pytest.fixture(scope="module")
-def home(asked: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("home")
+def home(indexed_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return shutil.copytree(indexed_home, tmp_path_factory.mktemp("home") / "home")
 
 
 @pytest.fixture

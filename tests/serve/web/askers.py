@@ -1,5 +1,6 @@
 """People who ask, at a server that answers from the corvids, for the tests of reading."""
 
+import shutil
 import threading
 import time
 from collections.abc import Iterator
@@ -27,9 +28,9 @@ SECONDS = 120.0
 
 
 @pytest.fixture(scope="module")
-def home(asked: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def home(indexed_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Places of their own for what is stored, and for the index of the corvids."""
-    place = tmp_path_factory.mktemp("home")
+    place = shutil.copytree(indexed_home, tmp_path_factory.mktemp("home") / "home")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_DATA_HOME", str(place / "data"))
         patch.setenv("XDG_CACHE_HOME", str(place / "cache"))

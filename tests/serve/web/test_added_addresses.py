@@ -94,6 +94,7 @@ def say(path: str, body: str | bytes, kind: str = HTML, status: int = 200) -> No
     Guides.pages[path] = (status, kind, body.encode() if isinstance(body, str) else body)
 
 
+@pytest.mark.slow
 def test_a_page_is_added_by_its_address_and_asked(reader: Visit, guides: str) -> None:
     say("/guide", ROOKS)
     seen = add(reader, f"  {guides}/guide#colonies ")

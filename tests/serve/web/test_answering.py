@@ -151,6 +151,7 @@ def test_listeners_hold_no_thread_and_all_hear_all(answering: AnswerService) -> 
     assert kinds(found[0])[-1] == "answered"
 
 
+@pytest.mark.slow
 def test_who_waits_for_a_worker_hears_at_once_that_it_begins(store: Store) -> None:
     """Without asking the store again, which would be later than the test waits."""
     answering = AnswerService(store, CROWS, WorkerSettings(workers=1, flush=10 * SECONDS))

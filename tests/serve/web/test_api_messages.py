@@ -69,6 +69,7 @@ def check_citations(message: dict[str, Any]) -> None:
             assert citation["title"]
 
 
+@pytest.mark.slow
 def test_an_answer_is_blocks_whose_quotes_stand_in_their_pages(here: Served) -> None:
     sent = here.send(PATH, asking(FACES))
     message = sent.json
@@ -122,6 +123,7 @@ def test_a_decline_is_a_refusal_with_its_reason(here: Served, stream: bool) -> N
     assert text
 
 
+@pytest.mark.slow
 def test_earlier_messages_give_the_last_one_its_context(here: Served) -> None:
     asked = asking(FACES, [{"type": "text", "text": LONGER}, {"type": "image", "source": {}}])
     asked["messages"].insert(1, {"role": "assistant", "content": "They do. Ask about cars."})

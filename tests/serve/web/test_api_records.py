@@ -28,9 +28,9 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture(scope="module")
 def here(
-    asked: None, empty_store: Path, tmp_path_factory: pytest.TempPathFactory
+    indexed_home: Path, empty_store: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Served]:
-    folder = tmp_path_factory.mktemp("records")
+    folder = shutil.copytree(indexed_home, tmp_path_factory.mktemp("records") / "home")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_DATA_HOME", str(folder / "data"))
         patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
@@ -92,6 +92,7 @@ def test_a_record_can_be_had_before_it_is_complete(here: Served) -> None:
     assert here.send(f"/v1/answers/{record['id']}").json["state"] == "done"
 
 
+@pytest.mark.slow
 def test_no_path_of_this_machine_is_told(here: Served) -> None:
     bodies = [
         here.send("/v1/responses", {"model": "rookery-extract", "input": QUESTION}).body,
@@ -229,6 +230,7 @@ def test_the_command_makes_a_key_once_and_ends_it(run: Run, tmp_path: Path) -> N
         assert told.err.startswith(f"rookery: {wrong[0]}: ")
 
 
+@pytest.mark.slow
 def test_a_body_is_one_line_of_json_whatever_it_holds(here: Served) -> None:
     answer = here.send("/v1/answers", {"question": "Do\ncrows\u2028use tools?", "stream": True})
     for line in answer.body.decode().split("\n"):

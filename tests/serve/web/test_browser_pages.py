@@ -134,6 +134,7 @@ def test_a_tab_that_is_behind_does_nothing_and_is_told(here: Desk, pages: Settin
         assert deeds(here, place)[2:] == ["Clicked on link 0", "Given"]
 
 
+@pytest.mark.slow
 def test_a_double_click_and_a_page_that_comes_back_are_done_once(
     here: Desk, pages: Settings
 ) -> None:
@@ -425,6 +426,7 @@ def test_a_page_that_cannot_be_had_is_an_error_page_and_back_leads_on(
         assert "More" in seen.presses("Back").words
 
 
+@pytest.mark.slow
 def test_the_end_of_the_actions_leads_to_the_answer(here: Desk, pages: Settings) -> None:
     item = here.item(rules=BrowserRules(actions=3))
     with client(here, pages) as browser:

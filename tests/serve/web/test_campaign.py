@@ -101,6 +101,7 @@ def test_saving_a_draft_counts_as_an_action(opened: Opened) -> None:
     assert rows(lead.get("/board/pay"))["lena"][-1] == "0.60"
 
 
+@pytest.mark.slow
 def test_who_is_not_admitted_gets_the_trial_and_then_waits(opened: Opened, lead: Visit) -> None:
     lead.post("/board/projects", name="corvids")
     lead.post("/board/projects/batch", project="corvids", batch="real")
@@ -201,6 +202,7 @@ def arrive(opened: Opened, lead: Visit, participant: str = "5f0c1e2d3b4a") -> Vi
     return visit.post(address)
 
 
+@pytest.mark.slow
 def test_somebody_comes_from_prolific_and_leaves_with_a_code(opened: Opened, lead: Visit) -> None:
     projects.save_project(opened.store, "corvids", projects.ProjectSettings(session_items=2), "lea")
     lead.post("/board/projects/batch", project="corvids", batch="first")

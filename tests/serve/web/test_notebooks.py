@@ -47,6 +47,7 @@ def list_questions(visit: Visit) -> list[str]:
     return [link.text() for link in visit.page.css(".notebook-row h2 a")]
 
 
+@pytest.mark.slow
 def test_several_questions_are_answered_on_one_page_and_saved_as_one_report(here: Served) -> None:
     visit = enter(here, "rita")
     assert visit.get("/").page.css_first('a[href="/notebook"]') is not None
