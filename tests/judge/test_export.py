@@ -57,6 +57,7 @@ def test_ties_are_left_out_and_counted() -> None:
     assert make_preference_rows([same]) == ([], {"pairs of answers that read the same": 1})
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(0, 3), min_size=2, max_size=6).filter(any))
 def test_as_many_rows_and_ties_as_there_are_pairs(weights: list[int]) -> None:
     rows, left_out = make_preference_rows([comparison(*(w / sum(weights) for w in weights))])

@@ -168,6 +168,7 @@ def test_the_command_prints_what_scores_mean(
     assert "a score of 0.95 means" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_too_few_documents_and_no_model_are_said(
     documents: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

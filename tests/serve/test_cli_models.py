@@ -57,6 +57,7 @@ def test_n_answers_are_written_to_choose_among(run: Run) -> None:
     assert sum(int(asking.fields.get("n") or 1) for asking in server.asked) >= 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_passages_show_what_a_model_was_given(run: Run, method: str) -> None:
     with serving(*says(*METHODS[method])) as server:

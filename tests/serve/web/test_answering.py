@@ -247,6 +247,7 @@ def test_no_place_is_the_default_and_never_the_web_of_a_server_with_documents(
     assert resolve_settings(Settings(), web, QuestionRequest(LONG)).places == ()
 
 
+@pytest.mark.slow
 def test_a_place_that_is_reopened_leaves_the_questions_under_way_alone() -> None:
     pool, asked = SharedSessionPool(), Question("", LONG)
     others = [msgspec.structs.replace(CROWS, decline=0.3), CROWS]

@@ -382,6 +382,7 @@ json_values = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(
     path=st.sampled_from(PATHS),
     data=st.data(),
@@ -523,6 +524,7 @@ def idle(here: Served) -> bool:
     return free and not service._live
 
 
+@pytest.mark.slow
 def test_an_answer_that_takes_too_long_is_given_up(empty_store: Path, tmp_path: Path) -> None:
     with serving(command("Search crows", 0.2)) as model:
         base = model.base_url.removesuffix("/v1")
@@ -542,6 +544,7 @@ def fill_up(store: Store) -> None:
             connection.execute(insert(answers).values(id=str(number), tries=0, made=0.0, **row))
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_told_and_names_no_path(empty_store: Path, tmp_path: Path) -> None:
     with served(place_of(empty_store, tmp_path)) as here:
         here.send("/v1/models")

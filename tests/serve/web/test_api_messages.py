@@ -86,6 +86,7 @@ def test_an_answer_is_blocks_whose_quotes_stand_in_their_pages(here: Served) -> 
     }
 
 
+@pytest.mark.slow
 def test_a_stream_tells_what_the_message_then_holds(here: Served) -> None:
     whole = here.send(PATH, asking(FACES)).json
     raw = here.send(PATH, asking(FACES, stream=True))
