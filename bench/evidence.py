@@ -38,10 +38,11 @@ from rookery.cite.evidence_model import (
 from rookery.draft.evidence_answers import (
     EvidenceSettings,
     compose_evidence_answer,
+    judge_sections,
     narrow_section,
-    search_sections,
 )
 from rookery.draft.extract import ExtractSettings, answer_by_extraction
+from rookery.draft.retrieval import gather_passages
 from rookery.measure.intervals import Estimate, estimate_auroc, estimate_mean, estimate_share
 from rookery.measure.text_metrics import compute_token_f1, is_exact_match, normalize_squad
 from rookery.records import Answer, Library, Question
@@ -84,7 +85,8 @@ def ask_by_evidence(
 ) -> AskedSquadQuestion:
     """Answer by the evidence model, as `answer_by_evidence` does; the span is the short answer."""
     judge, settings = model.judge_passages, EvidenceSettings(quotes=1, decline=0.0, second=1.0)
-    sections, _ = search_sections(asked.text, library, judge, settings.limits)
+    found = gather_passages(asked.text, library, settings.limits)
+    sections = judge_sections(asked.text, found, judge)
     said = "".join(
         each.page.text[each.start : each.end][slice(*each.judgement.span)] for each in sections[:1]
     )

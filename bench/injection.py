@@ -20,7 +20,7 @@ import argparse
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
@@ -62,7 +62,7 @@ from rookery.draft.remote_model import LanguageModel
 from rookery.errors import Failed
 from rookery.measure.intervals import estimate_share
 from rookery.records import Completion, Failure, Library, Page, Question
-from rookery.serve.methods import METHODS, MethodResources
+from rookery.serve.methods import METHODS, QuestionRun
 from rookery.serve.settings import WORDS, Settings, locate_local_model
 
 if TYPE_CHECKING:
@@ -356,33 +356,56 @@ class Reader(NamedTuple):
         writer: Any = model or ScriptedWriter(method, injected)
         reader: Any = ScriptedReader(injected, page)
 
-        def open_model(role: str) -> LanguageModel:
-            opened: LanguageModel = reader if role == "browse" else writer
-            return opened
-
-        resources = MethodResources(
-            settings=Settings(method=method, ranker="" if self.judge else WORDS),
-            library=library,
-            open_similarity=lambda: None,
-            open_evidence_judge=lambda: self.judge,
-            open_model=open_model,
-            is_writer_local=lambda: self.method != SERVER_FORM,
-            hold_to_quotes=partial(hold_to_quotes, model),
-            configure_sampling=BestOfNSettings,
-            observe_ranking=lambda ranked: None,
-            observe_command=lambda command: None,
-            read_library_calibration=lambda: None,
-        )
-        episode = METHODS[method].run(resources, question)
+        session: Any = ScriptedSession(self, model, reader, writer)
+        episode = METHODS[method].run(QuestionRun(session, question, library, recording=session))
         answer, written = episode.answer, episode.steps[-1].said.text if episode.steps else ""
         return "" if answer is None or answer.declined else answer.text, written
 
 
-def hold_to_quotes(kept: KeptModel | None, model: LanguageModel) -> ConstrainerChoice:
-    """Constrain a model to verbatim quotes; a script needs no constraint."""
-    if kept is None:
-        return ConstrainerChoice(leave_unconstrained(model))
-    return ConstrainerChoice(constrain_by_tokens(model, kept.grammar, kept.max_tokens))
+class ScriptedSession:
+    """What a method asks of a session and of its sources and models, without a store or network."""
+
+    def __init__(self, reader: Reader, kept: KeptModel | None, browser: Any, writer: Any) -> None:
+        method = "webglm" if reader.method == SERVER_FORM else reader.method
+        self.settings = Settings(method=method, ranker="" if reader.judge else WORDS)
+        self.sources = self
+        self._reader, self._kept = reader, kept
+        self._browser, self._writer = browser, writer
+
+    def load_evidence_judge(self) -> EvidenceJudge | None:
+        """Return the evidence model's judge, where the reader has one."""
+        return self._reader.judge
+
+    def load_similarity(self) -> None:
+        """Return no sentence encoder."""
+
+    def read_library_calibration(self) -> None:
+        """Return no calibration."""
+
+    def configure_sampling(self) -> BestOfNSettings:
+        """Return the settings of one sample."""
+        return BestOfNSettings()
+
+    def is_writer_local(self) -> bool:
+        """Return True except for the form that a server's model is asked in."""
+        return self._reader.method != SERVER_FORM
+
+    def open_model(self, role: str) -> LanguageModel:
+        """Return the script that browses, or the model or script that writes."""
+        opened: LanguageModel = self._browser if role == "browse" else self._writer
+        return opened
+
+    def open_models(self) -> "ScriptedSession":
+        """Return what holds models to quotes."""
+        return self
+
+    def hold_to_quotes(self, model: LanguageModel) -> ConstrainerChoice:
+        """Constrain a model to verbatim quotes; a script needs no constraint."""
+        if self._kept is None:
+            return ConstrainerChoice(leave_unconstrained(model))
+        return ConstrainerChoice(
+            constrain_by_tokens(model, self._kept.grammar, self._kept.max_tokens)
+        )
 
 
 def say_command(

@@ -22,9 +22,10 @@ from rookery.cite.evidence_model import AnswerCalibration, EvidenceModel
 from rookery.draft.evidence_answers import (
     EvidenceSettings,
     choose_quote,
+    judge_sections,
     narrow_section,
-    search_sections,
 )
+from rookery.draft.retrieval import gather_passages
 from rookery.errors import Failed
 from rookery.records import Failure, Library
 
@@ -67,7 +68,8 @@ def _judge_questions(
 ) -> Iterator[JudgedQuestion]:
     for question in questions:
         judge, limits = model.judge_passages, EvidenceSettings().limits
-        sections, _ = search_sections(question.text, library, judge, limits)
+        found = gather_passages(question.text, library, limits)
+        sections = judge_sections(question.text, found, judge)
         if sections:
             right = False
             if question.facts:  # no quote answers a near miss

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from rookery.browse.browser import BrowseResult
     from rookery.browse.browser_commands import Observation
     from rookery.cite.verification import Verdict
+    from rookery.serve.answer_session import AnswerSession
     from rookery.serve.settings import ModelSettings, Settings
 
 
@@ -111,16 +112,12 @@ def ask(
     answer could be made (no source could be searched, a model gave none, a setting is wrong), and
     ValueError for an empty question.
     """
-    for episode in ask_many(
-        [question], *places, method=method, settings=settings, progress=progress
-    ):
-        if episode.answer is not None:
-            return episode.answer
-        detail = "; ".join(
-            f"{each.what}: {each.detail or each.outcome}" for each in episode.failures
-        )
-        raise Failed(Failure(episode.question.text, episode.stop, detail))
-    raise AssertionError("one question gives one episode")
+    with _open_session(places, method, settings, progress) as session:
+        episode = session.answer(_make_question(question))
+    if episode.answer is not None:
+        return episode.answer
+    detail = "; ".join(f"{each.what}: {each.detail or each.outcome}" for each in episode.failures)
+    raise Failed(Failure(episode.question.text, episode.stop, detail))
 
 
 def ask_many(
@@ -135,13 +132,9 @@ def ask_many(
     The library is opened once. An episode without an answer names the reasons in `stop` and
     `failures`. Raises Failed only where a setting is wrong, and ValueError for an empty question.
     """
-    from rookery.ask.question_files import parse_question
-    from rookery.serve.answer_session import AnswerSession
-
-    with AnswerSession(_combine_settings(places, method, settings), progress) as session:
+    with _open_session(places, method, settings, progress) as session:
         for number, question in enumerate(questions, 1):
-            one = parse_question(question, str(number)) if isinstance(question, str) else question
-            yield session.answer(one)
+            yield session.answer(_make_question(question, str(number)))
 
 
 def open_library(
@@ -169,12 +162,11 @@ def browse(
     generator's return value, a BrowseResult, holds the quotes and that text. Commands are those of
     WebGPT's table 1, as `docs/manual.md` lists them.
     """
-    from rookery.ask.question_files import parse_question
     from rookery.browse.browser import browse_library
     from rookery.browse.browser_commands import BrowserRules, BrowserTask
 
-    task = parse_question(question) if isinstance(question, str) else question
-    return browse_library(BrowserTask(task, BrowserRules(actions=max_actions)), library)
+    task = BrowserTask(_make_question(question), BrowserRules(actions=max_actions))
+    return browse_library(task, library)
 
 
 def verify(
@@ -196,6 +188,23 @@ def verify(
 
     with PageArchive(get_data_folder() / ARCHIVE) as archive:
         return verify_quotes(answer, archive.find_quoted)
+
+
+def _make_question(question: "str | Question", number: str = "1") -> Question:
+    from rookery.ask.question_files import parse_question
+
+    return parse_question(question, number) if isinstance(question, str) else question
+
+
+def _open_session(
+    places: tuple[str | Path, ...],
+    method: str,
+    settings: "Settings | None",
+    progress: Progress | None,
+) -> "AnswerSession":
+    from rookery.serve.answer_session import AnswerSession
+
+    return AnswerSession(_combine_settings(places, method, settings), progress)
 
 
 def _combine_settings(

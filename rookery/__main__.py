@@ -329,7 +329,7 @@ def _print_page(place: str, settings: "Settings", full: bool, as_json: bool) -> 
     """Print a page's text, which quotes point into, or the page as JSON."""
     from rookery.browse.page_text import join_visible_text
     from rookery.serve import terminal_output
-    from rookery.serve.answer_session import open_page
+    from rookery.serve.file_reading import open_page
 
     page = open_page(place, settings)
     text = (

@@ -3,13 +3,16 @@
 import re
 import subprocess
 import sys
+import traceback
 from pathlib import Path
 
 import pytest
 
 import rookery
 from rookery import Failed, Failure, Hit, Library, Page, Question
+from rookery.browse.search_index import SearchIndex
 
+HOUSE = Path(rookery.__file__).parent
 DOCS = Path(__file__).parent.parent / "docs"
 GIFTS = "Why do crows bring gifts to people?"
 
@@ -159,3 +162,21 @@ def test_the_bundled_model_quotes_the_blocks_that_answer() -> None:
     assert "learned that a particular person feeds them" in " ".join(answer.quotes[0].text.split())
     assert answer.score is not None
     assert answer.score > 0.8
+
+
+@pytest.mark.slow
+def test_a_question_reaches_the_index_in_eight_calls(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    search, passed = SearchIndex.search, list[list[str]]()
+
+    def note_frames(index: SearchIndex, query: str, k: int) -> list[Hit]:
+        frames = traceback.extract_stack()
+        passed.append([each.name for each in frames if str(HOUSE) in each.filename])
+        return search(index, query, k)
+
+    monkeypatch.setattr(SearchIndex, "search", note_frames)
+    rookery.ask("Why do crows bring gifts?", "rookery:corvids")
+    assert passed
+    assert passed[0][0] == "ask"
+    assert len(passed[0]) < 8, passed  # the index's own function is the last

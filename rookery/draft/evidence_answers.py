@@ -59,6 +59,8 @@ class EvidenceSettings(msgspec.Struct, frozen=True):
     """maximum characters of a quote"""
     calibrate: Callable[[float], float] = float
     """from a probability to the one that is shown, in the same order; limits are of the former"""
+    calibrated: bool = False
+    """`calibrate` was fitted on the documents that are asked, and answers say so"""
     limits: RetrievalLimits = RetrievalLimits(passages=12)
     """limits of retrieval"""
 
@@ -103,7 +105,8 @@ def answer_by_evidence(
     The episode's stop is "end", "declined" (the answer has the closest quotes) or "no_evidence"
     (no answer: searching or opening failed, and the failures give the reasons).
     """
-    judged, gathered = search_sections(question.text, library, judge, settings.limits)
+    gathered = gather_passages(question.text, library, settings.limits)
+    judged = judge_sections(question.text, gathered, judge)
     if not gathered.found and gathered.failures:
         return Episode(question, "extract", stop=Outcome.NO_EVIDENCE, failures=gathered.failures)
     probabilities = estimate_probabilities(judged)
@@ -113,16 +116,10 @@ def answer_by_evidence(
     shown = map(settings.calibrate, probabilities)
     observe([_describe_section(*each) for each in zip(judged, shown, strict=True)])
     answer = compose_evidence_answer(judged, settings)
+    if settings.calibrated and answer.score is not None:
+        answer = msgspec.structs.replace(answer, calibrated=True)
     stop = "declined" if answer.declined else "end"
     return Episode(question, "extract", answer=answer, stop=stop, failures=gathered.failures)
-
-
-def search_sections(
-    question: str, library: Library, judge: EvidenceJudge, limits: RetrievalLimits
-) -> tuple[list[JudgedSection], RetrievedPassages]:
-    """Judge the sections that a search finds; return them, best first, and what was found."""
-    gathered = gather_passages(question, library, limits)
-    return judge_sections(question, gathered, judge), gathered
 
 
 def judge_sections(

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from functools import lru_cache
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Self
 
 import msgspec
 
@@ -25,7 +25,6 @@ from rookery.browse.libraries import (
     list_skipped,
     make_web_search,
     open_places,
-    resolve_place_path,
 )
 from rookery.browse.page_archive import PageArchive
 from rookery.browse.sharded_library import ShardedLibrary
@@ -35,8 +34,7 @@ from rookery.browse.warc import WarcLibrary
 from rookery.browse.web_library import WebLibrary, WebSearch
 from rookery.errors import USER_ERROR_OUTCOMES, Failed, Outcome
 from rookery.records import Episode, Failure, Hit, Library, Page, Question, Quote
-from rookery.serve.file_reading import read_document_file, read_standard_input
-from rookery.serve.methods import MethodResources, get_method
+from rookery.serve.methods import NO_CALLBACKS, AnswerCallbacks, QuestionRun, get_method
 from rookery.serve.settings import (
     WORDS,
     Settings,
@@ -47,40 +45,16 @@ from rookery.serve.settings import (
 
 if TYPE_CHECKING:
     from rookery.cite.evidence_model import EvidenceJudge, EvidenceModel
-    from rookery.cite.passage_ranking import RankingObserver, Similarity
+    from rookery.cite.passage_ranking import Similarity
     from rookery.draft.best_of_n import BestOfNSettings
     from rookery.draft.calibration import Calibration, ScoreSource
     from rookery.draft.library_calibration import LibraryCalibration
-    from rookery.draft.remote_model import LanguageModel, SlotTable
+    from rookery.draft.remote_model import SlotTable
     from rookery.serve.model_pool import ModelPool
 
 
 _IndexedLibrary = FolderLibrary | SiteLibrary | WarcLibrary | ShardedLibrary
 """libraries with a folder for what is known of their contents"""
-
-
-def _do_nothing(*_: object) -> None:
-    pass
-
-
-def _keep_library(library: Library) -> Library:
-    return library
-
-
-class AnswerCallbacks(NamedTuple):
-    """Functions that are called while one question is answered; all of them are optional."""
-
-    observe_command: Callable[[str], None] = _do_nothing
-    """receives each command that a model gives the text browser"""
-    observe_text: Callable[[str], None] | None = None
-    """receives the text that a model writes, as far as it has come"""
-    observe_ranking: "RankingObserver" = _do_nothing
-    """receives ranked passages"""
-    wrap_library: Callable[[Library], Library] = _keep_library
-    """receives the library of the question and returns the one that is used in its place"""
-
-
-NO_CALLBACKS = AnswerCallbacks()
 
 
 @lru_cache(maxsize=1)
@@ -387,13 +361,37 @@ class AnswerSession:
         A library that cannot be opened gives an episode without evidence. Raises Failed where the
         settings are at fault: a place or a model that does not exist, a model that cannot be asked.
         """
+        settings, library = self.settings, None
         try:
-            return self._run_method(question, callbacks)
+            if self.asks_model():
+                self.read_calibration()
+                if not settings.offline:
+                    library = self.sources.open_library_for_question()
+                with self.open_models().record_question(
+                    question, settings.to_cache_key(), library, callbacks.observe_text
+                ) as recorded:
+                    searched = callbacks.wrap_library(recorded.library)
+                    episode = self.method.run(
+                        QuestionRun(self, question, searched, callbacks, recorded)
+                    )
+                    recorded.complete = episode.stop != Outcome.POLICY_FAILED
+            else:
+                library = self.sources.open_library_for_question()
+                searched = callbacks.wrap_library(library)
+                episode = self.method.run(QuestionRun(self, question, searched, callbacks))
         except Failed as failed:
             if failed.failure.outcome in USER_ERROR_OUTCOMES:
                 raise
-            method, why = self.settings.method, (failed.failure,)
-            return Episode(question, method, stop=Outcome.NO_EVIDENCE, failures=why)
+            why = (failed.failure,)
+            return Episode(question, settings.method, stop=Outcome.NO_EVIDENCE, failures=why)
+        # Last, so that what failed while this question was searched is among them.
+        unread = () if library is None else library.failures
+        failures = tuple(dict.fromkeys((*episode.failures, *unread)))
+        return msgspec.structs.replace(episode, failures=failures)
+
+    def asks_model(self) -> bool:
+        """Return True if a model is set and the method uses one."""
+        return bool(self.settings.models) and self.method.model != "unused"
 
     def rewrite_question(self, question: str, earlier: Sequence[str]) -> str:
         """Return a question that stands alone without the `earlier` ones of its conversation.
@@ -404,7 +402,7 @@ class AnswerSession:
         """
         if not earlier:
             return question
-        if self.settings.models and self.method.model != "unused" and not self.settings.offline:
+        if self.asks_model() and not self.settings.offline:
             try:
                 if not self.is_writer_local():
                     model = self.open_models().open_model("write")
@@ -418,46 +416,8 @@ class AnswerSession:
                     raise
         return join_questions([*earlier, question])
 
-    def _run_method(self, question: Question, callbacks: AnswerCallbacks) -> Episode:
-        opened: list[Library] = []
-
-        def open_library() -> Library:
-            opened.append(self.sources.open_library_for_question())
-            return opened[-1]
-
-        def run(library: Library, open_model: "Callable[[str], LanguageModel] | None") -> Episode:
-            resources = MethodResources(
-                self.settings,
-                callbacks.wrap_library(library),
-                self.sources.load_similarity,
-                self.sources.load_evidence_judge,
-                open_model,
-                self.is_writer_local,
-                lambda model: self.open_models().hold_to_quotes(model),
-                self._configure_sampling,
-                callbacks.observe_ranking,
-                callbacks.observe_command,
-                self.sources.read_library_calibration,
-            )
-            return self.method.run(resources, question)
-
-        if self.settings.models and self.method.model != "unused":
-            self.read_calibration()
-            episode = self.open_models().answer(
-                question,
-                self.settings.to_cache_key(),
-                open_library,
-                lambda recorded: run(*recorded),
-                callbacks.observe_text,
-            )
-        else:
-            episode = run(open_library(), None)
-        # Last, so that what failed while this question was searched is among them.
-        unread = [failure for library in opened for failure in library.failures]
-        failures = tuple(dict.fromkeys((*episode.failures, *unread)))
-        return msgspec.structs.replace(episode, failures=failures)
-
-    def _configure_sampling(self) -> "BestOfNSettings":
+    def configure_sampling(self) -> "BestOfNSettings":
+        """Return the settings of choosing among samples. Raises Failed without a calibration."""
         from rookery.draft.best_of_n import BestOfNSettings
         from rookery.draft.calibration import get_minimum_score
         from rookery.draft.evidence_reward import make_evidence_reward
@@ -534,16 +494,6 @@ class AnswerSession:
                 )
                 self._models = self._open.enter_context(pool)
             return self._models
-
-
-def open_page(place: str, settings: Settings) -> Page:
-    """Read the page of a file, an address or standard input (-) now; an address is archived."""
-    if place == "-":
-        return read_standard_input()
-    if not is_url(place):
-        return read_document_file(resolve_place_path(place))
-    with EvidenceSources(settings) as sources:
-        return sources.fetch_page(place)
 
 
 class OpenedLibrary(Library):

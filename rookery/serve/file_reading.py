@@ -9,10 +9,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rookery.browse.file_selection import FileSelection, list_folders
+from rookery.browse.libraries import is_url, resolve_place_path
 from rookery.browse.reader_processes import FileLimits, PageJob, ReaderPool, ReadJob, read_jobs
 from rookery.draft.batch import count_cores
 from rookery.errors import Failed, Outcome
 from rookery.records import Failure, Page
+from rookery.serve.answer_session import EvidenceSources
+from rookery.serve.settings import Settings
 
 
 def read_standard_input() -> Page:
@@ -68,3 +71,13 @@ def list_document_files(place: Path) -> list[Path]:
     if unreadable:
         raise Failed(unreadable[0])
     return sorted(found)
+
+
+def open_page(place: str, settings: Settings) -> Page:
+    """Read the page of a file, an address or standard input (-) now; an address is archived."""
+    if place == "-":
+        return read_standard_input()
+    if not is_url(place):
+        return read_document_file(resolve_place_path(place))
+    with EvidenceSources(settings) as sources:
+        return sources.fetch_page(place)

@@ -17,36 +17,57 @@ from rookery.serve.settings import WORDS, Settings
 
 if TYPE_CHECKING:
     from rookery.cite.evidence_model import EvidenceJudge
-    from rookery.cite.passage_ranking import PassageRanker, RankingObserver, Similarity
-    from rookery.draft.best_of_n import BestOfNSettings
-    from rookery.draft.constrained_decoding import ConstrainerChoice
-    from rookery.draft.library_calibration import LibraryCalibration
+    from rookery.cite.passage_ranking import PassageRanker, RankingObserver
+    from rookery.draft.evidence_answers import EvidenceSettings
     from rookery.draft.remote_model import LanguageModel
+    from rookery.serve.answer_session import AnswerSession
+    from rookery.serve.model_pool import QuestionRecording
 
 
-class MethodResources(NamedTuple):
-    """The opened resources that a method may use to answer one question."""
+def _do_nothing(*_: object) -> None:
+    pass
 
-    settings: Settings
+
+def _keep_library(library: Library) -> Library:
+    return library
+
+
+class AnswerCallbacks(NamedTuple):
+    """Functions that are called while one question is answered; all of them are optional."""
+
+    observe_command: Callable[[str], None] = _do_nothing
+    """receives each command that a model gives the text browser"""
+    observe_text: Callable[[str], None] | None = None
+    """receives the text that a model writes, as far as it has come"""
+    observe_ranking: "RankingObserver" = _do_nothing
+    """receives ranked passages"""
+    wrap_library: Callable[[Library], Library] = _keep_library
+    """receives the library of the question and returns the one that is used in its place"""
+
+
+NO_CALLBACKS = AnswerCallbacks()
+
+
+class QuestionRun(NamedTuple):
+    """One question, and what a method answers it with."""
+
+    session: "AnswerSession"
+    question: Question
     library: Library
-    open_similarity: "Callable[[], Similarity | None]"
-    """load the trained sentence encoder; None where the settings name none"""
-    open_evidence_judge: "Callable[[], EvidenceJudge | None]"
-    """load the evidence model; None where the settings name none"""
-    open_model: "Callable[[str], LanguageModel] | None"
-    """open the model of a role, "browse" or "write"; None where no model is set"""
-    is_writer_local: Callable[[], bool]
-    """return True if the model that writes is on this machine, and so a small one"""
-    hold_to_quotes: "Callable[[LanguageModel], ConstrainerChoice]"
-    """constrain a model to write its quotes verbatim, as far as its server can"""
-    configure_sampling: "Callable[[], BestOfNSettings]"
-    """settings of choosing among samples"""
-    observe_ranking: "RankingObserver"
-    """callback that receives ranked passages"""
-    observe_command: Callable[[str], None]
-    """callback that receives each command that a model gives the text browser"""
-    read_library_calibration: "Callable[[], LibraryCalibration | None]"
-    """read the calibration of the evidence model on the library; None where none is stored"""
+    callbacks: AnswerCallbacks = NO_CALLBACKS
+    recording: "QuestionRecording | None" = None
+    """of the models; None where no model is set"""
+
+    def open_model(self, role: str) -> "LanguageModel":
+        """Return the model of a role, "browse" or "write". Raises Failed: no_model."""
+        if self.recording is None:
+            detail = "this method needs a language model: set Settings.models"
+            raise Failed(Failure(self.session.settings.method, Outcome.NO_MODEL, detail))
+        return self.recording.open_model(role)
+
+    def is_writer_local(self) -> bool:
+        """Return True if the model that writes is on this machine, and so a small one."""
+        return self.recording is not None and self.session.is_writer_local()
 
 
 class AnswerMethod(NamedTuple):
@@ -58,7 +79,7 @@ class AnswerMethod(NamedTuple):
     """short label in the web pages"""
     summary: str
     """one or two sentences that help a reader to choose"""
-    run: Callable[[MethodResources, Question], Episode]
+    run: Callable[[QuestionRun], Episode]
     model: Literal["unused", "optional", "required"] = "required"
     """the part that a language model has in it"""
     samples: int = 1
@@ -69,77 +90,66 @@ class AnswerMethod(NamedTuple):
     """chosen by a flag of its own on the command line, not by --method"""
 
 
-def _open_role(resources: MethodResources, role: str) -> "LanguageModel":
-    if resources.open_model is None:
-        detail = "this method needs a language model: set Settings.models"
-        raise Failed(Failure(resources.settings.method, Outcome.NO_MODEL, detail))
-    return resources.open_model(role)
-
-
-def _choose_ranker(resources: MethodResources) -> "PassageRanker":
+def _choose_ranker(run: QuestionRun) -> "PassageRanker":
     """Return the ranking by the evidence model, else by the sentence encoder, else by words."""
     from rookery.cite.evidence_ranking import rank_by_evidence
     from rookery.cite.passage_ranking import rank_passages
 
-    if judge := resources.open_evidence_judge():
+    if judge := run.session.sources.load_evidence_judge():
         return partial(rank_by_evidence, judge=judge)
-    if similarity := resources.open_similarity():
+    if similarity := run.session.sources.load_similarity():
         return partial(rank_passages, similarity=similarity)
     return rank_passages
 
 
-def _run_extract(resources: MethodResources, question: Question) -> Episode:
+def _run_extract(run: QuestionRun) -> Episode:
+    if judge := run.session.sources.load_evidence_judge():
+        from rookery.draft.evidence_answers import answer_by_evidence
+
+        options = _configure_evidence(run.session)
+        observe = run.callbacks.observe_ranking
+        return answer_by_evidence(run.question, run.library, judge, options, observe)
     from rookery.draft.extract import ExtractSettings, answer_by_extraction
 
-    settings, options = resources.settings, ExtractSettings()
+    settings, by_words = run.session.settings, ExtractSettings()
     if settings.decline is not None:
-        options = msgspec.structs.replace(options, decline=settings.decline)
+        by_words = msgspec.structs.replace(by_words, decline=settings.decline)
     if settings.quotes is not None:
-        options = msgspec.structs.replace(options, quotes=settings.quotes)
-    if judge := resources.open_evidence_judge():
-        return _answer_by_evidence(resources, question, judge)
-    similarity = resources.open_similarity()
-    return answer_by_extraction(
-        question, resources.library, similarity, options, resources.observe_ranking
-    )
+        by_words = msgspec.structs.replace(by_words, quotes=settings.quotes)
+    similarity, observe = run.session.sources.load_similarity(), run.callbacks.observe_ranking
+    return answer_by_extraction(run.question, run.library, similarity, by_words, observe)
 
 
-def _answer_by_evidence(
-    resources: MethodResources, question: Question, judge: "EvidenceJudge"
-) -> Episode:
-    from rookery.draft.evidence_answers import EvidenceSettings, answer_by_evidence
+def _configure_evidence(session: "AnswerSession") -> "EvidenceSettings":
+    from rookery.draft.evidence_answers import EvidenceSettings
 
-    settings, options = resources.settings, EvidenceSettings()
-    calibration = resources.read_library_calibration()
+    settings, options = session.settings, EvidenceSettings()
+    calibration = session.sources.read_library_calibration()
     if settings.decline is not None:
         limit = (
             settings.decline if calibration is None else calibration.find_score(settings.decline)
         )
         options = msgspec.structs.replace(options, decline=limit)
-    if calibration is not None:
-        options = msgspec.structs.replace(options, calibrate=calibration.calibrate_probability)
     if settings.quotes is not None:
         options = msgspec.structs.replace(options, quotes=settings.quotes)
-    episode = answer_by_evidence(
-        question, resources.library, judge, options, resources.observe_ranking
+    if calibration is None:
+        return options
+    return msgspec.structs.replace(
+        options, calibrate=calibration.calibrate_probability, calibrated=True
     )
-    if calibration is None or episode.answer is None or episode.answer.score is None:
-        return episode
-    answer = msgspec.structs.replace(episode.answer, calibrated=True)
-    return msgspec.structs.replace(episode, answer=answer)
 
 
-def _run_both_sides(resources: MethodResources, question: Question) -> Episode:
+def _run_both_sides(run: QuestionRun) -> Episode:
     from rookery.draft.both_sides import SidesSettings, answer_both_sides
 
-    quotes = resources.settings.quotes
+    quotes = run.session.settings.quotes
     options = SidesSettings() if quotes is None else SidesSettings(quotes=quotes)
-    model = resources.open_model("write") if resources.open_model else None
+    model = run.open_model("write") if run.recording else None
     judge = None
-    if model is None and names_evidence_model(resources.settings):
-        judge = resources.open_evidence_judge()
-    observe = resources.observe_ranking
-    return answer_both_sides(question, resources.library, model, judge, options, observe)
+    if model is None and names_evidence_model(run.session.settings):
+        judge = run.session.sources.load_evidence_judge()
+    observe = run.callbacks.observe_ranking
+    return answer_both_sides(run.question, run.library, model, judge, options, observe)
 
 
 def names_evidence_model(settings: Settings) -> bool:
@@ -150,68 +160,70 @@ def names_evidence_model(settings: Settings) -> bool:
     return settings.ranker not in ("", WORDS)
 
 
-def _run_webgpt(resources: MethodResources, question: Question) -> Episode:
+def _run_webgpt(run: QuestionRun) -> Episode:
     from rookery.browse.browser_commands import BrowserRules
     from rookery.draft.webgpt import WebgptSettings, answer_with_webgpt
 
-    browser, writer = (_open_role(resources, r) for r in ("browse", "write"))
-    options = WebgptSettings(BrowserRules(quotes=resources.settings.quotes or 0))
-    sampling, observe = resources.configure_sampling(), resources.observe_command
-    library, judge = resources.library, _open_claim_judge(resources)
-    return answer_with_webgpt(question, library, browser, writer, sampling, options, observe, judge)
+    browser, writer = (run.open_model(r) for r in ("browse", "write"))
+    options = WebgptSettings(BrowserRules(quotes=run.session.settings.quotes or 0))
+    sampling, observe = run.session.configure_sampling(), run.callbacks.observe_command
+    library, judge = run.library, _open_claim_judge(run)
+    return answer_with_webgpt(
+        run.question, library, browser, writer, sampling, options, observe, judge
+    )
 
 
-def _run_gophercite(resources: MethodResources, question: Question) -> Episode:
+def _run_gophercite(run: QuestionRun) -> Episode:
     from rookery.draft.best_of_n import make_failed_episode
     from rookery.draft.gophercite import GopherCiteSettings, answer_with_gophercite
 
-    model = _open_role(resources, "write")
-    sampling, rank = resources.configure_sampling(), _choose_ranker(resources)
+    model = run.open_model("write")
+    sampling, rank = run.session.configure_sampling(), _choose_ranker(run)
     try:
-        hold, failure = resources.hold_to_quotes(model)
+        hold, failure = run.session.open_models().hold_to_quotes(model)
     except Failed as error:
-        return make_failed_episode(question, "gophercite", error)
-    options = GopherCiteSettings(quotes=resources.settings.quotes or 0)
-    observe, library = resources.observe_ranking, resources.library
-    judge = _open_claim_judge(resources)
+        return make_failed_episode(run.question, "gophercite", error)
+    options = GopherCiteSettings(quotes=run.session.settings.quotes or 0)
+    observe, library = run.callbacks.observe_ranking, run.library
+    judge = _open_claim_judge(run)
     episode = answer_with_gophercite(
-        question, library, model, rank, sampling, options, hold, observe, judge
+        run.question, library, model, rank, sampling, options, hold, observe, judge
     )
     return msgspec.structs.replace(episode, failures=(*episode.failures, *filter(None, [failure])))
 
 
-def _open_claim_judge(resources: MethodResources) -> "EvidenceJudge | None":
+def _open_claim_judge(run: QuestionRun) -> "EvidenceJudge | None":
     """Return the judge that takes out what no quote supports of the answers of a small model.
 
     It takes out right sentences, too (docs/LOG.md), of which larger models, which are on servers,
     write more than it would save.
     """
-    if resources.open_model is not None and resources.is_writer_local():
-        return resources.open_evidence_judge()
+    if run.is_writer_local():
+        return run.session.sources.load_evidence_judge()
     return None
 
 
-def _run_webglm(resources: MethodResources, question: Question) -> Episode:
+def _run_webglm(run: QuestionRun) -> Episode:
     from rookery.draft.webglm import WebglmSettings, answer_with_webglm
 
-    if resources.open_model is not None and resources.is_writer_local():
-        return _write_by_small_model(resources, question)
-    quotes, model = resources.settings.quotes, _open_role(resources, "write")
+    if run.is_writer_local():
+        return _write_by_small_model(run)
+    quotes, model = run.session.settings.quotes, run.open_model("write")
     options = WebglmSettings() if quotes is None else WebglmSettings(references=quotes)
-    rank, sampling = _choose_ranker(resources), resources.configure_sampling()
-    observe, library = resources.observe_ranking, resources.library
-    return answer_with_webglm(question, library, model, rank, sampling, options, observe)
+    rank, sampling = _choose_ranker(run), run.session.configure_sampling()
+    observe, library = run.callbacks.observe_ranking, run.library
+    return answer_with_webglm(run.question, library, model, rank, sampling, options, observe)
 
 
-def _write_by_small_model(resources: MethodResources, question: Question) -> Episode:
+def _write_by_small_model(run: QuestionRun) -> Episode:
     """Have a model on this machine put into words what `extract` answers."""
     from rookery.draft.written_answers import put_into_words
 
-    found = _run_extract(resources, question)
+    found = _run_extract(run)
     if found.stop != "end":
         return found  # and the model need not be loaded
-    model, sampling = _open_role(resources, "write"), resources.configure_sampling()
-    return put_into_words(found, model, resources.open_evidence_judge(), sampling)
+    model, sampling = run.open_model("write"), run.session.configure_sampling()
+    return put_into_words(found, model, run.session.sources.load_evidence_judge(), sampling)
 
 
 METHODS = {

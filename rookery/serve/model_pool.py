@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Self
 
 import msgspec
 
@@ -35,7 +35,7 @@ from rookery.draft.openai_protocol import (
 from rookery.draft.recorded_policies import RecordingPolicy, ReplayPolicy, ScriptedPolicy
 from rookery.draft.remote_model import LanguageModel, RemoteModel, SlotTable, StreamingPolicy
 from rookery.errors import Failed, Outcome
-from rookery.records import Episode, Failure, Library, Question, digest_of
+from rookery.records import Failure, Library, Question, digest_of
 from rookery.serve.settings import LOCAL, SCRIPT, ModelSettings, is_local_model, locate_local_model
 
 if TYPE_CHECKING:
@@ -45,13 +45,6 @@ MAX_CONSTRAINED_TOKENS = 512
 """tokens within which a constrained answer is brought to its end"""
 MAX_CONCURRENT = 16
 """questions of a batch that wait for a server at the same time"""
-
-
-class RecordedResources(NamedTuple):
-    """A library and a model for each role whose replies are recorded, or replayed, together."""
-
-    library: Library
-    open_model: Callable[[str], LanguageModel]
 
 
 class ModelPool:
@@ -139,49 +132,52 @@ class ModelPool:
         slots = model.count_slots() if isinstance(model, RemoteModel) else MAX_CONCURRENT
         return min(MAX_CONCURRENT, slots)
 
-    def answer(
+    @contextmanager
+    def record_question(
         self,
         question: Question,
         cache_key: str,
-        open_library: Callable[[], Library],
-        write_answer: Callable[[RecordedResources], Episode],
+        library: Library | None,
         observe_text: Callable[[str], None] | None = None,
-    ) -> Episode:
-        """Call `write_answer` with recorded resources, and keep the recording or replay it offline.
+    ) -> Iterator["QuestionRecording"]:
+        """Record the library and the models of one question, or replay them offline.
 
         `cache_key` names everything besides question and models that the answer depends on. An
-        earlier recording is replaced only when the new one is complete. `observe_text` receives
-        what a model writes, as far as it has come. Offline, raises Failed (not_recorded) without a
-        recording.
+        earlier recording is replaced where the new one is `complete` at the end. `library` is None
+        offline. `observe_text` receives what a model writes, as far as it has come. Offline, raises
+        Failed (not_recorded) without a recording.
         """
         key = [question.id, question.text, cache_key, self.settings.to_cache_key()]
         name = digest_of("\n".join(key))
         with self._under_way.hold_name(name):
-            if self._offline:
-                return write_answer(self._replay_session(name))
+            if library is None:
+                if name not in self._recording.list_sessions():
+                    detail = (
+                        "this was not asked before with these settings: ask it once without "
+                        "--offline"
+                    )
+                    raise Failed(Failure("--offline", Outcome.NOT_RECORDED, detail))
+                yield QuestionRecording(self, ReplayLibrary(self._recording, name), name)
+                return
             new = name + self._unfinished
             self._recording.begin_session(new, question.to_json().encode())
             self._transcript.begin_session(new)
-
-            def open_model(role: str) -> LanguageModel:
-                model = RecordingPolicy(self._transcript, self.open_model(role), new)
-                return StreamingPolicy(model, observe_text) if observe_text else model
-
-            library = RecordingLibrary(self._recording, open_library(), new)
-            episode = write_answer(RecordedResources(library, open_model))
-            if episode.stop != Outcome.POLICY_FAILED:
+            recorded = QuestionRecording(
+                self, RecordingLibrary(self._recording, library, new), new, observe_text
+            )
+            yield recorded
+            if recorded.complete:
                 self._recording.rename_session(new, name)
                 self._transcript.rename_session(new, name)
-            return episode
 
-    def _replay_session(self, name: str) -> RecordedResources:
-        if name not in self._recording.list_sessions():
-            detail = "this was not asked before with these settings: ask it once without --offline"
-            raise Failed(Failure("--offline", Outcome.NOT_RECORDED, detail))
-        return RecordedResources(
-            ReplayLibrary(self._recording, name),
-            lambda role: ReplayPolicy(self._transcript, name, self._get_name(role)),
-        )
+    def open_recorded(
+        self, role: str, name: str, observe_text: Callable[[str], None] | None
+    ) -> LanguageModel:
+        """Return the role's model, with its replies recorded under a name, or replayed offline."""
+        if self._offline:
+            return ReplayPolicy(self._transcript, name, self._get_name(role))
+        model = RecordingPolicy(self._transcript, self.open_model(role), name)
+        return StreamingPolicy(model, observe_text) if observe_text else model
 
     def hold_to_quotes(self, model: LanguageModel) -> ConstrainerChoice:
         """Constrain the writing model to quote its sources verbatim. Raises Failed.
@@ -235,6 +231,28 @@ class ModelPool:
         from rookery.learn.local_model import LocalModel
 
         return LocalModel(Path(named.model.removeprefix(LOCAL)), named, self.spending)
+
+
+class QuestionRecording:
+    """The library and the models of one question, recorded or replayed together."""
+
+    def __init__(
+        self,
+        pool: ModelPool,
+        library: Library,
+        name: str,
+        observe_text: Callable[[str], None] | None = None,
+    ) -> None:
+        self.library = library
+        self.complete = False
+        """set by who has answered: the recording takes the place of an earlier one"""
+        self._pool = pool
+        self._name = name
+        self._observe_text = observe_text
+
+    def open_model(self, role: str) -> LanguageModel:
+        """Return the model of a role, "browse" or "write". Raises Failed."""
+        return self._pool.open_recorded(role, self._name, self._observe_text)
 
 
 class NameLocks:
