@@ -19,7 +19,7 @@ from rookery.browse.libraries import is_url
 from rookery.cite.quote_links import describe_location, make_deep_link
 from rookery.cite.verification import Verdict
 from rookery.records import Answer, Episode, Page, Quote
-from rookery.serve.cli.ask_command import AskResult
+from rookery.serve.answer_results import make_ask_result
 from rookery.serve.terminal_output import (
     NO_ANSWER_MESSAGES,
     format_failure_counts,
@@ -124,19 +124,10 @@ def render_export(told: ExportedAnswer, kind: str) -> str:
     return make[kind](told)
 
 
-def to_answered(episode: Episode, verdicts: Sequence[Verdict]) -> AskResult:
-    """Return the record that `rookery ask --json` prints: the answer, and counts of its quotes.
-
-    The counts also tell how often each kind of failure happened.
-    """
-    good = sum(verdict.verified for verdict in verdicts)
-    counts = {"quotes": len(verdicts), "verified": good, **episode.count_failures()}
-    return AskResult(episode.question, episode.answer, episode.stop, episode.by, counts)
-
-
 def export_json(told: ExportedAnswer) -> str:
     """Return the answer as one line of JSON, the same that `rookery ask --json` prints."""
-    return to_terminal_json(to_answered(told.episode, told.verdicts)) + "\n"
+    answered = make_ask_result(told.episode, told.verdicts)
+    return to_terminal_json(msgspec.structs.replace(answered, failures=())) + "\n"
 
 
 def list_cited_pages(*answers: ExportedAnswer) -> dict[CitedPage, list[int]]:

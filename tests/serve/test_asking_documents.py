@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pytest
 from commands import Run
 
-from rookery.serve.cli.ask_command import AskResult
+from rookery.serve.answer_results import AskResult
 
 PROGRAMS = ("pandoc", "soffice", "gropdf", "mandoc", "tesseract")
 PLACES = (

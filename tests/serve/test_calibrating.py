@@ -18,7 +18,7 @@ from rookery.draft.calibration import (
 )
 from rookery.errors import Failed
 from rookery.records import Answer, Claim, Question, Rating, Record
-from rookery.serve.cli.ask_command import AskResult
+from rookery.serve.answer_results import AskResult
 from rookery.serve.cli.calibrate_command import CalibrationReport, calibrate_answers, judge_by_gold
 from rookery.serve.settings import ModelSettings, Settings, get_data_folder
 

@@ -10,7 +10,7 @@ from stage import Stage
 
 import rookery
 from rookery.records import Episode
-from rookery.serve.cli.ask_command import AskResult
+from rookery.serve.answer_results import AskResult
 
 # Answers, and what goes where
 

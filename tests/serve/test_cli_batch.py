@@ -12,7 +12,7 @@ from commands import CORVIDS, GIFTS, ROOT, Run, article, batch_file, started
 from models import Asking, serving
 
 from rookery.browse.libraries import get_bundled_folder
-from rookery.serve.cli.ask_command import AskResult
+from rookery.serve.answer_results import AskResult
 
 # Batches
 

@@ -10,7 +10,8 @@ import pytest
 from rookery.cite.evidence_model import EvidenceJudgement, EvidencePassage
 from rookery.cite.passage_ranking import RankedPassage
 from rookery.records import Episode, Question
-from rookery.serve.answer_session import AnswerCallbacks, AnswerSession, EvidenceSources
+from rookery.serve.answer_session import AnswerSession, EvidenceSources
+from rookery.serve.methods import AnswerCallbacks
 from rookery.serve.settings import WORDS, ModelSettings, Settings
 
 PAGES = {

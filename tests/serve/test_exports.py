@@ -28,7 +28,7 @@ from rookery.serve.answer_export import (
     render_export,
     render_report,
 )
-from rookery.serve.cli.ask_command import AskResult
+from rookery.serve.answer_results import AskResult
 
 EVIL = "</title></blockquote><script>alert(1)</script> & \\end{document} [x](javascript:1) <!-- "
 TEXT = f"Crows hide acorns. {EVIL}They find 90 % of them_again_ *soon*.\n\nNext: ``x`` ~~y~~ | z."

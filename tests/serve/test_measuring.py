@@ -27,8 +27,8 @@ from rookery.records import (
     Record,
     Step,
 )
+from rookery.serve.answer_results import AskResult
 from rookery.serve.cli import measure_figures
-from rookery.serve.cli.ask_command import AskResult
 from rookery.serve.cli.measure_command import MEASURE_COMMANDS
 from rookery.serve.cli.measure_figures import compute_best_of_n_curves
 

@@ -15,8 +15,8 @@ from rookery.cite.verification import Verdict, verify_quotes
 from rookery.draft.remote_model import SlotTable
 from rookery.errors import Failed, Outcome
 from rookery.records import Episode, Failure, Hit, Library, Page, Question, Record, digest_of
-from rookery.serve.answer_session import AnswerCallbacks, AnswerSession, EvidenceSources
-from rookery.serve.methods import METHODS, names_evidence_model
+from rookery.serve.answer_session import AnswerSession, EvidenceSources
+from rookery.serve.methods import METHODS, AnswerCallbacks, names_evidence_model
 from rookery.serve.settings import ModelSettings, Settings
 
 EXTRACT_METHOD = "extract"

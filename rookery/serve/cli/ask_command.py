@@ -36,11 +36,18 @@ from rookery.records import (
     Library,
     Page,
     Question,
-    Record,
     digest_of,
     prepare_type,
 )
-from rookery.serve.answer_session import AnswerCallbacks, AnswerSession
+from rookery.serve.answer_results import (
+    AnswerProvenance,
+    PassageFound,
+    PassageReport,
+    SearchMade,
+    make_ask_result,
+    select_told_failures,
+)
+from rookery.serve.answer_session import AnswerSession
 from rookery.serve.cli.progress_display import LiveDisplay, ProgressBar
 from rookery.serve.command_line import (
     EXIT_ANSWERED,
@@ -49,6 +56,7 @@ from rookery.serve.command_line import (
     EXIT_NO_EVIDENCE,
     EXIT_UNVERIFIED,
 )
+from rookery.serve.methods import AnswerCallbacks
 from rookery.serve.settings import (
     LOCAL,
     SCRIPT,
@@ -72,52 +80,6 @@ from rookery.version import __version__
 
 MAX_PASSAGE_CHARACTERS = 200
 """characters of a passage that are shown"""
-
-
-class SearchMade(Record, frozen=True):
-    """One query that a library was sent."""
-
-    query: str
-    found: int
-    """results"""
-    failure: str = ""
-    """why the search could not be made; empty where it could"""
-
-
-class PassageFound(Record, frozen=True):
-    """One passage, as it was ranked; or a search result, where a model chose by itself."""
-
-    rank: int
-    """1 is the best"""
-    score: float
-    sentence: float | None
-    """score of its best sentence; None where sentences were not scored"""
-    url: str
-    title: str
-    digest: str
-    start: int
-    end: int
-    heading: str
-    """the headings that it stands under"""
-    text: str
-    """its first characters"""
-    quotes: tuple[int, ...]
-    """numbers of the answer's quotes that stand in it, counted from 1"""
-
-
-class PassageReport(Record, frozen=True):
-    """The part of an answer that `--passages` adds."""
-
-    libraries: tuple[str, ...]
-    searches: tuple[SearchMade, ...]
-    found: tuple[PassageFound, ...]
-    """best first; near-duplicates are shown once"""
-    score: float | None
-    """of the answer"""
-    threshold: float | None
-    """below which it is declined; None: none is"""
-    reason: str
-    """why the answer was chosen, or why there is none"""
 
 
 class _Search(NamedTuple):
@@ -297,40 +259,6 @@ def _join_lines(text: str) -> str:
     return " ".join(text.split())
 
 
-class AnswerProvenance(Record, frozen=True, omit_defaults=True):
-    """The settings, models and documents that an answer was made with, kept in files of answers."""
-
-    version: str
-    """of Rookery"""
-    settings: Settings
-    """with whole paths, and without what does not change an answer: caps on spending"""
-    documents: str = ""
-    """digest of the documents; empty for the web, of which that cannot be known"""
-    model: str = ""
-    """digest of the sizes and times of the files of a model on this machine"""
-    ranker: str = ""
-    """the same of the encoder that ranks; "installed" for the one that is found by itself"""
-
-
-class AskResult(Record, frozen=True, omit_defaults=True):
-    """The output of `rookery ask --json`, and each line of `--batch`."""
-
-    question: Question
-    answer: Answer | None
-    stop: str
-    method: str
-    counts: dict[str, int]
-    """quotes and how many of them are verified, and how often each failure happened"""
-    made_with: AnswerProvenance | None = None
-    """None in files that version 0.1 wrote"""
-    passages: PassageReport | None = None
-    """what was searched and found, with --passages"""
-    skipped: tuple[SkippedGroup, ...] = ()
-    """files of the folders that were left out, by reason"""
-    failures: tuple[Failure, ...] = ()
-    """what could not be searched or opened, and why, where no answer could be given"""
-
-
 def run_ask_command(
     settings: Settings, text: str, json: bool, trace: Path | None, passages: bool = False
 ) -> int:
@@ -362,7 +290,7 @@ def run_ask_command(
         report = log.make_report(episode) if log else None
         skipped = session.sources.count_skipped()
     if json:
-        answered = _make_ask_result(episode, verdicts, made_with)
+        answered = make_ask_result(episode, verdicts, made_with)
         answered = msgspec.structs.replace(answered, passages=report, skipped=skipped)
         sys.stdout.write(to_terminal_json(answered) + "\n")
     else:
@@ -373,7 +301,7 @@ def run_ask_command(
         if meaning := explain_score(episode):
             err.print(meaning, style="dim", markup=False)
         _show_skipped(skipped, err)
-        show_failures(err, _select_told_failures(episode))
+        show_failures(err, select_told_failures(episode))
     if trace is not None:
         with trace.open("a", encoding="utf-8") as lines:
             lines.write(episode.to_json() + "\n")
@@ -725,7 +653,7 @@ def _make_worker_answerer(settings: Settings, made_with: AnswerProvenance) -> Js
 
 def _answer_as_line(session: AnswerSession, made_with: AnswerProvenance, question: Question) -> str:
     episode = session.answer(question)
-    answered = _make_ask_result(episode, _verify_quotes(session, episode), made_with)
+    answered = make_ask_result(episode, _verify_quotes(session, episode), made_with)
     return msgspec.structs.replace(answered, skipped=session.sources.count_skipped()).to_json()
 
 
@@ -734,25 +662,6 @@ def _verify_quotes(session: AnswerSession, episode: Episode) -> list[Verdict]:
     if episode.answer is None:
         return []
     return verify_quotes(episode.answer, session.sources.archive.find_quoted)
-
-
-def _make_ask_result(
-    episode: Episode, verdicts: Sequence[Verdict], made_with: AnswerProvenance | None
-) -> AskResult:
-    good = sum(verdict.verified for verdict in verdicts)
-    counts = {"quotes": len(verdicts), "verified": good, **episode.count_failures()}
-    answered = AskResult(
-        episode.question, episode.answer, episode.stop, episode.by, counts, made_with
-    )
-    return msgspec.structs.replace(answered, failures=_select_told_failures(episode))
-
-
-def _select_told_failures(episode: Episode) -> tuple[Failure, ...]:
-    """Return the failures that are told in full: all where there is no answer, else that a part of
-    the library was not searched, since the answer may stand there."""
-    if episode.stop != "end":
-        return episode.failures
-    return tuple(failure for failure in episode.failures if failure.outcome == Outcome.SHARD_FAILED)
 
 
 def _choose_exit_code(episode: Episode, verdicts: Sequence[Verdict]) -> int:

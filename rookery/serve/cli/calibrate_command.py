@@ -23,8 +23,8 @@ from rookery.draft.gold_answers import contains_gold_answer
 from rookery.draft.library_calibration import FEWEST_PASSAGES
 from rookery.errors import Failed, Outcome
 from rookery.records import Answer, Failure, Question, Rating, Record
+from rookery.serve.answer_results import AskResult
 from rookery.serve.answer_session import AnswerSession, EvidenceSources
-from rookery.serve.cli.ask_command import AskResult
 from rookery.serve.cli.progress_display import ProgressBar
 from rookery.serve.command_line import EXIT_ANSWERED, EXIT_DECLINED
 from rookery.serve.settings import Settings, get_data_folder

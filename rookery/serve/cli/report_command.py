@@ -15,9 +15,9 @@ from rookery.serve.answer_export import (
     render_report,
     summarize_report,
 )
+from rookery.serve.answer_results import AskResult
 from rookery.serve.answer_session import EvidenceSources
 from rookery.serve.answer_verification import CheckedSources, DocumentLookup, read_saved_file
-from rookery.serve.cli.ask_command import AskResult
 from rookery.serve.command_line import EXIT_ANSWERED, EXIT_UNVERIFIED
 from rookery.serve.settings import Settings
 from rookery.serve.terminal_output import StreamConsole, show_failures
