@@ -26,16 +26,10 @@ from transformers.masking_utils import sdpa_mask
 
 from rookery.errors import Failed
 from rookery.learn.action_batches import ActionBatch
+from rookery.learn.frozen_layers import count_frozen_layers, share_lower_layers
 from rookery.learn.imitation_learning import ImitationSettings
 from rookery.learn.optimizer import OptimizerSettings
-from rookery.learn.policy_gradient import (
-    ActorCritic,
-    PolicyNetworks,
-    TokenOutput,
-    build_value_head,
-    count_frozen_layers,
-    share_lower_layers,
-)
+from rookery.learn.policy_gradient import ActorCritic, PolicyNetworks, TokenOutput, build_value_head
 from rookery.learn.pretrained_models import (
     HEAD_CLASSES,
     ModelHead,

@@ -30,7 +30,7 @@ SIZE_LIMITS = {
     "cite": (3_211, 19),
     "draft": (5_594, 32),
     "judge": (6_526, 34),
-    "learn": (7_182, 32),
+    "learn": (7_230, 34),  # losses and frozen layers are files of their own
     "measure": (2_103, 14),
     "serve": (21_429, 83),
 }

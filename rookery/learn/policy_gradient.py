@@ -1,19 +1,8 @@
-"""Policy-gradient training (PPO, A2C, RLOO): losses, advantages, KL control, networks, and the
-update on one batch of episodes.
+"""Policy-gradient training (PPO, A2C, RLOO): networks, and the update on a batch of episodes."""
 
-Losses and advantages have one value for each token of the actions, row by row.
-
-The frozen lower layers that a policy, its reference and its value network share have the same
-output throughout training. It is computed once for each row of a batch of episodes, and later
-passes start above them.
-"""
-
-import json
-from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
-from itertools import takewhile
-from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Any, Literal, NamedTuple
 
@@ -25,9 +14,7 @@ from torch import Tensor, nn
 from rookery.errors import Failed, Outcome
 from rookery.learn.action_batches import (
     ActionBatch,
-    ActionRow,
     PredictedTokens,
-    collate_rows,
     compute_action_logprobs,
     compute_action_states,
     compute_action_values,
@@ -35,399 +22,33 @@ from rookery.learn.action_batches import (
     compute_in_chunks,
     compute_logits,
     count_vocabulary,
-    make_model_inputs,
     select_logprobs,
 )
 from rookery.learn.episodes import Trajectory
+from rookery.learn.frozen_layers import HiddenStateCache, SharedLayers, find_shared_layers
 from rookery.learn.minibatches import BatchSplitter, MicroBatch, Minibatch, RowLocation
 from rookery.learn.optimizer import ModelOptimizer
+from rookery.learn.policy_losses import (
+    compute_full_kl,
+    compute_gae,
+    compute_policy_loss,
+    compute_rloo_advantages,
+    compute_token_rewards,
+    compute_value_loss,
+    estimate_kl,
+    make_length_mask,
+    scatter_by_mask,
+    whiten_values,
+)
 from rookery.learn.pretrained_models import (
     TrainedModelSettings,
     count_state_width,
-    get_decoder,
-    get_embeddings,
-    get_layers,
     load_trainable_model,
 )
 from rookery.learn.reinforcement_settings import ReinforcementSettings
 from rookery.records import Failure
 
-
-def compute_policy_loss(
-    new_N: Tensor, old_N: Tensor, advantages_N: Tensor, clip: float | None
-) -> tuple[Tensor, Tensor]:
-    """Return PPO's loss of each token from log-probabilities, and whether the token was clipped.
-
-    The loss is minus the ratio new / old times the advantage, with no gain from a ratio that lies
-    farther than `clip` from 1; None: never clipped. At a ratio of 1 its gradient is that of A2C.
-    """
-    ratio_N = (new_N - old_N).exp()
-    plain_N = -advantages_N * ratio_N
-    if clip is None:
-        return plain_N, torch.zeros_like(plain_N, dtype=torch.bool)
-    clipped_N = -advantages_N * ratio_N.clamp(1 - clip, 1 + clip)
-    return torch.maximum(plain_N, clipped_N), clipped_N > plain_N
-
-
-def compute_value_loss(
-    values_N: Tensor, old_N: Tensor, returns_N: Tensor, clip: float | None
-) -> tuple[Tensor, Tensor]:
-    """Return half the squared error of each value against its return, and whether it was clipped.
-
-    With `clip`, what brings a value farther than that from what it was is no gain, as in the code
-    of Ziegler and others (2019).
-    """
-    plain_N = (values_N - returns_N) ** 2 / 2
-    if clip is None:
-        return plain_N, torch.zeros_like(plain_N, dtype=torch.bool)
-    near_N = old_N + (values_N - old_N).clamp(-clip, clip)
-    clipped_N = (near_N - returns_N) ** 2 / 2
-    return torch.maximum(plain_N, clipped_N), clipped_N > plain_N
-
-
-def compute_full_kl(logits_NV: Tensor, reference_NV: Tensor) -> Tensor:
-    """Return for each token the KL of its whole distribution from the reference's, over all ids.
-
-    It is differentiated for the tokens themselves, and not for where they lead (GopherCite, section
-    2.8). Ids that are not allowed are allowed in neither.
-    """
-    ours_NV = logits_NV.log_softmax(-1)
-    theirs_NV = reference_NV.log_softmax(-1)
-    # -inf less -inf is no number, and its gradient neither.
-    apart_NV = (ours_NV - theirs_NV).masked_fill(ours_NV.isneginf(), 0.0)
-    return (ours_NV.exp() * apart_NV).sum(-1)
-
-
-CrossProcessSum = Callable[[Tensor], Tensor]
-"""the sum of a tensor over all processes"""
-
-
-def scatter_by_mask(values_N: Tensor, there: Tensor) -> Tensor:
-    """Return a tensor of the mask's shape with the values where it is set, row by row, else 0."""
-    put = values_N.new_zeros(there.shape)
-    put[there] = values_N
-    return put
-
-
-def make_length_mask(sizes: Sequence[int]) -> Tensor:
-    """Return a mask of the tokens of episodes with these lengths, E × L."""
-    sizes_E = torch.tensor(sizes, dtype=torch.long)
-    return torch.arange(max(sizes, default=0))[None] < sizes_E[:, None]
-
-
-def compute_token_rewards(
-    logprobs_EL: Tensor, reference_EL: Tensor, said_EL: Tensor, scores_E: Tensor, beta: float
-) -> Tensor:
-    """Return the reward of each token: -β (log π - log ρ), plus the score at the last token.
-
-    The log-probabilities are those at which it was drawn; nothing is differentiated (Ziegler,
-    equation 2, token by token).
-    """
-    rewards_EL = (-beta * (logprobs_EL - reference_EL)).masked_fill(~said_EL, 0.0)
-    sizes_E = said_EL.sum(-1)
-    some_E = sizes_E > 0
-    rewards_EL[some_E, sizes_E[some_E] - 1] += scores_E[some_E]
-    return rewards_EL.detach()
-
-
-def compute_gae(
-    rewards_EL: Tensor,
-    values_EL: Tensor,
-    said_EL: Tensor,
-    gamma: float = 1.0,
-    trace: float = 0.95,
-    last_EL: Tensor | None = None,
-) -> Tensor:
-    """Return the generalised advantage estimate of each token, across all rows of an episode.
-
-    `gamma` discounts and `trace` is λ. They count tokens; or, where `last_EL` says which tokens are
-    the last of an action, they count actions: within one nothing is discounted or bootstrapped
-    (WebGPT, appendix E). Added to the values they are the returns that values are fitted to.
-    """
-    values_EL = values_EL.masked_fill(~said_EL, 0.0)
-    counted_EL = torch.ones_like(said_EL) if last_EL is None else last_EL
-    gammas_EL = torch.ones_like(rewards_EL).masked_fill(counted_EL, gamma)
-    traces_EL = torch.ones_like(rewards_EL).masked_fill(counted_EL, trace)
-    after_EL = torch.nn.functional.pad(values_EL[:, 1:], (0, 1))
-    steps_EL = rewards_EL.masked_fill(~said_EL, 0.0) + gammas_EL * after_EL - values_EL
-    found_EL = torch.zeros_like(rewards_EL)
-    ahead_E = rewards_EL.new_zeros(len(rewards_EL))
-    for at in reversed(range(rewards_EL.shape[1])):
-        ahead_E = steps_EL[:, at] + gammas_EL[:, at] * traces_EL[:, at] * ahead_E
-        found_EL[:, at] = ahead_E
-    return found_EL
-
-
-def whiten_values(
-    values: Tensor, there: Tensor, shift: bool = True, total: CrossProcessSum = Tensor.clone
-) -> Tensor:
-    """Return the values with variance 1 (the biased one) over the mask `there` in all processes.
-
-    Their mean becomes 0, or stays as it was without `shift`, as rewards are whitened in the code of
-    Ziegler and others (2019). 0 where the mask is not set.
-    """
-    found = values[there].double()
-    count, summed = total(torch.stack([found.new_tensor(found.numel()), found.sum()]))
-    mean = summed / count.clamp(min=1)
-    variance = total(((found - mean) ** 2).sum()) / count.clamp(min=1)
-    white: Tensor = (values - mean) * (variance + 1e-8).rsqrt()
-    white = white if shift else white + mean
-    return white.to(values.dtype).masked_fill(~there, 0.0)
-
-
-def compute_rloo_advantages(scores: Sequence[float], groups: Sequence[Hashable]) -> list[float]:
-    """Return each score less the mean of the others of its group (RLOO); 0 if it has no others."""
-    sums: dict[Hashable, float] = {}
-    counts: dict[Hashable, int] = {}
-    for score, group in zip(scores, groups, strict=True):
-        sums[group] = sums.get(group, 0.0) + score
-        counts[group] = counts.get(group, 0) + 1
-    return [
-        score - (sums[group] - score) / (counts[group] - 1) if counts[group] > 1 else 0.0
-        for score, group in zip(scores, groups, strict=True)
-    ]
-
-
-def estimate_kl(
-    logprobs: Tensor, reference: Tensor, kind: Literal["k1", "k2", "k3"] = "k1"
-) -> Tensor:
-    """Return the KL from the reference by each token that was drawn from the policy.
-
-    k1, log π/ρ, has the right mean and any sign; k2, half its square, is never negative and
-    somewhat wrong; k3, ρ/π - 1 - log ρ/π, has the right mean and is never negative.
-    """
-    ratio = logprobs - reference
-    if kind == "k1":
-        return ratio
-    if kind == "k2":
-        return ratio**2 / 2
-    return (torch.expm1(-ratio) + ratio).clamp(min=0.0)  # rounding may go below
-
-
-_MAX_RELATIVE_ERROR = 0.2
-_CONTROLLER_FILE = "controller.json"
-
-
-class KlController:
-    """The coefficient β of the KL, and how it follows what was measured.
-
-    With a target it is the log-space proportional controller of Ziegler (section 2.2): after each
-    batch β grows by the share `gain` · e, where e is how far the KL of an episode lies above the
-    target, as a share of it, and never more than 0.2 either way. The paper says that the gain K_β
-    is 0.1; the code that came with it comes to 512 / 10,000 = 0.051.
-    """
-
-    def __init__(self, beta: float, target: float | None = None, gain: float = 0.1) -> None:
-        self.beta = beta
-        self._target = target
-        self._gain = gain
-
-    def update_beta(self, kl: float) -> None:
-        """Raise β after a batch whose KL is above the target, lower it after one below.
-
-        `kl` is the mean of an episode, in nats. Without a target β stays.
-        """
-        if self._target is not None:
-            off = min(
-                max((kl - self._target) / self._target, -_MAX_RELATIVE_ERROR), _MAX_RELATIVE_ERROR
-            )
-            self.beta *= 1 + self._gain * off
-
-    def save(self, folder: Path) -> None:
-        """Write the state to a folder: β without rounding."""
-        (folder / _CONTROLLER_FILE).write_text(json.dumps({"beta": self.beta}), "utf-8")
-
-    def load(self, folder: Path) -> None:
-        """Restore the state that `save` wrote to a folder."""
-        self.beta = float(json.loads((folder / _CONTROLLER_FILE).read_text("utf-8"))["beta"])
-
-
 ValueNetworkKind = Literal["separate", "shared", "none"]
-
-
-class SharedLayers:
-    """The first `size` layers, whose weights several models share, so that they are computed once.
-
-    Nothing but these layers is left out: each model sees to its embeddings, positions and masks
-    itself, so that it hardly matters of which kind it is.
-    """
-
-    def __init__(self, models: Sequence[Any], size: int) -> None:
-        self._decoder = get_decoder(models[0])
-        self._upper_layers = list(get_layers(models[0])[size:])
-        self._lower_layers = [layer for model in models for layer in get_layers(model)[:size]]
-        self._last_layer = self._lower_layers[size - 1]
-
-    def compute_states(self, batch: ActionBatch) -> Tensor:
-        """Return the output of the last shared layer, B × T × D; 0 where there is no token."""
-        found: list[Tensor] = []
-        told = self._last_layer.register_forward_hook(lambda *seen: found.append(seen[-1]))
-        try:
-            with _replace_forward(
-                self._upper_layers, lambda hidden_states, *_, **__: hidden_states
-            ):
-                self._decoder(**make_model_inputs(batch))
-        finally:
-            told.remove()
-        return found[0].masked_fill(~batch.seen_BT[..., None], 0.0)
-
-    @contextmanager
-    def resume_from_states(self, states_BTD: Tensor) -> Iterator[None]:
-        """Make the models inside continue from these states, whatever the lower layers would
-        compute."""
-        with _replace_forward(self._lower_layers, lambda *_, **__: states_BTD):
-            yield
-
-    @torch.no_grad()
-    def reproduces_outputs(self, model: Any, batch: ActionBatch) -> bool:
-        """Return whether a model gives the same outputs when it continues from the states."""
-        decoder, seen_BT = get_decoder(model), batch.seen_BT
-        try:
-            whole_BTD = decoder(**make_model_inputs(batch))[0]
-            with self.resume_from_states(self.compute_states(batch)):
-                above_BTD = decoder(**make_model_inputs(batch))[0]
-        except Exception:  # there is no end to what layers may give each other
-            return False
-        apart = (whole_BTD - above_BTD)[seen_BT].abs().max()
-        return bool(apart <= 1e-5 * whole_BTD[seen_BT].abs().max())
-
-    def depends_on_weights(self, weights: Sequence[Tensor], batch: ActionBatch) -> bool:
-        """Return whether the states depend on any of these weights."""
-        states_BTD = self.compute_states(batch)
-        if not states_BTD.requires_grad:
-            return False
-        found = torch.autograd.grad(states_BTD.sum(), weights, allow_unused=True)
-        return any(each is not None for each in found)
-
-
-@contextmanager
-def _replace_forward(layers: Sequence[Any], forward: Callable[..., Tensor]) -> Iterator[None]:
-    """Replace the forward pass of these layers inside."""
-    held = [vars(layer).get("forward") for layer in layers]
-    for layer in layers:
-        layer.forward = forward
-    try:
-        yield
-    finally:
-        for layer, own in zip(layers, held, strict=True):
-            if own is None:
-                del layer.forward
-            else:
-                layer.forward = own
-
-
-def find_shared_layers(policy: Any, others: Sequence[Any]) -> SharedLayers | None:
-    """Return the layers of a policy, from the first on, in which nothing learns, nor in what comes
-    before.
-
-    Other models with the same weights there, embeddings too, share them: they get the policy's in
-    place of their own. None where there are no such layers, or where a pass that begins above them
-    does not come to what a whole one comes to.
-    """
-    size = count_frozen_layers(policy)
-    if not size:
-        return None
-    probe, alone = _make_probe_batch(policy), SharedLayers([policy], size)
-    learning = [weight for weight in policy.parameters() if weight.requires_grad]
-    if not alone.reproduces_outputs(policy, probe) or alone.depends_on_weights(learning, probe):
-        return None
-    ours = _get_lower_weights(policy, size)
-    alike = [
-        other
-        for other in others
-        if _are_weights_equal(ours, _get_lower_weights(other, size))
-        and SharedLayers([policy, other], size).reproduces_outputs(other, probe)
-    ]
-    return share_lower_layers(policy, alike, size)
-
-
-def count_frozen_layers(model: nn.Module) -> int:
-    """Return how many layers, from the first on, have no weight that learns."""
-    return sum(1 for _ in takewhile(_is_frozen, get_layers(model)))
-
-
-def share_lower_layers(policy: Any, others: Sequence[Any], size: int) -> SharedLayers:
-    """Give other models the policy's embeddings and first `size` layers in place of their own."""
-    ours = _get_lower_weights(policy, size)
-    for other in others:
-        _replace_weights(other, _get_lower_weights(other, size), ours)
-    return SharedLayers([policy, *others], size)
-
-
-def _is_frozen(module: nn.Module) -> bool:
-    return not any(weight.requires_grad for weight in module.parameters())
-
-
-def _make_probe_batch(model: Any) -> ActionBatch:
-    """Rows of several lengths, with padding."""
-    ids = model.config.get_text_config().vocab_size
-    said = [number * 7919 % ids for number in range(24)]
-    rows = [
-        ActionRow(said[:9], said[9:12]),
-        ActionRow(said[12:13], said[13:18]),
-        ActionRow(said[18:22], said[22:]),
-    ]
-    return collate_rows(rows, 0)
-
-
-def _get_lower_weights(model: nn.Module, size: int) -> dict[str, nn.Parameter]:
-    """Return the weights of the embeddings and the first layers, by name."""
-    layers = {str(number): layer for number, layer in enumerate(get_layers(model)[:size])}
-    return {
-        f"{place} {name}": weight
-        for place, module in {**get_embeddings(model), **layers}.items()
-        for name, weight in module.named_parameters()
-    }
-
-
-def _are_weights_equal(ours: dict[str, nn.Parameter], theirs: dict[str, nn.Parameter]) -> bool:
-    return ours.keys() == theirs.keys() and all(
-        torch.equal(ours[name], theirs[name]) for name in ours
-    )
-
-
-def _replace_weights(
-    model: nn.Module, old: dict[str, nn.Parameter], new: dict[str, nn.Parameter]
-) -> None:
-    """Wherever the model has one of the old weights; a head may be tied to the embeddings."""
-    places = {id(weight): new[name] for name, weight in old.items()}
-    for module in model.modules():
-        for name, weight in list(module.named_parameters(recurse=False)):
-            if id(weight) in places:
-                setattr(module, name, places[id(weight)])
-
-
-class HiddenStateCache:
-    """Hidden states of the shared layers for the rows of one batch of episodes; empty without
-    shared layers."""
-
-    def __init__(self, trunk: SharedLayers | None) -> None:
-        self._shared_layers = trunk
-        self._states: dict[int, Tensor] = {}
-        """of each row, without padding: the next piece that it is in may have more or less"""
-
-    @contextmanager
-    def resume_micro_batch(self, piece: MicroBatch) -> Iterator[None]:
-        """Make the models inside continue from the cached states of a micro-batch's rows."""
-        if self._shared_layers is None:
-            yield
-            return
-        with torch.no_grad():
-            states_BTD = self._get_states(self._shared_layers, piece)
-        with self._shared_layers.resume_from_states(states_BTD):
-            yield
-
-    def _get_states(self, trunk: SharedLayers, piece: MicroBatch) -> Tensor:
-        seen_BT = piece.batch.seen_BT
-        if not self._states.keys() >= set(piece.rows) or not piece.rows:
-            states_BTD = trunk.compute_states(piece.batch)
-            rows = torch.split(states_BTD[seen_BT], seen_BT.sum(-1).tolist())
-            self._states.update(zip(piece.rows, rows, strict=False))
-            return states_BTD
-        states_ND = torch.cat([self._states[row] for row in piece.rows])
-        states_BTD = states_ND.new_zeros(*seen_BT.shape, states_ND.shape[-1])
-        states_BTD[seen_BT] = states_ND
-        return states_BTD
 
 
 TokenOutput = Literal["logprobs", "entropies", "kl", "reference", "values"]

@@ -21,14 +21,13 @@ from rookery.learn import policy_gradient
 from rookery.learn.action_batches import ActionRow
 from rookery.learn.decoding import SamplingSettings, sample_actions
 from rookery.learn.episodes import Trajectory
+from rookery.learn.frozen_layers import HiddenStateCache, find_shared_layers
 from rookery.learn.minibatches import BatchSplitter, MicroBatch, RowLocation
 from rookery.learn.optimizer import ModelOptimizer
 from rookery.learn.policy_gradient import (
-    HiddenStateCache,
     PolicyGradientTrainer,
     PolicyNetworks,
     build_policy_networks,
-    find_shared_layers,
 )
 from rookery.learn.pretrained_models import (
     LoraSettings,
