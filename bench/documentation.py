@@ -25,7 +25,6 @@ from typing import Any
 import msgspec
 
 from bench.report import RESULTS, ROOT, SCRATCH, choose_size, print_table, skip_bench, write_results
-from rookery.browse.file_selection import FileSelection
 from rookery.browse.folder_library import FolderLibrary
 from rookery.browse.libraries import get_bundled_folder
 from rookery.browse.page_archive import PageArchive
@@ -34,6 +33,7 @@ from rookery.draft.evidence_answers import answer_by_evidence
 from rookery.draft.extract import answer_by_extraction
 from rookery.measure.intervals import estimate_auroc, estimate_share
 from rookery.records import Answer, Episode, Library, Question, Quote
+from rookery.settings import FileSelection
 
 QUESTIONS = ROOT / "bench" / "questions"
 DOCUMENTS = Path("/usr/share/doc")

@@ -18,7 +18,6 @@ import msgspec
 from bench.documentation import QUESTIONS
 from bench.report import SCRATCH, print_table, skip_bench
 from rookery.ask.follow_up_questions import join_questions
-from rookery.browse.file_selection import FileSelection
 from rookery.browse.folder_library import FolderLibrary
 from rookery.browse.libraries import get_bundled_folder
 from rookery.browse.page_archive import PageArchive
@@ -26,6 +25,7 @@ from rookery.cite.evidence_model import BUNDLED_MODEL, EvidenceJudge, load_evide
 from rookery.cite.passage_ranking import RankedPassage
 from rookery.draft.evidence_answers import answer_by_evidence
 from rookery.records import Library, Question
+from rookery.settings import FileSelection
 
 SITES = {
     "corvids": (get_bundled_folder(), "*.*htm*"),

@@ -51,19 +51,19 @@ from rookery.cite.evidence_model import (
     load_evidence_model,
 )
 from rookery.draft.best_of_n import BestOfNSettings, render_prompt
-from rookery.draft.completion_settings import LocalModelSettings
 from rookery.draft.constrained_decoding import (
     LOCAL_QUOTE_SHAPE,
     ConstrainerChoice,
     constrain_by_tokens,
     leave_unconstrained,
 )
+from rookery.draft.installed_models import locate_local_model
 from rookery.draft.remote_model import LanguageModel
 from rookery.errors import Failed
 from rookery.measure.intervals import estimate_share
 from rookery.records import Completion, Failure, Library, Page, Question
 from rookery.serve.methods import METHODS, QuestionRun
-from rookery.serve.settings import WORDS, Settings, locate_local_model
+from rookery.settings import WORDS, LocalModelSettings, Settings
 
 if TYPE_CHECKING:
     from rookery.cite.grammar import VerbatimGrammar

@@ -27,11 +27,11 @@ from rookery.cite.constraint import VerbatimConstraint
 from rookery.cite.grammar import VerbatimGrammar
 from rookery.cite.syntax import AnswerShape, CitationSyntaxError, parse_inline
 from rookery.cite.verification import verify_quotes
-from rookery.draft.completion_settings import LocalModelSettings
 from rookery.learn.local_model import LocalModel
 from rookery.learn.pretrained_models import load_model
 from rookery.learn.random_models import write_tiny_model
 from rookery.records import Page
+from rookery.settings import LocalModelSettings
 
 SCRATCH = report.SCRATCH / "local"
 SAMPLES, PROMPT, NEW = report.choose_size((64, 4_000, 64), (2, 100, 4))

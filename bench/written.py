@@ -49,7 +49,6 @@ from rookery.cite.evidence_model import (
 )
 from rookery.cite.repair import CorrectionSettings, measure_shared_words
 from rookery.cite.sentence_support import locate_answers
-from rookery.draft.completion_settings import WRITING_SETTINGS
 from rookery.draft.evidence_answers import EvidenceSettings, answer_by_evidence
 from rookery.draft.gold_answers import contains_gold_answer
 from rookery.draft.installed_models import WRITING_MODEL, find_model_folder
@@ -58,7 +57,7 @@ from rookery.draft.written_answers import put_into_words
 from rookery.errors import Failed, Outcome
 from rookery.measure.intervals import Estimate, estimate_share
 from rookery.records import Episode, Policy, Question
-from rookery.serve.settings import get_data_folder
+from rookery.settings import WRITING_SETTINGS, get_data_folder
 
 SEED = 2
 """of the questions; answers to those of seeds 0 and 1 were read while the method was made"""

@@ -15,7 +15,6 @@ from scipy.special import logsumexp
 
 from bench.documentation import BUILD_SITES, SiteQuestion, read_site_questions
 from recipes.stages import print_progress
-from rookery.browse.file_selection import FileSelection
 from rookery.browse.folder_library import FolderLibrary
 from rookery.browse.page_archive import PageArchive
 from rookery.cite.evidence_model import AnswerCalibration, EvidenceModel
@@ -28,6 +27,7 @@ from rookery.draft.evidence_answers import (
 from rookery.draft.retrieval import gather_passages
 from rookery.errors import Failed
 from rookery.records import Failure, Library
+from rookery.settings import FileSelection
 
 MIN_QUESTIONS = 30
 """questions of each outcome below which nothing is fitted"""

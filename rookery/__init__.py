@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from rookery.browse.browser_commands import Observation
     from rookery.cite.verification import Verdict
     from rookery.serve.answer_session import AnswerSession
-    from rookery.serve.settings import ModelSettings, Settings
+    from rookery.settings import ModelSettings, Settings
 
 
 __all__ = [
@@ -87,7 +87,7 @@ Progress = Callable[[int, int, str], None]
 def __getattr__(name: str) -> object:
     """Import the settings and `Verdict` at their first use, so that `import rookery` stays fast."""
     if name in ("Settings", "ModelSettings"):
-        from rookery.serve import settings
+        from rookery import settings
 
         return getattr(settings, name)
     if name == "Verdict":
@@ -184,7 +184,7 @@ def verify(
     if find_page is not None:
         return verify_quotes(answer, find_page)
     from rookery.browse.page_archive import PageArchive
-    from rookery.serve.settings import ARCHIVE, get_data_folder
+    from rookery.settings import ARCHIVE, get_data_folder
 
     with PageArchive(get_data_folder() / ARCHIVE) as archive:
         return verify_quotes(answer, archive.find_quoted)
@@ -212,7 +212,7 @@ def _combine_settings(
 ) -> "Settings":
     import msgspec
 
-    from rookery.serve.settings import Settings
+    from rookery.settings import Settings
 
     settings = settings or Settings()
     if places:

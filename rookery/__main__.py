@@ -74,7 +74,7 @@ from rookery.serve.command_options import (
 from rookery.version import __version__
 
 if TYPE_CHECKING:
-    from rookery.serve.settings import Settings
+    from rookery.settings import Settings
 
 app = CommandGroup()
 cite = CommandGroup(help="Check the quotes of saved answers, and write reports.")
@@ -132,11 +132,10 @@ def run_ask(
     Exit code 0: answered. 3: declined. 4: no evidence could be gathered. 5: a quote failed
     verification. 6: a model gave no answer. 2: wrong use.
     """
-    from rookery.browse.file_selection import FileSelection
     from rookery.draft.installed_models import choose_writing_model
     from rookery.serve.cli import ask_command
     from rookery.serve.methods import NAMED_METHODS
-    from rookery.serve.settings import ModelSettings, Settings, get_data_folder
+    from rookery.settings import FileSelection, ModelSettings, Settings, get_data_folder
 
     if method not in NAMED_METHODS:
         _raise_usage_error(f"there is no method {method!r}: use one of {', '.join(NAMED_METHODS)}")
@@ -228,10 +227,9 @@ def run_calibrate(
     rookery ask shows probabilities for them. With FILE, the score is found below which a model must
     decline, from saved answers known as good or bad, for rookery ask --decline.
     """
-    from rookery.browse.file_selection import FileSelection
     from rookery.serve.cli.calibrate_command import calibrate_answers, calibrate_documents
     from rookery.serve.methods import MODEL_METHODS
-    from rookery.serve.settings import ModelSettings, Settings, is_local_model
+    from rookery.settings import FileSelection, ModelSettings, Settings, is_local_model
 
     if (answers is None) == (not places):
         _raise_usage_error(
@@ -294,8 +292,7 @@ def run_browse(
     render: RenderOption = False,
 ) -> None:
     """Search, read, quote and answer in a text browser, or print a page as Rookery reads it."""
-    from rookery.browse.file_selection import FileSelection
-    from rookery.serve.settings import Settings
+    from rookery.settings import FileSelection, Settings
 
     selection = FileSelection(tuple(globs or ()), tuple(excludes or ()))
     settings = Settings(
@@ -385,7 +382,7 @@ def run_verify(
     """Check every quote of saved answers against the stored pages."""
     from rookery.browse.libraries import resolve_place_path
     from rookery.serve.answer_verification import run_verify_command
-    from rookery.serve.settings import Settings
+    from rookery.settings import Settings
 
     settings = Settings(private=private, proxy=proxy, ranker=ranker, contact=contact, render=render)
     folder = resolve_place_path(pages) if pages else None
@@ -503,7 +500,7 @@ def run_doctor(
     Exit code 0: your documents give answers, and what you name here works. 4: otherwise.
     """
     from rookery.serve.cli.doctor_command import run_doctor_command
-    from rookery.serve.settings import ModelSettings
+    from rookery.settings import ModelSettings
 
     models = ModelSettings(model, base_url, endpoints, **completion)
     raise typer.Exit(run_doctor_command(engine, models, as_json, private, proxy, contact))

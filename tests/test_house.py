@@ -16,7 +16,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 HOUSE = ROOT / "rookery"
 ROOMS = ("ask", "browse", "cite", "draft", "judge", "learn", "measure", "serve")
-GROUND = {"records", "version"}
+GROUND = {"records", "version", "errors", "settings"}
 TORCH_ROOMS = {"learn", "measure", "serve"}
 FILES = sorted(HOUSE.rglob("*.py"))
 PLAIN = {"Any", "msgspec", *dir(builtins)}

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-import msgspec
 from pathspec import GitIgnoreSpec, Pattern
 
 from rookery.errors import Failed, Outcome
 from rookery.records import Failure, Record
+from rookery.settings import FileSelection
 
 # Paths are bytes here: a name need not be valid text, and scanning is quicker so.
 # ruff: noqa: PTH110, PTH113, PTH116, PTH118, PTH120, PTH123
@@ -99,15 +99,6 @@ class FileStamp(NamedTuple):
 
     size: int
     mtime_ns: int
-
-
-class FileSelection(msgspec.Struct, frozen=True):
-    """The user's patterns, written as in a .gitignore and relative to each folder named."""
-
-    glob: tuple[str, ...] = ()
-    """where there are any, only files that match one of them are read"""
-    exclude: tuple[str, ...] = ()
-    """files and folders that match one of them are not read"""
 
 
 class SkippedGroup(Record, frozen=True):

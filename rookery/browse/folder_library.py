@@ -24,7 +24,6 @@ from rookery.browse import search_index as indexing
 from rookery.browse.file_selection import (
     DOCUMENT_READERS,
     READER_OF_ENDING,
-    FileSelection,
     FileStamp,
     list_folders,
 )
@@ -50,6 +49,7 @@ from rookery.browse.search_index import (
 )
 from rookery.errors import Failed, Outcome
 from rookery.records import Failure, Hit, Page, digest_of
+from rookery.settings import FileSelection
 
 # Paths are bytes here: a name need not be valid text, and scanning is quicker so.
 # ruff: noqa: PTH118

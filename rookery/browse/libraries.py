@@ -8,7 +8,6 @@ from typing import Protocol, runtime_checkable
 from urllib.parse import unquote_to_bytes, urlsplit
 
 from rookery.browse.fetcher import Fetcher
-from rookery.browse.file_selection import FileSelection
 from rookery.browse.folder_library import FolderLibrary, FolderLimits, ProgressCallback
 from rookery.browse.page_archive import PageArchive
 from rookery.browse.search_merging import MergedSearch, make_auto_search
@@ -27,6 +26,7 @@ from rookery.browse.web_library import (
 )
 from rookery.errors import Failed, Outcome
 from rookery.records import Failure, Hit, Library, Page, digest_of
+from rookery.settings import FileSelection
 
 
 class CombinedLibrary:

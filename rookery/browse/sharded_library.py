@@ -18,7 +18,6 @@ from typing import Any, Protocol
 import msgspec
 
 from rookery.browse.bm25 import TermCounts, add_term_counts, parse_query
-from rookery.browse.file_selection import FileSelection
 from rookery.browse.folder_library import convert_url_to_path, get_shard_number, resolve_roots
 from rookery.browse.page_archive import PageArchive, translate_storage_errors
 from rookery.browse.search_terms import LANGUAGES
@@ -36,6 +35,7 @@ from rookery.browse.shards import (
 from rookery.browse.worker_processes import hold_signals, prepare_worker
 from rookery.errors import Failed, Outcome
 from rookery.records import Failure, Hit, Page, digest_of, prepare_type
+from rookery.settings import FileSelection
 
 ANSWER_SECONDS = 10.0
 """for which a shard is waited for"""

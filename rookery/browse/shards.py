@@ -12,7 +12,6 @@ from random import Random
 import msgspec
 
 from rookery.browse.bm25 import QueryTerms, TermCounts
-from rookery.browse.file_selection import FileSelection
 from rookery.browse.folder_library import (
     DocumentShard,
     FolderLibrary,
@@ -24,6 +23,7 @@ from rookery.browse.page_archive import PageArchive
 from rookery.browse.search_index import SearchIndex, translate_index_errors
 from rookery.errors import Failed, Outcome
 from rookery.records import Failure, Hit, Page, digest_of
+from rookery.settings import FileSelection
 
 SHARD_ARCHIVE, SHARD_MANIFEST = "archive.sqlite", "manifest.sqlite"
 NOTE_FILE = "shards.json"

@@ -17,10 +17,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from rookery.draft.completion_settings import LOCAL_MODEL_PREFIX, LocalEndpoint
 from rookery.draft.openai_protocol import ModelEndpoint
 from rookery.errors import Failed, Outcome
 from rookery.records import Failure, Question, Record, digest_of
+from rookery.settings import LOCAL, LocalEndpoint
 
 MAX_THRESHOLDS = 200
 """maximum number of thresholds that are tested, spread evenly over the labels"""
@@ -400,7 +400,7 @@ def identify_score_source(
     """
     writer = _model_name_and_address(model("write"))
     browser = _model_name_and_address(model("browse")) if method == "webgpt" else writer
-    if writer[0].startswith(LOCAL_MODEL_PREFIX) and not _local_folder(writer[0]).is_dir():
+    if writer[0].startswith(LOCAL) and not _local_folder(writer[0]).is_dir():
         detail = "there is no such folder: check the path behind path:"
         raise Failed(Failure(writer[0], Outcome.NOT_FOUND, detail))
     other = "" if browser == writer else " at ".join(filter(None, browser))
@@ -424,7 +424,7 @@ def label_answer(question: Question, score: float, good: bool) -> AnswerLabel:
 def locate_calibration_labels(scored: ScoreSource, home: Path) -> Path:
     """Return the path of the labels: in a local model's folder, else below `home` (user data)."""
     digest = digest_of(_without_folder(scored).to_json())[:12]
-    if scored.model.startswith(LOCAL_MODEL_PREFIX):
+    if scored.model.startswith(LOCAL):
         return (
             _local_folder(scored.model)
             / f"rookery-calibration-{_make_slug(scored.method)}-{digest}.json"
@@ -437,7 +437,7 @@ def _make_slug(name: str) -> str:
 
 
 def _local_folder(model: str) -> Path:
-    return Path(model.removeprefix(LOCAL_MODEL_PREFIX)).expanduser()
+    return Path(model.removeprefix(LOCAL)).expanduser()
 
 
 def load_calibration_labels(scored: ScoreSource, home: Path) -> CalibrationLabels | None:
@@ -463,8 +463,8 @@ def load_calibration_labels(scored: ScoreSource, home: Path) -> CalibrationLabel
 
 def _without_folder(scored: ScoreSource) -> ScoreSource:
     """Return the source as it is stored, without a local folder's path: folders may be moved."""
-    local = scored.model.startswith(LOCAL_MODEL_PREFIX)
-    return msgspec.structs.replace(scored, model=f"{LOCAL_MODEL_PREFIX}.") if local else scored
+    local = scored.model.startswith(LOCAL)
+    return msgspec.structs.replace(scored, model=f"{LOCAL}.") if local else scored
 
 
 def store_calibration_labels(

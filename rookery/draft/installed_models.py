@@ -16,6 +16,7 @@ import msgspec
 
 from rookery.errors import Failed, Outcome
 from rookery.records import Failure, Record
+from rookery.settings import LOCAL, get_data_folder
 
 MODELS_FOLDER = "models"
 """name of the folder of all models in the user's data folder"""
@@ -229,3 +230,17 @@ def _locate_model(name: str, home: Path) -> Path:
 
 def _measure_files(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def locate_local_model(model: str) -> Path:
+    """Return the folder of a model on this machine: path:DIR, or the name of one that was added.
+
+    The folder of path:DIR need not exist. Raises Failed (no_model).
+    """
+    if model.startswith(LOCAL):
+        return Path(model.removeprefix(LOCAL))
+    try:
+        return find_model_folder(model, get_data_folder())
+    except Failed as failed:
+        detail = f"{failed.failure.detail}; for one on a server, say where: --base-url URL"
+        raise Failed(Failure(model, failed.failure.outcome, detail)) from failed

@@ -20,15 +20,10 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from rookery.draft.completion_settings import (
-    LOCAL_MODEL_PREFIX,
-    CompletionSettings,
-    LocalEndpoint,
-    LocalModelSettings,
-)
 from rookery.draft.config import describe_unknown_key
 from rookery.errors import Failed, Outcome
 from rookery.records import Completion, Failure, Record, prepare_type
+from rookery.settings import LOCAL, CompletionSettings, LocalEndpoint, LocalModelSettings
 
 GrammarServer = Literal["none", "vllm", "sglang", "llama.cpp"]
 DEFAULT_KEY_NAME = "OPENAI_API_KEY"
@@ -146,7 +141,7 @@ def read_endpoints(path: Path) -> dict[str, ModelEndpoint | LocalEndpoint]:
 def _choose_endpoint_kind(table: dict[str, Any]) -> type[ModelEndpoint | LocalEndpoint]:
     """Return the kind of endpoint that a table describes: local without base_url and other keys
     of a server."""
-    if str(table.get("model")).startswith(LOCAL_MODEL_PREFIX):
+    if str(table.get("model")).startswith(LOCAL):
         return LocalEndpoint
     is_local = "model" in table and {*table} <= {*LocalEndpoint.__struct_fields__}
     return LocalEndpoint if is_local else ModelEndpoint

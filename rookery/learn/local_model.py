@@ -16,7 +16,6 @@ from transformers import LogitsProcessor
 
 from rookery.cite.constraint import VerbatimConstraint
 from rookery.cite.vocabulary import Vocabulary
-from rookery.draft.completion_settings import LocalModelSettings
 from rookery.draft.openai_protocol import (
     SpendingBudget,
     TokenUsage,
@@ -37,6 +36,7 @@ from rookery.learn.decoding import (
 from rookery.learn.pretrained_models import choose_precision, load_model
 from rookery.learn.prompt_encoding import tokenize_prompt
 from rookery.records import Completion, Failure
+from rookery.settings import LocalModelSettings
 
 
 class StreamedCompletion:

@@ -8,7 +8,7 @@ from rookery.browse.file_selection import SkippedGroup
 from rookery.cite.verification import Verdict
 from rookery.errors import Outcome
 from rookery.records import Answer, Episode, Failure, Question, Record
-from rookery.serve.settings import Settings
+from rookery.settings import Settings
 
 
 class SearchMade(Record, frozen=True):

@@ -35,13 +35,7 @@ from rookery.browse.web_library import WebLibrary, WebSearch
 from rookery.errors import USER_ERROR_OUTCOMES, Failed, Outcome
 from rookery.records import Episode, Failure, Hit, Library, Page, Question, Quote
 from rookery.serve.methods import NO_CALLBACKS, AnswerCallbacks, QuestionRun, get_method
-from rookery.serve.settings import (
-    WORDS,
-    Settings,
-    get_cache_folder,
-    get_data_folder,
-    locate_archive,
-)
+from rookery.settings import WORDS, Settings, get_cache_folder, get_data_folder, locate_archive
 
 if TYPE_CHECKING:
     from rookery.cite.evidence_model import EvidenceJudge, EvidenceModel

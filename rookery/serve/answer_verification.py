@@ -36,7 +36,6 @@ from rookery.records import Failure, Page, Quote
 from rookery.serve.answer_session import EvidenceSources
 from rookery.serve.command_line import EXIT_ANSWERED, EXIT_NO_EVIDENCE, EXIT_UNVERIFIED
 from rookery.serve.file_reading import list_document_files, read_document_file, read_document_files
-from rookery.serve.settings import Settings
 from rookery.serve.terminal_output import (
     StreamConsole,
     show_claim_verdict,
@@ -44,6 +43,7 @@ from rookery.serve.terminal_output import (
     show_verdict,
     to_terminal_json,
 )
+from rookery.settings import Settings
 
 MAX_SAVED_BYTES = 100_000_000
 """bytes of a file of saved answers"""

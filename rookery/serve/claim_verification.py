@@ -26,7 +26,7 @@ from rookery.errors import Failed, Outcome
 from rookery.measure.citations import compute_word_share, list_statements
 from rookery.records import Failure, Page
 from rookery.serve.answer_verification import AnyVerdict, SourcePages
-from rookery.serve.settings import WORDS
+from rookery.settings import WORDS
 
 MAX_PAGE_WINDOWS = 8
 """windows of a page that are judged for a sentence that cites it without quoting it: those that

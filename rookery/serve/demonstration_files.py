@@ -22,7 +22,7 @@ from rookery.draft.browser_episode import build_episode
 from rookery.errors import Failed, Outcome
 from rookery.records import Episode, Failure, Record, prepare_type
 from rookery.serve.browser_session import BrowserSession, SessionEvent
-from rookery.serve.settings import Settings
+from rookery.settings import Settings
 
 RECORDING = ".recording"
 """what the name of a recording beside a file of demonstrations ends with"""

@@ -8,14 +8,14 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from rookery.browse.file_selection import FileSelection, list_folders
+from rookery.browse.file_selection import list_folders
 from rookery.browse.libraries import is_url, resolve_place_path
 from rookery.browse.reader_processes import FileLimits, PageJob, ReaderPool, ReadJob, read_jobs
 from rookery.draft.batch import count_cores
 from rookery.errors import Failed, Outcome
 from rookery.records import Failure, Page
 from rookery.serve.answer_session import EvidenceSources
-from rookery.serve.settings import Settings
+from rookery.settings import FileSelection, Settings
 
 
 def read_standard_input() -> Page:

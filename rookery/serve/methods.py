@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
-from rookery.draft.completion_settings import WRITING_SETTINGS, LocalModelSettings
 from rookery.errors import Failed, Outcome
 from rookery.records import Episode, Failure, Library, Question
-from rookery.serve.settings import WORDS, Settings
+from rookery.settings import WORDS, WRITING_SETTINGS, LocalModelSettings, Settings
 
 if TYPE_CHECKING:
     from rookery.cite.evidence_model import EvidenceJudge

@@ -16,7 +16,6 @@ from rookery.browse.call_recording import (
     ReplayLibrary,
 )
 from rookery.browse.page_archive import PageArchive
-from rookery.draft.completion_settings import LocalEndpoint, LocalModelSettings, override_settings
 from rookery.draft.constrained_decoding import (
     LOCAL_QUOTE_SHAPE,
     ConstrainerChoice,
@@ -24,6 +23,7 @@ from rookery.draft.constrained_decoding import (
     constrain_by_tokens,
     leave_unconstrained,
 )
+from rookery.draft.installed_models import locate_local_model
 from rookery.draft.openai_protocol import (
     ModelEndpoint,
     SpendingBudget,
@@ -36,7 +36,15 @@ from rookery.draft.recorded_policies import RecordingPolicy, ReplayPolicy, Scrip
 from rookery.draft.remote_model import LanguageModel, RemoteModel, SlotTable, StreamingPolicy
 from rookery.errors import Failed, Outcome
 from rookery.records import Failure, Library, Question, digest_of
-from rookery.serve.settings import LOCAL, SCRIPT, ModelSettings, is_local_model, locate_local_model
+from rookery.settings import (
+    LOCAL,
+    SCRIPT,
+    LocalEndpoint,
+    LocalModelSettings,
+    ModelSettings,
+    is_local_model,
+    override_settings,
+)
 
 if TYPE_CHECKING:
     from rookery.cite.grammar import VerbatimGrammar

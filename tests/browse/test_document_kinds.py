@@ -18,12 +18,13 @@ import msgspec
 import pytest
 
 from rookery.browse.documents import ReadLimits
-from rookery.browse.file_selection import FileSelection, list_folders
+from rookery.browse.file_selection import list_folders
 from rookery.browse.page_reader import detect_type, read_page
 from rookery.browse.page_text import join_visible_text
 from rookery.cite.quote_links import describe_location, make_deep_link
 from rookery.errors import Failed
 from rookery.records import Page
+from rookery.settings import FileSelection
 
 FILES = Path(__file__).parent / "files"
 needs_mandoc = pytest.mark.skipif(not shutil.which("mandoc"), reason="mandoc is not installed")

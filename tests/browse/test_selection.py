@@ -6,15 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from rookery.browse.file_selection import (
-    FileSelection,
-    count_skipped,
-    list_folders,
-    name_unread_type,
-)
+from rookery.browse.file_selection import count_skipped, list_folders, name_unread_type
 from rookery.errors import Failed
 from rookery.records import Failure
 from rookery.serve.terminal_output import format_skipped_files
+from rookery.settings import FileSelection
 
 
 def write(root: Path, *names: str, text: str = "text") -> None:

@@ -17,7 +17,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rookery.browse.bm25 import QueryTerms, TermCounts, add_term_counts, parse_query
-from rookery.browse.file_selection import FileSelection
 from rookery.browse.folder_library import FolderLibrary, get_shard_number
 from rookery.browse.libraries import get_bundled_folder, open_places
 from rookery.browse.page_archive import PageArchive
@@ -26,6 +25,7 @@ from rookery.browse.sharded_library import ShardedLibrary, build_sharded_index
 from rookery.browse.shards import Shard, get_shard_folder
 from rookery.errors import Failed
 from rookery.records import Hit, Page, digest_of
+from rookery.settings import FileSelection
 
 WORDS = (
     "crow raven rook jackdaw nest tower gift memory plan cache eats finds keeps the of in".split()

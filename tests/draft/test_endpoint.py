@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from rookery.draft.completion_settings import LocalEndpoint
 from rookery.draft.openai_protocol import (
     ModelEndpoint,
     read_api_key,
@@ -16,6 +15,7 @@ from rookery.draft.openai_protocol import (
     select_endpoint,
 )
 from rookery.errors import Failed
+from rookery.settings import LocalEndpoint
 
 TOML = """
 [write]

@@ -13,7 +13,6 @@ from rookery.browse.call_recording import CallRecording
 from rookery.browse.search_index import InMemoryLibrary
 from rookery.cite.grammar import VerbatimGrammar
 from rookery.cite.syntax import AnswerShape
-from rookery.draft.completion_settings import LocalModelSettings
 from rookery.draft.remote_model import AllowedTokens
 from rookery.draft.rollout import make_scripted_policy, run_rollouts, strip_prompts
 from rookery.errors import Failed
@@ -34,6 +33,7 @@ from rookery.learn.training_data import (
     read_episodes,
 )
 from rookery.records import Answer, Claim, Completion, Episode, Question, Rating, Step
+from rookery.settings import LocalModelSettings
 
 QUOTED = Answer("Crows are clever.", (PAGES[0].quote(0, 24),), (Claim(0, 17, (0,)),), score=0.6)
 

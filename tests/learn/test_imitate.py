@@ -16,7 +16,6 @@ from safetensors.torch import load_file
 from several import in_two_processes
 from transformers import AutoModelForCausalLM
 
-from rookery.draft.completion_settings import LocalModelSettings
 from rookery.errors import Failed
 from rookery.learn.imitation_learning import (
     ImitationResult,
@@ -32,6 +31,7 @@ from rookery.learn.optimizer import OptimizerSettings
 from rookery.learn.pretrained_models import LoraSettings, TrainedModelSettings, load_model
 from rookery.learn.training_data import ImitationExample, build_imitation_examples
 from rookery.records import Episode
+from rookery.settings import LocalModelSettings
 
 Measured = dict[str, float]
 

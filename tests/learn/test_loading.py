@@ -15,7 +15,6 @@ from safetensors.torch import load_file, save_file
 from small import TEXTS
 from transformers import OpenAIGPTConfig, OpenAIGPTLMHeadModel, PreTrainedModel
 
-from rookery.draft.completion_settings import LocalModelSettings
 from rookery.draft.installed_models import install_model
 from rookery.errors import Failed
 from rookery.learn.local_model import LocalModel
@@ -30,6 +29,7 @@ from rookery.learn.pretrained_models import (
 from rookery.learn.prompt_encoding import load_policy_tokenizer
 from rookery.learn.random_models import write_tiny_model
 from rookery.records import Failure
+from rookery.settings import LocalModelSettings
 
 
 @pytest.fixture

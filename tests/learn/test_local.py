@@ -17,7 +17,6 @@ from rookery.cite.constraint import VerbatimConstraint
 from rookery.cite.grammar import VerbatimGrammar
 from rookery.cite.syntax import AnswerShape, parse_inline
 from rookery.cite.verification import verify_quotes
-from rookery.draft.completion_settings import LocalModelSettings
 from rookery.draft.openai_protocol import SpendingBudget, SpendingCap, SpendingTotal
 from rookery.draft.remote_model import LanguageModel
 from rookery.errors import Failed
@@ -25,6 +24,7 @@ from rookery.learn.local_model import LocalModel
 from rookery.learn.prompt_encoding import tokenize_prompt
 from rookery.learn.random_models import write_tiny_model
 from rookery.records import Completion, Policy
+from rookery.settings import LocalModelSettings
 
 PADDING = 24
 """logits that belong to no token"""

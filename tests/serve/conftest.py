@@ -22,7 +22,7 @@ from rookery.cite.evidence_model import EvidenceModel
 from rookery.judge.store import initialize_store
 from rookery.records import Question
 from rookery.serve.answer_session import AnswerSession
-from rookery.serve.settings import Settings
+from rookery.settings import Settings
 
 
 @pytest.fixture(scope="session", autouse=True)

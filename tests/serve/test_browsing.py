@@ -40,7 +40,7 @@ from rookery.serve.browser_session import (
 )
 from rookery.serve.cli.browse_command import CommandCompleter, PromptBrowser
 from rookery.serve.demonstration_files import SessionStart, UnfinishedSession, list_unfinished
-from rookery.serve.settings import Settings
+from rookery.settings import Settings
 
 EPISODE = Episode(QUESTION, "me", (), None, "end")
 LINES = [f"<p>Line {number} of a page about crows, and nothing else.</p>" for number in range(400)]

@@ -8,7 +8,6 @@ import msgspec
 import pytest
 from commands import surroundings
 
-from rookery.browse.file_selection import FileSelection
 from rookery.browse.sharded_library import ShardedLibrary, build_sharded_index
 from rookery.browse.shards import get_shard_folder
 from rookery.cite.evidence_model import EvidenceJudgement, EvidencePassage
@@ -17,7 +16,7 @@ from rookery.records import Answer, Question
 from rookery.serve.answer_session import AnswerSession, EvidenceSources
 from rookery.serve.cli.calibrate_command import calibrate_documents
 from rookery.serve.cli.index_command import _refresh_index
-from rookery.serve.settings import Settings, get_cache_folder
+from rookery.settings import FileSelection, Settings, get_cache_folder
 
 
 def judge_surely(question: str, passages: Sequence[EvidencePassage]) -> list[EvidenceJudgement]:

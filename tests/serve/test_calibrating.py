@@ -20,7 +20,7 @@ from rookery.errors import Failed
 from rookery.records import Answer, Claim, Question, Rating, Record
 from rookery.serve.answer_results import AskResult
 from rookery.serve.cli.calibrate_command import CalibrationReport, calibrate_answers, judge_by_gold
-from rookery.serve.settings import ModelSettings, Settings, get_data_folder
+from rookery.settings import ModelSettings, Settings, get_data_folder
 
 TINY = ModelSettings("tiny", "http://localhost:8000/v1")
 BY_TINY = Settings(method="gophercite", models=TINY)

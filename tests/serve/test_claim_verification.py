@@ -16,7 +16,7 @@ from rookery.serve import claim_verification
 from rookery.serve.answer_session import EvidenceSources
 from rookery.serve.answer_verification import CheckedSources, DocumentLookup, check_saved_answers
 from rookery.serve.claim_verification import judge_saved_claims, make_claim_judge, summarize_claims
-from rookery.serve.settings import Settings
+from rookery.settings import Settings
 
 ROOKS = "Rooks nest in tall elms near open farm land. They do not leave in winter."
 SAID = ("Rooks like elms.", "They leave in winter.", "They eat worms.", "Everybody knows rooks.")

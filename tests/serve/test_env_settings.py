@@ -24,7 +24,7 @@ from rookery.draft.episode_source import SourceEpisode
 from rookery.draft.evidence_reward import make_evidence_reward
 from rookery.errors import Failed
 from rookery.serve.env.settings import EnvSettings, open_environment
-from rookery.serve.settings import Settings
+from rookery.settings import Settings
 
 FURTHER = (*RIGHT[:-2], "Clicked on link 0", "Quote: Ravens cache", *RIGHT[-2:])
 

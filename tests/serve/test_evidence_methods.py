@@ -12,7 +12,7 @@ from rookery.cite.passage_ranking import RankedPassage
 from rookery.records import Episode, Question
 from rookery.serve.answer_session import AnswerSession, EvidenceSources
 from rookery.serve.methods import AnswerCallbacks
-from rookery.serve.settings import WORDS, ModelSettings, Settings
+from rookery.settings import WORDS, ModelSettings, Settings
 
 PAGES = {
     "food": "Crows bring gifts, gifts and gifts to people, a title of books about gifts says.",

@@ -20,7 +20,7 @@ from rookery.browse.search_index import INDEX_NOTE_FILE
 from rookery.records import Page
 from rookery.serve.answer_results import AskResult
 from rookery.serve.cli.index_command import ShardsReport
-from rookery.serve.settings import ARCHIVE, get_cache_folder, get_data_folder
+from rookery.settings import ARCHIVE, get_cache_folder, get_data_folder
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from rookery.records import Answer, Claim, Failure, Quote
 from rookery.serve.api.answer_sessions import AnswerOutcome, QuestionRequest
 from rookery.serve.mcp.protocol import HANDSHAKE_VERSIONS, McpProtocol, StdioConnection, StdioLimits
 from rookery.serve.mcp.tools import McpLibrary, McpTools
-from rookery.serve.settings import Settings
+from rookery.settings import Settings
 
 REVISIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 

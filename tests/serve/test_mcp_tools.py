@@ -24,7 +24,7 @@ from rookery.serve.mcp.tools import (
     McpTools,
     ToolCaller,
 )
-from rookery.serve.settings import Settings
+from rookery.settings import Settings
 
 SMALL = BrowserLimits(window=900, characters=1_500, sessions=3, idle=60.0)
 GIFTS = "why do crows bring gifts"

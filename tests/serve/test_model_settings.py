@@ -13,18 +13,19 @@ import pytest
 from commands import NOWHERE, Run
 from models import Asking, chat, reply, said, serving
 
-from rookery.draft.completion_settings import (
-    COMPLETION_FIELDS,
-    CompletionSettings,
-    LocalEndpoint,
-    LocalModelSettings,
-    override_settings,
-)
 from rookery.draft.openai_protocol import ModelEndpoint
 from rookery.errors import Failed
 from rookery.serve.command_options import COMPLETION_OPTIONS
 from rookery.serve.model_pool import ModelPool
-from rookery.serve.settings import ModelSettings, Settings
+from rookery.settings import (
+    COMPLETION_FIELDS,
+    CompletionSettings,
+    LocalEndpoint,
+    LocalModelSettings,
+    ModelSettings,
+    Settings,
+    override_settings,
+)
 
 ROLES = ("write", "browse")
 URL = "http://localhost:8000/v1"

@@ -11,7 +11,7 @@ from rookery.serve.api.answer_sessions import ServerCapabilities
 from rookery.serve.api.endpoints import ApiOperation
 from rookery.serve.api.routes import build_openapi_document, list_api_operations
 from rookery.serve.env import app
-from rookery.serve.settings import ModelSettings
+from rookery.settings import ModelSettings
 
 DOCUMENTED = {"api": list_api_operations(), "env": app.OPERATIONS}
 SMALL = ModelSettings("small", "http://127.0.0.1:1/v1")

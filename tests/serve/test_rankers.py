@@ -9,7 +9,7 @@ from recipes.random_models import write_tiny_encoder
 from rookery.errors import Failed
 from rookery.learn.retrieval_training import export_sentence_encoder
 from rookery.serve.answer_session import EvidenceSources
-from rookery.serve.settings import Settings
+from rookery.settings import Settings
 
 PAGE = "Owls eat mice at night.\n\nRain falls on the roof.\n"
 

@@ -17,7 +17,7 @@ from rookery.errors import Failed, Outcome
 from rookery.records import Episode, Failure, Hit, Library, Page, Question, Record, digest_of
 from rookery.serve.answer_session import AnswerSession, EvidenceSources
 from rookery.serve.methods import METHODS, AnswerCallbacks, names_evidence_model
-from rookery.serve.settings import ModelSettings, Settings
+from rookery.settings import ModelSettings, Settings
 
 EXTRACT_METHOD = "extract"
 WEB_PLACE = "web"

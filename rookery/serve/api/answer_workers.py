@@ -40,7 +40,7 @@ from rookery.serve.api.answer_sessions import (
     parse_requested_question,
     resolve_settings,
 )
-from rookery.serve.settings import Settings, locate_archive
+from rookery.settings import Settings, locate_archive
 
 if TYPE_CHECKING:
     from rookery.cite.evidence_model import EvidenceTokenizer

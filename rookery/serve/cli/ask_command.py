@@ -26,6 +26,7 @@ from rookery.draft.both_sides import SIDES_METHOD as SIDES
 from rookery.draft.calibration import get_minimum_score
 from rookery.draft.evidence_answers import EvidenceSettings
 from rookery.draft.extract import ExtractSettings
+from rookery.draft.installed_models import locate_local_model
 from rookery.draft.score_wording import explain_score
 from rookery.errors import Failed, Outcome
 from rookery.records import (
@@ -57,14 +58,6 @@ from rookery.serve.command_line import (
     EXIT_UNVERIFIED,
 )
 from rookery.serve.methods import AnswerCallbacks
-from rookery.serve.settings import (
-    LOCAL,
-    SCRIPT,
-    WORDS,
-    Settings,
-    is_local_model,
-    locate_local_model,
-)
 from rookery.serve.terminal_output import (
     NO_ANSWER_MESSAGES,
     StreamConsole,
@@ -76,6 +69,7 @@ from rookery.serve.terminal_output import (
     summarize_answer,
     to_terminal_json,
 )
+from rookery.settings import LOCAL, SCRIPT, WORDS, Settings, is_local_model
 from rookery.version import __version__
 
 MAX_PASSAGE_CHARACTERS = 200

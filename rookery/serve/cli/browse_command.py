@@ -57,7 +57,6 @@ from rookery.serve.demonstration_files import (
     list_unfinished,
 )
 from rookery.serve.file_reading import read_document_file
-from rookery.serve.settings import Settings, get_data_folder
 from rookery.serve.terminal_output import (
     INDENT,
     StreamConsole,
@@ -66,6 +65,7 @@ from rookery.serve.terminal_output import (
     sanitize_text,
     show_answer,
 )
+from rookery.settings import Settings, get_data_folder
 
 HELP_TEXT = dedent(
     """\

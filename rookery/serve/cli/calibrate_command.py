@@ -27,8 +27,8 @@ from rookery.serve.answer_results import AskResult
 from rookery.serve.answer_session import AnswerSession, EvidenceSources
 from rookery.serve.cli.progress_display import ProgressBar
 from rookery.serve.command_line import EXIT_ANSWERED, EXIT_DECLINED
-from rookery.serve.settings import Settings, get_data_folder
 from rookery.serve.terminal_output import StreamConsole, sanitize_text, to_terminal_json
+from rookery.settings import Settings, get_data_folder
 
 RATING_SCALE = "good"
 """the scale of ratings that count; from GOOD on they say yes"""

@@ -29,8 +29,8 @@ from rookery.errors import Failed, Outcome
 from rookery.records import Failure, Question, Record
 from rookery.serve.command_line import EXIT_ANSWERED, EXIT_NO_EVIDENCE
 from rookery.serve.model_pool import ModelPool
-from rookery.serve.settings import ModelSettings, get_cache_folder, get_data_folder
 from rookery.serve.terminal_output import StreamConsole, to_terminal_json
+from rookery.settings import ModelSettings, get_cache_folder, get_data_folder
 
 LOW_DISK = 500_000_000
 """bytes free below which an index may not fit"""

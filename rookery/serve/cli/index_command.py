@@ -40,7 +40,7 @@ from rookery.serve.command_options import (
 
 if TYPE_CHECKING:
     from rookery.browse.stored_indexes import StoredIndex, StoredShards
-    from rookery.serve.settings import Settings
+    from rookery.settings import Settings
 
 
 index_commands = CommandGroup(help="What is indexed and stored on this machine.")
@@ -160,7 +160,7 @@ def list_stored_files(
 ) -> None:
     """List each index, how large and how old it is, and everything else that is stored."""
     from rookery.browse.stored_indexes import list_stored_indexes, list_stored_shards
-    from rookery.serve.settings import get_cache_folder
+    from rookery.settings import get_cache_folder
 
     indexes, stores = list_stored_indexes(get_cache_folder()), list(_list_stores())
     shards = list_stored_shards(get_cache_folder())
@@ -188,8 +188,7 @@ def refresh_indexes(
     What changed is calibrated anew for the evidence model, if one is there, so that scores are
     probabilities: up to a minute. Ctrl-C then keeps the index.
     """
-    from rookery.browse.file_selection import FileSelection
-    from rookery.serve.settings import Settings
+    from rookery.settings import FileSelection, Settings
 
     selection = FileSelection(tuple(globs or ()), tuple(excludes or ()))
     settings = Settings(
@@ -242,14 +241,13 @@ def build_shards(
     rookery ask --in. What changed is calibrated anew for the evidence model, so that scores are
     probabilities: up to a minute. Ctrl-C then keeps the shards.
     """
-    from rookery.browse.file_selection import FileSelection
     from rookery.browse.libraries import is_url, resolve_place_path
     from rookery.browse.sharded_library import build_sharded_index
     from rookery.browse.stored_indexes import record_shards_use
     from rookery.serve.answer_session import EvidenceSources
     from rookery.serve.cli.progress_display import ProgressBar
-    from rookery.serve.settings import Settings, get_cache_folder
     from rookery.serve.terminal_output import StreamConsole
+    from rookery.settings import FileSelection, Settings, get_cache_folder
 
     if sites := [place for place in places if is_url(place)]:
         raise ValueError(f"shards are built of folders and files, not of {sites[0]}")
@@ -300,7 +298,7 @@ def remove_indexes(
     """Remove the indexes of places. The archive keeps their pages, so that quotes verify."""
     from rookery.browse.shards import NOTE_FILE
     from rookery.browse.stored_indexes import list_stored_indexes
-    from rookery.serve.settings import get_cache_folder
+    from rookery.settings import get_cache_folder
 
     indexes = list_stored_indexes(get_cache_folder())
     chosen = [_match_indexes(place, indexes) for place in places]
@@ -344,7 +342,7 @@ def prune_indexes(
 ) -> None:
     """Remove the indexes of places that no longer exist and, by age, of those not used."""
     from rookery.browse.stored_indexes import list_stored_indexes
-    from rookery.serve.settings import get_cache_folder
+    from rookery.settings import get_cache_folder
 
     if (archive or keep) and not older_than:
         raise ValueError("--archive goes with --older-than AGE, such as 90d: pages have an age")
@@ -385,7 +383,7 @@ def _remove_all(
         measure_disk_size,
         remove_stored_index,
     )
-    from rookery.serve.settings import ARCHIVE, get_cache_folder, get_data_folder
+    from rookery.settings import ARCHIVE, get_cache_folder, get_data_folder
 
     removed, busy, freed = list[str](), list[str](), 0
     for each in indexes:
@@ -430,7 +428,7 @@ def _find_unused_versions(
     from rookery.browse.call_recording import CallRecording, list_recorded_versions
     from rookery.browse.page_archive import PageArchive
     from rookery.browse.stored_indexes import collect_index_digests
-    from rookery.serve.settings import ARCHIVE, get_cache_folder, get_data_folder
+    from rookery.settings import ARCHIVE, get_cache_folder, get_data_folder
 
     place = get_data_folder() / ARCHIVE
     if not place.is_file():
@@ -502,10 +500,9 @@ def _match_indexes(place: str, indexes: "Iterable[StoredIndex]") -> "list[Stored
 def _list_index_settings(places: Sequence[str], asked: "Settings") -> "Iterator[Settings]":
     """Return the settings that open each index of these places; those asked for where there is
     none."""
-    from rookery.browse.file_selection import FileSelection
     from rookery.browse.search_index import read_index_note
     from rookery.browse.stored_indexes import get_index_directory, list_stored_indexes
-    from rookery.serve.settings import get_cache_folder
+    from rookery.settings import FileSelection, get_cache_folder
 
     indexes = list_stored_indexes(get_cache_folder())
     for place in places:
@@ -568,7 +565,7 @@ def _format_refresh(report: RefreshReport) -> str:
 def _list_stores() -> Iterator[StoreSize]:
     """Return everything in the data folder and in the cache, the archive first."""
     from rookery.browse.page_archive import PageArchive
-    from rookery.serve.settings import ARCHIVE, get_cache_folder, get_data_folder
+    from rookery.settings import ARCHIVE, get_cache_folder, get_data_folder
 
     for home in dict.fromkeys((get_data_folder(), get_cache_folder())):
         for path in sorted(home.iterdir()) if home.is_dir() else ():

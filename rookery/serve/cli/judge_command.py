@@ -583,7 +583,7 @@ def _keep_pages(desk: "Store", items: "Iterable[LabellingItem]") -> None:
     store, for people to look at."""
     from rookery.browse.page_archive import PageArchive
     from rookery.judge.store import store_page
-    from rookery.serve.settings import locate_archive
+    from rookery.settings import locate_archive
 
     answers = [answer for item in items for answer in item.answers]
     quotes = {(quote.digest, quote.url) for answer in answers for quote in answer.quotes}
@@ -626,7 +626,7 @@ def _translate_errors() -> Iterator[None]:
 
 
 def _get_store_place(store: str) -> str:
-    from rookery.serve.settings import get_data_folder
+    from rookery.settings import get_data_folder
 
     return store or str(get_data_folder() / STORE_FILE)
 

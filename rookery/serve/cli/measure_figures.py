@@ -45,7 +45,7 @@ from rookery.measure.ratings import (
 from rookery.records import Answer, Comparison, Episode, Failure, Question, Rating
 from rookery.serve.claim_verification import make_claim_judge
 from rookery.serve.cli.calibrate_command import AnswerJudge, judge_by_gold, make_rating_judge
-from rookery.serve.settings import WORDS
+from rookery.settings import WORDS
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -27,7 +27,7 @@ from rookery.serve.command_options import JsonOption, add_completion_options
 if TYPE_CHECKING:
     from rookery.draft.installed_models import InstalledModel
     from rookery.serve.answer_session import AnswerSession
-    from rookery.serve.settings import ModelSettings
+    from rookery.settings import ModelSettings
 
 models_commands = CommandGroup(help="Language models on this machine, for --model NAME.")
 
@@ -94,7 +94,7 @@ def list_models(as_json: JsonOption = False) -> None:
         list_installed_models,
         list_unfinished_models,
     )
-    from rookery.serve.settings import get_data_folder
+    from rookery.settings import get_data_folder
 
     home = get_data_folder()
     models, unfinished = list_installed_models(home), list_unfinished_models(home)
@@ -127,7 +127,7 @@ def add_model(
     """Add a language model to this machine, for --model NAME. What is stopped leaves nothing."""
     from rookery.draft.installed_models import install_model
     from rookery.learn.model_import import choose_model_writer
-    from rookery.serve.settings import get_data_folder
+    from rookery.settings import get_data_folder
 
     usual, write = choose_model_writer(source)
     try:
@@ -149,7 +149,7 @@ def add_model(
 def remove_model(name: ModelName, as_json: JsonOption = False) -> None:
     """Remove a model that was added. Other folders are left alone."""
     from rookery.draft.installed_models import remove_installed_model
-    from rookery.serve.settings import get_data_folder
+    from rookery.settings import get_data_folder
 
     freed = remove_installed_model(name, get_data_folder())
     removal = ModelRemoval(name, freed)
@@ -169,7 +169,7 @@ def run_model_test(name: ModelName, as_json: JsonOption = False, **completion: A
         read_installed_model,
     )
     from rookery.serve.answer_session import AnswerSession
-    from rookery.serve.settings import ModelSettings, Settings, get_data_folder
+    from rookery.settings import ModelSettings, Settings, get_data_folder
 
     home = get_data_folder()
     record, folder = read_installed_model(name, home), find_model_folder(name, home)

@@ -50,7 +50,7 @@ from rookery.learn.single_step_environments import (
 from rookery.learn.training_run import StepCallback, StopCheck
 from rookery.records import Failure, Library, Question
 from rookery.serve.answer_session import EvidenceSources
-from rookery.serve.settings import Settings
+from rookery.settings import Settings
 
 if TYPE_CHECKING:
     from rookery.learn.human_feedback import HumanFeedback

@@ -19,8 +19,8 @@ from rookery.serve.answer_results import AskResult
 from rookery.serve.answer_session import EvidenceSources
 from rookery.serve.answer_verification import CheckedSources, DocumentLookup, read_saved_file
 from rookery.serve.command_line import EXIT_ANSWERED, EXIT_UNVERIFIED
-from rookery.serve.settings import Settings
 from rookery.serve.terminal_output import StreamConsole, show_failures
+from rookery.settings import Settings
 
 
 def run_report_command(file: Path, out: Path, title: str, pages: Path | None) -> int:

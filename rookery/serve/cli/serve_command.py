@@ -33,8 +33,8 @@ from rookery.serve.command_options import (
 
 if TYPE_CHECKING:
     from rookery.judge.store import Store
-    from rookery.serve.settings import Settings
     from rookery.serve.web.app import ServerOptions
+    from rookery.settings import Settings
 
 
 STORE_FILE = "desk.sqlite"
@@ -134,8 +134,8 @@ def run_serve(
         raise ValueError("--team keeps its work in PostgreSQL: --store postgresql://HOST/DATABASE")
     _require_installed()
     from rookery.serve.answer_session import AnswerSession
-    from rookery.serve.settings import ModelSettings, Settings
     from rookery.serve.web.app import ServerOptions
+    from rookery.settings import ModelSettings, Settings
 
     models = ModelSettings(model, base_url, endpoints, samples, **completion)
     everywhere = tuple(places or ())
@@ -185,10 +185,9 @@ def serve_mcp(
     **completion: Any,
 ) -> None:
     """Give a model tools to search, read, quote, answer and verify (MCP over standard input)."""
-    from rookery.browse.file_selection import FileSelection
     from rookery.serve.mcp.protocol import serve_stdio
     from rookery.serve.methods import MODEL_METHODS, NAMED_METHODS
-    from rookery.serve.settings import ModelSettings, Settings
+    from rookery.settings import FileSelection, ModelSettings, Settings
 
     models = ModelSettings(model, base_url, endpoints, samples, **completion)
     if method not in NAMED_METHODS:
@@ -231,8 +230,8 @@ def run_serve_desk(
 ) -> None:
     """Serve the desk alone, where people demonstrate, compare and rate."""
     _require_installed()
-    from rookery.serve.settings import Settings
     from rookery.serve.web.app import ServerOptions
+    from rookery.settings import Settings
 
     settings = Settings(
         tuple(places or ()),
@@ -320,7 +319,7 @@ def run_serve_env(
     from rookery.browse.browser_commands import BrowserRules
     from rookery.serve.env.app import EnvLimits
     from rookery.serve.env.settings import EnvSettings, open_environment, run_env_server
-    from rookery.serve.settings import Settings
+    from rookery.settings import Settings
 
     settings = Settings(
         tuple(places or ()),
@@ -459,7 +458,7 @@ def _locate_database(store: str) -> str:
 
 
 def _default_place() -> str:
-    from rookery.serve.settings import get_data_folder
+    from rookery.settings import get_data_folder
 
     return str(get_data_folder() / STORE_FILE)
 

@@ -25,7 +25,7 @@ from rookery.judge.store import Store
 from rookery.records import Library, Question, Reward
 from rookery.serve.answer_session import EvidenceSources
 from rookery.serve.env.app import ENVIRONMENT_NAME, EnvDescription, EnvLimits, build_env_app
-from rookery.serve.settings import Settings
+from rookery.settings import Settings
 from rookery.version import __version__
 
 ACCEPTED_REWARD = "accepted"

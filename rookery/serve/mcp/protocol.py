@@ -30,7 +30,7 @@ from rookery.serve.api.answer_sessions import (
     resolve_settings,
 )
 from rookery.serve.mcp.tools import McpLibrary, McpTools, ToolArgumentsError, ToolCaller
-from rookery.serve.settings import Settings
+from rookery.settings import Settings
 from rookery.version import __version__
 
 HANDSHAKE_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")

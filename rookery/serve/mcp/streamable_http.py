@@ -55,8 +55,8 @@ from rookery.serve.mcp.protocol import (
     read_request_id,
 )
 from rookery.serve.mcp.tools import McpLibrary, McpTools, ToolCaller
-from rookery.serve.settings import Settings
 from rookery.serve.web.security import TokenBuckets
+from rookery.settings import Settings
 
 VERSION_HEADER = "mcp-protocol-version"
 DEFAULT_VERSION = "2025-03-26"

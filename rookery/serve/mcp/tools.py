@@ -44,7 +44,7 @@ from rookery.serve.answer_verification import (
     summarize_verdicts,
 )
 from rookery.serve.api.answer_sessions import AnswerOutcome, QuestionRequest
-from rookery.serve.settings import Settings
+from rookery.settings import Settings
 
 NEW_SESSION_HINT = "search, or open an address, without a session to begin a new one"
 """Advice that ends the message about an unknown session."""

@@ -36,7 +36,6 @@ from rookery.judge import accounts, crowd_entry
 from rookery.judge.projects import load_project
 from rookery.judge.store import Store
 from rookery.serve.api.answer_workers import AnswerService, WorkerSettings
-from rookery.serve.settings import Settings
 from rookery.serve.web import (
     campaign_pages,
     dashboard,
@@ -67,11 +66,12 @@ from rookery.serve.web.rendering import (
     serve_static_file,
 )
 from rookery.serve.web.security import SecurityMiddleware, VisitorLimits
+from rookery.settings import Settings
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
-    from rookery.serve.settings import Settings
+    from rookery.settings import Settings
 
 
 def build_web_app(

@@ -34,8 +34,8 @@ from rookery.serve.browser_session import (
     SuggestedPassage,
     SuggestionsEvent,
 )
-from rookery.serve.settings import Settings
 from rookery.serve.web.languages import mark_text
+from rookery.settings import Settings
 
 if TYPE_CHECKING:
     from rookery.cite.evidence_model import EvidenceJudge

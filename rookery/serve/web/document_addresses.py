@@ -16,8 +16,8 @@ from rookery.browse.page_reader import decode_text, detect_type
 from rookery.errors import Failed, Outcome
 from rookery.records import Failure
 from rookery.serve.answer_session import EvidenceSources
-from rookery.serve.settings import Settings
 from rookery.serve.web.languages import mark_text
+from rookery.settings import Settings
 
 MAX_ADDRESS_CHARACTERS = 2000
 """Maximum length of an address."""

@@ -30,7 +30,6 @@ from rookery.records import Failure, Page, prepare_type
 from rookery.serve.api.answer_sessions import DOCUMENTS_PLACE
 from rookery.serve.api.answer_workers import AnswerService
 from rookery.serve.file_reading import read_document_files
-from rookery.serve.settings import Settings, get_cache_folder, get_data_folder, locate_archive
 from rookery.serve.web.document_addresses import (
     fetch_address,
     name_fetched_file,
@@ -50,6 +49,7 @@ from rookery.serve.web.document_versions import (
 )
 from rookery.serve.web.languages import mark_text
 from rookery.serve.web.stored_pages import replace_unseen_characters
+from rookery.settings import Settings, get_cache_folder, get_data_folder, locate_archive
 
 READABLE_TYPES = mark_text(
     "HTML, PDF, Office documents, e-books, mail, Markdown and any text are read"

@@ -21,8 +21,8 @@ from rookery.judge.accounts import Person, has_role
 from rookery.judge.snapshots import write_whole_file
 from rookery.records import Failure, prepare_type
 from rookery.serve.api.answer_sessions import DOCUMENTS_PLACE
-from rookery.serve.settings import get_data_folder
 from rookery.serve.web.languages import mark_text
+from rookery.settings import get_data_folder
 
 _VERSIONS_FOLDER = "documents.versions"
 """Folder of the data directory with the versions that are not current."""

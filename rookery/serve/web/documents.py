@@ -27,7 +27,6 @@ from rookery.judge import accounts
 from rookery.judge.accounts import Person, has_role
 from rookery.serve.api.answer_sessions import DOCUMENTS_PLACE
 from rookery.serve.api.answer_workers import get_answer_service
-from rookery.serve.settings import Settings, locate_archive
 from rookery.serve.web.document_uploads import (
     READABLE_TYPES,
     DocumentReader,
@@ -64,6 +63,7 @@ from rookery.serve.web.languages import mark_text
 from rookery.serve.web.languages import translate_text as _
 from rookery.serve.web.rendering import NavigationLink, render_page
 from rookery.serve.web.security import is_loopback
+from rookery.settings import Settings, locate_archive
 
 NO_FETCHING = mark_text("Pages of the web cannot be added here: this server does not fetch them.")
 """Sentence for a request that may not add a page by its address."""

@@ -34,7 +34,7 @@ from rookery.serve.web.languages import mark_text, translate_borrowed_text
 from rookery.serve.web.rendering import PageAssets, render_page
 
 if TYPE_CHECKING:
-    from rookery.serve.settings import Settings
+    from rookery.settings import Settings
 
 SECURE_COOKIE = "__Host-rookery"
 """Name of the session cookie over https. Browsers accept the __Host- prefix only for Secure

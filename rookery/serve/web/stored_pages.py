@@ -33,13 +33,13 @@ from rookery.judge.store import find_pages_by_digest
 from rookery.records import Block, Failure, Mark, Page, Quote
 from rookery.serve.answer_session import EvidenceSources
 from rookery.serve.file_reading import read_document_file
-from rookery.serve.settings import get_cache_folder
 from rookery.serve.web.document_versions import find_version_address, find_version_file
 from rookery.serve.web.endpoints import get_app_context, render_problem_page, require_role
 from rookery.serve.web.languages import localize_value, mark_text, translate_borrowed_text
 from rookery.serve.web.languages import translate_text as _
 from rookery.serve.web.pdf_rendering import PdfPage, PdfRenderer, PictureBox, list_pdf_pages
 from rookery.serve.web.rendering import format_host, render_page
+from rookery.settings import get_cache_folder
 
 CONTEXT_CHARACTERS = 60_000
 """Characters shown before and after the place in view, rounded to whole blocks."""

@@ -18,7 +18,7 @@ from rookery.cite.evidence_model import BUNDLED_MODEL
 from rookery.judge import accounts
 from rookery.serve.api.answer_sessions import QuestionRequest
 from rookery.serve.api.answer_workers import AnswerService
-from rookery.serve.settings import Settings
+from rookery.settings import Settings
 
 CROWS = Settings(("rookery:corvids",))
 JUDGED_CROWS = msgspec.structs.replace(CROWS, ranker=str(BUNDLED_MODEL))

@@ -18,7 +18,6 @@ from rookery.judge.labelling_records import LabellingItem, PersonRole
 from rookery.judge.store import Store
 from rookery.records import Library, Question, digest_of
 from rookery.serve.browser_session import BrowserSession
-from rookery.serve.settings import Settings
 from rookery.serve.web.app import build_web_app
 from rookery.serve.web.demonstration_sessions import (
     DemonstrationKey,
@@ -27,6 +26,7 @@ from rookery.serve.web.demonstration_sessions import (
     make_storable_reply,
 )
 from rookery.serve.web.security import VisitorLimits
+from rookery.settings import Settings
 
 QUESTION = Question("1", "Why do crows bring gifts?")
 CROWS = """<!doctype html><title>Crows</title><main>

@@ -27,9 +27,9 @@ from selectolax.lexbor import LexborHTMLParser
 from rookery.judge import labelling_queue
 from rookery.judge.store import Store, read_events
 from rookery.records import Episode, Question
-from rookery.serve.settings import Settings
 from rookery.serve.web.app import build_web_app
 from rookery.serve.web.security import VisitorLimits
+from rookery.settings import Settings
 
 SCRIPT: tuple[Mapping[str, str], ...] = (
     {"search": "crows gifts"},

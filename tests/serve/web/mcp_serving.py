@@ -8,8 +8,8 @@ from listening import listening
 from rookery.judge.store import Store
 from rookery.serve.mcp import streamable_http
 from rookery.serve.mcp.streamable_http import McpLimits
-from rookery.serve.settings import Settings
 from rookery.serve.web.app import build_web_app
+from rookery.settings import Settings
 
 
 @contextmanager

@@ -18,8 +18,8 @@ from rookery.judge.store import Store
 from rookery.serve.api import routes
 from rookery.serve.api.answer_workers import AnswerService
 from rookery.serve.api.endpoints import ApiLimits
-from rookery.serve.settings import ModelSettings, Settings
 from rookery.serve.web.app import build_web_app
+from rookery.settings import ModelSettings, Settings
 
 BODY_LIMIT = 50_000
 

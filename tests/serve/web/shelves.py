@@ -15,8 +15,8 @@ from rookery.browse.page_reader import read_page
 from rookery.judge import accounts
 from rookery.judge.labelling_records import PersonRole
 from rookery.records import Page
-from rookery.serve.settings import ARCHIVE, get_data_folder
 from rookery.serve.web.stored_pages import Span
+from rookery.settings import ARCHIVE, get_data_folder
 
 REPORT = get_bundled_folder() / "field-report.pdf"
 

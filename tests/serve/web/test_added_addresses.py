@@ -15,7 +15,6 @@ from windows import Site, flaws, serving
 
 from rookery.browse.fetcher import FetchResponse
 from rookery.errors import Failed
-from rookery.serve.settings import Settings
 from rookery.serve.web import document_addresses
 from rookery.serve.web.app import build_web_app
 from rookery.serve.web.document_addresses import (
@@ -25,6 +24,7 @@ from rookery.serve.web.document_addresses import (
 )
 from rookery.serve.web.document_uploads import DocumentReader, UploadLimits, list_uploads
 from rookery.serve.web.document_versions import load_document_records
+from rookery.settings import Settings
 
 ROOKS = "<title>Rooks</title><p>Rooks nest in colonies of a hundred pairs.</p>"
 JAYS = "<title>Jays</title><p>Jays carry acorns in the throat.</p>"

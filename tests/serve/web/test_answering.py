@@ -36,7 +36,7 @@ from rookery.serve.api.answer_sessions import (
 )
 from rookery.serve.api.answer_workers import AnswerService, WorkerSettings
 from rookery.serve.model_pool import NameLocks
-from rookery.serve.settings import ModelSettings, Settings
+from rookery.settings import ModelSettings, Settings
 
 pytestmark = pytest.mark.usefixtures("home")
 __all__ = ["home"]
@@ -346,7 +346,7 @@ def test_what_was_not_begun_at_the_end_is_answered_by_the_next(store: Store) -> 
 KILLED = """
 import asyncio, os, sys
 from rookery.judge.store import Store
-from rookery.serve.settings import Settings
+from rookery.settings import Settings
 from rookery.serve.api.answer_workers import AnswerService, LiveAnswer, WorkerSettings
 from rookery.serve.api.answer_sessions import QuestionRequest
 hear = LiveAnswer.publish_event

@@ -30,8 +30,8 @@ from rookery.records import Failure
 from rookery.serve.api import answer_queue, endpoints
 from rookery.serve.api.endpoints import ApiError, ApiLimits, convert_failure
 from rookery.serve.mcp.streamable_http import build_mcp_routes
-from rookery.serve.settings import Settings
 from rookery.serve.web.security import TokenBuckets
+from rookery.settings import Settings
 
 ASK: dict[str, Any] = {"model": "rookery-extract", "input": "Do crows use tools?"}
 CHAT: dict[str, Any] = {

@@ -22,7 +22,7 @@ from rookery.records import Answer, Claim, Page
 from rookery.serve.api import endpoints
 from rookery.serve.api.messages import split_into_cited_blocks
 from rookery.serve.api.questions import list_cited_sources
-from rookery.serve.settings import ARCHIVE, Settings, get_data_folder
+from rookery.settings import ARCHIVE, Settings, get_data_folder
 
 __all__ = ["home"]
 pytestmark = pytest.mark.usefixtures("home")

@@ -27,7 +27,7 @@ from rookery.records import Answer, Claim, Page
 from rookery.serve.api.answer_sessions import QuestionRequest
 from rookery.serve.api.questions import CitationStyle, insert_citation_marks, list_cited_sources
 from rookery.serve.api.responses import SearchFilters, WebSearchTool, apply_tools
-from rookery.serve.settings import ARCHIVE, Settings, get_data_folder
+from rookery.settings import ARCHIVE, Settings, get_data_folder
 
 QUESTIONS = (
     "What do ravens eat?",

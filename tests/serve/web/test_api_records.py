@@ -20,7 +20,7 @@ from rookery.records import Hit, Library, Page
 from rookery.serve.api import endpoints, routes
 from rookery.serve.api.answer_sessions import DomainFilteredLibrary, is_allowed_url
 from rookery.serve.api.endpoints import ApiError, ApiLimits
-from rookery.serve.settings import ARCHIVE, get_data_folder
+from rookery.settings import ARCHIVE, get_data_folder
 
 QUESTION = "What do ravens eat? 🐦"
 ROOT = Path(__file__).parents[3]

@@ -16,8 +16,8 @@ from rookery.judge import accounts, judgement_conversion, labelling_queue, store
 from rookery.judge.labelling_records import LabellingItem
 from rookery.records import Answer, Block, Hit, Link, Page, Question
 from rookery.serve import demonstration_commands
-from rookery.serve.settings import Settings
 from rookery.serve.web.demonstration_sessions import DemonstrationKey, DemonstrationStore
+from rookery.settings import Settings
 
 
 @pytest.fixture

@@ -18,8 +18,8 @@ from rookery.judge import labelling_queue
 from rookery.records import Block, Link, Page, Question
 from rookery.serve import demonstration_commands
 from rookery.serve.demonstration_commands import NO_WORDS, SAME_WORDS, UNWRITABLE
-from rookery.serve.settings import Settings
 from rookery.serve.web.demonstration_sessions import DemonstrationStore
+from rookery.settings import Settings
 
 SELECTIONS = 250
 """on each of four pages"""

@@ -14,7 +14,7 @@ from visits import Visit
 from rookery.judge import accounts
 from rookery.serve.answer_session import AnswerSession
 from rookery.serve.api.answer_sessions import QuestionRequest
-from rookery.serve.settings import ModelSettings, Settings
+from rookery.settings import ModelSettings, Settings
 
 __all__ = ["home"]
 pytestmark = pytest.mark.usefixtures("home")

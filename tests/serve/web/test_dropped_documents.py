@@ -28,7 +28,6 @@ from rookery.serve.api import endpoints
 from rookery.serve.api.answer_sessions import FINAL_EVENTS
 from rookery.serve.api.answer_workers import AnswerService
 from rookery.serve.file_reading import read_document_files
-from rookery.serve.settings import ARCHIVE, Settings, get_cache_folder, get_data_folder
 from rookery.serve.web import document_uploads, document_versions
 from rookery.serve.web.document_uploads import (
     DocumentReader,
@@ -38,6 +37,7 @@ from rookery.serve.web.document_uploads import (
 )
 from rookery.serve.web.document_versions import DocumentText, load_document_records
 from rookery.serve.web.security import VisitorLimits
+from rookery.settings import ARCHIVE, Settings, get_cache_folder, get_data_folder
 
 NOTE = b"# Rooks\n\nRooks nest in colonies of a hundred pairs.\n"
 REPORT = (get_bundled_folder() / "field-report.pdf").read_bytes()

@@ -21,7 +21,6 @@ from rookery.browse.libraries import get_bundled_folder
 from rookery.browse.page_reader import read_page
 from rookery.judge import store
 from rookery.records import Block, Mark, Page
-from rookery.serve.settings import Settings
 from rookery.serve.web import rendering, stored_pages
 from rookery.serve.web.app import build_web_app
 from rookery.serve.web.stored_pages import (
@@ -30,6 +29,7 @@ from rookery.serve.web.stored_pages import (
     lay_out_page,
     replace_unseen_characters,
 )
+from rookery.settings import Settings
 
 CASES = 1000
 

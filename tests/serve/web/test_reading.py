@@ -17,9 +17,9 @@ from rookery.judge import accounts, adjudication, labelling_queue, tables
 from rookery.judge.judgement_conversion import convert_to_ratings
 from rookery.judge.labelling_records import Judgement, PersonRole
 from rookery.serve.api.answer_sessions import FINAL_EVENTS
-from rookery.serve.settings import ModelSettings, Settings
 from rookery.serve.web.answer_pages import ProgressLine, format_source_name
 from rookery.serve.web.app import build_web_app
+from rookery.settings import ModelSettings, Settings
 
 SCRIPT = "<script>alert(1)</script>"
 pytestmark = pytest.mark.usefixtures("home")

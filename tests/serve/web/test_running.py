@@ -27,7 +27,6 @@ from visits import Clock
 from rookery.judge.store import Store, downgrade_store, initialize_store
 from rookery.serve.api import answer_queue, endpoints
 from rookery.serve.api.answer_sessions import QuestionRequest
-from rookery.serve.settings import Settings
 from rookery.serve.web.app import build_web_app
 from rookery.serve.web.monitoring import (
     LATENCY_BOUNDS,
@@ -38,6 +37,7 @@ from rookery.serve.web.monitoring import (
     redact_secrets,
     render_metrics,
 )
+from rookery.settings import Settings
 
 sys.path.insert(0, str(Path(__file__).parent.parent.parent / "judge"))
 from stores import Server, postgres

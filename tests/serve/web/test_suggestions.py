@@ -14,8 +14,8 @@ from rookery.cite.evidence_model import EvidenceJudgement, EvidencePassage
 from rookery.judge import judgement_conversion, labelling_queue, store
 from rookery.records import Question
 from rookery.serve.answer_session import EvidenceSources
-from rookery.serve.settings import Settings
 from rookery.serve.web import app
+from rookery.settings import Settings
 
 FILLING = "".join(
     f"<p>Paragraph {n} of a page on crows, which says nothing at all.</p>" for n in range(80)

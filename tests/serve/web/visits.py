@@ -13,9 +13,9 @@ from rookery.judge.forms import FORMS
 from rookery.judge.labelling_records import GoldLabels, LabellingItem, PersonRole
 from rookery.judge.store import Store
 from rookery.records import Answer, Claim, Page, Question, digest_of
-from rookery.serve.settings import Settings
 from rookery.serve.web.app import build_web_app
 from rookery.serve.web.security import VisitorLimits
+from rookery.settings import Settings
 
 WRITERS = ("model-alpha", "model-beta", "model-gamma", "model-delta")
 LIFE = Page(

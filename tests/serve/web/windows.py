@@ -14,8 +14,8 @@ from visits import Opened
 
 from rookery.judge import accounts
 from rookery.judge.labelling_records import PersonRole
-from rookery.serve.settings import Settings
 from rookery.serve.web.app import build_web_app
+from rookery.settings import Settings
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js").read_text(encoding="utf-8")

@@ -1,0 +1,255 @@
+"""Settings: how questions are answered and models are asked, and the folders of Rookery's data."""
+
+import math
+from pathlib import Path
+from typing import Literal, TypeVar, get_args
+
+import msgspec
+from platformdirs import user_cache_path, user_data_path
+
+from rookery.records import Record
+
+ARCHIVE = "archive.sqlite"
+"""file name of the page archive in the data folder"""
+LOCAL, SCRIPT = "path:", "script:"
+"""prefixes of model names: a transformers folder on this machine, a file of scripted replies"""
+WORDS = "words"
+"""value of `Settings.ranker` for ranking by words alone"""
+
+
+class FileSelection(msgspec.Struct, frozen=True):
+    """The user's patterns, written as in a .gitignore and relative to each folder named."""
+
+    glob: tuple[str, ...] = ()
+    """where there are any, only files that match one of them are read"""
+    exclude: tuple[str, ...] = ()
+    """files and folders that match one of them are not read"""
+
+
+Precision = Literal["", "float32", "bfloat16", "float16"]
+"""numbers that a model computes in; empty: what is fastest on its device"""
+DEFAULT_MAX_TOKENS = 1024
+S = TypeVar("S", bound="CompletionSettings")
+
+
+class CompletionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Settings of completions: one table for options, endpoints, sampling in training and Python.
+
+    What is not set is left to the model's place: a server's own defaults, or those named below.
+    """
+
+    max_tokens: int | None = None
+    """tokens of one completion, reasoning included; None: 1,024, and fewer where the model's
+    context leaves no room for them"""
+    temperature: float | None = None
+    """0: always the likeliest token; None: the server's own, 1 on this machine. WebGPT writes at
+    0.8 (appendix E)"""
+    top_p: float | None = None
+    """below 1, only the likeliest tokens are drawn, as few as have this probability"""
+    stop: tuple[str, ...] = ()
+    """strings before which a completion ends"""
+    chat: bool | None = None
+    """the prompt is a user's message in the model's chat template, or is continued as it is; None:
+    the former, on this machine only where there is a template"""
+    threads: int | None = None
+    """threads of the processor on this machine, for the whole process; None: as torch chooses"""
+    dtype: Precision = ""
+    """precision of a model on this machine"""
+
+    def __post_init__(self) -> None:
+        for name in ("max_tokens", "threads"):
+            if (number := getattr(self, name)) is not None and number < 1:
+                raise ValueError(f"{name} must be at least 1")
+        if not 0 <= (self.temperature or 0) < math.inf:
+            raise ValueError("temperature must be a number from 0 on")
+        if self.top_p is not None and not 0 < self.top_p <= 1:
+            raise ValueError("top_p must be a number above 0, and 1 at most")
+        if "" in self.stop:
+            raise ValueError("stop must not hold an empty string")
+        if self.dtype not in get_args(Precision):
+            known = ", ".join(filter(None, get_args(Precision)))
+            raise ValueError(f"dtype must be one of {known}, and is {self.dtype!r}")
+
+    @property
+    def token_limit(self) -> int:
+        """Maximum tokens of one completion."""
+        return self.max_tokens or DEFAULT_MAX_TOKENS
+
+
+_UNSET = CompletionSettings()
+COMPLETION_FIELDS = CompletionSettings.__struct_fields__
+
+
+def override_settings(found: S, given: CompletionSettings) -> S:
+    """Return settings with those that are set in `given` in place of their own.
+
+    Raises ValueError for what cannot be set for them.
+    """
+    named = {name: getattr(given, name) for name in COMPLETION_FIELDS}
+    told = {name: value for name, value in named.items() if value != getattr(_UNSET, name)}
+    return msgspec.structs.replace(found, **told)
+
+
+class LocalModelSettings(CompletionSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Completion settings, device and prices of a model on this machine."""
+
+    device: str = ""
+    """as torch names it; empty: cuda where there is one, else cpu"""
+    price_in: float = 0.0
+    """price of a million prompt tokens, in any currency"""
+    price_out: float = 0.0
+    """price of a million completion tokens, in the same currency"""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not (0 <= self.price_in < math.inf and 0 <= self.price_out < math.inf):
+            raise ValueError("prices must be numbers from 0 on")
+
+
+WRITING_SETTINGS = LocalModelSettings(temperature=0, max_tokens=120, stop=("\n",), chat=False)
+"""settings of a model that puts an answer into words (`draft.written_answers`): the likeliest words
+of one line. In its chat template SmolLM2 begins with "The answer to this question is:" and ends"""
+
+
+class LocalEndpoint(LocalModelSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A model on this machine in the place of a server's."""
+
+    model: str
+    """path:DIR, or a name that `rookery models add` gave"""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.model.removeprefix(LOCAL):
+            raise ValueError("model must not be empty")
+
+
+class ModelSettings(Record, CompletionSettings, frozen=True):
+    """The language model, how its completions are drawn, and the limits on spending.
+
+    What is set of `CompletionSettings` replaces what the endpoints say.
+    """
+
+    model: str = ""
+    """name on the server; or, without base_url and endpoints, the name of a model that
+    `rookery models add` added, path:DIR, or script:FILE"""
+    base_url: str = ""
+    """address of an OpenAI-compatible server, ending in /v1"""
+    endpoints: str = ""
+    """TOML file with one table for each role: [browse], [write], [default]"""
+    samples: int | None = None
+    """answers sampled for each question; None: the method's default"""
+    worth: float = 0.0
+    """least expected gain in score for which one more sample is drawn; 0 draws all of them"""
+    tokens: int | None = None
+    """tokens that may be spent in all, prompts included; None: no limit"""
+    money: float | None = None
+    """money that may be spent in all, in the currency of the endpoints' prices; None: no limit"""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.samples is not None and self.samples < 1:
+            raise ValueError(f"samples must be at least 1, and is {self.samples}")
+        for name in ("worth", "tokens", "money"):
+            if (number := getattr(self, name)) is not None and not 0 <= number < math.inf:
+                raise ValueError(f"{name} must be a number from 0 on, and is {number}")
+
+    def to_cache_key(self) -> str:
+        """Serialise the settings; those of sampling only where they are given, so that what was
+        recorded before there were any is found."""
+        fields, usual = msgspec.structs.asdict(self), msgspec.structs.asdict(ModelSettings())
+        for name in COMPLETION_FIELDS:
+            if fields[name] == usual[name]:
+                del fields[name]
+        return msgspec.json.encode(fields).decode()
+
+    def __bool__(self) -> bool:
+        """Return True if any field differs from its default."""
+        return self != ModelSettings()
+
+
+class Settings(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Everything that decides how questions are answered; opens the same session in any process."""
+
+    places: tuple[str, ...] = ()
+    """folders, files, WARC files and site addresses to search; none: the web"""
+    engine: str = "auto"
+    """web search engines: auto, or names that `rookery.browse.libraries.make_web_search` takes"""
+    offline: bool = False
+    """answer from stored pages and recorded model replies only"""
+    private: bool = False
+    """allow addresses of this machine and of private networks"""
+    proxy: bool = False
+    """send requests through the proxy that the environment names"""
+    decline: float | None = None
+    """probability of being right below which an answer is declined; None: the method's default"""
+    method: str = "extract"
+    """name of the answering method, one of `rookery.serve.methods.METHODS`"""
+    models: ModelSettings = ModelSettings()
+    ranker: str = ""
+    """folder of an evidence model or of a sentence encoder that ranks, or "words" for ranking by
+    words alone; empty: the evidence model that comes with Rookery"""
+    quotes: int | None = None
+    """maximum number of quotes in an answer; None: the method's default"""
+    selection: FileSelection = FileSelection()
+    """globs that choose which files of the folders are read"""
+    contact: str = ""
+    """mail or web address that requests carry for the owners of sites; empty: none"""
+    render: bool = False
+    """have a local Chromium run the scripts of pages that show no text without them"""
+    archive: str = ""
+    """PostgreSQL database in which pages, and what models said, are stored, such as
+    postgresql://HOST/DATABASE; empty: the file in the data folder"""
+
+    def __post_init__(self) -> None:
+        """Check the ranges, and put the defaults themselves in place of their equals.
+
+        msgspec leaves out those alone, and equal settings are to be written alike, in every
+        process. Raises ValueError.
+        """
+        if self.decline is not None and not 0 <= self.decline <= 1:
+            raise ValueError(f"decline must be a probability from 0 to 1, and is {self.decline}")
+        if self.quotes is not None and self.quotes < 1:
+            raise ValueError(f"quotes must be at least 1, and is {self.quotes}")
+        for name, default in zip(self.__struct_fields__, self.__struct_defaults__, strict=True):
+            if getattr(self, name) == default:
+                msgspec.structs.force_setattr(self, name, default)
+
+    def to_cache_key(self) -> str:
+        """Serialise every setting that a model's answer depends on, except the model itself."""
+        relevant = Settings(
+            self.places,
+            self.engine,
+            method=self.method,
+            ranker=self.ranker,
+            quotes=self.quotes,
+            selection=self.selection,
+            render=self.render,
+        )
+        return msgspec.json.encode(relevant).decode()
+
+
+def get_data_folder() -> Path:
+    """Return the path of the user's data folder for Rookery (platformdirs); it is not created.
+
+    It holds the page archive and other data that must be kept.
+    """
+    return Path(user_data_path("rookery"))
+
+
+def locate_archive(database: str = "") -> Path | str:
+    """Return the place of the page archive: a PostgreSQL database where one is named, else the file
+    in the data folder. A file, such as a SQLite store, is none."""
+    return database if "://" in database else get_data_folder() / ARCHIVE
+
+
+def get_cache_folder() -> Path:
+    """Return the folder of indexes, which are rebuilt when they are deleted."""
+    return Path(user_cache_path("rookery"))
+
+
+def is_local_model(settings: ModelSettings) -> bool:
+    """Return True if the settings name a model on this machine and not one of a server."""
+    if settings.model.startswith(LOCAL):
+        return True
+    is_name = bool(settings.model) and not settings.model.startswith(SCRIPT)
+    return is_name and not settings.base_url and not settings.endpoints
