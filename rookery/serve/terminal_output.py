@@ -3,7 +3,7 @@
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 
 import msgspec
@@ -199,7 +199,7 @@ def summarize_answer(episode: Episode, verdicts: Sequence[Verdict]) -> str:
     return " · ".join(parts)
 
 
-NO_ANSWER_MESSAGES = {
+NO_ANSWER_MESSAGES: Mapping[str, str] = {
     Outcome.NO_EVIDENCE: "no evidence",
     Outcome.NO_CLAIM: "no answer: the question assumes no claim that could be denied",
     Outcome.BAD_SYNTAX: "no answer: what the model wrote cites nothing that it was shown",
@@ -226,7 +226,7 @@ def format_failure_counts(
     ]
 
 
-OUTCOME_WORDS = {
+OUTCOME_WORDS: Mapping[str, tuple[str, str]] = {
     Outcome.UNSUPPORTED: (
         "sentence taken out, which no quote supports",
         "sentences taken out, which no quote supports",

@@ -7,7 +7,15 @@ import asyncio
 import re
 import threading
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import aclosing, contextmanager
 from functools import partial
 from itertools import chain
@@ -339,7 +347,10 @@ BAD_REQUEST_OUTCOMES = (
     Outcome.UNKNOWN_PLACE,
 )
 """Outcomes that are the client's mistakes."""
-OUTCOME_FIELDS = {Outcome.UNKNOWN_METHOD: "method", Outcome.UNKNOWN_PLACE: "places"}
+OUTCOME_FIELDS: Mapping[str, str] = {
+    Outcome.UNKNOWN_METHOD: "method",
+    Outcome.UNKNOWN_PLACE: "places",
+}
 """Field of the request that such an outcome is about."""
 
 
