@@ -57,12 +57,17 @@ def extract_catalog(web: Path) -> Catalog:
 
 
 def _read_strings(package: Path) -> str:
-    """Return the strings in the modules of a package, one a line."""
-    return "\n".join(
-        node.value
+    """Return the strings and the names of enum members in the modules of a package, one a line."""
+    nodes = (
+        node
         for path in sorted(package.rglob("*.py"))
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    )
+    return "\n".join(
+        node.id.lower() if isinstance(node, ast.Name) else str(node.value)
+        for node in nodes
+        if (isinstance(node, ast.Name) and node.id.isupper())
+        or (isinstance(node, ast.Constant) and isinstance(node.value, str))
     )
 
 
