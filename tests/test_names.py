@@ -2,6 +2,7 @@
 
 import ast
 import collections
+import functools
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -40,6 +41,11 @@ Source = tuple[str, str]
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
+@functools.cache
+def parse_source(source: str) -> ast.Module:
+    return ast.parse(source)
+
+
 def read_sources() -> list[Source]:
     return [
         (str(path.relative_to(HOUSE)), path.read_text(encoding="utf-8"))
@@ -49,7 +55,7 @@ def read_sources() -> list[Source]:
 
 
 def find_definitions(source: str) -> Iterator[Definition]:
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parse_source(source)):
         if isinstance(node, Definition):
             yield node
 
@@ -58,7 +64,7 @@ def find_shared_names(sources: Iterable[Source]) -> list[str]:
     """Public functions and classes that more than one module defines."""
     modules = collections.defaultdict(list)
     for module, source in sources:
-        for node in ast.parse(source).body:
+        for node in parse_source(source).body:
             if isinstance(node, Definition) and not node.name.startswith("_"):
                 modules[node.name].append(module)
     return [
@@ -92,7 +98,7 @@ def find_question_docstrings(sources: Iterable[Source]) -> list[str]:
     return [
         f"{module}: {getattr(node, 'name', 'module')}: {doc.splitlines()[0]}"
         for module, source in sources
-        for node in (ast.parse(source), *find_definitions(source))
+        for node in (parse_source(source), *find_definitions(source))
         if (doc := ast.get_docstring(node)) and doc.split()[0].strip(",.:") in QUESTION_WORDS
     ]
 
@@ -102,7 +108,7 @@ def find_rebound_names(sources: Iterable[Source]) -> list[str]:
     found = []
     for module, source in sources:
         bound: collections.Counter[str] = collections.Counter()
-        for node in ast.parse(source).body:
+        for node in parse_source(source).body:
             if isinstance(node, Definition):
                 bound[node.name] += 1
             elif isinstance(node, ast.Assign | ast.AnnAssign):
