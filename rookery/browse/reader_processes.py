@@ -26,7 +26,7 @@ from typing import Self, TypeAlias
 import msgspec
 
 from rookery.browse.documents import ReadLimits, read_text
-from rookery.browse.search_index import IndexEntry, build_index_entries
+from rookery.browse.index_entries import IndexEntry, build_index_entries
 from rookery.errors import Failed, Outcome
 from rookery.records import Failure, Page, prepare_type
 

@@ -21,18 +21,14 @@ from rookery.browse.bm25 import (
     compute_idf,
     parse_query,
 )
+from rookery.browse.index_entries import IndexEntry, build_index_entries
 from rookery.browse.page_archive import translate_storage_errors
-from rookery.browse.passages import Passage, cut_passages
-from rookery.browse.search_terms import LANGUAGES, find_language, join_pairs, split_terms
+from rookery.browse.search_terms import LANGUAGES, join_pairs, split_terms
 from rookery.errors import Failed, Outcome
 from rookery.records import Failure, Hit, Library, Page, prepare_type
 
 INDEX_FORMAT = "5"
 """of what is stored in an index; a library rebuilds an index that was written in another"""
-TITLE_REPETITIONS = 2
-"""how often the words of title and headings stand before a passage's own"""
-SNIPPET_LENGTH = 200
-"""characters of a passage that a Hit carries"""
 HEAP_BYTES = 64_000_000
 """of each thread that writes"""
 MAX_WRITER_THREADS = 4
@@ -42,41 +38,6 @@ MAX_WRITER_THREADS = 4
 _ARTICLE_WEIGHT, _REST_WEIGHT = 2, 0
 _ROUNDING = 1e-4
 """by which a score in float32 may be wrong, with room to spare"""
-
-
-class IndexEntry(msgspec.Struct, frozen=True, array_like=True):
-    """One passage as the index stores it."""
-
-    hit: bytes
-    """the Hit that finds it, as JSON, without a score"""
-    words: str
-    """its terms after those of its title and headings, separated by spaces"""
-    pairs: str
-    """its pairs of neighbouring terms"""
-    article: bool
-    """False: outside the article view, worth half"""
-    language: str
-    """of the page, as its words were stemmed"""
-
-
-def build_index_entries(page: Page) -> list[IndexEntry]:
-    """Cut a page into passages and prepare each for an index.
-
-    This is nearly all of the work of indexing. It needs no index, so another process can do it.
-    """
-    above: dict[str, list[str]] = {}
-    entries = []
-    language = find_language(page.text)
-    for passage in cut_passages(page):
-        if passage.context not in above:
-            above[passage.context] = (
-                split_terms(f"{page.title} {passage.context}", language) * TITLE_REPETITIONS
-            )
-        words = above[passage.context]
-        words = words + split_terms(page.text[passage.start : passage.end], language)
-        hit, pairs = msgspec.json.encode(_make_hit(page, passage)), " ".join(join_pairs(words))
-        entries.append(IndexEntry(hit, " ".join(words), pairs, passage.article, language))
-    return entries
 
 
 class SearchIndex:
@@ -338,11 +299,6 @@ class _TermInPassage(NamedTuple):
     """of the passage, as the index keeps it: rounded"""
     mean_length: float
     passages: float
-
-
-def _make_hit(page: Page, passage: Passage) -> Hit:
-    snippet = page.text[passage.start : passage.end][:SNIPPET_LENGTH]
-    return Hit(page.url, page.title, snippet, page.digest, passage.start, passage.end)
 
 
 def _decode_hit(document: tantivy.Document) -> Hit:

@@ -24,7 +24,7 @@ from rookery.browse.browser import (
 from rookery.browse.browser_commands import BrowserTask, Observation
 from rookery.browse.call_recording import CallRecording, RecordingLibrary, ReplayLibrary
 from rookery.browse.page_view import PageViewCache
-from rookery.draft.batch import choose_worker_count, map_in_workers
+from rookery.browse.worker_processes import choose_worker_count, map_in_workers
 from rookery.draft.browser_episode import (
     FINISHED_STOPS,
     BrowserEpisode,

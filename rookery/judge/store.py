@@ -26,6 +26,8 @@ from rookery.errors import Failed, Outcome
 from rookery.judge.tables import events, pages
 from rookery.records import Failure, Page
 
+STORE_FILE = "desk.sqlite"
+"""Name of the store in the data folder, where no other is named."""
 BUSY_TIMEOUT = 20
 """Seconds to wait for other writers."""
 BUSY_DETAIL = "others are writing: try again in a moment"

@@ -11,7 +11,7 @@ from pathlib import Path
 from rookery.browse.file_selection import list_folders
 from rookery.browse.libraries import is_url, resolve_place_path
 from rookery.browse.reader_processes import FileLimits, PageJob, ReaderPool, ReadJob, read_jobs
-from rookery.draft.batch import count_cores
+from rookery.browse.worker_processes import count_cores
 from rookery.errors import Failed, Outcome
 from rookery.records import Failure, Page
 from rookery.serve.answer_session import EvidenceSources

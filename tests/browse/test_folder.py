@@ -14,10 +14,11 @@ import pytest
 
 from rookery.browse.file_selection import FileStamp
 from rookery.browse.folder_library import FolderLibrary, FolderLimits, FolderManifest, ManifestRow
+from rookery.browse.index_entries import build_index_entries
 from rookery.browse.libraries import CombinedLibrary, get_contents_digest
 from rookery.browse.page_archive import PageArchive
 from rookery.browse.reader_processes import FileLimits, ReadJob, ReadResult, read_jobs
-from rookery.browse.search_index import SearchIndex, build_index_entries
+from rookery.browse.search_index import SearchIndex
 from rookery.errors import Failed
 
 posix = pytest.mark.skipif(os.name != "posix", reason="reading processes are POSIX only")

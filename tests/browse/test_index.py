@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 import rookery
 from rookery.browse.bm25 import BM25_SATURATION
+from rookery.browse.index_entries import TITLE_REPETITIONS, build_index_entries
 from rookery.browse.page_reader import read_page
 from rookery.browse.passages import PassageSizes, cut_passages, find_sentences, get_headings_above
-from rookery.browse.search_index import TITLE_REPETITIONS, SearchIndex, build_index_entries
+from rookery.browse.search_index import SearchIndex
 from rookery.browse.search_terms import split_terms
 from rookery.records import Block, Hit, Link, Page
 

@@ -18,9 +18,10 @@ from hypothesis import strategies as st
 
 from rookery.browse.bm25 import QueryTerms, TermCounts, add_term_counts, parse_query
 from rookery.browse.folder_library import FolderLibrary, get_shard_number
+from rookery.browse.index_entries import build_index_entries
 from rookery.browse.libraries import get_bundled_folder, open_places
 from rookery.browse.page_archive import PageArchive
-from rookery.browse.search_index import SearchIndex, build_index_entries
+from rookery.browse.search_index import SearchIndex
 from rookery.browse.sharded_library import ShardedLibrary, build_sharded_index
 from rookery.browse.shards import Shard, get_shard_folder
 from rookery.errors import Failed

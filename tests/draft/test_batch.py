@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from rookery.draft.batch import JsonLineAnswerer, answer_all, map_in_workers, resume_output
+from rookery.browse.worker_processes import map_in_workers
+from rookery.draft.batch import JsonLineAnswerer, answer_all, resume_output
 from rookery.records import Question
 
 QUESTIONS = [Question(str(n), f"Question {n}?") for n in range(40)]

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from rookery.draft.batch import answer_all, map_in_workers
-from rookery.draft.ray_batch import count_ray_processors
+from rookery.browse.ray_batch import count_ray_processors
+from rookery.browse.worker_processes import map_in_workers
+from rookery.draft.batch import answer_all
 from rookery.errors import Failed
 from rookery.records import Failure, Question
 

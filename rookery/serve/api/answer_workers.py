@@ -19,7 +19,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
 from rookery.browse.page_archive import PageArchive
-from rookery.draft.batch import count_cores
+from rookery.browse.worker_processes import count_cores
 from rookery.errors import USER_ERROR_OUTCOMES, Failed, Outcome
 from rookery.judge.store import Store
 from rookery.records import Failure, Library, Page, Quote, digest_of

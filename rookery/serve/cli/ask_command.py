@@ -19,9 +19,10 @@ from rookery.ask.question_files import parse_question, read_questions
 from rookery.browse.file_selection import SkippedGroup
 from rookery.browse.libraries import BUNDLED_PLACE, get_contents_digest, is_url, resolve_place_path
 from rookery.browse.passages import get_headings_above
+from rookery.browse.worker_processes import choose_worker_count, map_in_workers
 from rookery.cite.passage_ranking import RankedPassage
 from rookery.cite.verification import Verdict, verify_quotes
-from rookery.draft.batch import JsonLineAnswerer, answer_all, choose_worker_count, map_in_workers
+from rookery.draft.batch import JsonLineAnswerer, answer_all
 from rookery.draft.both_sides import SIDES_METHOD as SIDES
 from rookery.draft.calibration import get_minimum_score
 from rookery.draft.evidence_answers import EvidenceSettings

@@ -14,7 +14,6 @@ import typer
 
 from rookery.errors import Failed
 from rookery.records import Page, Record
-from rookery.serve.cli.serve_command import STORE_FILE
 from rookery.serve.command_line import EXIT_USAGE, CommandGroup, get_user_name
 from rookery.serve.command_options import (
     BatchesOption,
@@ -626,6 +625,7 @@ def _translate_errors() -> Iterator[None]:
 
 
 def _get_store_place(store: str) -> str:
+    from rookery.judge.store import STORE_FILE
     from rookery.settings import get_data_folder
 
     return store or str(get_data_folder() / STORE_FILE)

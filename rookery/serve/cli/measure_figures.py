@@ -15,8 +15,8 @@ import msgspec
 import numpy as np
 
 from rookery.ask.question_files import read_questions
+from rookery.browse.worker_processes import choose_worker_count, map_in_workers
 from rookery.cite.dense_ranker import load_dense_ranker
-from rookery.draft.batch import choose_worker_count, map_in_workers
 from rookery.draft.gold_answers import contains_gold_answer
 from rookery.errors import Failed, Outcome
 from rookery.judge.json_lines import read_json_lines

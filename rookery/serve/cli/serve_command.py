@@ -37,9 +37,6 @@ if TYPE_CHECKING:
     from rookery.settings import Settings
 
 
-STORE_FILE = "desk.sqlite"
-"""the store in the data folder, where no other is named"""
-
 StoreOption = Annotated[
     str,
     typer.Option(
@@ -458,6 +455,7 @@ def _locate_database(store: str) -> str:
 
 
 def _default_place() -> str:
+    from rookery.judge.store import STORE_FILE
     from rookery.settings import get_data_folder
 
     return str(get_data_folder() / STORE_FILE)

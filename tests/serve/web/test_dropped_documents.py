@@ -22,7 +22,7 @@ from rookery.browse.file_selection import READER_OF_ENDING
 from rookery.browse.folder_library import FolderLibrary
 from rookery.browse.libraries import BUNDLED_PLACE, get_bundled_folder
 from rookery.browse.page_archive import PageArchive
-from rookery.draft.batch import count_cores
+from rookery.browse.worker_processes import count_cores
 from rookery.records import Failure, Page
 from rookery.serve.api import endpoints
 from rookery.serve.api.answer_sessions import FINAL_EVENTS

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from rookery.browse.ray_cluster import connect_to_ray
-from rookery.draft.batch import MAX_RESTARTS, WORKER_DIED, make_function
+from rookery.browse.worker_processes import MAX_RESTARTS, WORKER_DIED, make_function
 from rookery.errors import Failed
 
 T = TypeVar("T")
